@@ -48,7 +48,9 @@ def in_quorums(
             broker.start()
             sides.append(Side(name, port))
         for side in sides:
-            wait_until(lambda side=side: _is_known(side), f"{side.name} is in Metadata", seconds=READY_TIMEOUT_S)
+            wait_until(
+                lambda side=side: _is_known(side), f"{side.name} is in Metadata", seconds=READY_TIMEOUT_S
+            )
         yield sides[0], sides[1]
 
 

@@ -123,7 +123,10 @@ def fill(controller: Connection, broker: Connection) -> None:
         "many": [[KAFKAS]] * 7,
         "filled": [[OF_OURS], [KAFKAS]],
     }
-    configs = {"careful": {"min.insync.replicas": "2"}, "both": {"retention.ms": "007", "cleanup.policy": "compact, delete"}}
+    configs = {
+        "careful": {"min.insync.replicas": "2"},
+        "both": {"retention.ms": "007", "cleanup.policy": "compact, delete"},
+    }
     for name, replicas in assignments.items():
         topic = {
             "Name": name, "NumPartitions": -1, "ReplicationFactor": -1,
@@ -148,7 +151,12 @@ def fill(controller: Connection, broker: Connection) -> None:
         (TOPIC, "many", "leader.replication.throttled.replicas", "0:1,1:1"),
     ):
         # A broker of Kafka's takes its own settings alone, and the controller those of each.
-        _ok(controller if name.isdigit() else broker, "IncrementalAlterConfigs", 1, _change(kind, name, (key, 0, value)))
+        _ok(
+            controller if name.isdigit() else broker,
+            "IncrementalAlterConfigs",
+            1,
+            _change(kind, name, (key, 0, value)),
+        )
     for pattern, name, principal in ((3, "both", "User:bob"), (4, "pre", "User:eve"), (3, "*", "User:*")):
         acl = {"ResourceType": 2, "ResourceName": name, "ResourcePatternType": pattern, "Principal": principal,
                "Host": "*", "Operation": 3, "PermissionType": 3}  # fmt: skip
@@ -195,7 +203,9 @@ def _ok(connection: Connection, api: str, version: int, values: Values) -> Value
 
 def _codes(value: Any) -> list[int]:
     if isinstance(value, dict):
-        return [code for key, item in value.items() for code in ([item] if key == "ErrorCode" else _codes(item))]
+        return [
+            code for key, item in value.items() for code in ([item] if key == "ErrorCode" else _codes(item))
+        ]
     return [code for item in value for code in _codes(item)] if isinstance(value, list) else []
 
 
@@ -203,16 +213,26 @@ def _codes(value: Any) -> list[int]:
 
 
 def _change(kind: int, name: str, *changes: tuple[str, int, str | None], validate: bool = False) -> Values:
-    configs = [{"Name": key, "ConfigOperation": operation, "Value": value} for key, operation, value in changes]
-    return {"Resources": [{"ResourceType": kind, "ResourceName": name, "Configs": configs}], "ValidateOnly": validate}
+    configs = [
+        {"Name": key, "ConfigOperation": operation, "Value": value} for key, operation, value in changes
+    ]
+    return {
+        "Resources": [{"ResourceType": kind, "ResourceName": name, "Configs": configs}],
+        "ValidateOnly": validate,
+    }
 
 
 def _replace(kind: int, name: str, *settings: tuple[str, str | None], validate: bool = False) -> Values:
     configs = [{"Name": key, "Value": value} for key, value in settings]
-    return {"Resources": [{"ResourceType": kind, "ResourceName": name, "Configs": configs}], "ValidateOnly": validate}
+    return {
+        "Resources": [{"ResourceType": kind, "ResourceName": name, "Configs": configs}],
+        "ValidateOnly": validate,
+    }
 
 
-def _quota(entity: Sequence[tuple[str, str | None]], key: str, value: float, *, remove: bool = False) -> Values:
+def _quota(
+    entity: Sequence[tuple[str, str | None]], key: str, value: float, *, remove: bool = False
+) -> Values:
     return {
         "Entity": [{"EntityType": kind, "EntityName": name} for kind, name in entity],
         "Ops": [{"Key": key, "Value": value, "Remove": remove}],
@@ -234,14 +254,25 @@ def _metadata() -> Iterator[Step]:
             flags["IncludeClusterAuthorizedOperations"] = True
         if version >= 8:
             flags["IncludeTopicAuthorizedOperations"] = True
-        yield Step(f"metadata v{version}: all", "Metadata", version, {"Topics": [] if version == 0 else None, **flags})
-        names = [["both", "careful", "gone"], ["many", "many"], ["a b"], [""]] + ([["nowhere"]] if version >= 4 else [])
+        yield Step(
+            f"metadata v{version}: all",
+            "Metadata",
+            version,
+            {"Topics": [] if version == 0 else None, **flags},
+        )
+        names = [["both", "careful", "gone"], ["many", "many"], ["a b"], [""]] + (
+            [["nowhere"]] if version >= 4 else []
+        )
         for asked in names:
             topics = [{"Name": name} for name in asked]
             yield Step(f"metadata v{version}: {asked}", "Metadata", version, {"Topics": topics, **flags})
             if version in (1, 9, 13):
                 yield Step(
-                    f"metadata v{version}: {asked} by alice", "Metadata", version, {"Topics": topics, **flags}, ALICE
+                    f"metadata v{version}: {asked} by alice",
+                    "Metadata",
+                    version,
+                    {"Topics": topics, **flags},
+                    ALICE,
                 )
     yield Step("metadata at the port of logins", "Metadata", 12, {"Topics": None}, ADMIN)
 
@@ -251,10 +282,14 @@ def _cluster() -> Iterator[Step]:
         for user in ("", ALICE):
             for operations in (False, True):
                 values: Values = {"IncludeClusterAuthorizedOperations": operations}
-                yield Step(f"cluster v{version} {operations} {user}", "DescribeCluster", version, values, user)
+                yield Step(
+                    f"cluster v{version} {operations} {user}", "DescribeCluster", version, values, user
+                )
         if version:
             for kind in (0, 1, 2, 3, -1):
-                yield Step(f"cluster v{version}: type {kind}", "DescribeCluster", version, {"EndpointType": kind})
+                yield Step(
+                    f"cluster v{version}: type {kind}", "DescribeCluster", version, {"EndpointType": kind}
+                )
     for included in (False, True):
         for user in ("", ADMIN):
             values = {"IncludeFencedBrokers": included, "EndpointType": 1}
@@ -289,13 +324,18 @@ def _settings() -> Iterator[Step]:
                     continue
                 asked = {"ResourceType": kind, "ResourceName": name, "ConfigurationKeys": keys}
                 values = {"Resources": [asked], "IncludeSynonyms": True}
-                label = f"describe v{version} {kind} {name!r}" + ("" if keys is None else f" {len(keys)} keys")
+                label = f"describe v{version} {kind} {name!r}" + (
+                    "" if keys is None else f" {len(keys)} keys"
+                )
                 yield Step(label, "DescribeConfigs", version, values)
     for user in (ALICE,):
         asked_all = [
-            {"ResourceType": kind, "ResourceName": name, "ConfigurationKeys": None} for kind, name in resources[:11]
+            {"ResourceType": kind, "ResourceName": name, "ConfigurationKeys": None}
+            for kind, name in resources[:11]
         ]
-        yield Step("describe by alice", "DescribeConfigs", 4, {"Resources": asked_all, "IncludeSynonyms": True}, user)
+        yield Step(
+            "describe by alice", "DescribeConfigs", 4, {"Resources": asked_all, "IncludeSynonyms": True}, user
+        )
     for version in (0, 1):
         for kinds in ([], [TOPIC], [BROKER, LOGGER], [METRICS], [GROUP], [TOPIC, TOPIC], [0], [99]):
             if version or not kinds:
@@ -332,7 +372,10 @@ def _access() -> Iterator[Step]:
     for version in (0, 1):
         for label, components, strict in quotas:
             values = {
-                "Components": [{"EntityType": kind, "MatchType": match, "Match": name} for kind, match, name in components],
+                "Components": [
+                    {"EntityType": kind, "MatchType": match, "Match": name}
+                    for kind, match, name in components
+                ],
                 "Strict": strict,
             }
             yield Step(f"quotas v{version} {label}", "DescribeClientQuotas", version, values)
@@ -347,7 +390,10 @@ def _access() -> Iterator[Step]:
 
 def _tokens() -> Iterator[Step]:
     for version in range(1, 4):
-        values: Values = {"Renewers": [{"PrincipalType": "User", "PrincipalName": "SIDE"}], "MaxLifetimeMs": -1}
+        values: Values = {
+            "Renewers": [{"PrincipalType": "User", "PrincipalName": "SIDE"}],
+            "MaxLifetimeMs": -1,
+        }
         if version == 3:
             values |= {"OwnerPrincipalType": "User", "OwnerPrincipalName": None}
         yield Step(f"token v{version} without a login", "CreateDelegationToken", version, values)
@@ -360,7 +406,10 @@ def _tokens() -> Iterator[Step]:
     for label, values, user in odd:
         yield Step(f"token odd: {label}", "CreateDelegationToken", 3, values, user)
     for version in (1, 2):
-        for api, period in (("RenewDelegationToken", "RenewPeriodMs"), ("ExpireDelegationToken", "ExpiryTimePeriodMs")):
+        for api, period in (
+            ("RenewDelegationToken", "RenewPeriodMs"),
+            ("ExpireDelegationToken", "ExpiryTimePeriodMs"),
+        ):
             for user in ("", ALICE):
                 values = {"Hmac": b"no such", period: 1000}
                 yield Step(f"{api} v{version} unknown {user}", api, version, values, user)
@@ -371,7 +420,9 @@ def _tokens() -> Iterator[Step]:
             asked = {"Owners": owners if owners is None else [
                 {"PrincipalType": "User", "PrincipalName": name} for name in owners]}  # fmt: skip
             for user in ("", ALICE, ADMIN):
-                yield Step(f"tokens v{version} {label} {user}", "DescribeDelegationToken", version, asked, user)
+                yield Step(
+                    f"tokens v{version} {label} {user}", "DescribeDelegationToken", version, asked, user
+                )
 
 
 def _others() -> Iterator[Step]:
@@ -393,7 +444,13 @@ def _others() -> Iterator[Step]:
             ("unknown", [{"Topic": "nowhere", "Partitions": [0]}]), ("none", []), ("fenced", [{"Topic": "gone", "Partitions": [0]}]),
         ):  # fmt: skip
             for user in ("", ALICE):
-                yield Step(f"log dirs v{version} {label} {user}", "DescribeLogDirs", version, {"Topics": topics}, user)
+                yield Step(
+                    f"log dirs v{version} {label} {user}",
+                    "DescribeLogDirs",
+                    version,
+                    {"Topics": topics},
+                    user,
+                )
     for version in range(7):
         for kind, key in ((0, "group"), (1, "transaction"), (9, "x"), (0, "")):
             values = {"Key": key} if version < 4 else {"CoordinatorKeys": [key]}
@@ -405,7 +462,13 @@ def _others() -> Iterator[Step]:
 
 def _topics() -> Iterator[Step]:
     def one(name: str, partitions: int = 1, replicas: int = 1, **more: Any) -> Values:
-        return {"Name": name, "NumPartitions": partitions, "ReplicationFactor": replicas, "Assignments": [], "Configs": []} | more
+        return {
+            "Name": name,
+            "NumPartitions": partitions,
+            "ReplicationFactor": replicas,
+            "Assignments": [],
+            "Configs": [],
+        } | more
 
     def assigned(*ids: Sequence[int]) -> Values:
         return {"NumPartitions": -1, "ReplicationFactor": -1,
@@ -439,7 +502,9 @@ def _topics() -> Iterator[Step]:
         for version in range(2, 8):
             for user in ("", ALICE) if version == 7 else ("",):
                 asked = {"Topics": topics, "timeoutMs": 9000, "validateOnly": True}
-                yield Step(f"create v{version} only asked: {label} {user}", "CreateTopics", version, asked, user)
+                yield Step(
+                    f"create v{version} only asked: {label} {user}", "CreateTopics", version, asked, user
+                )
         yield Step(f"create: {label}", "CreateTopics", 7, {"Topics": topics, "timeoutMs": 9000})
     growths: dict[str, list[tuple[str, int, list[list[int]] | None]]] = {
         "more": [("SIDE-defaults", 5, None)], "as many": [("SIDE-defaults", 5, None)], "fewer": [("SIDE-defaults", 1, None)],
@@ -457,7 +522,9 @@ def _topics() -> Iterator[Step]:
         for version in range(4):
             for user in ("", ALICE) if version == 3 else ("",):
                 asked = {"Topics": topics, "TimeoutMs": 9000, "ValidateOnly": True}
-                yield Step(f"grow v{version} only asked: {label} {user}", "CreatePartitions", version, asked, user)
+                yield Step(
+                    f"grow v{version} only asked: {label} {user}", "CreatePartitions", version, asked, user
+                )
         yield Step(f"grow: {label}", "CreatePartitions", 3, {"Topics": topics, "TimeoutMs": 9000})
     for version in range(1, 6):
         for label, names in (
@@ -474,7 +541,9 @@ def _topics() -> Iterator[Step]:
         answer = seen["id of half"]["Topics"][0]
         return {"Topics": [{"Name": None, "TopicId": answer["TopicId"]}], "TimeoutMs": 9000}
 
-    yield Step("id of half", "Metadata", 12, {"Topics": [{"Name": "SIDE-half"}], "AllowAutoTopicCreation": False})
+    yield Step(
+        "id of half", "Metadata", 12, {"Topics": [{"Name": "SIDE-half"}], "AllowAutoTopicCreation": False}
+    )
     yield Step("delete v6 by id as alice", "DeleteTopics", 6, by_id, ALICE)
     yield Step("delete v6 by id", "DeleteTopics", 6, by_id)
     yield Step("delete v6 by id again", "DeleteTopics", 6, by_id)
@@ -488,7 +557,12 @@ def _topics() -> Iterator[Step]:
 def _changes() -> Iterator[Step]:
     yield Step("topic of changes", "CreateTopics", 7, {"timeoutMs": 9000, "Topics": [
         {"Name": "SIDE-t", "NumPartitions": 1, "ReplicationFactor": 1, "Assignments": [], "Configs": []}]})  # fmt: skip
-    yield Step("topic of changes is there", "Metadata", 12, {"Topics": [{"Name": "SIDE-t"}], "AllowAutoTopicCreation": False})
+    yield Step(
+        "topic of changes is there",
+        "Metadata",
+        12,
+        {"Topics": [{"Name": "SIDE-t"}], "AllowAutoTopicCreation": False},
+    )
     tries: list[tuple[int, str, list[list[tuple[str, int, str | None]]]]] = [
         (TOPIC, "SIDE-t", [
             [("retention.ms", 0, "1000")], [("retention.ms", 1, None)], [("retention.ms", 0, None)],
@@ -547,9 +621,15 @@ def _changes() -> Iterator[Step]:
             for version in (0, 1):
                 asked = _change(kind, name, *change, validate=True)
                 yield Step(f"change v{version} only asked {label}", "IncrementalAlterConfigs", version, asked)
-            yield Step(f"change by alice {label}", "IncrementalAlterConfigs", 1, _change(kind, name, *change), ALICE)
+            yield Step(
+                f"change by alice {label}", "IncrementalAlterConfigs", 1, _change(kind, name, *change), ALICE
+            )
             yield Step(f"change {label}", "IncrementalAlterConfigs", 1, _change(kind, name, *change))
-            seen = {"ResourceType": kind, "ResourceName": name, "ConfigurationKeys": [key for key, _, _ in change]}
+            seen = {
+                "ResourceType": kind,
+                "ResourceName": name,
+                "ConfigurationKeys": [key for key, _, _ in change],
+            }
             if change:
                 asked = {"Resources": [seen], "IncludeSynonyms": True}
                 yield Step(f"after change {label}", "DescribeConfigs", 4, asked)
@@ -569,12 +649,19 @@ def _changes() -> Iterator[Step]:
         for validate in (True, False):
             for user in ("", ALICE):
                 asked = {"Resources": resources, "ValidateOnly": validate}
-                yield Step(f"change together {label} {validate} {user}", "IncrementalAlterConfigs", 1, asked, user)
+                yield Step(
+                    f"change together {label} {validate} {user}", "IncrementalAlterConfigs", 1, asked, user
+                )
     for kind, name, key, value in (
         (BROKER, "OWN", "message.max.bytes", "3000000"), (BROKER, "", "message.max.bytes", "2000000"),
         (BROKER, "OWN", "node.id", "3"), (LOGGER, "OWN", "root", "INFO"), (TOPIC, "SIDE-t", "retention.ms", None),
     ):  # fmt: skip
-        yield Step(f"replace {kind} {name} {key}", "AlterConfigs", 2, _replace(kind, name, (key, value), validate=True))
+        yield Step(
+            f"replace {kind} {name} {key}",
+            "AlterConfigs",
+            2,
+            _replace(kind, name, (key, value), validate=True),
+        )
 
 
 def _rights() -> Iterator[Step]:
@@ -590,8 +677,20 @@ def _rights() -> Iterator[Step]:
     for label, change in acls.items():
         for version in (1, 2, 3):
             for user in (ALICE, "") if version == 3 else (ALICE,):
-                yield Step(f"acl v{version} {label} {user}", "CreateAcls", version, {"Creations": [right | change]}, user)
-    mine = {"ResourceTypeFilter": 1, "PatternTypeFilter": 1, "PrincipalFilter": "User:SIDE", "Operation": 1, "PermissionType": 1}
+                yield Step(
+                    f"acl v{version} {label} {user}",
+                    "CreateAcls",
+                    version,
+                    {"Creations": [right | change]},
+                    user,
+                )
+    mine = {
+        "ResourceTypeFilter": 1,
+        "PatternTypeFilter": 1,
+        "PrincipalFilter": "User:SIDE",
+        "Operation": 1,
+        "PermissionType": 1,
+    }
     yield Step("acls made", "DescribeAcls", 3, mine)
     filters = [mine | {"ResourceTypeFilter": 0}, mine | {"PrincipalFilter": "User:nobody"}, mine]
     for number, values in enumerate(filters):
@@ -612,8 +711,20 @@ def _rights() -> Iterator[Step]:
             for validate in (True, False):
                 for user in (ALICE, ""):
                     asked = {"Entries": [entry], "ValidateOnly": validate}
-                    yield Step(f"quota v{version} {label} {validate} {user}", "AlterClientQuotas", version, asked, user)
-    user_ = {"Name": "SIDE", "Mechanism": 1, "Iterations": 4096, "Salt": b"salt", "SaltedPassword": b"salted" * 5}
+                    yield Step(
+                        f"quota v{version} {label} {validate} {user}",
+                        "AlterClientQuotas",
+                        version,
+                        asked,
+                        user,
+                    )
+    user_ = {
+        "Name": "SIDE",
+        "Mechanism": 1,
+        "Iterations": 4096,
+        "Salt": b"salt",
+        "SaltedPassword": b"salted" * 5,
+    }
     users: dict[str, tuple[list[Values], list[Values]]] = {
         "good": ([], [user_]), "few": ([], [user_ | {"Iterations": 1}]), "many": ([], [user_ | {"Iterations": 99_999}]),
         "no mechanism": ([], [user_ | {"Mechanism": 0}]), "unknown mechanism": ([], [user_ | {"Mechanism": 9}]),
@@ -651,7 +762,9 @@ def _decisions() -> Iterator[Step]:
             for user in ("", ALICE):
                 partition = {"PartitionIndex": index, "Replicas": replicas}
                 values = {"TimeoutMs": 9000, "Topics": [{"Name": name, "Partitions": [partition]}]}
-                yield Step(f"move v{version} {label} {user}", "AlterPartitionReassignments", version, values, user)
+                yield Step(
+                    f"move v{version} {label} {user}", "AlterPartitionReassignments", version, values, user
+                )
     features: dict[str, list[tuple[str, int, int]]] = {
         "none": [], "unknown": [("no.such", 1, 1)], "unknown, removed": [("no.such", 0, 2)], "no name": [("", 1, 1)],
         "as it is": [("transaction.version", 2, 1)], "too high": [("transaction.version", 99, 1)],
@@ -663,14 +776,21 @@ def _decisions() -> Iterator[Step]:
     for version in range(3):
         for label, updates in features.items():
             entries = [
-                {"Feature": name, "MaxVersionLevel": level} | ({"UpgradeType": kind} if version else {"AllowDowngrade": kind != 1})
+                {"Feature": name, "MaxVersionLevel": level}
+                | ({"UpgradeType": kind} if version else {"AllowDowngrade": kind != 1})
                 for name, level, kind in updates
             ]
             values = {"timeoutMs": 9000, "FeatureUpdates": entries}
             for only_asked in (True, False) if version else (False,):
                 for user in ("", ALICE):
                     asked = {**values, "ValidateOnly": only_asked} if version else values
-                    yield Step(f"features v{version} {only_asked} {label} {user}", "UpdateFeatures", version, asked, user)
+                    yield Step(
+                        f"features v{version} {only_asked} {label} {user}",
+                        "UpdateFeatures",
+                        version,
+                        asked,
+                        user,
+                    )
     for broker_id in (99, -1):
         for user in ("", ALICE):
             yield Step(f"unregister {broker_id} {user}", "UnregisterBroker", 0, {"BrokerId": broker_id}, user)
@@ -683,7 +803,11 @@ def _decisions() -> Iterator[Step]:
         for version in (0, 1):
             for user in ("", ALICE):
                 yield Step(f"voter v{version} {label} {user}", "AddRaftVoter", version, voter | change, user)
-    for label, change in (("another cluster", {"ClusterId": "x"}), ("unknown", {}), ("no id", {"VoterId": -1})):
+    for label, change in (
+        ("another cluster", {"ClusterId": "x"}),
+        ("unknown", {}),
+        ("no id", {"VoterId": -1}),
+    ):
         values = {key: voter[key] for key in ("ClusterId", "VoterId", "VoterDirectoryId")} | change
         for user in ("", ALICE):
             yield Step(f"voter removed: {label} {user}", "RemoveRaftVoter", 0, values, user)
@@ -699,7 +823,12 @@ def _auto() -> Iterator[Step]:
             asked = {"Topics": [{"Name": name}], "AllowAutoTopicCreation": True}
             yield Step(f"auto v{version}: {label}", "Metadata", version, asked, user)
         seen = {"ResourceType": TOPIC, "ResourceName": name, "ConfigurationKeys": None}
-        yield Step(f"auto: {label}: its settings", "DescribeConfigs", 4, {"Resources": [seen], "IncludeSynonyms": True})
+        yield Step(
+            f"auto: {label}: its settings",
+            "DescribeConfigs",
+            4,
+            {"Resources": [seen], "IncludeSynonyms": True},
+        )
 
 
 def _throttled() -> Iterator[Step]:
@@ -710,7 +839,13 @@ def _throttled() -> Iterator[Step]:
         {"EntityType": "user", "MatchType": 0, "Match": ADMIN}], "Strict": True})  # fmt: skip
     for version in (5, 6, 7):
         topics = [
-            {"Name": f"SIDE-quota-{version}", "NumPartitions": 40, "ReplicationFactor": 1, "Assignments": [], "Configs": []}
+            {
+                "Name": f"SIDE-quota-{version}",
+                "NumPartitions": 40,
+                "ReplicationFactor": 1,
+                "Assignments": [],
+                "Configs": [],
+            }
         ]
         for turn in range(2):
             asked = {"Topics": [topics[0] | {"Name": f"SIDE-quota-{version}-{turn}"}], "timeoutMs": 9000}
@@ -728,7 +863,9 @@ PARTS = {
 
 OTHERS = {"internal": internal_topics, "clients": clients}
 """Parts that are no single requests."""
-ALL = (*PARTS, "tools", *OTHERS)
+READING = ("versions", "metadata", "cluster", "partitions", "settings", "access", "tokens", "others")
+ALL = (*READING, "tools", *(name for name in PARTS if name not in READING), *OTHERS)
+"""In an order in which what one part leaves is not in the way of another."""
 
 
 # --- Kafka's tools ---------------------------------------------------------------------------------------------------
@@ -743,7 +880,7 @@ TOOLS: tuple[tuple[str, str], ...] = (
     ("topics", "--create --topic SIDE-bad --partitions 0"), ("topics", "--create --topic SIDE-bad --replication-factor 9"),
     ("topics", "--create --topic SIDE-ids --replica-assignment 4:5,5:4"),
     ("topics", "--alter --topic SIDE-tool --partitions 3"), ("topics", "--alter --topic SIDE-tool --partitions 1"),
-    ("topics", "--describe --topic SIDE-tool"), ("topics", "--delete --topic SIDE-tool"),
+    ("topics", "--describe --topic SIDE-ids"), ("topics", "--delete --topic SIDE-tool"),
     ("topics", "--delete --topic SIDE-tool"), ("topics", "--delete --topic SIDE-ids"),
     ("configs", "--describe --all --entity-type topics --entity-name both"),
     ("configs", "--describe --entity-type topics"), ("configs", "--describe --entity-type brokers"),
@@ -777,10 +914,9 @@ TOOLS: tuple[tuple[str, str], ...] = (
     ("cluster", "cluster-id"), ("cluster", "list-endpoints"), ("cluster", "list-endpoints --include-fenced-brokers"),
     ("cluster", "unregister --id 99"), ("log-dirs", "--describe --topic-list many"),
     ("log-dirs", "--describe --broker-list 4 --topic-list many"), ("log-dirs", "--describe --broker-list 99"),
-    ("reassign-partitions", "--list"), ("reassign-partitions", "--generate --broker-list 4,5 --topics-to-move-json-file TOPICS"),
+    ("reassign-partitions", "--list"),
     ("reassign-partitions", "--execute --reassignment-json-file MOVE"),
     ("reassign-partitions", "--verify --reassignment-json-file MOVE"),
-    ("leader-election", "--election-type preferred --all-topic-partitions"),
     ("leader-election", "--election-type preferred --topic both --partition 0"),
     ("leader-election", "--election-type preferred --topic nowhere --partition 0"),
     ("leader-election", "--election-type unclean --topic gone --partition 0"),
@@ -797,12 +933,8 @@ READS = ("--list", "--describe", "describe", "list")
 
 def tools(peers: QuorumPeers) -> tuple[list[Difference], int]:
     """Run Kafka's tools at both brokers; returns what differs, and the number of commands."""
-    files = {
-        "TOPICS": '{"version":1,"topics":[{"topic":"both"}]}',
-        "MOVE": '{"version":1,"partitions":[{"topic":"many","partition":0,"replicas":[4]}]}',
-    }
-    for name, text in files.items():
-        (peers.directory / f"{name}.json").write_text(text)
+    move = '{"version":1,"partitions":[{"topic":"many","partition":0,"replicas":[4]}]}'
+    (peers.directory / "MOVE.json").write_text(move)
     differences = []
     with ToolProcess(release(peers.cluster.version)) as process:
         for tool, words in TOOLS:
@@ -816,7 +948,9 @@ def tools(peers: QuorumPeers) -> tuple[list[Difference], int]:
                 only = [sorted(set(said[n]) - set(said[1 - n])) for n in (0, 1)]
                 if not any(only):
                     only = said
-                differences.append(Difference(f"kafka-{tool} {words}", "", only[0], only[1], whole=(said[0], said[1])))
+                differences.append(
+                    Difference(f"kafka-{tool} {words}", "", only[0], only[1], whole=(said[0], said[1]))
+                )
     return differences, len(TOOLS)
 
 
@@ -835,7 +969,7 @@ def _run(process: ToolProcess, peers: QuorumPeers, broker_id: int, tool: str, wo
     login = ["--config" if tool == "cluster" else "--admin.config" if tool == "leader-election" else "--command-config",
              str(peers.admin)]  # fmt: skip
     own = [
-        {"OWN": str(broker_id), "TOPICS": str(peers.directory / "TOPICS.json"), "MOVE": str(peers.directory / "MOVE.json")}.get(
+        {"OWN": str(broker_id), "MOVE": str(peers.directory / "MOVE.json")}.get(
             part, part.replace(SIDE, word)
         )
         for part in words.split()
@@ -844,11 +978,20 @@ def _run(process: ToolProcess, peers: QuorumPeers, broker_id: int, tool: str, wo
     code, text = process.run(tool, *arguments)
     for pattern, form in NUMBERS:
         text = pattern.sub(form, text)
-    text = text.replace(word, SIDE).replace(f"broker {broker_id} ", "broker OWN ").replace(f"brokers {broker_id} ", "OWN")
+    text = text.replace(word, SIDE).replace(where[1], "ADDRESS")
+    if "OWN" in words:
+        text = re.sub(rf"\bbroker {broker_id}\b", "broker OWN", text)
     lines = [" ".join(line.split()) for line in text.splitlines()]
     if tool == "metadata-quorum":
-        lines = [line if not line[:1].isdigit() else " ".join(line.split()[:2]) for line in lines if not MOVING.match(line)]
-    return [f"exit code {code}", *sorted(line for line in lines if line and not line.startswith("at ") and "\tat " not in line)]
+        lines = [
+            line if not line[:1].isdigit() else " ".join(line.split()[:2])
+            for line in lines
+            if not MOVING.match(line)
+        ]
+    return [
+        f"exit code {code}",
+        *sorted(line for line in lines if line and not line.startswith("at ") and "\tat " not in line),
+    ]
 
 
 # --- the whole -------------------------------------------------------------------------------------------------------
@@ -903,9 +1046,13 @@ def main(argv: list[str]) -> int:
     """Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m compat.cluster.parity", description=__doc__)
     parser.add_argument("--parts", default="", metavar="A,B", help=f"only these, of {', '.join(ALL)}")
-    parser.add_argument("--only", default="", metavar="TEXT", help="show differences of steps with this in their label")
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="show differences of steps with this in their label"
+    )
     parser.add_argument("--dir", type=Path, help="where to keep everything (default: a temporary directory)")
-    parser.add_argument("--turns", action="store_true", help="restart our broker and ask again at each line of stdin")
+    parser.add_argument(
+        "--turns", action="store_true", help="restart our broker and ask again at each line of stdin"
+    )
     options = parser.parse_args(argv)
     parts = [name for name in options.parts.split(",") if name] or ALL
 

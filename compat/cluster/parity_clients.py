@@ -49,16 +49,22 @@ def _made_by(peers: QuorumPeers, broker_id: int) -> dict[str, Any]:
     with Connection("127.0.0.1", cluster.ports[broker_id]) as broker:
         asked = {"Topics": None, "AllowAutoTopicCreation": False}
         wait_until(
-            lambda: not {one["Name"] for one in broker.ask("Metadata", 12, asked)["Topics"]} & {*COORDINATORS},
+            lambda: (
+                not {one["Name"] for one in broker.ask("Metadata", 12, asked)["Topics"]} & {*COORDINATORS}
+            ),
             "internal topics are deleted",
         )
         topic_id = next(
-            one["TopicId"] for one in broker.ask("Metadata", 12, asked)["Topics"] if one["TopicId"] != ZERO_UUID
+            one["TopicId"]
+            for one in broker.ask("Metadata", 12, asked)["Topics"]
+            if one["TopicId"] != ZERO_UUID
         )
         for kind, key in COORDINATORS.values():
             values = {"KeyType": kind, "CoordinatorKeys": [key(topic_id)]}
             wait_until(
-                lambda values=values: not broker.ask("FindCoordinator", 6, values)["Coordinators"][0]["ErrorCode"],
+                lambda values=values: (
+                    not broker.ask("FindCoordinator", 6, values)["Coordinators"][0]["ErrorCode"]
+                ),
                 f"{peers.what(broker_id)} names a coordinator of type {kind}",
             )
     image = cluster.image()
@@ -79,7 +85,17 @@ def clients(peers: QuorumPeers, broker_ids: tuple[int, int]) -> str:
     for broker_id in broker_ids:
         at = f"127.0.0.1:{peers.users[broker_id]}"
         topic = f"clients-{broker_id}"
-        peers.tool(broker_id, "topics", "--create", "--topic", topic, "--partitions", "2", "--replication-factor", "2")
+        peers.tool(
+            broker_id,
+            "topics",
+            "--create",
+            "--topic",
+            topic,
+            "--partitions",
+            "2",
+            "--replication-factor",
+            "2",
+        )
         for number in range(NAMES):
             _run(
                 peers, "producer-perf-test", "--topic", topic, "--num-records", str(RECORDS), "--record-size", "10",

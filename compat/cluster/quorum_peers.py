@@ -67,7 +67,12 @@ class QuorumPeers(Peers):
             kinds,
             version=VERSION,
             controllers=controllers,
-            settings={**common, **peers.settings(), **_of_brokers(mechanism), "authorizer.class.name": AUTHORIZER},
+            settings={
+                **common,
+                **peers.settings(),
+                **_of_brokers(mechanism),
+                "authorizer.class.name": AUTHORIZER,
+            },
             controller_settings={**common, **_of_controllers(mechanism)},
             has_admin=True,
             format_arguments=_users(),
@@ -94,7 +99,10 @@ class QuorumPeers(Peers):
 def _users() -> list[str]:
     arguments = []
     for user in (BROKER, CONTROLLER):
-        arguments += ["--add-scram", f"SCRAM-SHA-512=[name={user},iterations=4096,password={BROKERS_PASSWORD}]"]
+        arguments += [
+            "--add-scram",
+            f"SCRAM-SHA-512=[name={user},iterations=4096,password={BROKERS_PASSWORD}]",
+        ]
     return arguments
 
 
@@ -157,7 +165,9 @@ def refused_to_strangers(these: Peers) -> str:
     return f"{len(requests)} APIs"
 
 
-def _asked(these: Peers, broker_id: int, api: str, version: int, values: dict[str, Any]) -> dict[str, Any] | str:
+def _asked(
+    these: Peers, broker_id: int, api: str, version: int, values: dict[str, Any]
+) -> dict[str, Any] | str:
     try:
         with these.side(broker_id).connect(user=MALLORY) as connection:
             answer = connection.ask(api, version, values)
@@ -229,5 +239,3 @@ def main(options: argparse.Namespace) -> int:
     """Returns the exit code."""
     print(f"secured: Kafka {VERSION}, {options.controllers} controllers, logins by {options.mechanism}")
     return in_directory("quorum-peers-", options.dir, lambda directory: run(directory, options))
-
-

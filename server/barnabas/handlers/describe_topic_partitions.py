@@ -141,7 +141,9 @@ def _page(
             last_known_elr=list(partition.last_known_elr),
         )
         description = describer.describe(info.name, index, partition, make)
-        description.error_code = ErrorCode.NONE  # as Kafka has it: a leader that is not there is -1, and no error
+        description.error_code = (
+            ErrorCode.NONE
+        )  # as Kafka has it: a leader that is not there is -1, and no error
         return description
 
     return Topic(

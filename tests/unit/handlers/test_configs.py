@@ -487,7 +487,9 @@ class Controller:
         self.altered = []
 
     async def forward(self, context, request):
-        self.altered += [(one.resource_name, entry.name) for one in request.resources for entry in one.configs]
+        self.altered += [
+            (one.resource_name, entry.name) for one in request.resources for entry in one.configs
+        ]
         answers = [
             IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
                 resource_type=one.resource_type, resource_name=one.resource_name, error_message=None

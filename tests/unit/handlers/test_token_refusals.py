@@ -32,7 +32,11 @@ def test_refused_creation_names_owner_and_requester(version, requester):
     assert (response.error_code, response.principal_type, response.principal_name) == (
         NOT_ALLOWED, "User", "alice",
     )  # fmt: skip
-    assert (response.issue_timestamp_ms, response.expiry_timestamp_ms, response.max_timestamp_ms) == (-1, -1, -1)
+    assert (response.issue_timestamp_ms, response.expiry_timestamp_ms, response.max_timestamp_ms) == (
+        -1,
+        -1,
+        -1,
+    )
     assert (response.token_requester_principal_type, response.token_requester_principal_name) == requester
 
 
