@@ -1,4 +1,4 @@
-"""Java clients of a mixed quorum, and topics that brokers make themselves: the parts of `parity` that are no single requests.
+"""Java clients of a mixed quorum, and topics that brokers make themselves: parts of `parity`.
 
 The rule: groups and transactions have coordinators at both brokers, and clients begin at each.
 """

@@ -502,7 +502,9 @@ def main(given: list[str]) -> int:
         "--secured", action="store_true", help="instead: TLS, logins and ACLs, with the checks of `peers`"
     )
     parser.add_argument(
-        "--mechanism", default="SCRAM-SHA-512", help="login at the controllers, with --secured: %(default)s or PLAIN"
+        "--mechanism",
+        default="SCRAM-SHA-512",
+        help="login at the controllers, with --secured: %(default)s or PLAIN",
     )
     options = parser.parse_args(given)
     if options.secured:

@@ -1,9 +1,9 @@
 """python -m compat.cluster quorum --secured: the checks of `peers` in a quorum of Kafka 4.
 
 Brokers of Kafka's and ours log in at each other by SCRAM, and at the controllers by SCRAM or PLAIN, both over TLS; the
-first credentials and nothing else are in the bootstrap records of the controllers (`kafka-storage format --add-scram`). The
-rule: the brokers are no super users; an ACL for ClusterAction is what lets them register, forward and replicate, and one for
-Create what lets them make internal topics: these they ask of the controller as themselves.
+first credentials and nothing else are in the bootstrap records of the controllers (`kafka-storage format --add-scram`).
+The rule: the brokers are no super users; an ACL for ClusterAction is what lets them register, forward and replicate, and
+one for Create what lets them make internal topics: these they ask of the controller as themselves.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ def test_dynamic_setting_without_a_value_has_no_effect():
     assert "message.max.bytes=-1" in str(error)
     assert config.value_of("message.max.bytes") == 1000
     assert config.value_of("max.connections") == 7
-    with pytest.raises(SettingError, match="message.max.bytes=-1"):
+    with pytest.raises(SettingError, match=r"message\.max\.bytes=-1"):
         config.with_dynamic({}, {"message.max.bytes": "-1"})
 
 
