@@ -267,7 +267,9 @@ def _topics() -> Iterator[Step]:
 
     def assigned(*ids: Sequence[int]) -> Values:
         return {"NumPartitions": -1, "ReplicationFactor": -1,
-                "Assignments": [{"PartitionIndex": index, "BrokerIds": list(of)} for index, of in enumerate(ids)]}  # fmt: skip
+                "Assignments": [
+                    {"PartitionIndex": index, "BrokerIds": list(of)} for index, of in enumerate(ids)
+                ]}  # fmt: skip
 
     tries: dict[str, list[Values]] = {
         "defaults": [one("SIDE-defaults", -1, 2)],
@@ -483,14 +485,14 @@ def _rights() -> Iterator[Step]:
     }  # fmt: skip
     right = {"ResourceType": 2, "ResourceName": "SIDE-x", "ResourcePatternType": 3, "Principal": "User:SIDE", "Host": "*",
              "Operation": 3, "PermissionType": 3}  # fmt: skip
-    for label, change in acls.items():
+    for label, odd in acls.items():
         for version in (1, 2, 3):
             for user in (ALICE, "") if version == 3 else (ALICE,):
                 yield Step(
                     f"acl v{version} {label} {user}",
                     "CreateAcls",
                     version,
-                    {"Creations": [right | change]},
+                    {"Creations": [right | odd]},
                     user,
                 )
     mine = {
@@ -614,19 +616,19 @@ def _decisions() -> Iterator[Step]:
             yield Step(f"unregister {broker_id} {user}", "UnregisterBroker", 0, {"BrokerId": broker_id}, user)
     voter = {"ClusterId": CLUSTER_ID, "TimeoutMs": 2000, "VoterId": 77, "VoterDirectoryId": UNKNOWN_ID,
              "Listeners": [{"Name": "CONTROLLER", "Host": "127.0.0.1", "Port": 9}]}  # fmt: skip
-    for label, change in (
+    for label, odd in (
         ("another cluster", {"ClusterId": "x"}), ("no listeners", {"Listeners": []}), ("known", {"VoterId": 1}),
         ("not there", {}), ("no listener's name", {"Listeners": [{"Name": "X", "Host": "127.0.0.1", "Port": 9}]}),
     ):  # fmt: skip
         for version in (0, 1):
             for user in ("", ALICE):
-                yield Step(f"voter v{version} {label} {user}", "AddRaftVoter", version, voter | change, user)
-    for label, change in (
+                yield Step(f"voter v{version} {label} {user}", "AddRaftVoter", version, voter | odd, user)
+    for label, odd in (
         ("another cluster", {"ClusterId": "x"}),
         ("unknown", {}),
         ("no id", {"VoterId": -1}),
     ):
-        values = {key: voter[key] for key in ("ClusterId", "VoterId", "VoterDirectoryId")} | change
+        values = {key: voter[key] for key in ("ClusterId", "VoterId", "VoterDirectoryId")} | odd
         for user in ("", ALICE):
             yield Step(f"voter removed: {label} {user}", "RemoveRaftVoter", 0, values, user)
 
