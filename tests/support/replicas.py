@@ -14,7 +14,7 @@ from barnabas.cluster.metadata.image import (
     PartitionInfo,
     TopicInfo,
 )
-from barnabas.cluster.replicas.context import ReplicaContext
+from barnabas.cluster.replicas.context import Keeper, ReplicaContext
 from barnabas.cluster.replicas.epoch_ends import diverging_epoch
 from barnabas.cluster.replicas.following import Fetched, FetchPosition, FollowerLog
 from barnabas.cluster.replicas.manager import Replicas
@@ -45,14 +45,14 @@ class Node:
         broker_id: int,
         *,
         dirs: Sequence[str] = ("/d",),
-        is_member: bool = False,
+        keeper: Keeper = Keeper.ITSELF,
         threads: Threads | None = None,
         budget: LoopBudget | None = None,
         **settings: Any,
     ) -> None:
         self.broker_id = broker_id
         self.dirs = list(dirs)
-        self.is_member = is_member
+        self.keeper = keeper
         self.threads = threads or OsThreads()
         self.budget = budget or LoopBudget()
         self.disk = MemoryDisk()
@@ -81,7 +81,7 @@ class Node:
             lag_max_ms=lambda: LAG_MAX_MS,
             live_brokers=lambda: self.image.brokers if self.live is None else self.live,
             fetchers=self._Fetchers(self),
-            is_member=self.is_member,
+            keeper=self.keeper,
         )
         self.replicas = Replicas(self.logs, context, self.budget, self.threads)
 

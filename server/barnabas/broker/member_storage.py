@@ -22,7 +22,7 @@ from barnabas.client import ClientSettings
 from barnabas.cluster.metadata.peers import Peers
 from barnabas.cluster.metadata.protocol_version import V2_7_IV2, protocol_of
 from barnabas.cluster.replicas.alter_partition import RemoteAlterPartition
-from barnabas.cluster.replicas.context import ReplicaContext
+from barnabas.cluster.replicas.context import Keeper, ReplicaContext
 from barnabas.cluster.replicas.failures import LogDirFailures
 from barnabas.cluster.replicas.fetcher import FetcherParts
 from barnabas.cluster.replicas.fetching import ReplicaFetchers
@@ -96,7 +96,7 @@ async def open_member(
         if quorum is None
         else (lambda: quorum.store.isr_candidates),
         fetchers=fetchers,
-        is_member=True,
+        keeper=Keeper.ZOOKEEPER if quorum is None else Keeper.QUORUM,
         leader_throttle=_leader_throttle(config, environment),
     )
     replicas = Replicas(logs, context, budget, environment.threads)

@@ -6,17 +6,28 @@ The rule: it is there before the first replica, and without what replicas import
 from __future__ import annotations
 
 from collections.abc import Callable, Container
+from enum import Enum
 from typing import Any
 
 from barnabas.cluster.replicas import ports
+
+
+class Keeper(Enum):
+    """What keeps the metadata of the cluster.
+
+    With ZooKeeper, requests of the controller say which replicas are new, and which logs go; otherwise the metadata do.
+    """
+
+    ITSELF = "itself"
+    ZOOKEEPER = "ZooKeeper"
+    QUORUM = "quorum"
 
 
 class ReplicaContext:
     """Context that all replicas of a broker share.
 
     `storage_failed` is called with every StorageError, and returns what the client must see; `clock_ms` is a
-    monotonic time; `live_brokers` are the ids of those that may join an ISR; `is_member` says that the broker is one of a
-    cluster, where the controller says which replicas are new.
+    monotonic time; `live_brokers` are the ids of those that may join an ISR.
     """
 
     __slots__ = (
@@ -24,7 +35,7 @@ class ReplicaContext:
         "broker_id",
         "clock_ms",
         "fetchers",
-        "is_member",
+        "keeper",
         "lag_max_ms",
         "leader_throttle",
         "live_brokers",
@@ -43,7 +54,7 @@ class ReplicaContext:
         live_brokers: Callable[[], Container[int]],
         fetchers: ports.Fetchers[Any] | None = None,
         leader_throttle: ports.Throttle[Any] | None = None,
-        is_member: bool = False,
+        keeper: Keeper = Keeper.ITSELF,
     ) -> None:
         self.broker_id = broker_id
         self.storage_failed = storage_failed
@@ -54,4 +65,4 @@ class ReplicaContext:
         self.live_brokers = live_brokers
         self.fetchers: ports.Fetchers[Any] = fetchers or ports.NoFetchers()
         self.leader_throttle: ports.Throttle[Any] = leader_throttle or ports.NoThrottle()
-        self.is_member = is_member
+        self.keeper = keeper

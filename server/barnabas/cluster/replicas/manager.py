@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from barnabas.cluster.metadata.image import NO_TOPIC_ID, PartitionInfo
+from barnabas.cluster.replicas.context import Keeper
 from barnabas.cluster.replicas.own_logs import OwnLogs
 from barnabas.cluster.replication.roles import Role, Step, is_stale, steps, target_role
 from barnabas.environment.lazy import import_modules
@@ -249,7 +250,7 @@ class Replicas:
     def begin_empty(self, topic: str, index: int) -> None:
         """Let a replica that the next image brings begin with an empty log, even while log dirs are offline.
 
-        The controller of a cluster says so of new replicas; of all others it must be believed that they were here before.
+        With ZooKeeper the controller says so of new replicas; of all others it must be believed that they were here before.
         """
         self._told_new.add((topic, index))
 
@@ -257,12 +258,14 @@ class Replicas:
         self, key: tuple[str, int], info: PartitionInfo, info_before: PartitionInfo | None, *, is_start: bool
     ) -> bool:
         """Say whether a replica may begin with an empty log: whatever it had before is not needed, or given up."""
-        if self._context.is_member:
+        if self._context.keeper is Keeper.ZOOKEEPER:
             return key in self._told_new
         if is_start:
             return False
         if target_role(info_before, self._broker_id) is Role.NONE:
             return True
+        if self._context.keeper is Keeper.QUORUM:  # whose elections do not give up what other replicas have
+            return False
         assert info_before is not None
         return info.leader == self._broker_id and info.leader_epoch > info_before.leader_epoch
 
@@ -328,7 +331,7 @@ class Replicas:
     async def clean_up(self, delta: Delta, now_ms: int) -> None:
         """Let the replicas go of topics that are gone, or are elsewhere now; others run in between.
 
-        A broker of a cluster keeps their logs until `delete_logs`: the controller has more to say of them.
+        With ZooKeeper their logs stay until `delete_logs`: the controller has more to say of them.
         """
         for name in delta.topics:
             topic, before = delta.new.topics.get(name), delta.old.topics.get(name)
@@ -340,7 +343,7 @@ class Replicas:
                     if self._is_no_replica_now(info_before, topic.partitions[index]):
                         gone.append((name, index))
                     await self._budget.checkpoint()
-                if self._context.is_member:
+                if self._context.keeper is Keeper.ZOOKEEPER:
                     await self._stop(gone)
                 else:
                     await self.delete_logs(gone, now_ms)
@@ -358,7 +361,7 @@ class Replicas:
         if topic is None:
             return
         keys = [(name, index) for index in range(len(topic.partitions))]
-        if self._context.is_member:
+        if self._context.keeper is Keeper.ZOOKEEPER:
             await self._stop(keys)
         else:
             await self.delete_logs(keys, now_ms, topic.id)

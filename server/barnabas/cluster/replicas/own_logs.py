@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.metadata.image import NO_TOPIC_ID, PartitionInfo
+from barnabas.cluster.replicas.context import Keeper
 from barnabas.errors import StorageError
 from barnabas.log.format.properties import is_damaged_copy
 from barnabas.wire.ids import uuid_text
@@ -88,7 +89,7 @@ class OwnLogs:
 
     def _restore_topic_id(self, partition_log: PartitionLog, topic_id: bytes) -> None:
         """Keep a log with a missing or damaged `partition.metadata`: its directory's name tells its topic."""
-        was_damaged = partition_log.topic_id is not None or not self._context.is_member
+        was_damaged = partition_log.topic_id is not None or self._context.keeper is Keeper.ITSELF
         try:
             partition_log.save_topic_id(topic_id)
         except StorageError as error:
@@ -133,7 +134,7 @@ class OwnLogs:
         )  # fmt: skip
 
     def _how(self, topic: str, topic_id: bytes, directory: str) -> str:
-        if not self._context.is_member:
+        if self._context.keeper is not Keeper.ZOOKEEPER:
             return f"remove {directory}/partition.metadata, and start the broker: the topic's id is written again"
         return (
             f'write "topic_id":"{uuid_text(topic_id)}" into the znode /brokers/topics/{topic}, and have another controller '
@@ -141,7 +142,7 @@ class OwnLogs:
         )
 
     def _how_to_give_up(self, directory: str) -> str:
-        if not self._context.is_member:
+        if self._context.keeper is Keeper.ITSELF:
             return "begin with an empty log: kafka-leader-election --election-type unclean"
         return f"move {directory} away, make an empty directory of its name, and start the broker again"
 

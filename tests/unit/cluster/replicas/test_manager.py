@@ -8,10 +8,12 @@ import pytest
 
 from barnabas.cluster.metadata.changes import (
     PartitionChanged,
+    PartitionsAdded,
     TopicCreated,
     TopicDeleted,
 )
 from barnabas.cluster.metadata.image import NO_TOPIC_ID, Change, ClusterImage, PartitionInfo, TopicInfo
+from barnabas.cluster.replicas.context import Keeper
 from barnabas.cluster.replication.roles import Role
 from barnabas.errors import RequestError, StorageError
 from barnabas.wire.generated.errors import ErrorCode
@@ -165,11 +167,9 @@ async def test_replicas_that_others_have_too_are_told_apart() -> None:
 # --- logs that come and go ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("is_member", [False, True])
-async def test_deleted_topic_deletes_its_logs_on_a_single_broker(
-    is_member: bool,
-) -> None:
-    node = Node(1, is_member=is_member)
+@pytest.mark.parametrize("keeper", Keeper)
+async def test_deleted_topic_deletes_its_logs_unless_a_controller_on_zookeeper_does(keeper: Keeper) -> None:
+    node = Node(1, keeper=keeper)
     for index in (0, 1):
         node.replicas.begin_empty("t", index)
     await node.apply([topic(LED, FOLLOWED)])
@@ -177,24 +177,34 @@ async def test_deleted_topic_deletes_its_logs_on_a_single_broker(
     await node.apply([TopicDeleted("t")])
     assert replica.is_offline
     assert len(node.replicas) == 0
-    assert [node.logs.get("t", index) is not None for index in (0, 1)] == [is_member] * 2
-    if is_member:
+    stays = keeper is Keeper.ZOOKEEPER
+    assert [node.logs.get("t", index) is not None for index in (0, 1)] == [stays] * 2
+    if stays:
         assert await node.replicas.delete_logs([("t", 0), ("t", 1)], NOW_MS, TOPIC_ID) == {}
         assert node.logs.get("t", 0) is node.logs.get("t", 1) is None
 
 
-@pytest.mark.parametrize("is_member", [False, True])
-async def test_removed_replica_keeps_its_log_until_it_is_deleted(
-    is_member: bool,
-) -> None:
-    node = Node(1, is_member=is_member)
+@pytest.mark.parametrize("keeper", Keeper)
+async def test_removed_replica_keeps_its_log_on_zookeeper_until_it_is_deleted(keeper: Keeper) -> None:
+    node = Node(1, keeper=keeper)
     for index in (0, 1):
         node.replicas.begin_empty("t", index)
     await node.apply([topic(LED, LED)])
     await node.change(newer(ELSEWHERE))
     assert node.replicas.find("t", 0) is None
-    assert [node.logs.get("t", index) is not None for index in (0, 1)] == [is_member, True]
+    assert [node.logs.get("t", index) is not None for index in (0, 1)] == [keeper is Keeper.ZOOKEEPER, True]
     assert node.replicas.role("t", 1) is Role.LEADER
+
+
+async def test_in_a_quorum_a_new_replica_begins_and_a_lost_one_does_not_while_a_log_dir_is_offline() -> None:
+    node = Node(1, dirs=("/d", "/e"), keeper=Keeper.QUORUM)
+    await node.create(LED)
+    failed = node.replica.log.log_dir
+    node.replicas.lose(node.logs.take_offline(failed, StorageError(failed, OSError("gone"))))
+    await node.change(newer(newer(LED)))
+    assert node.replicas.role("t", 0) is Role.OFFLINE
+    await node.apply([PartitionsAdded("t", (FOLLOWED,))])
+    assert node.replicas.role("t", 1) is Role.FOLLOWER
 
 
 async def test_a_topic_with_another_id_begins_anew() -> None:
@@ -217,7 +227,7 @@ OF_BROKER_0 = PartitionInfo(0, (0, 1), (0,), 5, 7)
 async def test_missing_log_is_copied_again_or_offline_after_a_start(
     info: PartitionInfo, is_served: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    node = Node(1, is_member=True)
+    node = Node(1, keeper=Keeper.ZOOKEEPER)
     node.replicas.begin_empty("t", 0)
     await node.create(info)
     directory = node.replica.log.dir
@@ -245,7 +255,7 @@ async def test_missing_log_is_copied_again_or_offline_after_a_start(
 async def test_log_of_another_topic_is_set_aside_if_not_needed(
     info: PartitionInfo, begins: bool, is_set_aside: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    node = Node(1, is_member=True)
+    node = Node(1, keeper=Keeper.ZOOKEEPER)
     node.replicas.begin_empty("t", 0)
     await node.create(LED)
     node.produce(b"x", acks=1)
