@@ -266,10 +266,11 @@ def _topics() -> Iterator[Step]:
         } | more
 
     def assigned(*ids: Sequence[int]) -> Values:
-        return {"NumPartitions": -1, "ReplicationFactor": -1,
+        values: Values = {"NumPartitions": -1, "ReplicationFactor": -1,
                 "Assignments": [
                     {"PartitionIndex": index, "BrokerIds": list(of)} for index, of in enumerate(ids)
                 ]}  # fmt: skip
+        return values
 
     tries: dict[str, list[Values]] = {
         "defaults": [one("SIDE-defaults", -1, 2)],

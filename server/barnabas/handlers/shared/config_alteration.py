@@ -128,7 +128,7 @@ class ConfigAlteration:
         """
         changes = await self._wanted_changes(request.resources)
         await self._check(changes)
-        await self._check_broker(changes)
+        await self._check_security(changes)
         if self._services.forwarder is not None:
             await self._forward(self._services.forwarder, changes, request)
         else:
@@ -205,24 +205,28 @@ class ConfigAlteration:
                 broker_id=self._services.broker_id,
             )
 
-    async def _check_broker(self, changes: Sequence[ResourceChange]) -> None:
-        """Refuse settings of TLS and SASL that would break a listener: keys are read before they are applied.
-
-        A controller of a quorum takes any text for a broker's setting, so that there all of them are checked here.
-        """
+    async def _check_security(self, changes: Sequence[ResourceChange]) -> None:
+        """Refuse settings of TLS and SASL that would break a listener: keys are read before they are applied."""
         image, config = self._services.metadata.image, self._services.config
         for change in changes:
             await self._services.budget.checkpoint()
             if change.resource_type != BROKER or change.refused is not None:
                 continue
-            is_secured = any(concerns_security(alteration.name) for alteration in change.alterations)
-            if not is_secured and self._services.forwarder is None:
-                continue
+            is_of_security = any(concerns_security(alteration.name) for alteration in change.alterations)
+            if not is_of_security and self._services.forwarder is None:
+                continue  # `_change` checks it
             try:
                 before = {} if self._replace_all else image.settings_of(BROKER, change.name)
                 settings = _altered(BROKER, before, change.alterations, config)
-                _check_settings(BROKER, change.name, settings, config=config)
-                if not is_secured:
+                if (
+                    self._services.forwarder is not None
+                ):  # settings of Kafka's brokers may be among the others
+                    names = {alteration.name for alteration in change.alterations}
+                    altered = {name: text for name, text in settings.items() if name in names}
+                    _check_settings(BROKER, change.name, altered, config=config)
+                else:
+                    _check_settings(BROKER, change.name, settings, config=config)
+                if not is_of_security:
                     continue
                 others = image.settings_of(BROKER, "") if change.name else {}
                 trial = (
