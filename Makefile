@@ -139,6 +139,7 @@ compare: $(VENV)/.ready-test $(WITH_CODE)  ## settings, admin requests, quotas, 
 	$(CODE) $(BIN)/python -m compat.share.histories
 	$(CODE) $(BIN)/python -m compat.telemetry.compare $(ARGS)
 	$(CODE) $(BIN)/python -m compat.metadata
+	$(CODE) $(BIN)/python -m compat.metadata.observing
 	$(CODE) $(BIN)/python -m compat.security.compare $(ARGS)
 	$(CODE) $(BIN)/python -m compat.security.mechanisms $(ARGS)
 	$(CODE) $(BIN)/python -m compat.security.networks

@@ -1,5 +1,7 @@
 """`python -m bench.clusters`: three brokers of ours, three Apache Kafka 3.9 on ZooKeeper, three Kafka 4 with KRaft.
 
+`--kinds barnabas-quorum,kafka-quorum`: three brokers of ours, or of Kafka 4, under one controller of Kafka 4.
+
 The rule: one cluster runs at a time, each on empty directories of the same disk, with the same client, and rounds follow
 each other kind by kind; a run in which a record failed or is missing is an error, not a number.
 """
@@ -32,7 +34,9 @@ from bench.scenarios.throughput import QUEUE
 from bench.tools import ROOT, BenchError, build, loadgen
 from bench.transactions import transactions
 from compat.kafka import ZooKeeperServer
+from compat.kafka.broker import CLUSTER_ID
 from compat.kafka.releases import fetch, release
+from compat.metadata.quorum import Quorum
 
 BROKERS = (1, 2, 3)
 SESSION_S = 6.0
@@ -49,7 +53,6 @@ SETTINGS = {
 }
 ON_ZOOKEEPER = {"zookeeper.session.timeout.ms": str(int(SESSION_S * 1000))}
 WITH_KRAFT = {"broker.session.timeout.ms": str(int(SESSION_S * 1000)), "broker.heartbeat.interval.ms": "2000"}
-CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 MANY = 2_000
 MANY_PER_REQUEST = 500
 PARTITIONS = 6
@@ -146,11 +149,65 @@ def _with_kraft(directory: Path, connect: str) -> dict[int, Peer]:
     return peers
 
 
+IN_QUORUM = {
+    "process.roles": "broker",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+}
+FIRST_IN_QUORUM = 100
+"""Added to the number of a broker: 1 is the controller."""
+
+
+class OursInQuorum(Ours):
+    """One of three of ours under a controller of Kafka's."""
+
+    def format(self, data: Path) -> None:
+        super().format(data)
+        command = [sys.executable, "-m", "barnabas", "storage", "format", "--cluster-id", CLUSTER_ID]
+        command += ["--data", str(data)]
+        for name, value in self.settings.items():
+            command += ["--set", f"{name}={value}"]
+        subprocess.run(command, env=self.environment(), check=True, capture_output=True)
+
+
+def _ours_in_quorum(directory: Path, connect: str) -> dict[int, Peer]:
+    return {
+        broker_id: OursInQuorum(
+            {
+                **SETTINGS,
+                **IN_QUORUM,
+                "node.id": str(FIRST_IN_QUORUM + broker_id),
+                "controller.quorum.bootstrap.servers": connect,
+            },
+            free_port(),
+        )
+        for broker_id in BROKERS
+    }
+
+
+def _kafka_in_quorum(directory: Path, connect: str) -> dict[int, Peer]:
+    peers: dict[int, Peer] = {}
+    for broker_id in BROKERS:
+        port = free_port()
+        own = {
+            "node.id": str(FIRST_IN_QUORUM + broker_id),
+            "controller.quorum.bootstrap.servers": connect,
+            "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "log.dirs": str(directory / f"data-{broker_id}"),
+        }
+        peers[broker_id] = Kafka("kafka-quorum", "4.x", {**SETTINGS, **IN_QUORUM, **own}, port)
+    return peers
+
+
 KINDS: dict[str, Callable[[Path, str], dict[int, Peer]]] = {
     "barnabas": _ours,
     "kafka-3.9": _on_zookeeper,
     "kafka-4": _with_kraft,
+    "barnabas-quorum": _ours_in_quorum,
+    "kafka-quorum": _kafka_in_quorum,
 }
+ALONE = ("barnabas", "kafka-3.9", "kafka-4")
+"""Those that are measured unless others are named."""
 
 
 class Cluster:
@@ -159,11 +216,18 @@ class Cluster:
     def __init__(self, kind: str, directory: Path) -> None:
         self.directory = directory
         directory.mkdir(parents=True)
-        needs_zookeeper = kind != "kafka-4"
         self.zookeeper = (
-            ZooKeeperServer(release("3.9"), directory / "zookeeper", syncs=True) if needs_zookeeper else None
+            ZooKeeperServer(release("3.9"), directory / "zookeeper", syncs=True)
+            if kind in ("barnabas", "kafka-3.9")
+            else None
         )
-        self.peers = KINDS[kind](directory, f"{self.zookeeper.address}" if self.zookeeper else "")
+        self.quorum: Quorum | None = None
+        connect = self.zookeeper.address if self.zookeeper else ""
+        if kind.endswith("-quorum"):
+            session = {"broker.session.timeout.ms": str(int(SESSION_S * 1000))}
+            self.quorum = Quorum("4.x", directory, 1, is_dynamic=True, settings={**SETTINGS, **session})
+            connect = f"127.0.0.1:{self.quorum.nodes[0].port}"
+        self.peers = KINDS[kind](directory, connect)
         self.brokers: dict[int, Running] = {}
         self.ready_s = 0.0
 
@@ -171,6 +235,8 @@ class Cluster:
         try:
             if self.zookeeper:
                 self.zookeeper.start()
+            if self.quorum:
+                self.quorum.start()
             with ThreadPoolExecutor() as pool:
                 list(pool.map(lambda broker_id: self.peers[broker_id].format(self._data(broker_id)), BROKERS))
                 begun = time.monotonic()
@@ -209,6 +275,8 @@ class Cluster:
             running.process.wait()
         if self.zookeeper:
             self.zookeeper.kill()
+        if self.quorum:
+            self.quorum.stop()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def cpu_s(self) -> float:
@@ -407,7 +475,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.clusters", description=__doc__)
     parser.add_argument(
-        "--kinds", default=",".join(KINDS), help="in this order; ratios are those of the first"
+        "--kinds", default=",".join(ALONE), help="in this order; ratios are those of the first"
     )
     parser.add_argument(
         "--parts", default="load,transactions,failover", help="which of load, transactions, failover"

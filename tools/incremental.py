@@ -104,7 +104,7 @@ def show(line: str) -> None:
 
 
 class Library:
-    """What the C compiler makes, kept under names that say of what it was made: equal inputs are compiled once."""
+    """Object files of the C compiler, under names made of their inputs: equal inputs are compiled once."""
 
     def __init__(self, work: Path) -> None:
         from distutils.ccompiler import new_compiler

@@ -283,8 +283,8 @@ class QuorumCluster(Brokers):
 
     def topic_id(self, topic: str) -> str:
         """The id of a topic, empty for none."""
-        found = self.image().topic(topic)
-        return encode_uuid(found.id) if found is not None else ""
+        info = self.image().topic(topic)
+        return encode_uuid(info.id) if info is not None else ""
 
     def states(self, topic: str) -> dict[int, dict[str, Any]]:
         """The state of each partition: leader, isr, leader_epoch."""
@@ -299,8 +299,8 @@ class QuorumCluster(Brokers):
 
     def _partitions(self, topic: str) -> list[tuple[int, Any]]:
         image = self.image()
-        found = image.topic(topic)
-        return list(image.partitions_of(found)) if found is not None else []
+        info = image.topic(topic)
+        return list(image.partitions_of(info)) if info is not None else []
 
 
 def controllers_killed(cluster: Brokers) -> str:
@@ -344,7 +344,7 @@ def unregistered(cluster: Brokers) -> str:
 
 
 def kafkas_tools(cluster: Brokers) -> str:
-    """What Kafka's tools say by each broker is the same: features, quorum, topics, ACLs of none, groups."""
+    """Kafka's tools say the same by each broker: features, quorum, topics, settings."""
     questions: dict[str, tuple[str, ...]] = {
         "features": ("describe",),
         "topics": ("--describe",),
@@ -465,12 +465,14 @@ def run_mix(
             for check in chosen:
                 begun = time.monotonic()
                 try:
-                    said, verdict = check(cluster), "PASS"
+                    outcome, verdict = check(cluster), "PASS"
                 except (ClusterError, KafkaError) as error:
-                    said, verdict = str(error), "FAIL"
+                    outcome, verdict = str(error), "FAIL"
                 except Exception:
-                    said, verdict = traceback.format_exc(), "FAIL"
-                print(f"  {verdict} {check.__name__} ({time.monotonic() - begun:.0f} s): {said}", flush=True)
+                    outcome, verdict = traceback.format_exc(), "FAIL"
+                print(
+                    f"  {verdict} {check.__name__} ({time.monotonic() - begun:.0f} s): {outcome}", flush=True
+                )
                 failures += verdict == "FAIL"
                 if verdict == "FAIL" and not options.keep:
                     break
@@ -486,7 +488,7 @@ def run_mix(
     return failures
 
 
-def main(given: list[str]) -> int:
+def main(argv: list[str]) -> int:
     """Returns the exit code: 0 when every check holds in every mix."""
     parser = argparse.ArgumentParser(prog="python -m compat.cluster quorum", description=__doc__)
     parser.add_argument(
@@ -506,7 +508,7 @@ def main(given: list[str]) -> int:
         default="SCRAM-SHA-512",
         help="login at the controllers, with --secured: %(default)s or PLAIN",
     )
-    options = parser.parse_args(given)
+    options = parser.parse_args(argv)
     if options.secured:
         from compat.cluster import quorum_peers
 

@@ -19,15 +19,7 @@ from kazoo.client import KazooClient
 from kazoo.security import ACL
 
 from compat.cluster import checks
-from compat.cluster.nodes import (
-    OURS,
-    VERSION,
-    ZOOKEEPER_SHELL,
-    Cluster,
-    ClusterError,
-    OurNode,
-    in_directory,
-)
+from compat.cluster.nodes import OURS, VERSION, ZOOKEEPER_SHELL, Cluster, ClusterError, OurNode, in_directory
 from compat.kafka import free_port, release, tool_command
 from compat.kit.certificates import Authority
 from compat.matrix.brokers import BrokerError

@@ -114,6 +114,7 @@ class Quorum:
             Node(version, directory / f"controller-{node_id}", node_id, "controller", has_admin=has_admin)
             for node_id in range(1, count + 1)
         ]
+        self.addresses = ",".join(f"{HOST}:{node.port}" for node in self.nodes)
         if is_dynamic:
             self.settings = {"controller.quorum.bootstrap.servers": self.addresses}
         else:

@@ -161,7 +161,7 @@ def _endpoints(endpoints: Iterable[Endpoint]) -> str:
     return ", ".join(
         f"Endpoint(listenerName='{endpoint.name}', securityProtocol={PROTOCOLS[endpoint.security_protocol]}, "
         f"host='{endpoint.host}', port={endpoint.port})"
-        for endpoint in endpoints
+        for endpoint in sorted(endpoints)
     )
 
 

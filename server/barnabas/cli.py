@@ -88,7 +88,7 @@ def _parsers() -> dict[str, tuple[str, Callable[[], argparse.ArgumentParser]]]:
 
 
 def _code_of(error: BaseException, command: str) -> int:
-    """Say what has ended a command; returns the exit code."""
+    """Print the error that ended a command, and return the exit code."""
     from barnabas.environment import extras, output
     from barnabas.errors import leaves
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 import resource
 import signal
 import socket
-import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
@@ -23,16 +20,13 @@ from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
 from barnabas.ending import DONE, ENDS, SERVERS
-from barnabas.testing.running import RunningBroker, import_path
+from barnabas.testing.running import RunningBroker
 from tests.support.systems import children, limit
-
-from .conftest import ROOT
+from tests.support.watched import WAIT_S, Process
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
-WAIT_S = 60
 PROGRAM = (sys.executable, "-m", "barnabas")
-ENVIRONMENT = {**os.environ, "PYTHONPATH": import_path(ROOT)}
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 DEFECT = """
 import sys
@@ -46,56 +40,6 @@ def broken(*arguments, **options):
 trio.run = command.find_place = broken
 sys.exit(cli.main(sys.argv[1:]))
 """
-
-
-class Process:
-    """A command that runs, and all that it writes."""
-
-    def __init__(self, command: Sequence[str], log: Path) -> None:
-        self.log = log
-        log.touch()
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=ENVIRONMENT
-        )
-        self._copying = threading.Thread(target=self._copy, daemon=True)
-        self._copying.start()
-
-    def _copy(self) -> None:
-        """Copy what comes to the file: what is written there does not count for the limits of the process."""
-        with self.log.open("ab", buffering=0) as log:
-            assert self.process.stdout is not None
-            while part := os.read(self.process.stdout.fileno(), 1 << 16):
-                log.write(part)
-
-    def said(self) -> str:
-        if self.process.poll() is not None:
-            self._copying.join(WAIT_S)
-        return self.log.read_text(errors="replace")
-
-    def until(self, pattern: str) -> str:
-        """Wait until it has written this; returns what the pattern's group matches."""
-        ends = time.monotonic() + WAIT_S
-        while time.monotonic() < ends:
-            result = re.search(pattern, self.said())
-            if result is not None:
-                return result[1]
-            assert self.process.poll() is None, self.said()
-            time.sleep(0.02)
-        raise AssertionError(self.said())
-
-    def code(self) -> int:
-        """Wait for its end."""
-        return self.process.wait(WAIT_S)
-
-    def close(self) -> None:
-        """End it, and close what it was connected with."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.close()
-        self.process.terminate()
-        self.code()
-        self.said()
-        self.process.stdout.close()
 
 
 class Place:

@@ -341,7 +341,9 @@ def keys_and_values(log: Log, wanted: OffsetRange) -> list[tuple[int, Any, Any]]
 
 
 @pytest.mark.parametrize("transport", ["wire", "disk"])
-def test_deleted_records_are_missing_to_the_offset(stream: Stream, open_log: OpenLog, transport: str) -> None:
+def test_data_loss_error_names_the_range_of_deleted_records(
+    stream: Stream, open_log: OpenLog, transport: str
+) -> None:
     admin = AdminClient({"bootstrap.servers": stream.bootstrap})
     topic = f"deleted-{transport}"
     admin.create_topics([NewTopic(topic, 1)])[topic].result(10)

@@ -42,7 +42,7 @@ STATIC_VOTERS = {number + 1: address for number, address in enumerate(ADDRESSES)
 
 
 class WalkError(Exception):
-    """What an observer did is not what the quorum committed."""
+    """An observer has something other than the quorum committed."""
 
 
 class Folding:
@@ -98,6 +98,9 @@ def check_directory(disk, quorum, now_ms, *, observer, is_whole):
             raise WalkError(f"another image in the snapshot at {stored.loaded.end_offset}")
     if observer is not None and is_other(observer.leadership, state.controls[-1][1]):
         raise WalkError("other voters than in the log")
+    has_leader = observer is not None and observer.leader.id >= 0
+    if has_leader and (state.election is None or state.election[1:3] != observer.leader[:2]):
+        raise WalkError("another leader in quorum-state")
     offset = stored.log.log_start_offset
     log = b""
     while offset < state.end_offset:
@@ -125,20 +128,20 @@ async def walk(world, *, lives):
         environment = world.environment(f"observer-{life}", disk)
         folding = Folding(quorum)
         is_last = life == lives - 1
-        left = random.randrange(20, 120)
+        asked_max = random.randrange(20, 120)
         if not is_last and random.random() < 0.7:
-            left_operations = [random.randrange(30, 500)]
+            operations_max = [random.randrange(30, 500)]
 
-            def fault(operation, path, left_operations=left_operations):
-                left_operations[0] -= 1
-                return PowerCutError("cut") if left_operations[0] < 0 else None
+            def fault(operation, path, operations_max=operations_max):
+                operations_max[0] -= 1
+                return PowerCutError("cut") if operations_max[0] < 0 else None
 
             disk.fault = fault
         ended = None
         try:
             async with observing(settings, environment, ClientSettings(), controllers=way) as follower:
                 follower.subscribe(folding)
-                while way.asked < left:
+                while way.asked < asked_max:
                     await trio.sleep(0.05)
                 if is_last:
                     way.is_calm = True

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import trio
 
+from barnabas.cluster.kraft.decisions import SnapshotId
 from barnabas.cluster.kraft.follower import ControllerError
 from barnabas.cluster.kraft.image import EMPTY, TOPIC, Draft, Position, QuorumImage
-from barnabas.cluster.kraft.observer import METADATA_TOPIC_ID, SnapshotId
+from barnabas.cluster.kraft.observer import METADATA_TOPIC_ID
 from barnabas.cluster.kraft.quorum import Leadership, decode_control
 from barnabas.cluster.kraft.snapshots import snapshot_batches
 from barnabas.cluster.kraft.state import LogState
@@ -188,7 +189,7 @@ class SimulatedQuorum:
         ]
         self.epoch += self.random.choice((1, 1, 2))
         if self.random.random() < 0.2:
-            self.leader = None  # an election that nobody wins
+            self.leader = None  # an election without a winner
             self.random.choice(self.nodes).known = (-1, self.epoch)
             return
         self.leader = self.random.choice(candidates)
@@ -202,7 +203,7 @@ class SimulatedQuorum:
             leader_change_message.LeaderChangeMessage.Voter(number + 1) for number in range(NODES)
         ]
         controls = [(ControlType.LEADER_CHANGE, leader_change_message.CODEC.encode_bytes(change, 0))]
-        if self.is_dynamic and self.epoch < 3:
+        if self.is_dynamic and not self.pending.leadership.kraft_version:
             level = kraft_version_record.KRaftVersionRecord(kraft_version=1)
             controls.append((ControlType.KRAFT_VERSION, kraft_version_record.CODEC.encode_bytes(level, 0)))
         if self.is_dynamic and self.random.random() < 0.25:
@@ -297,7 +298,7 @@ class SimulatedQuorum:
         whole = self._whole_log(self.leader)
         mine = self._whole_log(follower)
         common = next(
-            (index for index, (one, other) in enumerate(zip(whole, mine, strict=False)) if one != other),
+            (index for index, (batch, other) in enumerate(zip(whole, mine, strict=False)) if batch != other),
             min(len(whole), len(mine)),
         )
         count = min(common + self.random.randrange(1, 6), len(whole))

@@ -36,6 +36,7 @@ FRAGMENTS = {
     ("docs/how-to/quotas.md", "console"): "Kafka's tool, whose requests `make compare` sends",
     ("ARCHITECTURE.md", ""): "a picture",
     ("clients/go/README.md", "go"): "what clients/go/tests does",
+    ("clients/python/README.md", "python"): "what tests/e2e/test_client_distribution.py does",
     ("clients/java/README.md", "java"): "what its KafkaBrokerTest does",
     ("clients/node/README.md", "js"): "what index.test.js does",
     ("clients/rust/README.md", "rust"): "what tests/broker.rs does",
@@ -43,6 +44,7 @@ FRAGMENTS = {
 """Fenced blocks that are part of something."""
 FOREIGN = {
     "kafka-acls.sh": "Kafka's",
+    "kafka-cluster.sh": "Kafka's",
     "kafka-configs.sh": "Kafka's",
     "kafka-features.sh": "Kafka's",
     "kafka-delegation-tokens.sh": "Kafka's",
@@ -94,6 +96,7 @@ LISTED = {
     ("docs/coming-from.md", "[(6,), ()]"): "printed by its program, which test_examples compares",
     ("docs/how-to/acls.md", "Principal = "): "a line of the log of an authorizer",
     ("docs/how-to/bug-report.md", "16:40"): "printed by a tap, with times",
+    ("docs/how-to/cluster.md", "cat >broker.properties"): "run by make compat-cluster (the check as_printed)",
     ("docs/how-to/cluster.md", "for host"): "names machines",
     ("docs/how-to/cluster.md", "receives"): "a reckoning",
     ("docs/how-to/cluster.md", "until it"): "a reckoning",

@@ -168,9 +168,9 @@ def adopt_logs(
 
 
 def _producer_ids(partition_log: PartitionLog) -> Iterator[int]:
-    """The ids of the producers that a log knows, and of those that it gives to transactional ids.
+    """Yield the ids of the producers that have written to a log, and the largest that its transactional ids hold.
 
-    Behind a damage in a log of transactional ids there may be ids of one more block.
+    Behind damage in the log of a partition of `__transaction_state`, one more block of ids may be in use.
     """
     yield from (entry.producer_id for entry in partition_log.producers.snapshot())
     if partition_log.topic != TRANSACTION_TOPIC:

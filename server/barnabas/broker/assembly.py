@@ -156,7 +156,7 @@ def _in_cluster(
     endpoints: Mapping[str, tuple[str, int]],
     membership: Membership | None,
 ) -> MembershipParts | None:
-    """Make the parts that only a broker of a cluster has; nothing of them is imported by one that is alone."""
+    """Make the parts of a broker in a cluster; a broker that is alone does not import their modules."""
     if membership is None:
         return None
     if membership.quorum is not None:

@@ -6,6 +6,7 @@ The rule: a part that asks other brokers stands around the one that does the sam
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.group_settings import group_settings
@@ -16,7 +17,6 @@ from barnabas.config import broker as settings
 from barnabas.config.features import finalized
 from barnabas.coordinators.groups.coordinator import GroupCoordinator
 from barnabas.coordinators.runtime.internal_topics import InternalTopic
-from barnabas.coordinators.share.high_watermarks import LocalHighWatermarks
 from barnabas.coordinators.transactions.coordinator import TransactionCoordinator
 from barnabas.coordinators.transactions.markers import LocalMarkers
 from barnabas.coordinators.transactions.producer_ids import LocalProducerIds, note_block
@@ -56,7 +56,8 @@ class CoordinatorParts(NamedTuple):
     """The journal on an internal topic."""
     share_state: Callable[[ShareStateCoordinator], ShareStatePort] | None
     """Puts what asks other brokers around the share coordinator of this one."""
-    high_watermarks: HighWatermarks
+    high_watermarks: Callable[[], HighWatermarks]
+    """Makes what tells the ends of partitions to share groups."""
 
 
 def coordinator_parts(base: BaseParts) -> CoordinatorParts:
@@ -107,7 +108,7 @@ def coordinator_parts(base: BaseParts) -> CoordinatorParts:
         verifier,
         internal,
         _share_state(config, storage),
-        _high_watermarks(config, storage),
+        partial(_high_watermarks, config, storage),
     )
 
 
@@ -192,6 +193,8 @@ def _share_state(
 
 
 def _high_watermarks(config: BrokerConfig, storage: Storage) -> HighWatermarks:
+    from barnabas.coordinators.share.high_watermarks import LocalHighWatermarks  # of share groups alone
+
     local = LocalHighWatermarks(storage.replicas)
     if storage.peers is None:
         return local

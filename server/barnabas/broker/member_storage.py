@@ -5,7 +5,8 @@ The rule: topics are those of the cluster; a log without one stays as it is, unt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.broker.image_follower import obey_settings
@@ -41,6 +42,7 @@ from barnabas.errors import StorageError
 from barnabas.log.config import LogConfig
 
 if TYPE_CHECKING:
+    from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
     from barnabas.config.setting import Setting
     from barnabas.environment import Environment
@@ -57,6 +59,7 @@ async def open_member(
     """Open what a broker of a cluster has. Raises StorageError."""
     now_ms, store = environment.wall_clock_ms, membership.store
     broker_id = config.get(settings.NODE_ID)
+    own_epoch = partial(_own_epoch, store, broker_id)
     config_for = log_configs(config, store)
     quorum = membership.quorum
     logs = quorum.logs if quorum is not None else new_log_manager(config, environment, config_for)
@@ -67,9 +70,6 @@ async def open_member(
     obey_settings(config, store.image, broker_id)
     failures = LogDirFailures(logs, now_ms, on_all_lost, has_other_replicas=True)
     flusher = Flusher(now_ms, failures.failed, environment.threads)
-
-    def own_epoch() -> int:
-        return store.image.broker_epoch(broker_id)
 
     peers = Peers(
         lambda: store.image,
@@ -92,9 +92,7 @@ async def open_member(
         alter_partition=alter_partition,
         clock_ms=environment.monotonic_ms,
         lag_max_ms=lambda: config.get(settings.REPLICA_LAG_TIME_MAX_MS),
-        live_brokers=(lambda: store.image.brokers)
-        if quorum is None
-        else (lambda: quorum.store.isr_candidates),
+        live_brokers=_isr_candidates(membership),
         fetchers=fetchers,
         keeper=Keeper.ZOOKEEPER if quorum is None else Keeper.QUORUM,
         leader_throttle=_leader_throttle(config, environment),
@@ -118,6 +116,16 @@ async def open_member(
         consumer_offsets=ZooKeeperConsumerOffsets(zookeeper) if zookeeper is not None else None,
         controllers=quorum.controllers if quorum is not None else None,
     )
+
+
+def _own_epoch(store: MetadataStore, broker_id: int) -> int:
+    return store.image.broker_epoch(broker_id)
+
+
+def _isr_candidates(membership: Membership) -> Callable[[], Container[int]]:
+    """Return the brokers that may join an ISR."""
+    store, quorum = membership.store, membership.quorum
+    return (lambda: store.image.brokers) if quorum is None else (lambda: quorum.store.isr_candidates)
 
 
 def _alter_partition(

@@ -65,7 +65,7 @@ def _shares(base: BaseParts, coordinators: CoordinatorParts, step_runner: StepRu
             now_ms=environment.wall_clock_ms,
             steady_ms=environment.monotonic_ms,
             elsewhere=coordinators.share_state,
-            high_watermarks=coordinators.high_watermarks,
+            high_watermarks=coordinators.high_watermarks(),
         )
         base.background.start_soon(shares.run)
         return shares

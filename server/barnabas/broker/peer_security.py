@@ -78,7 +78,10 @@ def _credentials(listener: ListenerSettings, setting: Setting[str]) -> SaslCrede
         return None
     mechanism = listener.get(setting)
     if mechanism not in MECHANISMS:
-        raise SettingError(f"{setting.name}={mechanism}: brokers log in with one of {', '.join(MECHANISMS)}")
+        peers = "each other" if setting is settings.SASL_MECHANISM_INTER_BROKER_PROTOCOL else "controllers"
+        raise SettingError(
+            f"{setting.name}={mechanism}: brokers log in to {peers} with one of {', '.join(MECHANISMS)}"
+        )
     entry = jaas_of(listener, mechanism)
     options = entry.options if entry is not None else {}
     if mechanism == OAUTHBEARER:

@@ -1,4 +1,4 @@
-"""Steps by which a broker joins a cluster whose metadata a KRaft quorum keeps, and leaves it (KIP-500, KIP-631).
+"""Steps by which a broker joins the cluster of a KRaft quorum, and leaves it (KIP-500, KIP-631).
 
 The rule: the metadata are read up to what is committed before the log dirs are opened; the broker registers when it can
 serve, and is unfenced when it has followed its own registration.

@@ -56,7 +56,7 @@ class Membership(NamedTuple):
     zookeeper: ZooKeeper | None = None
     """The session in which this broker is registered and stands for election."""
     quorum: QuorumParts | None = None
-    """Parts of a broker whose cluster's metadata a KRaft quorum keeps."""
+    """Parts of a broker in the cluster of a KRaft quorum."""
 
 
 class QuorumParts(NamedTuple):
@@ -65,7 +65,7 @@ class QuorumParts(NamedTuple):
     store: QuorumStore
     controllers: Peers
     logs: LogManager
-    """What keeps the logs: its dirs are locked, and not open yet."""
+    """Manager of the logs: its dirs are locked, and not open yet."""
 
 
 class Storage(NamedTuple):

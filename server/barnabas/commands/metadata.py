@@ -293,9 +293,9 @@ def _directory(*, required: bool) -> Callable[[F], F]:
 
 
 def _reading(*tables: Table) -> Callable[[Callable[..., int | None]], Callable[..., int]]:
-    """Make a command of a function: with an output in place of --json, and its errors as those of a command.
+    """Decorate a function as a command: it is passed an Output in place of --json, and fails with CommandError.
 
-    What it returns is the exit code; None leaves that to the rows that were shown.
+    The function returns the exit code, or None to leave it to the output.
     """
 
     def decorate(work: Callable[..., int | None]) -> Callable[..., int]:

@@ -1,7 +1,7 @@
 """The settings that the broker acts upon, each by a name that code can use.
 
-The rule: what is here has an empty effect in `config/tables`, or acts in a cluster, and the other way round; only
-defaults of topics and groups are read through `config/topic.py` and `config/group.py` instead.
+The rule: a setting is here if its column `effect` in `config/tables` is empty, or if it acts in a cluster, and no other
+is. Defaults of topics and groups are the exception: `config/topic.py` and `config/group.py` read those.
 """
 
 from __future__ import annotations

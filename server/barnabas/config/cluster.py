@@ -10,7 +10,6 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.config import broker as settings
-from barnabas.config.quorum import quorum_settings
 from barnabas.config.setting import SettingError
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ def is_on_zookeeper(config: BrokerConfig) -> bool:
 
 
 def is_in_quorum(config: BrokerConfig) -> bool:
-    """Say whether the broker belongs to a cluster whose metadata a KRaft quorum keeps."""
+    """Say whether the broker belongs to the cluster of a KRaft quorum."""
     return keeper_of(config) is Keeper.QUORUM
 
 
@@ -230,6 +229,8 @@ def check_cluster(config: BrokerConfig) -> None:
         _check_id(config)
         _check_protocol(config)
     else:
+        from barnabas.config.quorum import quorum_settings  # not on the way of a broker that is alone
+
         quorum_settings(config)
     _check_peers(config)
     selector = config.get(settings.REPLICA_SELECTOR_CLASS)

@@ -1,7 +1,7 @@
-"""Settings that the broker does not act upon: which of them stop the start, and which are only warned of. Pure.
+"""Settings that stop the start, and settings that are only warned of. Pure.
 
-The rule: a setting for safety or durability that does nothing here is reported before the first client
-connects. What only tunes something that works in another way is named in one warning.
+The rule: a setting for safety or durability that does nothing here stops the start, and so do settings that contradict
+each other, with a line for each. A setting that only tunes something that works in another way is named in one warning.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Verdict:
 
 
 def judge(config: BrokerConfig, origins: Mapping[str, str]) -> Verdict:
-    """Return what the settings ask for that is not here; `origins` says where each was set."""
+    """Return the settings that stop the start and those without effect; `origins` says where each was set."""
     verdict = Verdict()
     keeper = keeper_of(config)
     in_cluster = keeper is not Keeper.ITSELF
@@ -110,7 +110,7 @@ def differs(row: Setting[Any], value: Any) -> bool:
 
 
 def explain(row: Setting[Any], value: object) -> str:
-    """Why a setting is refused."""
+    """Return the reason why a setting is refused."""
     return f"{row.name}={'...' if row.sensitive else value}: {tables.WITHOUT_EFFECT[row.effect]}"
 
 

@@ -246,7 +246,7 @@ class _Watch:
         return self._broker.stopping.was_asked
 
     def find(self, filters: Mapping[str, str], seen: set[int], limit: int) -> list[Recorded]:
-        """Return the newest requests that were answered and not seen, in their order, and note them as seen."""
+        """Return the newest answered requests that are not in `seen`, the oldest of them first, and add them to it."""
         chosen = Filter(
             api=filters.get("api") or None,
             client_id=filters.get("client_id") or None,

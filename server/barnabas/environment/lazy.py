@@ -28,7 +28,7 @@ def import_modules(*names: str) -> None:
 
 
 class _ModuleToCome(ModuleType):
-    """A module that is executed when something of it is asked for which every module has not."""
+    """A module that is executed at the first access to an attribute which an empty module lacks."""
 
     def __getattr__(self, name: str) -> Any:
         spec = self.__spec__

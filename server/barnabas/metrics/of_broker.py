@@ -1,6 +1,6 @@
 """Metrics of the broker itself, under the names that Kafka's metrics have behind Prometheus' exporter of JMX.
 
-The rule: a look only copies numbers, in the event loop; making text of them is for a thread. `kafka.server:type=
+The rule: a scrape copies numbers in the event loop, and a thread makes text of them. `kafka.server:type=
 BrokerTopicMetrics,name=BytesInPerSec` is `kafka_server_brokertopicmetrics_bytesin_total`, and so on.
 """
 
@@ -61,7 +61,7 @@ class OpenConnections(Protocol):
 
     @property
     def throttled(self) -> Mapping[str, Throttling]:
-        """For how long they were throttled since they came too fast from an address."""
+        """Delays of connections that came too fast from one address."""
 
     def open_on(self, listener: str) -> int:
         """Return the number of open connections."""
@@ -90,7 +90,7 @@ class MetricsParts:
 async def broker_families(
     parts: MetricsParts, meter: RequestMeter, shards: list[GroupShard], *, is_summed: bool = False
 ) -> Families:
-    """Everything, as it is now; `shards` are those of the group coordinator.
+    """Return all metrics, as they are now; `shards` are those of the group coordinator.
 
     Where it `is_summed`, all topics and all logs have one value together, which is quick however many there are.
     """
@@ -111,7 +111,7 @@ async def broker_families(
 
 
 async def _in_slices(items: Iterable[T], budget: LoopBudget) -> AsyncIterator[Sequence[T]]:
-    """All of `items`, which must not change, some at a time; others may run before each slice."""
+    """Yield slices of `items`, which must not change; other tasks may run before each slice."""
     iterator = iter(items)
     while slice_ := list(islice(iterator, AT_ONCE)):
         await budget.checkpoint()
@@ -265,7 +265,7 @@ async def _topics(families: Families, parts: MetricsParts, meter: RequestMeter, 
 
 
 def _add(values: dict[Labels, float | Distribution], labels: Labels, value: float) -> None:
-    """Say a value, or add it to what there is for these labels."""
+    """Set the value of these labels, or add to it if they have one."""
     values[labels] = value + values.get(labels, 0)  # type: ignore[operator]
 
 

@@ -61,7 +61,7 @@ def _translated(text: str) -> str:
 
 
 def _dot(flags: str, before: str) -> str:
-    """Return what a dot is after flags, as RE2 has it."""
+    """Return RE2's pattern for a dot after these flags; `before` if they neither set nor clear `s`."""
     on, _, off = flags.partition("-")
     return _DOT if "s" in off else "." if "s" in on else before
 

@@ -301,4 +301,4 @@ QUORUM_ONLY: Mapping[int, Api] = {
         Api(81, 0, 0, forwarded=True),  # RemoveRaftVoter
     )
 }
-"""What a broker of a KRaft quorum forwards beside the others: no other broker has it."""
+"""APIs that a broker of a KRaft quorum forwards beside the others; no other broker has them."""

@@ -319,7 +319,7 @@ class Connection:
         return True
 
     def _sleeps_on(self, request: Request) -> bool:
-        """Say whether a request leaves the task nothing to do, not even to look for the next one."""
+        """Forget a request that is done with if the task may stay asleep, and say whether it may."""
         if (
             self._wait is not None
             or not request.is_alive

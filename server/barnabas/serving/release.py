@@ -107,7 +107,7 @@ KAFKA_4 = ReleaseProfile(
 
 _TRANSACTIONS, _GROUPS, _SHARES, _STREAMS = KAFKA_4.features
 METADATA_VERSIONS = (7, 33)
-"""Levels of metadata.version whose records are known here: 3.3-IV3 to 4.4-IV2."""
+"""Levels of metadata.version of which all records are known here: 3.3-IV3 to 4.4-IV2."""
 IN_QUORUM = KAFKA_4._replace(
     features=(
         Feature("metadata.version", *METADATA_VERSIONS, METADATA_VERSIONS[1]),

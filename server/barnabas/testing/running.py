@@ -132,7 +132,7 @@ class RunningBroker:
         await in_thread(self.close)
 
     def _first_line(self) -> str:
-        """The ready line, or what came before the broker ended. Raises BrokerFailedError when it takes too long."""
+        """Return the ready line, or the output until the broker ended. Raises BrokerFailedError after a timeout."""
         assert self._process is not None
         assert self._process.stdout is not None
         descriptor = self._process.stdout.fileno()

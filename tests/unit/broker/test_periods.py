@@ -100,7 +100,7 @@ async def test_the_cleaner_looks_as_often_as_its_backoff_says(
     assert len(looked) == 2, "once a second at the most"
 
 
-async def test_checkpoints_say_what_is_there() -> None:
+async def test_checkpoints_hold_recovery_points_of_all_logs() -> None:
     disk = MemoryDisk()
     logs, housekeeping, _, _ = many_logs(disk, 2)
 

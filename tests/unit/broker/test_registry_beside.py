@@ -86,7 +86,7 @@ def test_users_log_in_by_the_best_mechanism_of_the_first_listener_that_takes_a_p
     config, broker = case("ONE TWO THREE", **third)
     assert logins(config, broker).bootstrap == [Endpoint("h", 3)]
     config, broker = case("ONE TWO", **{**third, PROTOCOLS: "ONE:PLAINTEXT,TWO:SASL_PLAINTEXT"})
-    with pytest.raises(StartupError, match="one with SCRAM-SHA-512, SCRAM-SHA-256 or PLAIN is needed"):
+    with pytest.raises(StartupError, match="add one with SCRAM-SHA-512, SCRAM-SHA-256 or PLAIN"):
         logins(config, broker)
 
 

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker.serve_options import Given, check_workers, collect, collect_shared, collect_stored
+from barnabas.broker.serve_options import (
+    CollectedSettings,
+    check_workers,
+    collect,
+    collect_shared,
+    collect_stored,
+)
 from barnabas.cli import _add_serve
 from barnabas.config.setting import SettingError
 
@@ -17,7 +23,7 @@ NO_FILE = {
 }  # fmt: skip
 
 
-def given(*arguments: str, demo: dict[str, str] | None = None) -> Given:
+def given(*arguments: str, demo: dict[str, str] | None = None) -> CollectedSettings:
     parser = argparse.ArgumentParser()
     _add_serve(parser.add_subparsers())
     return collect(parser.parse_args(["serve", *arguments]), demo)

@@ -101,6 +101,18 @@ def test_a_time_that_no_calendar_has_is_shown_as_it_is(time_ms: int, text: str) 
     assert date_text(time_ms) == cell("seen_at_ms", time_ms) == text
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("a", 5, "5"), ("a", 0, "0"), ("a", False, "no"), ("seen_at_ms", True, "yes"), ("seen_at_ms", "x", "x"),
+        ("at_ms", 5, "5"), ("a", {}, "-"), ("a", {"k": 1, "l": True}, "k=1,l=yes"), ("a", frozenset((7,)), "7"),
+        ("a", [None, "ä"], "-,ä"), ("a", "", ""), ("a", "ä\u200b", "ä\\u200b"), ("a", 1.5, "1.5"),
+    ],
+)  # fmt: skip
+def test_values_are_shown_to_people(name: str, value: object, text: str) -> None:
+    assert cell(name, value) == text
+
+
 ROWS = Table(
     "some_rows",
     {"name": "", "size": "", "is_big": "", "seen_at_ms": "", "id": "", "error": ""},

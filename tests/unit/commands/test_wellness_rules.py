@@ -21,6 +21,7 @@ from barnabas.commands import wellness
 from barnabas.commands.findings import NOTE, OK, PROBLEM, SKIPPED, Findings
 from barnabas.commands.wellness import (
     KAFKA_4_NEEDS,
+    NAMES_SHOWN,
     SKEW_MS,
     check_clock,
     check_controller,
@@ -116,6 +117,33 @@ def limit(value: str | None) -> list[ConfigEntry]:
     return [ConfigEntry("min.insync.replicas", value, "topic", False, False, "", ())]
 
 
+async def test_partitions_are_told_by_their_worst_trouble(findings: Findings) -> None:
+    admin: Any = StandIn(
+        topics={
+            "a": topic("a", (1, 3), (-1, 0), (0, 2), (1, 1)), "b": topic("b", (1, 1), (1, 0)), "c": topic("c", (-1, 3)),
+            "d": REFUSED, "e": topic("e", (1, 2)), "f": topic("f", (1, 1)),
+        },
+        describe_configs={
+            Resource("topic", "a"): limit("2"), Resource("topic", "c"): REFUSED, Resource("topic", "e"): limit(None),
+            Resource("topic", "f"): [], Resource("topic", "b"): limit("x"),
+        },
+    )  # fmt: skip
+    await check_partitions(admin, findings)
+    assert brief(findings) == [
+        ("partitions", "a-1, c-0", PROBLEM, "2 of 9 have no leader"),
+        ("partitions", "a-3, b-1", PROBLEM, "2 of 9 have fewer replicas in sync than min.insync.replicas"),
+        ("partitions", "a-2, b-0, e-0, f-0", PROBLEM, "4 of 9 have replicas that are not in sync"),
+    ]
+    assert ["elect" in one.advice for one in findings.all] == [True, False, False]
+    assert admin.asked[1:] == [
+        (
+            "describe_configs",
+            [Resource("topic", name) for name in "abcef"],
+            {"names": ["min.insync.replicas"]},
+        )
+    ]
+
+
 async def test_partitions_that_are_well_are_counted_with_their_topics(findings: Findings) -> None:
     admin: Any = StandIn(
         topics={"a": topic("a", (1, 3), (0, 3)), "b": topic("b", (2, 3))}, describe_configs={}
@@ -132,6 +160,14 @@ async def test_as_many_replicas_in_sync_as_the_minimum_are_enough(
     admin: Any = StandIn(topics={"a": topic("a", (1, in_sync))}, describe_configs=configs)
     await check_partitions(admin, findings)
     assert ("fewer" in findings.all[0].text) == is_short
+
+
+@pytest.mark.parametrize(("count", "dots"), [(NAMES_SHOWN, False), (NAMES_SHOWN + 1, True)])
+async def test_only_some_names_are_shown(findings: Findings, count: int, dots: bool) -> None:
+    admin: Any = StandIn(topics={"a": topic("a", *[(-1, 3)] * count)}, describe_configs={})
+    await check_partitions(admin, findings)
+    shown = ", ".join(f"a-{number}" for number in range(NAMES_SHOWN))
+    assert findings.all[0].subject == shown + (", ..." if dots else "")
 
 
 # --- clocks --------------------------------------------------------------------------------------------------------

@@ -254,7 +254,7 @@ async def test_events_are_sent_one_by_one_and_a_failure_is_the_last() -> None:
         await served._send_events(reader, Events(broken))
 
 
-async def test_a_head_request_of_the_api_is_refused_without_a_body() -> None:
+async def test_head_requests_of_the_api_are_refused() -> None:
     for path in ("/api/topics", "/api/session"):
         assert (await ask(answering(Sessions()), "HEAD", path)).status == 405
 

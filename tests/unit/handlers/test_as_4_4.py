@@ -118,9 +118,7 @@ async def test_offsets_of_a_transaction_name_topics_by_id(ask, transaction):
 
 
 @pytest.mark.parametrize("version", [5, 6])
-async def test_the_epoch_of_a_member_is_stale_and_a_group_absent_in_their_own_words(
-    ask, transaction, version
-):
+async def test_txn_commit_of_a_stale_member_or_absent_group_is_refused(ask, transaction, version):
     member_id = str(uuid4())
     for group_id, beat in (
         ("consumers", ConsumerGroupHeartbeatRequest(

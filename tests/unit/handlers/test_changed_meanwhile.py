@@ -26,11 +26,18 @@ class Waiting:
     def __getattr__(self, name):
         return getattr(self._coordinator, name)
 
+    async def read(self, *args, **options):
+        await self._do_meanwhile()
+        return await self._coordinator.read(*args, **options)
+
     async def write(self, *args, **options):
+        await self._do_meanwhile()
+        return await self._coordinator.write(*args, **options)
+
+    async def _do_meanwhile(self):
         meanwhile, self._meanwhile = self._meanwhile, None
         if meanwhile is not None:
             await meanwhile()
-        return await self._coordinator.write(*args, **options)
 
 
 @pytest.fixture

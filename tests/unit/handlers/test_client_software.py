@@ -54,7 +54,7 @@ async def test_versions_before_3_say_nothing_of_software(asked):
         (3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
     ],
 )
-async def test_a_broker_describes_its_cluster_to_those_who_ask_for_brokers(asked, endpoint, code):
+async def test_describe_cluster_serves_the_endpoint_type_of_brokers(asked, endpoint, code):
     answer = await ask(asked, "DescribeCluster", 1, {"EndpointType": endpoint})
     assert answer.error_code == code
     if not code:

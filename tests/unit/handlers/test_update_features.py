@@ -44,7 +44,7 @@ def update(*changes, **fields):
         (("group.version", 1, 0), "no upgrade type 0"),
     ],
 )
-async def test_what_cannot_be_is_refused_for_the_whole_request(ask, change, why, validate_only):
+async def test_one_invalid_update_refuses_the_whole_request(ask, change, why, validate_only):
     good = ("share.version", 1, UP)
     answer = await ask(update(good, change, validate_only=validate_only), 1)
     assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION

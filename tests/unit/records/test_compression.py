@@ -290,7 +290,7 @@ def test_announced_size_is_not_believed_by_zstd():
 
 
 @pytest.mark.parametrize("size", [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\0\0\0\0", b"\0\0\0\x30"])
-def test_xerial_block_sizes_that_cannot_be(size):
+def test_impossible_xerial_block_sizes_are_refused(size):
     with pytest.raises(CompressedStreamError):
         unpack(Codec.SNAPPY, xerial() + size + b"abc")
 

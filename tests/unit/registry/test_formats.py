@@ -249,7 +249,7 @@ def test_entries_of_maps_count_where_a_descriptor_has_them_before_other_messages
     assert proto(schema.text).decode(b"\x04\x00\x02" + b"\x0a\x01x") == {"sku": "x"}
 
 
-def test_protobuf_imports_what_it_refers_to_and_what_everybody_knows() -> None:
+def test_protobuf_resolves_references_and_well_known_imports() -> None:
     schema = proto(
         'syntax = "proto3"; import "a.proto"; import "google/type/date.proto"; import "confluent/meta.proto";'
         "message M { A a = 1; google.type.Date d = 2; }",
@@ -285,6 +285,6 @@ def test_what_is_no_protobuf_schema_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ['{"type":"record","name":"R","fields":[{"name":"a","type":"R","default":{}}]}']
 )
-def test_a_default_that_has_itself_without_end_is_refused(text: str) -> None:
+def test_a_default_that_nests_itself_endlessly_is_refused(text: str) -> None:
     with pytest.raises(SchemaError, match="nested too deeply"):
         avro(text)

@@ -20,7 +20,7 @@ def golden():
     return found
 
 
-@pytest.mark.parametrize(("name", "rows"), golden().items(), ids=str)
+@pytest.mark.parametrize(("name", "rows"), golden().items(), ids=golden())
 def test_kafkas_bytes_are_written_and_understood(name, rows):
     message = all_messages()[name]
     codec = codec_of(message)

@@ -216,7 +216,7 @@ def _classic_member(member: Any, protocol_type: str) -> GroupMember:
 
 
 def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
-    """Return the partitions in an assignment; none in what is no consumer's."""
+    """Return the partitions in the assignment of a consumer; none if it cannot be decoded as one."""
     from barnabas.wire.generated.data import consumer_protocol_assignment
 
     if not data:

@@ -122,7 +122,7 @@ class Membership(ABC):
         timeout_ms: float | None = None,
         prepare: Callable[[int], None] | None = None,
     ) -> Any:
-        """Ask the coordinator once; `prepare` is told the version before. Raises ClientError."""
+        """Send the coordinator a request once; `prepare` is called before with its version. Raises ClientError."""
         try:
             connection = await self._client.broker(await self._client.coordinator(self.group_id), lane=LANE)
             key = registry.key_of(type(request).__name__.removesuffix("Request"))

@@ -51,7 +51,7 @@ PartitionResponse = ProduceResponse.PartitionProduceResponse
 
 
 class _Broker:
-    """Requests on their way to one broker."""
+    """State of the requests in flight to one broker."""
 
     def __init__(self) -> None:
         self.in_flight = 0

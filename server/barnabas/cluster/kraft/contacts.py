@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from barnabas.cluster.kraft.observer import Leader, Taken
+from barnabas.cluster.kraft.decisions import Taken
+from barnabas.cluster.kraft.observer import Leader
 
 Address = tuple[str, int]
 BACKOFF_MS_MAX: Final = 1_000

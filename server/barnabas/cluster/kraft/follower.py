@@ -14,22 +14,21 @@ from typing import Any, Final, Protocol, TypeVar
 import trio
 
 from barnabas.cluster.kraft.contacts import Address, Contacts
-from barnabas.cluster.kraft.durable_log import DurableLog
-from barnabas.cluster.kraft.image import EMPTY, QuorumImage, diff_steps
-from barnabas.cluster.kraft.loader import ImageDelta, Loader, UnknownMetadataVersionError
-from barnabas.cluster.kraft.observer import (
+from barnabas.cluster.kraft.decisions import (
     Append,
     Commit,
     Decision,
     DropSnapshot,
     InstallSnapshot,
-    Observer,
     SaveElection,
     SnapshotId,
     Truncate,
     WritePiece,
-    WrongAnswerError,
 )
+from barnabas.cluster.kraft.durable_log import DurableLog
+from barnabas.cluster.kraft.image import EMPTY, QuorumImage, diff_steps
+from barnabas.cluster.kraft.loader import ImageDelta, Loader, UnknownMetadataVersionError
+from barnabas.cluster.kraft.observer import Observer, WrongAnswerError
 from barnabas.cluster.kraft.quorum import Leadership
 from barnabas.cluster.kraft.snapshots import SnapshotTimer, snapshot_batches
 from barnabas.cluster.kraft.state import MetadataLogError, Snapshot
@@ -43,7 +42,7 @@ T = TypeVar("T")
 FETCH_WAIT_MS: Final = 500
 """Time that a controller may hold a Fetch when nothing is new, as Kafka's observers have it."""
 CLEAN_SECONDS: Final = 60.0
-"""How often old snapshots and files that wait for their removal are looked for, as in Kafka."""
+"""Interval of the search for old snapshots and files that wait for their removal, as in Kafka."""
 REPORT_FAILURES: Final = 10
 """A line in the log for the first failure, and for each so many after it."""
 
@@ -272,8 +271,7 @@ class MetadataFollower:
         loader, delta = self._loader, None
         if not loader.has_published:
             self._subscribers, self._new_subscribers = self._new_subscribers, []
-        for made in loader.take():
-            delta = made
+        for delta in loader.take():  # noqa: B007 - the last one is delivered
             await trio.lowlevel.checkpoint()
         if delta is not None:
             await self._deliver(delta, self._subscribers)

@@ -110,7 +110,7 @@ class Lifecycle:
     ) -> BrokerRegistrationRequest | BrokerHeartbeatRequest | None:
         """Return the next request; None when the broker has shut down.
 
-        `offset` is that of the last record whose image is published. `has_cordoned_dirs`: metadata.version is 30 or more.
+        `offset` is that of the last record in the published image. `has_cordoned_dirs`: metadata.version is 30 or more.
         """
         self.must_ask_now = False
         if self.state is State.SHUT_DOWN:

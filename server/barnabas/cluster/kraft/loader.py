@@ -23,7 +23,7 @@ METADATA_VERSION_MAX: Final = 33
 
 
 class UnknownMetadataVersionError(MetadataLogError):
-    """The cluster works with a metadata.version whose records are not known here."""
+    """The cluster works with a metadata.version beyond the records that are known here."""
 
 
 class ImageDelta(NamedTuple):

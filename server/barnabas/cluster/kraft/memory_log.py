@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from barnabas.cluster.kraft.observer import (
-    PLACE,
+from barnabas.cluster.kraft.decisions import (
     Append,
     Decision,
     DropSnapshot,
     InstallSnapshot,
-    Observer,
     SnapshotId,
     Truncate,
     WritePiece,
 )
+from barnabas.cluster.kraft.observer import PLACE, Observer
 from barnabas.cluster.kraft.state import LogState, MetadataLogError, Snapshot, Step, snapshot_steps
 from barnabas.records.any_magic import iter_any_records
 from barnabas.records.batch import BatchHeader, iter_batches
@@ -94,7 +93,7 @@ class MemoryObserver:
             (header, data[position : position + header.size]) for position, header in iter_batches(data)
         )
         place = f"snapshot {snapshot_id.end_offset}-{snapshot_id.epoch} of the quorum"
-        (snapshot,) = (made for made in snapshot_steps(snapshot_id, place, batches) if made is not None)
+        (snapshot,) = (step for step in snapshot_steps(snapshot_id, place, batches) if step is not None)
         return snapshot
 
     def _apply(self) -> tuple[Step, ...]:

@@ -10,6 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from barnabas.cluster.kraft.decisions import (
+    Append,
+    Commit,
+    Decision,
+    DropSnapshot,
+    InstallSnapshot,
+    SaveElection,
+    SnapshotId,
+    Taken,
+    Truncate,
+    WritePiece,
+)
 from barnabas.cluster.kraft.quorum import Leadership, decode_control
 from barnabas.cluster.kraft.state import MetadataLogError, Snapshot
 from barnabas.log.epochs import UNDEFINED_EPOCH, LeaderEpochs
@@ -69,13 +81,6 @@ class Leader(NamedTuple):
     port: int = -1
 
 
-class SnapshotId(NamedTuple):
-    """Name of a snapshot: the offset after its last record, and the epoch of that record."""
-
-    end_offset: int
-    epoch: int
-
-
 class StoredLog(NamedTuple):
     """Content of a metadata directory, as far as an observer needs it.
 
@@ -88,65 +93,6 @@ class StoredLog(NamedTuple):
     snapshot_id: SnapshotId | None = None
     controls: tuple[tuple[int, Leadership], ...] = ((-1, Leadership()),)
     election: QuorumState | None = None
-
-
-class Append(NamedTuple):
-    """Append whole batches; the log then ends at an offset."""
-
-    records: bytes
-    end_offset: int
-
-
-class Truncate(NamedTuple):
-    """Cut the log: an offset, and all after it, go."""
-
-    end_offset: int
-
-
-class WritePiece(NamedTuple):
-    """Write a piece of a snapshot that is being fetched; the one at position 0 begins it anew."""
-
-    snapshot_id: SnapshotId
-    position: int
-    data: bytes
-
-
-class InstallSnapshot(NamedTuple):
-    """Decode the snapshot, of which all pieces are written, and begin the log anew after it.
-
-    `Observer.installed` or `Observer.refuse_snapshot` must be called before the next request.
-    """
-
-    snapshot_id: SnapshotId
-
-
-class DropSnapshot(NamedTuple):
-    """Remove what was written of a snapshot: it is not continued."""
-
-    snapshot_id: SnapshotId
-
-
-class SaveElection(NamedTuple):
-    """Write the `quorum-state` file, and sync it."""
-
-    state: QuorumState
-
-
-class Commit(NamedTuple):
-    """The high watermark has moved: all records before it may be applied."""
-
-    high_watermark: int
-
-
-Decision = Append | Truncate | WritePiece | InstallSnapshot | DropSnapshot | SaveElection | Commit
-
-
-class Taken(NamedTuple):
-    """Meaning of an answer: decisions to carry out, whether to ask another node, and whether to wait before."""
-
-    decisions: tuple[Decision, ...] = ()
-    asks_elsewhere: bool = False
-    must_wait: bool = False
 
 
 class _Download:
@@ -415,12 +361,10 @@ class Observer:
             raise WrongAnswerError(
                 f"{PLACE}: a piece of a snapshot continues at {partition.position}, not {position}"
             )
-        if not 0 < partition.size <= SNAPSHOT_BYTES_MAX or partition.size != (
-            download.size if position else partition.size
-        ):
-            raise WrongAnswerError(f"{PLACE}: a snapshot has {partition.size} bytes, not {download.size}")
-        if position + len(data) > partition.size:
-            raise WrongAnswerError(f"{PLACE}: a piece of a snapshot goes beyond its end")
+        if not 0 < partition.size <= SNAPSHOT_BYTES_MAX:
+            raise WrongAnswerError(f"{PLACE}: a snapshot has {partition.size} bytes")
+        if position + len(data) > partition.size or (position and partition.size != download.size):
+            return Taken(self.abandon_snapshot(), must_wait=True)  # this size, or the one before, is wrong
         download.size = partition.size
         download.position += len(data)
         piece = WritePiece(download.id, position, data)
@@ -516,7 +460,7 @@ class Observer:
             return
         if code == ErrorCode.INCONSISTENT_CLUSTER_ID and not self._has_answered and self.identity.cluster_id:
             raise MetadataLogError(
-                f"the controllers are of another cluster than this directory, whose meta.properties says "
+                "the controllers are of another cluster than this directory, in which meta.properties says "
                 f"cluster.id={self.identity.cluster_id}: correct the addresses of the controllers, or use another directory"
             )
         name = next((error.name for error in ErrorCode if error == code), str(code))

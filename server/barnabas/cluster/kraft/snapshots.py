@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from barnabas.cluster.kraft.decisions import SnapshotId
 from barnabas.cluster.kraft.image import METADATA_VERSION, QuorumImage
-from barnabas.cluster.kraft.observer import SnapshotId
 from barnabas.cluster.kraft.quorum import Leadership
 from barnabas.cluster.kraft.values import Broker, Controller, Endpoint, LevelRange, Partition, Voter
 from barnabas.records.building import encode_batch

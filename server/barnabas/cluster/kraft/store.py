@@ -44,7 +44,7 @@ class QuorumStore:
 
     @property
     def offset(self) -> int:
-        """Offset of the last record whose image is published, -1 before the first."""
+        """Offset of the last record in the published image, -1 before the first."""
         return self._offset
 
     def subscribe(self, subscriber: Subscriber) -> None:

@@ -49,7 +49,7 @@ class UntranslatableError(Exception):
 
 
 class _Transition(NamedTuple):
-    """Value of an entry before the first and after the last of the changes; None where there was, or is, none."""
+    """Values of an entry before the first and after the last of the changes; None where the entry is absent."""
 
     before: Any
     after: Any

@@ -172,7 +172,7 @@ class ClusterImage(NamedTuple):
         return broker.epoch if broker is not None else -1
 
     def offline_replicas(self, partition: PartitionInfo) -> tuple[int, ...]:
-        """Return the replicas whose broker is not alive or whose log dir is offline."""
+        """Return the replicas on brokers that are not alive, or in log dirs that are offline."""
         if not partition.directories:
             return partition.offline
         return tuple(
@@ -182,8 +182,8 @@ class ClusterImage(NamedTuple):
         )
 
     def _is_online(self, broker_id: int, directory: bytes) -> bool:
-        known = self.log_dirs.get(broker_id)
-        return not known or directory in known or directory in _UNKNOWN_DIRECTORIES
+        online = self.log_dirs.get(broker_id)
+        return not online or directory in online or directory in _UNKNOWN_DIRECTORIES
 
     def settings_of(self, resource_type: int, name: str) -> Settings:
         """Return a resource's own settings, without any defaults."""

@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 
 class Fetch(FetchServices):
-    """Handler of Fetch."""
+    """Handler of Fetch.
+
+    `answering.py` makes the response, `passes.py` the data of each partition in it, by the limits in `terms.py`;
+    `reading.py` repeats passes while the fetch waits, and `conversion.py` makes message sets for old versions.
+    """
 
     def handle(
         self, context: RequestContext, request: FetchRequest

@@ -1,6 +1,7 @@
-"""Steps of a fetch between its request and its answer: its session, what is read, waiting, what is told.
+"""One fetch from its request to its response: its session, the passes over its partitions, the wait, the response.
 
-The rule: a fetch of few partitions of which enough is there is answered at once; nothing is begun twice where it is not.
+The rule: a fetch of few partitions that hold enough bytes is answered in one step; any other continues from where that
+step stopped, and begins nothing twice.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ ISOLATION_LEVELS: Final = (0, 1)
 
 
 def last_of_each(named: list[SessionPartition]) -> list[SessionPartition]:
-    """Return partitions, each once, as it is named last."""
+    """Return each partition once, as the request names it last."""
     if len(named) < 2:
         return named
     last = {(one.topic, one.index): one for one in named}
@@ -79,7 +80,7 @@ class FetchAnswer:
         return self._complete(response)
 
     async def rest(self) -> FetchResponse:
-        """Go on from where `answer_nowait` has stopped. Raises RequestError."""
+        """Return the response, continuing where `answer_nowait` stopped. Raises RequestError."""
         reader = self._reader
         if reader is None:
             reader = self._begin(await self._named_in_steps())
@@ -114,7 +115,7 @@ class FetchAnswer:
         return self._complete(response)
 
     def _must_wait(self, reader: Reader) -> bool:
-        """Say whether what was read is too little to answer already."""
+        """Say whether too few bytes were read to answer already."""
         done, request = reader.result, self._request
         return (
             done.size < request.min_bytes
@@ -126,7 +127,7 @@ class FetchAnswer:
     # --- sessions -----------------------------------------------------------------------------------------------
 
     def _named(self, topics: Sequence[FetchRequest.FetchTopic]) -> Iterator[SessionPartition]:
-        """Go over the partitions that the request names in these topics."""
+        """Yield the partitions that the request names in these topics."""
         for topic in topics:
             key = topic.topic_id if self._by_id else topic.topic
             for partition in topic.partitions:
@@ -203,7 +204,7 @@ class FetchAnswer:
     # --- answering ----------------------------------------------------------------------------------------------
 
     def _tell(self, response: FetchResponse, served: list[Served]) -> None:
-        """Add what some partitions answer to the response; what the session has told already is left out."""
+        """Add the data of partitions to the response; partitions that the session has told already are left out."""
         session, by_id = self._session, self._by_id
         topics = response.responses
         topic = topics[-1] if topics else None
@@ -239,7 +240,7 @@ class FetchAnswer:
             session.rotate(with_records)
 
     def _complete(self, response: FetchResponse) -> FetchResponse:
-        """Say where the leaders are that errors name (KIP-951)."""
+        """Add the endpoints of the leaders that errors name (KIP-951)."""
         if self._leaders:
             nodes = advertised_nodes(self._services.metadata.image, self._context.connection, self._leaders)
             response.node_endpoints = [

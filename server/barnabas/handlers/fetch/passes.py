@@ -1,4 +1,4 @@
-"""One pass of a fetch over partitions: what it reads of each, and which of them wait for more.
+"""One pass of a fetch over partitions: the data of each in the response, and the partitions that wait for more.
 
 The rule: what is read is a region of a log's file, never decoded.
 """

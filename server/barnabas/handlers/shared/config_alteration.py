@@ -104,7 +104,7 @@ class ConfigServices:
     broker_id: int
     security: ListenerSecurity
     forwarder: Forwarder | None
-    """Where a KRaft quorum keeps the settings, its active controller alters what is not refused here."""
+    """Way to the active controller of a KRaft quorum, which alters what is not refused here; None without one."""
 
 
 class ConfigAlteration:

@@ -27,7 +27,10 @@ class EmptyValues:
         self._visit(root, set())
 
     def _visit(self, of: Type, within: set[int]) -> int:
-        """Return the values in a value of a type, which is in records of these; 0 if it takes bytes."""
+        """Return how many values a value of this type holds, itself included; 0 if it takes bytes.
+
+        `within` has the ids of the records around it.
+        """
         if id(of) in self._counts:
             return self._counts[id(of)]
         if id(of) in within:

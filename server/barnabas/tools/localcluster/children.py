@@ -142,7 +142,7 @@ def ending(code: int) -> str:
 
 
 def _end_with_parent() -> Callable[[], None]:
-    """Make what a new process calls to be sent SIGTERM when its parent's thread ends."""
+    """Return a function for a new process to call: from then on it gets SIGTERM when its parent's thread ends."""
     parent = os.getpid()
 
     def prepare() -> None:

@@ -128,7 +128,7 @@ class _Writer:
             self._sent += self._say(f"Produce v{version}", answer)
 
     async def fetch(self) -> None:
-        """See that the log end is where it should be."""
+        """Check by ListOffsets that the log ends behind the records that were sent."""
         query = {"partition_index": 0, "timestamp": -1}
         topic = {"name": self._name, "partitions": [query]}
         version = max(1, self._newest(LIST_OFFSETS))

@@ -145,7 +145,7 @@ class _Place:
         return text
 
     def at(self, key: Any) -> _Place:
-        """Return a value inside this one."""
+        """Return the place of the value at a key or an index of this one."""
         step = key if isinstance(self.value, list) else str(key)
         return _Place(self.value[key], (*self.path, step), self.lines, self.file)
 

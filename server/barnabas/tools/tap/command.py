@@ -418,7 +418,7 @@ async def _serve(options: argparse.Namespace, settings: ProxySettings, filter_: 
 
 
 async def _write_lines(name: str, writer: LineWriter) -> None:
-    """Write lines until their writer is closed; say so where that fails."""
+    """Write lines until the writer is closed; print a failure on standard error."""
     await writer.run()
     if writer.failure is not None:
         print(f"barnabas tap: nothing more is written to {name}: {writer.failure}", file=sys.stderr)

@@ -410,7 +410,7 @@ class Core:
         return body
 
     def _multi(self, peer: Peer, reader: Reader, now_ms: int) -> bytes:
-        """All of several writes, or none; the answer says of each what came of it."""
+        """Carry out several writes, all or none; returns the result of each, encoded."""
         try:
             writes = [(op, decode_write(op, reader, is_part=True)) for op in decode_parts(reader)]
         except RefusedError as error:

@@ -4,10 +4,12 @@ import shutil
 
 import pytest
 
+from barnabas.cluster.kraft.decisions import SnapshotId
 from barnabas.cluster.kraft.directory import MetadataLog, read_snapshot
-from barnabas.cluster.kraft.durable_log import DurableLog, LogSettings
-from barnabas.cluster.kraft.observer import Observer, SnapshotId
+from barnabas.cluster.kraft.durable_log import DurableLog
+from barnabas.cluster.kraft.observer import Observer
 from barnabas.cluster.kraft.state import MetadataLogError
+from barnabas.config.quorum import LogSettings
 from barnabas.log.disk import OsDisk
 from barnabas.log.format.quorum_state import QuorumState
 from barnabas.records.building import encode_batch
@@ -102,11 +104,11 @@ def write_part(stored, snapshot_id):
     stored.write_piece(snapshot_id, 100, data[100:])
 
 
-def test_installed_snapshot_begins_the_log_anew(directory):
+def test_installed_snapshot_restarts_the_log_at_its_end(directory):
     stored, _ = opened(directory, delete_delay_ms=1_000)
     newer = SnapshotId(200, 4)
     write_part(stored, newer)
-    (snapshot,) = (made for made in stored.part_steps(newer) if made is not None)
+    (snapshot,) = (step for step in stored.part_steps(newer) if step is not None)
     assert snapshot.end_offset == 200
     stored.finish_snapshot(newer)
     stored.install(newer, NOW_MS)
@@ -127,7 +129,7 @@ def test_installed_snapshot_begins_the_log_anew(directory):
     assert (state.end_offset, state.snapshot_id, state.epochs) == (201, newer, ((4, 200),))
 
 
-def test_crash_before_the_log_begins_anew_is_finished(directory):
+def test_log_starts_at_a_snapshot_after_a_crash_before_install(directory):
     stored, _ = opened(directory)
     newer = SnapshotId(200, 4)
     write_part(stored, newer)

@@ -8,9 +8,10 @@ from barnabas.client import ClientSettings
 from barnabas.client.settings import SaslCredentials
 from barnabas.cluster.kraft.contacts import Contacts
 from barnabas.cluster.kraft.controllers import reason_against
+from barnabas.cluster.kraft.decisions import Taken
 from barnabas.cluster.kraft.joining import observing
 from barnabas.cluster.kraft.loader import CHANGES_MAX, Loader
-from barnabas.cluster.kraft.observer import Identity, Leader, Observer, StoredLog, Taken
+from barnabas.cluster.kraft.observer import Identity, Leader, Observer, StoredLog
 from barnabas.cluster.kraft.state import RECORDS_PER_STEP, MetadataLogError
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.quorum import quorum_settings

@@ -2,13 +2,17 @@
 
 import pytest
 
+from barnabas.cluster.kraft.decisions import DropSnapshot, SaveElection, SnapshotId
 from barnabas.cluster.kraft.directory import MetadataLog, Until, read_snapshot
 from barnabas.cluster.kraft.memory_log import MemoryObserver, Read
-from barnabas.cluster.kraft.observer import Leader, first_records
+from barnabas.cluster.kraft.observer import Leader, Observer, first_records
 from barnabas.cluster.kraft.state import MetadataLogError
 from barnabas.log.disk import OsDisk
+from barnabas.log.format.quorum_state import QuorumState
 from barnabas.records.building import encode_batch
+from barnabas.records.control import ControlType, encode_key
 from barnabas.records.record import Record
+from barnabas.wire.generated.data import voters_record
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchResponse
 from barnabas.wire.generated.fetch_snapshot import FetchSnapshotResponse
@@ -105,6 +109,21 @@ def test_records_that_diverge_are_cut_above_the_high_watermark():
     asked = observer.observer.request(max_wait_ms=0).topics[0].partitions[0]
     assert (asked.fetch_offset, asked.last_fetched_epoch) == (END, EPOCH)
     assert observer.state.image == replayed().image
+
+
+def test_voters_count_where_they_stand_and_go_with_a_cut():
+    observer, leader = MemoryObserver(), SimulatedLeader(5)
+    run(observer, leader)
+    before = observer.observer.leadership
+    voters = voters_record.VotersRecord(voters=[voters_record.VotersRecord.Voter(7, bytes(16))])
+    record = Record(END, 1, encode_key(ControlType.KRAFT_VOTERS), voters_record.CODEC.encode_bytes(voters, 0))
+    data = bytes(encode_batch([record], control=True, leader_epoch=EPOCH))
+    observer.take(leader.response(leader.partition(records=data)))
+    assert [voter.id for voter in observer.observer.leadership.voters] == [7]
+    assert observer.state.leadership == before  # as it is not committed
+    diverging = FetchResponse.EpochEndOffset(EPOCH, END)
+    observer.take(leader.response(leader.partition(diverging_epoch=diverging)))
+    assert observer.observer.leadership == before
 
 
 def test_divergence_below_the_high_watermark_is_an_error():
@@ -211,7 +230,7 @@ def fetching_a_snapshot():
         (pieces(position=7), "continues at 7, not 0"),
         (pieces(unaligned_records=b""), "continues at 0"),
         (pieces(snapshot_id=FetchSnapshotResponse.SnapshotId(55, 1)), "continues at 0, not 0"),
-        (pieces(size=50), "goes beyond its end"),
+        (pieces(size=-1), "a snapshot has -1 bytes"),
         (pieces(size=100, unaligned_records=b"x" * 100), "."),
         (
             FetchSnapshotResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
@@ -224,6 +243,32 @@ def fetching_a_snapshot():
 def test_piece_that_makes_no_sense_is_an_error(response, text):
     with pytest.raises(MetadataLogError, match=text):
         fetching_a_snapshot().take(response)
+
+
+def test_snapshot_begins_anew_with_another_leader():
+    observer, leader = Observer(), SimulatedLeader(9, snapshot=True)
+    for _ in range(2):
+        observer.take(leader.answer(observer.request(max_wait_ms=0)))
+    (piece,) = observer.take(leader.answer(observer.request(max_wait_ms=0))).decisions
+    assert (piece.snapshot_id, piece.position) == ((76, 1), 0)
+    (asked,) = observer.request(max_wait_ms=0).topics[0].partitions
+    assert asked.position == len(piece.data)
+    response = pieces(error_code=ErrorCode.FENCED_LEADER_EPOCH)
+    response.topics[0].partitions[0].current_leader = FetchSnapshotResponse.LeaderIdAndEpoch(2, EPOCH + 1)
+    saved, dropped = observer.take(response).decisions
+    assert saved == SaveElection(QuorumState(0, 2, EPOCH + 1, voters=()))
+    assert dropped == DropSnapshot(SnapshotId(76, 1))
+    assert observer.request(max_wait_ms=0).topics[0].partitions[0].fetch_offset == 0
+
+
+@pytest.mark.parametrize("size", [50, 2_000_000])
+def test_snapshot_of_another_size_begins_anew(size):
+    observer, leader = MemoryObserver(), SimulatedLeader(9, snapshot=True)
+    for _ in range(2):
+        observer.take(leader.answer(observer.observer.request(max_wait_ms=0)))
+    observer.take(pieces(size=size))
+    run(observer, leader)
+    assert observer.state.image == replayed().image
 
 
 @pytest.mark.parametrize("code", [ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE])

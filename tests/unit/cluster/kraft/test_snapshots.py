@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.cluster.kraft.decisions import SnapshotId
 from barnabas.cluster.kraft.directory import read_snapshot
 from barnabas.cluster.kraft.image import EMPTY
-from barnabas.cluster.kraft.observer import SnapshotId
 from barnabas.cluster.kraft.snapshots import (
     SnapshotTimer,
     StoredSnapshot,
@@ -47,7 +47,7 @@ def values_of(data):
 
 def read(data, snapshot_id=(76, 1)):
     (snapshot,) = (
-        made for made in snapshot_steps(snapshot_id, "snapshot", batches_of(data)) if made is not None
+        step for step in snapshot_steps(snapshot_id, "snapshot", batches_of(data)) if step is not None
     )
     return snapshot
 

@@ -69,7 +69,7 @@ def test_the_leader_is_read_from_without_a_selector() -> None:
     in_world(program)
 
 
-def test_a_follower_that_is_moved_goes_no_faster_than_it_may() -> None:
+def test_reassigned_follower_is_throttled_until_it_is_in_sync() -> None:
     for side in ("leader", "follower"):
 
         async def program(world: World, side: str = side) -> None:

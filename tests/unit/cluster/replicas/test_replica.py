@@ -265,7 +265,7 @@ async def test_a_watch_hears_where_the_log_begins_elsewhere() -> None:
     assert seen.changes == 1
 
 
-async def test_followers_hear_of_what_is_appended_and_committed_there() -> None:
+async def test_waiters_on_a_follower_see_appends_and_commits() -> None:
     ahead, node = await leader(), Node(2)
     end = ahead.produce(b"x", b"y")
     await node.create(LED)

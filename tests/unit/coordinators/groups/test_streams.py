@@ -344,3 +344,16 @@ def test_process_gets_no_standby_before_revoking_the_task() -> None:
     assert (ACTIVE, *task) in elsewhere, "somebody still runs it"
     assert (STANDBY, *task) not in elsewhere
     assert (ACTIVE, "1", 1) not in here
+
+
+def test_larger_shares_leave_tasks_for_idle_members():
+    """Six tasks of four members: two have two each, and the other two one each."""
+    had = {"a": (0, 1), "b": (2, 3), "c": (4, 5), "d": ()}
+    workers = [
+        Worker(name, name, frozenset((ACTIVE, "0", number) for number in numbers))
+        for name, numbers in had.items()
+    ]
+    target = assign_tasks(workers, {"0": Shape(6, False, frozenset())}, 0)
+    assert sorted(len(tasks) for tasks in target.values()) == [1, 1, 2, 2]
+    moved = [task for worker in workers for task in worker.assigned - target[worker.id]]
+    assert len(moved) == 1

@@ -242,7 +242,9 @@ async def test_a_shard_that_moves_away_meanwhile_decides_nothing(
 
 
 @pytest.mark.parametrize("is_refused", [False, True])
-async def test_an_error_frees_the_shard(is_refused: bool, autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_failed_large_event_releases_its_shard(
+    is_refused: bool, autojump_clock: trio.testing.MockClock
+) -> None:
     journal = journal_of(SMALL)
     async with running(journal) as runtime:
 

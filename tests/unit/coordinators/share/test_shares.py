@@ -149,3 +149,12 @@ async def test_closed_connection_ends_its_own_sessions(autojump_clock):
         partitions.gate.set()
         await trio.testing.wait_all_tasks_blocked()
         assert sorted(partitions.told, key=str) == [("g", "m", [(TOPIC, 0)]), ("h", "m", [(TOPIC, 0)]), "h"]
+
+
+async def test_states_have_wall_clock_times_and_locks_the_monotonic_one():
+    shares = shares_of()
+    assert shares.partitions.lock_clock_ms() == STEADY_MS
+    await shares.state.initialize(("g", TOPIC, 0), 0, 0)
+    state = await shares.state.summary(("g", TOPIC, 0))
+    assert state is not None
+    assert state.written_ms == WALL_MS

@@ -9,12 +9,13 @@ from barnabas.cluster.metadata.image import ClusterImage, PartitionInfo, TopicIn
 from barnabas.config import group
 from barnabas.config.loading import BrokerConfig
 from barnabas.coordinators.share.batches import StateBatch, combine
-from barnabas.coordinators.share.records import ShareState, StateKey
+from barnabas.coordinators.share.records import ShareState, StateKey, snapshot_record, state_of_snapshot
 from barnabas.coordinators.share.settings import OffsetReset, offset_reset
 from barnabas.coordinators.share.state import ShareStateShard, StateWrite
 from barnabas.coordinators.statemachine.decision import Decision
 from barnabas.wire.codec import record_type_id
 from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.records import share_snapshot
 from tests.support.refusals import code_of
 
 TOPIC = bytes(range(16))
@@ -159,3 +160,12 @@ def test_what_can_be_set_for_a_group_is_where_it_begins(text: str, before_ms: in
     own = {"share.auto.offset.reset": f"by_duration:{text}"}
     group.check(own, BrokerConfig())
     assert offset_reset(own["share.auto.offset.reset"]) == OffsetReset("by_duration", before_ms)
+
+
+def test_each_field_of_a_state_survives_its_snapshot() -> None:
+    state = ShareState(11, 12, 13, 14, 15, (StateBatch(16, 17, 2, 18),), 19, 20)
+    _, value = snapshot_record(KEY, state)
+    assert value is not None
+    written = share_snapshot.RECORD.decode_value(value)
+    assert state_of_snapshot(written) == state
+    assert (written.create_timestamp, written.write_timestamp) == (19, 20)

@@ -172,6 +172,9 @@ def test_duration_filter_counts_milliseconds():
     assert not harness.transaction.matches(set(), set(), 0, harness.now)
     assert harness.transaction.matches(set(), set(), 0, harness.now + 1)
     assert harness.transaction.matches(set(), set(), -1, harness.now)
+    assert harness.transaction.matches(set(), set(), -1, harness.now - 10), (
+        "a clock that was set back hides nothing"
+    )
 
 
 def test_a_transactional_id_that_is_dead_is_not_listed():

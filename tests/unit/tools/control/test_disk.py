@@ -13,7 +13,7 @@ import pytest
 from barnabas.tools.control import copying
 from barnabas.tools.control.disk import FaultyDisk
 from barnabas.tools.faults.engine import Faults
-from barnabas.tools.faults.events import DISK_READ
+from barnabas.tools.faults.events import DISK_READ, DISK_SYNC, DISK_WRITE
 
 PATH = "/data/my-topic-7/00000000000000000000.log"
 
@@ -56,6 +56,52 @@ class Striking(FaultyDisk):
         super().strike(event, path)
 
 
+CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any], str | None]] = [
+    ("replace", (PATH, b"x"), {"sync": True}, DISK_WRITE),
+    ("set_modified", (PATH, 5), {}, None),
+    ("make_dirs", (PATH,), {}, DISK_WRITE),
+    ("rename", (PATH, "/b"), {}, None),
+    ("remove", (PATH,), {}, None),
+    ("remove_tree", (PATH,), {}, None),
+    ("sync_dir", (PATH,), {}, DISK_SYNC),
+]
+FILE_CALLS: list[tuple[str, tuple[Any, ...], str | None]] = [
+    ("write", (b"x", 3), DISK_WRITE),
+    ("truncate", (4,), None),
+    ("allocate", (5,), DISK_WRITE),
+    ("sync", (), DISK_SYNC),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "more", "event"), CALLS)
+def test_disk_change_follows_rules_and_stops_after_death(
+    name: str, arguments: Any, more: Any, event: str | None
+) -> None:
+    below = Disk()
+    disk = Striking(below)
+    getattr(disk, name)(*arguments, **more)
+    assert below.done == [(name, *arguments, *more.values())]
+    assert disk.struck == ([(event, PATH)] if event else [])
+    disk.die()
+    getattr(disk, name)(*arguments, **more)
+    assert (len(below.done), len(disk.struck)) == (1, bool(event))
+
+
+@pytest.mark.parametrize(("name", "arguments", "event"), FILE_CALLS)
+def test_file_change_follows_rules_and_stops_after_death(
+    name: str, arguments: Any, event: str | None
+) -> None:
+    below = Disk()
+    disk = Striking(below)
+    file = disk.open(PATH)
+    getattr(file, name)(*arguments)
+    assert below.done == [("open", PATH, False), (f"file {name}", *arguments)]
+    assert disk.struck == ([(event, PATH)] if event else [])
+    disk.die()
+    getattr(file, name)(*arguments)
+    assert (len(below.done), len(disk.struck)) == (2, bool(event))
+
+
 def test_reading_goes_on_after_death_and_new_files_are_none() -> None:
     below = Disk()
     disk = Striking(below)
@@ -82,7 +128,20 @@ def test_reading_goes_on_after_death_and_new_files_are_none() -> None:
 # --- copies ---------------------------------------------------------------------------------------------------------
 
 
-def test_blocks_are_shared_where_the_file_system_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_has_the_bytes_that_were_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abcdef")
+    for name, size, data in (("b", None, b"abcdef"), ("c", 4, b"abcd"), ("d", 0, b"")):
+        copying.copy(f"{tmp_path}/a", f"{tmp_path}/{name}", size)
+        assert (tmp_path / name).read_bytes() == data
+    with pytest.raises(FileExistsError):
+        copying.copy(f"{tmp_path}/a", f"{tmp_path}/b")
+    with pytest.raises(OSError, match="the file is shorter than it was"):
+        copying.copy(f"{tmp_path}/a", f"{tmp_path}/e", 7)
+
+
+def test_clone_shares_blocks_where_the_file_system_supports_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a").write_bytes(b"abcdef")
     number = errno.EOPNOTSUPP
 

@@ -17,6 +17,7 @@ from barnabas.wire.generated.delete_topics import DeleteTopicsRequest
 from barnabas.wire.generated.fetch import FetchResponse
 from barnabas.wire.generated.find_coordinator import FindCoordinatorRequest
 from barnabas.wire.generated.join_group import JoinGroupRequest
+from barnabas.wire.generated.metadata import MetadataResponse
 from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
 
 # --- batches --------------------------------------------------------------------------------------------------------
@@ -65,6 +66,26 @@ def test_older_messages_are_damaged_in_or_after_checksum(how, at):
 
 
 # --- places and names -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("error_code.x", "has no fields of its own"),
+        ("topics.name", None),
+        ("topics[color=red].name", "have no field color"),
+        ("topics.partitions[leaderId=1].errorCode", None),
+        ("topics.color", "has no field color"),
+        ("nothing", "has no field nothing"),
+    ],
+)
+def test_paths_are_held_to_the_layout(path, why):
+    parsed = paths.parse(path)
+    if why is None:
+        assert paths.check(parsed, MetadataResponse).name == parsed.segments[-1].name
+    else:
+        with pytest.raises(FaultError, match=why):
+            paths.check(parsed, MetadataResponse)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import errno
 import pytest
 
 from barnabas.tools.faults import actions, matching
+from barnabas.tools.faults.engine import RULES_MAX, Faults
 from barnabas.tools.faults.errors import FaultError
 
 DAY_MS = 24 * 3600 * 1000
@@ -96,3 +97,16 @@ def test_actions_are_read(do, event, expected):
 def test_what_cannot_be_done_is_refused(do, event):
     with pytest.raises(FaultError):
         actions.parse(do, event)
+
+
+# --- all rules ------------------------------------------------------------------------------------------------------
+
+
+def test_there_are_no_more_rules_than_can_be_looked_at(monkeypatch):
+    monkeypatch.setattr("barnabas.tools.faults.engine.RULES_MAX", 2)
+    assert RULES_MAX == 10_000
+    faults = Faults()
+    for _ in range(2):
+        faults.add("* -> twice")
+    with pytest.raises(FaultError, match="there are 2 rules already"):
+        faults.add("* -> twice")

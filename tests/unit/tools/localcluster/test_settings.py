@@ -32,6 +32,19 @@ def test_what_each_broker_has_of_its_own_cannot_be_set_for_all(pair):
         check_settings(None, ["num.partitions=3", pair])
 
 
+def test_in_a_file_it_has_no_effect_which_is_said(tmp_path, capsys):
+    file = tmp_path / "server.properties"
+    file.write_text("broker.id=1\nnum.partitions=3\nlog.dirs=/x\n")
+    check_settings(str(file), ["log.retention.ms=5"])
+    output = capsys.readouterr().err
+    assert "each broker has its own value of these settings" in output
+    assert "broker.id" in output
+    assert "log.dirs" in output
+    assert "num.partitions" not in output
+    check_settings(None, ["num.partitions=3"])
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize(
     "pair", ["num.partitionz=3", "num.partitions=0", "remote.log.storage.system.enable=true"]
 )

@@ -143,6 +143,22 @@ class Checked:
         return [text for text, _ in self.texts()]
 
 
+def test_offset_index_entries_are_checked_against_batches(tmp_path: Path) -> None:
+    checked = Checked(tmp_path)
+    assert checked.index((9, 300), (14, 700)) == []
+    assert checked.index((8, 300)) == [("offset 108 is not at 300: 109 is there", 0)]
+    assert checked.index((15, 700)) == [("offset 115 is not at 700: 114 is there", 0)]
+    assert checked.index((10, 300)) == [], "offsets that were compacted away are of the batch before them"
+    assert checked.index((9, 301)) == [("no batch begins at 301, where offset 109 shall be", 0)]
+    assert checked.index((9, 300), (9, 700)) == [
+        ("entry 109 at 700 does not follow the one before it", 8), ("offset 109 is not at 700: 114 is there", 8),
+    ]  # fmt: skip
+    assert checked.index((9, 300), (14, 300)) == [("entry 114 at 300 does not follow the one before it", 8)]
+    checked.segment.is_whole = False
+    assert checked.index((20, 1000)) == []
+    assert checked.index((20, 999)) == [("no batch begins at 999, where offset 120 shall be", 0)]
+
+
 def test_each_entry_of_a_time_index_is_checked_against_its_batch(tmp_path: Path) -> None:
     checked = Checked(tmp_path)
     assert checked.times((1040, 4), (1090, 9), (1140, 14)) == []
@@ -182,6 +198,19 @@ def test_aborted_transactions_are_checked_against_the_log(tmp_path: Path) -> Non
     assert checked.transactions(expected, after._replace(last_offset=114)) == []
     checked.segment.is_whole = False
     assert checked.transactions(expected, after) == []
+
+
+def test_a_segment_is_mapped_by_its_batches(tmp_path: Path) -> None:
+    segment = Checked(tmp_path).segment
+    assert (segment.positions, segment.base_offsets, segment.last_offsets) == (
+        [0, 300, 700],
+        [100, 105, 112],
+        [104, 109, 114],
+    )
+    assert (segment.max_timestamps, segment.end_offset, segment.size) == ([1040, 1090, 1140], 115, 1000)
+    assert SegmentMap(100).end_offset == 100
+    segment.add(1000, header(base_offset=115, last_offset_delta=0, size=50, max_timestamp=5))
+    assert (segment.max_timestamps[-1], segment.size) == (1140, 1050)
 
 
 # --- a disk that pretends -------------------------------------------------------------------------------------------

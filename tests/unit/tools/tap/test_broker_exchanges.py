@@ -7,10 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import trio
 
+from barnabas.errors import RequestError
 from barnabas.tools.tap.broker_tap import BrokerTap
 from barnabas.tools.tap.exchange import Connection, Exchange
 from barnabas.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
 from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
 from barnabas.wire.generated.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -106,6 +109,30 @@ async def test_what_gets_no_line_is_counted_and_keeps_its_number() -> None:
     assert skipped == ["Produce", "Metadata"]
 
 
+async def test_a_brokers_refusals_and_ends_are_told() -> None:
+    watch = Watch()
+    refused = await watch.ask(
+        context(PRODUCE), ProduceRequest(), RequestError(ErrorCode.INVALID_REQUEST, "no")
+    )
+    assert [(one.code, one.path, one.about) for one in refused.errors] == [(42, "error_code", "no")]
+    assert refused.response is not None
+    assert (refused.response.message, refused.response.correlation_id, refused.answered_at is not None) == (
+        None,
+        77,
+        True,
+    )
+    failed = await watch.ask(context(PRODUCE), ProduceRequest(), ValueError("bug"))
+    assert (failed.unanswered, failed.response) == ("ValueError", None)
+    with trio.CancelScope() as scope:
+        scope.cancel()
+
+        async def handler(*_: Any) -> Any:
+            await trio.lowlevel.checkpoint()
+
+        await watch.tap.around(None)(context(PRODUCE), ProduceRequest(), handler)
+    assert watch.seen.exchanges[-1].unanswered == "the broker ends"
+
+
 async def test_a_brokers_connections_have_software_mechanism_and_user() -> None:
     watch = Watch()
     result = await watch.ask(context(18, 3), ApiVersionsRequest("lib", ""), ApiVersionsResponse())
@@ -128,6 +155,23 @@ async def test_a_brokers_connections_have_software_mechanism_and_user() -> None:
         "User:ann",
     )
     assert result.token is None
+
+
+async def test_an_interceptor_within_answers_and_names_are_the_brokers() -> None:
+    watch = Watch()
+
+    async def inner(*_: Any) -> Any:
+        return "inner"
+
+    async def handler(*_: Any) -> Any:
+        raise AssertionError
+
+    assert await watch.tap.around(inner)(context(PRODUCE), ProduceRequest(), handler) == "inner"
+    names = watch.seen.exchanges[0].names
+    assert names.name_of(b"i" * 16) is None
+    metadata_ = SimpleNamespace(image=SimpleNamespace(topic_name=lambda one: f"topic {one!r}"))
+    watch.tap.attach(SimpleNamespace(services=SimpleNamespace(metadata=metadata_)))
+    assert names.name_of(b"i") == "topic b'i'"
 
 
 async def test_a_broker_that_shows_nothing_yet_answers_all_the_same(

@@ -10,7 +10,7 @@ from barnabas.records.control import encode_end_marker
 from barnabas.records.record import Record
 from barnabas.tools.tap.comparison import differences
 from barnabas.tools.tap.recording import _has_overwritten
-from barnabas.tools.tap.substitution import Substitutes
+from barnabas.tools.tap.substitution import Substitutes, paired
 from barnabas.wire.generated.fetch import FetchResponse
 from barnabas.wire.generated.incremental_alter_configs import IncrementalAlterConfigsRequest
 from barnabas.wire.generated.init_producer_id import InitProducerIdResponse
@@ -73,6 +73,24 @@ def named(*names: str) -> list[Any]:
         MetadataResponse.MetadataResponseTopic(name=name, topic_id=bytes([number]) * 16)
         for number, name in enumerate(names)
     ]
+
+
+def numbers(pairs: Any) -> list[Any]:
+    return [tuple(None if one is None else one.topic_id[0] for one in pair) for pair in pairs]
+
+
+def test_entries_are_paired_by_name_and_else_by_place() -> None:
+    assert numbers(paired(named("a", "b", "c"), named("c", "d", "a"))) == [
+        (0, 2),
+        (1, None),
+        (2, 0),
+        (None, 1),
+    ]
+    assert numbers(paired(named("a", "a"), named("a", "b", "c"))) == [(0, 0), (1, 1), (None, 2)]
+    assert numbers(paired(named("a", ""), named("b"))) == [(0, 0), (1, None)]
+    assert numbers(paired([], named("a", "b"))) == [(None, 0), (None, 1)]
+    assert list(paired([1, 2], [2])) == [(1, 2), (2, None)]
+    assert list(paired([], [])) == []
 
 
 # --- differences ----------------------------------------------------------------------------------------------------
@@ -139,6 +157,20 @@ def fetched(*batches: bytes) -> FetchResponse:
 
 def record(offset: int, value: bytes | None = b"v", key: bytes | None = None, headers: Any = ()) -> bytes:
     return encode_batch([Record(offset, 0, key, value, list(headers))], base_offset=offset)
+
+
+def test_records_differ_by_key_value_or_headers() -> None:
+    place = "responses[t].partitions[2].records[offset 4]"
+    same = record(4, b"v", b"k", [("h", b"1")])
+    assert found(fetched(same), fetched(same)) == []
+    shown = "key b'k' value b'v' headers (('h', b'1'),)"
+    for other, now in (
+        (record(4, b"w", b"k", [("h", b"1")]), "key b'k' value b'w' headers (('h', b'1'),)"),
+        (record(4, b"v", b"l", [("h", b"1")]), "key b'l' value b'v' headers (('h', b'1'),)"),
+        (record(4, b"v", b"k"), "key b'k' value b'v'"),
+        (record(4, None, None), "key None value None"),
+    ):
+        assert found(fetched(same), fetched(other)) == [(place, shown, now)]
 
 
 def test_markers_and_records_outside_both_are_no_differences() -> None:

@@ -16,7 +16,7 @@ from barnabas.tools.tap import summary as summaries
 from barnabas.tools.tap.exchange import Connection, Exchange, TopicNames
 from barnabas.tools.tap.findings import findings
 from barnabas.tools.tap.summary import Client, Latency, Summary
-from barnabas.tools.tap.summary_rendering import as_text
+from barnabas.tools.tap.summary_rendering import as_json, as_text
 from barnabas.wire.generated.fetch import FetchResponse
 from barnabas.wire.generated.produce import ProduceRequest
 from barnabas.wire.generated.sasl_authenticate import SaslAuthenticateResponse
@@ -158,6 +158,44 @@ def fetched(*sizes: int) -> FetchResponse:
     return FetchResponse(responses=[FetchResponse.FetchableTopicResponse("t", partitions=parts)])
 
 
+def test_fetches_are_counted_by_what_they_bring() -> None:
+    answers = [fetched(), fetched(0, 0), fetched(1), fetched(1000, 23), fetched(1000, 24), fetched(2000)]
+    result = counted(
+        *(exchange(1, None, answer, version=12) for answer in answers),
+        exchange(1, None, took_s=None, version=4),
+    )
+    assert (result.fetches, result.empty_fetches, result.tiny_fetches) == (6, 2, 2)
+    assert (result.fetched_bytes, result.lowest_fetch, result.lowest_produce) == (
+        1 + 1023 + 1024 + 2000,
+        4,
+        None,
+    )
+
+
+def test_requests_are_counted_by_api_version_and_latency() -> None:
+    result = counted(
+        exchange(3, sent_at=10.0, took_s=0.25), exchange(3, sent_at=20.0, took_s=0.75), exchange(3, version=8),
+        exchange(8, sent_at=7.0, took_s=0.0), exchange(11, sent_at=30.0, took_s=2.0), exchange(12, took_s=None),
+    )  # fmt: skip
+    assert result.requests == {
+        ("Api3", 9): 2,
+        ("Api3", 8): 1,
+        ("Api8", 9): 1,
+        ("Api11", 9): 1,
+        ("Api12", 9): 1,
+    }
+    assert result.latencies == {
+        "Api3": Latency(3, 1500.0, 750.0),
+        "Api8": Latency(1, 0.0, 0.0),
+        "Api11": Latency(1, 2000.0, 2000.0),
+    }
+    assert (result.metadata, result.commits, result.joins, result.count) == (3, 1, 1, 6)
+    assert (result.last_at, result.seconds) == (32.0, 27.0)
+    assert counted(exchange(3, sent_at=5.5, took_s=0.1)).seconds == 1.0
+    assert not result.asks_for_versions
+    assert counted(exchange(18)).asks_for_versions
+
+
 def test_what_failed_and_what_is_not_decoded_is_counted() -> None:
     failed = exchange(18)
     failed.refuse([FoundError(35, "a", ""), FoundError(35, "b", ""), FoundError(3, "c", "")])
@@ -242,3 +280,28 @@ def test_the_summary_as_text() -> None:
         "  0 requests on 0 connections in 1.0 s: ",
     ]  # fmt: skip
     assert as_text(Summary()) == ["no clients"]
+
+
+def test_the_summary_as_json() -> None:
+    first, second = as_json(busy())
+    (unusual,) = first.pop("unusual")
+    assert (unusual["name"], unusual.keys()) == ("requests without an answer", {"name", "text", "reason"})
+    assert first == {
+        "type": "client", "client_id": "app", "software": ["lib 1", "lib 2"], "users": ["ann", "bob"], "seconds": 4.0,
+        "connections": 3,
+        "requests": [
+            {"api": "Fetch", "version": 4, "count": 1}, {"api": "Fetch", "version": 12, "count": 6},
+            {"api": "Produce", "version": 9, "count": 8}, {"api": "SASL token", "version": -1, "count": 2},
+        ],
+        "latency_ms": {
+            "A": {"count": 1, "mean": 1.0, "max": 1.0}, "B": {"count": 1, "mean": 2.0, "max": 2.0},
+            "Fetch": {"count": 7, "mean": 10.0, "max": 55.04}, "Produce": {"count": 8, "mean": 2.5, "max": 60.0},
+        },
+        "errors": [
+            {"api": "Fetch", "code": 3, "name": "UNKNOWN_TOPIC_OR_PARTITION", "count": 4},
+            {"api": "Produce", "code": 6, "name": "NOT_LEADER_OR_FOLLOWER", "count": 9},
+        ],
+        "unanswered": 5, "produced": {"batches": 8, "records": 80, "bytes": 67_890, "repeated_batches": 4},
+        "fetched": {"fetches": 7, "empty": 2, "tiny": 1, "bytes": 12_345}, "commits": 6,
+    }  # fmt: skip
+    assert (second["client_id"], second["unusual"], second["requests"]) == ("idle", [], [])

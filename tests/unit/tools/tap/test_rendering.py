@@ -244,6 +244,14 @@ def test_line_has_time_client_api_request_response_and_latency(monkeypatch: pyte
     assert rendering.noted(connection, AT, "odd", data) == f"22:13:20.250 #3 app ! odd: {data[:32].hex(' ')}"
 
 
+def test_a_long_text_is_cut_and_control_characters_are_escaped() -> None:
+    assert rendering.safe("x" * 1000) == "x" * 1000
+    assert rendering.safe("x" * 1001) == "x" * 1000 + "..."
+    assert rendering.safe("abc", 3) == "abc"
+    assert rendering.safe("abcd", 3) == "abc..."
+    assert rendering.safe("a\x1bä\n") == "a\\x1bä\\n"
+
+
 # --- JSON ---------------------------------------------------------------------------------------------------------
 
 

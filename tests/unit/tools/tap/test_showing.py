@@ -9,9 +9,11 @@ import pytest
 
 from barnabas.tools.inspection.errors import FoundError
 from barnabas.tools.inspection.frames import Request, Response
+from barnabas.tools.tap import observers
 from barnabas.tools.tap.exchange import Connection, Exchange, TopicNames
 from barnabas.tools.tap.filters import Filter, has_failed
 from barnabas.tools.tap.observers import (
+    JsonLines,
     Several,
     Terminal,
     left_out_as_json,
@@ -104,6 +106,37 @@ class Shown:
 CONNECTION = Connection(4, "10.0.0.1:1000", "10.0.0.2:9092")
 
 
+def test_lines_of_a_second_are_shared_by_all_that_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observers, "FAILED_LINES_PER_SECOND", 2)
+    shown = Shown(lines_per_second=3)
+    terminal = shown.terminal
+    assert terminal.is_full(5.0) is False
+    terminal.opened(CONNECTION, 5.1)
+    terminal.exchanged(exchange(code=3))
+    assert not terminal.is_full(5.9)
+    terminal.closed(CONNECTION, 5.8, "closed")
+    assert shown.kinds() == ["connects", "->", "closed"]
+    assert terminal.is_full(5.9)
+    assert not terminal.is_full(6.0)
+    for name in ("Metadata", "Fetch", "Fetch"):
+        terminal.exchanged(exchange(name))
+    terminal.opened(CONNECTION, 5.9)
+    terminal.closed(CONNECTION, 5.9, "closed")
+    assert shown.kinds() == []
+    terminal.exchanged(exchange(code=3))
+    terminal.noted(CONNECTION, 5.9, "odd", b"\1")
+    assert shown.kinds() == ["->", "!"], "what failed has lines of its own"
+    terminal.noted(CONNECTION, 5.95, "odd")
+    terminal.exchanged(exchange("Produce", code=3))
+    terminal.skip("Fetch")
+    assert shown.kinds() == []
+    terminal.exchanged(exchange(at=5.9))  # which is answered in the next second
+    kinds = "Fetch 3, Metadata 1, new connections 1, ends of connections 1, notes 1"
+    assert shown.kinds() == [f"... 8 more in this second: {kinds} (--lines 0 shows all)", "->"]
+    terminal.finish()
+    assert shown.kinds() == [], "what was counted is told once"
+
+
 def test_fields_are_shown_where_they_or_records_are_asked_for() -> None:
     def lines(**more: Any) -> list[str]:
         shown = Shown(**more)
@@ -129,6 +162,27 @@ def test_fields_are_shown_where_they_or_records_are_asked_for() -> None:
     shown = Shown(is_verbose=True)
     shown.terminal.exchanged(exchange("Metadata", *("t" * 100 for _ in range(50))))
     assert not shown.lines[1].endswith("..."), "fields are shown whole"
+
+
+def test_json_lines_have_every_event_and_the_exchanges_that_pass() -> None:
+    lines: list[str] = []
+    writer = JsonLines(lines.append, Filter(("Fetch",)), lambda _: "records")
+    secured = Connection(5, "10.0.0.3:1000", "10.0.0.2:9092", tls="TLS to the client")
+    writer.opened(CONNECTION, 1.5)
+    writer.opened(secured, 2.5)
+    writer.exchanged(exchange())
+    writer.exchanged(exchange("Fetch"))
+    writer.noted(CONNECTION, 3.5, "odd")
+    writer.noted(CONNECTION, 3.5, "odd", b"\x0a\x0b")
+    writer.closed(secured, 4.5, "why")
+    assert all(" " not in line.replace("TLS to the client", "") for line in lines)
+    result = [json.loads(line) for line in lines]
+    assert [one["type"] for one in result] == ["opened", "opened", "exchange", "noted", "noted", "closed"]
+    assert [one["connection"] for one in result] == [4, 5, 1, 4, 4, 5]
+    assert [one["at"][17:21] for one in result] == ["01.5", "02.5", "05.5", "03.5", "03.5", "04.5"]
+    assert [one["tls"] for one in result[:2]] == [None, "TLS to the client"]
+    assert [(one["text"], one["hex"]) for one in result[3:5]] == [("odd", None), ("odd", "0a0b")]
+    assert result[5]["reason"] == "why"
 
 
 class Recorder:

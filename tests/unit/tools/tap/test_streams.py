@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 from barnabas.tools.tap.capture_reading import CaptureReader, Packet
-from barnabas.tools.tap.capture_writing import ACK, FIN, SYN, CaptureWriter, packet
+from barnabas.tools.tap.capture_writing import ACK, FIN, PSH, SYN, CaptureWriter, packet
 from barnabas.tools.tap.captured import Captured, Report
 from barnabas.tools.tap.exchange import Connection
 from barnabas.tools.tap.reassembly import Reassembly
@@ -15,6 +15,7 @@ from barnabas.wire.generated.metadata import MetadataRequest
 from tests.unit.tools.tap.test_session import Seen, metadata, request, response
 
 IP4 = (b"\x0a\0\0\1", 40_000), (b"\x0a\0\0\2", 9092)
+IP6 = (b"\xfe\x80" + bytes(13) + b"\1", 40_000), (b"\xfe\x80" + bytes(13) + b"\2", 9092)
 
 
 # --- streams --------------------------------------------------------------------------------------------------------
@@ -110,6 +111,16 @@ def test_without_syn_port_or_request_tells_the_client() -> None:
     assert (result.opens, report.other_segments) == ([], 3)
 
 
+def test_connection_without_first_request_is_another_protocol() -> None:
+    for first in (b"GET / HTTP/1.1\r\n\r\n", PIECES["ask"][:11], b"\0\0\0\7" + PIECES["ask"][4:]):
+        result, report = read(Conversation().opened().add(0, first).add(1, b"answer"))
+        assert (result.opens, report.connections, report.other_segments) == ([], 0, 3)
+    result, report = read(Conversation().opened().add(1, PIECES["ask"]))
+    assert (result.opens, report.other_segments) == ([], 2), "a broker does not ask"
+    result, _ = read(Conversation().opened().add(0, b"GET / HTTP/1.1\r\n\r\n"), ports=(9092,))
+    assert len(result.opens) == 1
+
+
 def test_side_without_captured_syn_is_found_later() -> None:
     conversation = Conversation().add(0, flags=SYN).add(1, flags=SYN | ACK, is_lost=True)
     conversation.add(0, PIECES["ask"]).add(1, b"junk").add(1, PIECES["answer"])
@@ -180,6 +191,21 @@ def comments(data: bytes) -> list[tuple[bytes, str]]:
         assert data[at + size - 4 : at + size] == data[at + 4 : at + 8]
         at += size
     return result
+
+
+def test_headers_are_those_of_ip_and_tcp_byte_for_byte() -> None:
+    tcp = struct.pack(">HHIIBBHHH", 40_000, 9092, 7, 8, 5 << 4, ACK | PSH, 65_535, 0, 0)
+    for ends, head in (
+        (IP4, bytes.fromhex("4500 002a 0000 4000 4006 0000 0a000001 0a000002")),
+        (IP6, bytes.fromhex("6000 0000 0016 0640") + IP6[0][0] + IP6[1][0]),
+    ):
+        written = bytearray(packet(ends[0], ends[1], 7, 8, ACK | PSH, b"ab"))
+        if ends is IP4:
+            assert written[10:12] != b"\0\0"
+            written[10:12] = b"\0\0"
+        assert written[len(head) + 16 : len(head) + 18] != b"\0\0"
+        written[len(head) + 16 : len(head) + 18] = b"\0\0"
+        assert bytes(written) == head + tcp + b"ab"
 
 
 def test_a_comment_is_cut_and_a_time_before_1970_is_that() -> None:

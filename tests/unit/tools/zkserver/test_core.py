@@ -19,7 +19,7 @@ from barnabas.tools.zkserver.jute import (
     encode_vector,
 )
 from barnabas.tools.zkserver.requests import Op, encode_acl
-from barnabas.tools.zkserver.tree import EventType, NodeDeleted, SessionBegun, SessionEnded
+from barnabas.tools.zkserver.tree import EventType, NodeCreated, NodeDeleted, SessionBegun, SessionEnded
 from tests.support.zookeeper_wire import create, multi, path_and_version, read, set_data
 
 NOW_MS = 1_700_000_000_000
@@ -266,6 +266,19 @@ def test_what_cannot_be_written(client, op, body, code):
         (-1, False, 0, 0), (-1, False, code, code),
     ]  # fmt: skip
     assert (client.core.zxid, client.paths()) == (before, ["/a", "/a/b", "/e"])
+
+
+def test_new_znodes_have_kind_owner_and_number(client):
+    client.does(Op.CREATE, create("/p"))
+    assert client.does(Op.CREATE, create("/p/n-", flags=2)).string() == "/p/n-0000000000"
+    reader = client.does(Op.CREATE2, create("/p/n-", flags=3))
+    assert (reader.string(), reader.rest) == ("/p/n-0000000001", 68)
+    assert client.core.tree.nodes["/p/n-0000000000"].owner == 0
+    assert client.core.tree.nodes["/p/n-0000000001"].owner == client.id
+    reader = client.does(Op.CREATE, create("/q"))
+    assert (reader.string(), reader.rest) == ("/q", 0)
+    created = client.core.transactions[-1]
+    assert created.changes == (NodeCreated("/q", b"", OPEN),)
 
 
 def test_of_several_writes_all_happen_or_none(client):

@@ -68,3 +68,21 @@ async def test_who_does_not_read_is_disconnected(connection, size, is_over):
     connection.send_raw(b"x")
     connection.send_raw(bytes(size - 1))
     assert connection.scope.cancel_called is is_over
+
+
+async def test_a_connection_ends_when_all_is_sent(server, connection):
+    server.written_zxid = 4
+    connection.send(b"last")
+
+    async def steps() -> None:
+        connection.end()
+        await trio.testing.wait_all_tasks_blocked()
+        assert connection.is_ending
+        assert not connection.scope.cancel_called
+        server.written_zxid = 5
+        connection.wake()
+        await trio.testing.wait_all_tasks_blocked()
+        assert connection.stream.sent == [b"\0\0\0\4last"]
+        assert connection.scope.cancel_called
+
+    await run(connection, steps)

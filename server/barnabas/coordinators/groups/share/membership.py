@@ -218,7 +218,7 @@ def _epoch(
 
 
 def _is_outdated(group: ShareGroup, image: ClusterImage) -> bool:
-    """Say whether there are states of other partitions than those that the target is about."""
+    """Say whether the target lacks initialized partitions; note it if it lacks none."""
     if not group.members or group.assignment_epoch < group.epoch:
         return False
     if group.is_settled(image.topics):
@@ -257,7 +257,7 @@ def _target(
 def _moved(
     member: ShareMember, target: TopicIdPartitions, target_epoch: int, changed: bool, image: ClusterImage
 ) -> ShareMember:
-    """Return the member at its target, as far as it still wants it."""
+    """Return the member at the epoch of its target, without partitions of topics that it no longer subscribes to."""
     if member.epoch == target_epoch and not changed:
         return member
     ids = topic_ids(member.topics, image)

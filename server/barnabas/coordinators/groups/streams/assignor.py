@@ -56,13 +56,13 @@ class _Process:
         self._with_count = {0: 0}  # how many members have so many tasks
 
     def add(self, member: str) -> None:
-        """Add a member, which has nothing yet."""
+        """Add a member, without tasks so far."""
         self.counts[member] = 0
         self._with_count[0] += 1
         heappush(self._by_count, (0, member))
 
     def give(self, member: str, task: TaskId) -> None:
-        """A member gets a task."""
+        """Assign a task to a member."""
         self.tasks.add(task)
         count = self.counts[member]
         self.counts[member] = count + 1
@@ -117,7 +117,7 @@ class _Plan:
         return task in self.processes[worker.process_id].tasks
 
     def give(self, process: _Process, member_id: str, role: str, task: TaskId) -> None:
-        """A member gets a task."""
+        """Assign a task to a member."""
         process.give(member_id, task)
         self.given[member_id].add((role, *task))
         if role == ACTIVE:

@@ -1,0 +1,77 @@
+"""Decisions of an observer: values that say what is to be done to a metadata log and its directory. Pure.
+
+The rule: decisions are carried out in their order, each whole before the next; a crash between two of them leaves a
+directory that a start repairs.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from barnabas.log.format.quorum_state import QuorumState
+
+
+class SnapshotId(NamedTuple):
+    """Name of a snapshot: the offset after its last record, and the epoch of that record."""
+
+    end_offset: int
+    epoch: int
+
+
+class Append(NamedTuple):
+    """Append whole batches; the log then ends at an offset."""
+
+    records: bytes
+    end_offset: int
+
+
+class Truncate(NamedTuple):
+    """Cut the log: an offset, and all after it, go."""
+
+    end_offset: int
+
+
+class WritePiece(NamedTuple):
+    """Write a piece of a snapshot that is being fetched; the one at position 0 begins it anew."""
+
+    snapshot_id: SnapshotId
+    position: int
+    data: bytes
+
+
+class InstallSnapshot(NamedTuple):
+    """Decode the snapshot, of which all pieces are written, and begin the log anew after it.
+
+    `Observer.installed` or `Observer.refuse_snapshot` must be called before the next request.
+    """
+
+    snapshot_id: SnapshotId
+
+
+class DropSnapshot(NamedTuple):
+    """Remove what was written of a snapshot: it is not continued."""
+
+    snapshot_id: SnapshotId
+
+
+class SaveElection(NamedTuple):
+    """Write the `quorum-state` file, and sync it."""
+
+    state: QuorumState
+
+
+class Commit(NamedTuple):
+    """The high watermark has moved: all records before it may be applied."""
+
+    high_watermark: int
+
+
+Decision = Append | Truncate | WritePiece | InstallSnapshot | DropSnapshot | SaveElection | Commit
+
+
+class Taken(NamedTuple):
+    """Meaning of an answer: decisions to carry out, whether to ask another node, and whether to wait before."""
+
+    decisions: tuple[Decision, ...] = ()
+    asks_elsewhere: bool = False
+    must_wait: bool = False

@@ -1,0 +1,67 @@
+"""Processes with all that they write, which tests wait for."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from barnabas.testing.running import import_path
+
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": import_path(ROOT)}
+WAIT_S = 60
+
+
+class Process:
+    """A command that runs, and all that it writes."""
+
+    def __init__(self, command: Sequence[str], log: Path) -> None:
+        self.log = log
+        log.touch()
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=ENVIRONMENT
+        )
+        self._copying = threading.Thread(target=self._copy, daemon=True)
+        self._copying.start()
+
+    def _copy(self) -> None:
+        """Copy what comes to the file: what is written there does not count for the limits of the process."""
+        with self.log.open("ab", buffering=0) as log:
+            assert self.process.stdout is not None
+            while part := os.read(self.process.stdout.fileno(), 1 << 16):
+                log.write(part)
+
+    def said(self) -> str:
+        if self.process.poll() is not None:
+            self._copying.join(WAIT_S)
+        return self.log.read_text(errors="replace")
+
+    def until(self, pattern: str) -> str:
+        """Wait until it has written this; returns what the pattern's group matches."""
+        ends = time.monotonic() + WAIT_S
+        while time.monotonic() < ends:
+            result = re.search(pattern, self.said())
+            if result is not None:
+                return result[1]
+            assert self.process.poll() is None, self.said()
+            time.sleep(0.02)
+        raise AssertionError(self.said())
+
+    def code(self) -> int:
+        """Wait for its end."""
+        return self.process.wait(WAIT_S)
+
+    def close(self) -> None:
+        """End it, and close what it was connected with."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.terminate()
+        self.code()
+        self.said()
+        self.process.stdout.close()
