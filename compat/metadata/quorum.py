@@ -135,11 +135,6 @@ class Quorum:
         """The same without security: where there is no other listener, that of the quorum."""
         return ",".join(f"{HOST}:{node.admin_port}" for node in self.nodes)
 
-    @property
-    def addresses(self) -> str:
-        """HOST:PORT of each controller, with commas between."""
-        return ",".join(f"{HOST}:{node.port}" for node in self.nodes)
-
     def start(self) -> None:
         """Start all controllers, and wait for a leader."""
         for node in self.nodes:
