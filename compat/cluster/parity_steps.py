@@ -223,7 +223,7 @@ def _others() -> Iterator[Step]:
     for version in range(3):
         for name in ("__cluster_metadata", "other", ""):
             for user in ("", ALICE):
-                values = {"Topics": [{"TopicName": name, "Partitions": [{"PartitionIndex": 0}]}]}
+                values: Values = {"Topics": [{"TopicName": name, "Partitions": [{"PartitionIndex": 0}]}]}
                 yield Step(f"quorum v{version} {name} {user}", "DescribeQuorum", version, values, user)
     yield Step("quorum: nothing", "DescribeQuorum", 2, {"Topics": []})
     for label, topics in (
