@@ -61,7 +61,7 @@ class Peers:
             "ssl.truststore.location": str(authority.pem),
             "listener.name.between.ssl.client.auth": "required",
         }
-        self.cluster = Cluster(directory / "cluster", kinds, {**tls, **_settings()}, prepare=self._prepare)
+        self.cluster = Cluster(directory / "cluster", kinds, {**tls, **settings()}, prepare=self._prepare)
         self.users = {broker_id: free_port() for broker_id in self.cluster.kinds}
         self.cluster.own = {broker_id: self._addresses(broker_id) for broker_id in self.cluster.kinds}
         self.admin = self.properties("admin", login(PLAIN_MODULE, ADMIN, PASSWORD), "PLAIN")
@@ -116,7 +116,7 @@ class Peers:
             "--command-config",
             str(config or self.admin),
         )
-        command = tool_command(release(VERSION), name, *words, *arguments)
+        command = tool_command(release(self.cluster.version), name, *words, *arguments)
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=TOOL_S)
 
     def what(self, broker_id: int) -> str:
@@ -148,7 +148,8 @@ def login(module: str, user: str, password: str, more: str = "") -> str:
     return f'{module} required username="{user}" password="{password}"{more};'
 
 
-def _settings() -> dict[str, str]:
+def settings() -> dict[str, str]:
+    """Return the settings of a broker: three listeners, logins, and an authorizer of Kafka 3."""
     users = "".join(f' user_{name}="{PASSWORD}"' for name in (ADMIN, ALICE, MALLORY))
     return {
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,USERS:SASL_PLAINTEXT,BETWEEN:SASL_SSL",

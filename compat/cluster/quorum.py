@@ -196,18 +196,28 @@ class QuorumCluster(Brokers):
         is_dynamic: bool = True,
         settings: Mapping[str, str] | None = None,
         controller_settings: Mapping[str, str] | None = None,
+        has_admin: bool = False,
+        format_arguments: Sequence[str] = (),
+        prepare: Callable[[QuorumCluster], None] | None = None,
         controllers_host: str = HOST,
         place: Callable[[int, int], Place] = lambda _broker_id, port: Place(HOST, port),
     ) -> None:
-        """`place` says where a broker of an id and port runs."""
+        """`prepare` is called before the first broker starts; `place` says where a broker of an id and port runs.
+
+        With `has_admin` each controller has a listener without security, for the checks.
+        """
         self.kafka_version = version
         # kafka-tools 4.4 is not on Maven Central.
         self.version = VERSION if release(version).line == "4.4" else version
         self.directory = directory
         self.settings = {**SETTINGS, **(settings or {})}
+        self.own: Mapping[int, Mapping[str, str]] = {}
+        """Settings of single brokers."""
+        self._prepare = prepare
         self.quorum = Quorum(
             version, directory, controllers, is_dynamic=is_dynamic,
             settings={**CONTROLLER_SETTINGS, **(controller_settings or {})}, host=controllers_host,
+            has_admin=has_admin, format_arguments=format_arguments,
         )  # fmt: skip
         self.kinds = dict(enumerate(kinds, FIRST_BROKER))
         self.ports = {broker_id: free_port() for broker_id in self.kinds}
@@ -222,6 +232,8 @@ class QuorumCluster(Brokers):
     def __enter__(self) -> QuorumCluster:
         try:
             self.quorum.start()
+            if self._prepare is not None:
+                self._prepare(self)
             for broker_id in self.kinds:
                 self.start(broker_id)
         except BaseException:
@@ -258,7 +270,12 @@ class QuorumCluster(Brokers):
             broker_id,
             self._places[broker_id],
             self.directory / f"{kind}-{broker_id}",
-            {**self.settings, "broker.rack": f"rack-{broker_id}", **self.quorum.settings},
+            {
+                **self.settings,
+                "broker.rack": f"rack-{broker_id}",
+                **self.quorum.settings,
+                **self.own.get(broker_id, {}),
+            },
             self.kafka_version,
         )
 
@@ -266,7 +283,7 @@ class QuorumCluster(Brokers):
 
     def image(self) -> QuorumImage:
         """All that the quorum has committed."""
-        addresses = parse_bootstrap(self.quorum.addresses)
+        addresses = parse_bootstrap(self.quorum.admin_addresses)
         image, _ = state_of(Connecting(addresses, ClientSettings(client_id="checks"), {}))
         return image
 
@@ -538,7 +555,19 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--checks", default="", help="only these, after creation")
     parser.add_argument("--keep", action="store_true", help="go on after a check that fails")
     parser.add_argument("--dir", type=Path, help="where to keep everything (default: a temporary directory)")
+    parser.add_argument(
+        "--secured", action="store_true", help="instead: TLS, logins and ACLs, with the checks of `peers`"
+    )
+    parser.add_argument(
+        "--mechanism",
+        default="SCRAM-SHA-512",
+        help="login at the controllers, with --secured: %(default)s or PLAIN",
+    )
     options = parser.parse_args(argv)
+    if options.secured:
+        from compat.cluster import quorum_peers
+
+        return quorum_peers.main(options)
     names = [name for name in options.checks.split(",") if name]
     failures = 0
     for mix in options.mixes.split(","):

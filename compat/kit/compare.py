@@ -52,14 +52,18 @@ class Step:
 
 
 def run(
-    steps: Iterable[Step], theirs: Side, ours: Side, known_differences: Sequence[KnownDifference]
+    steps: Iterable[Step],
+    theirs: Side,
+    ours: Side,
+    known_differences: Sequence[KnownDifference],
+    settle_s: float = SETTLE_S,
 ) -> list[Difference]:
     """Ask both sides everything, in order; a read is repeated for a while if it differs in a way that is not known."""
     differences: list[Difference] = []
     seen: tuple[Seen, Seen] = ({}, {})
     forms = Forms(theirs.ports), Forms(ours.ports)
     for step in steps:
-        give_up = time.monotonic() + (SETTLE_S if step.settles or step.api.startswith(READS) else 0)
+        give_up = time.monotonic() + (settle_s if step.settles or step.api.startswith(READS) else 0)
         while True:
             answers = [_ask(side, step, so_far) for side, so_far in zip((theirs, ours), seen, strict=True)]
             differing = compared(step.label, answers, forms)
@@ -67,7 +71,7 @@ def run(
                 break
             if time.monotonic() > give_up:
                 break
-            time.sleep(SETTLE_S / 30)
+            time.sleep(settle_s / 30)
         differences += differing
     return differences
 

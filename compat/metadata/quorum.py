@@ -118,6 +118,7 @@ class Quorum:
         settings: Mapping[str, str],
         host: str = HOST,
         has_admin: bool = False,
+        format_arguments: Sequence[str] = (),
     ) -> None:
         self.nodes = [
             Node(
@@ -145,7 +146,12 @@ class Quorum:
             arguments = ["--initial-controllers", voters]
         for node in self.nodes:
             node.configure({**settings, **self.settings})
-            node.format(*arguments)
+            node.format(*arguments, *format_arguments)
+
+    @property
+    def admin_addresses(self) -> str:
+        """The same without security: where there is no other listener, that of the quorum."""
+        return ",".join(f"{HOST}:{node.admin_port}" for node in self.nodes)
 
     def start(self) -> None:
         """Start all controllers, and wait for a leader."""

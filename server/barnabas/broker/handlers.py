@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from functools import partial
+from importlib import import_module
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from barnabas.broker.services import Services
-    from barnabas.cluster.kraft.forwarding import Forwarder
     from barnabas.serving.context import RequestContext
 
 
@@ -46,7 +46,12 @@ class Handlers:
         """Import codecs and handler of an API in a thread, which takes 70 ms for some, and make the handler."""
         forwarder = self._services.forwarder
         if forwarder is not None and api.forwarded:
-            self.made[api.key] = partial(_deferred, partial(_forwarded, forwarder, api))
+            handle: Callable[[RequestContext, Any], Awaitable[Any]] = forwarder.forward
+            if api.key in apis.DELEGATION_TOKENS:
+                name = "barnabas.handlers.shared.token_refusals"
+                refusals = await self._services.threads.run(partial(import_module, name))
+                handle = partial(refusals.unless_refused, handle)
+            self.made[api.key] = partial(_deferred, handle)
             return self.made[api.key]
         await self._services.threads.run(partial(_load, api, self._services))
         handler = self.made[api.key] = handler_of(api, self._services)
@@ -93,15 +98,6 @@ def _deferred(
     handle: Callable[[RequestContext, Any], Awaitable[Any]], context: RequestContext, message: Any
 ) -> Deferred[Any]:
     return Deferred(partial(handle, context, message))
-
-
-def _forwarded(forwarder: Forwarder, api: apis.Api, context: RequestContext, message: Any) -> Awaitable[Any]:
-    """Return what the active controller answers. Raises DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, which brokers decide."""
-    from barnabas.handlers.shared.token_requests import may_handle_tokens  # of a quorum alone
-
-    if api.key in apis.DELEGATION_TOKENS and not may_handle_tokens(context):
-        raise RequestError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
-    return forwarder.forward(context, message)
 
 
 def services_of(handler: type[Any]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ in slices, so that a change of ten thousand partitions delays no request.
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from barnabas.config import broker as settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.cluster.metadata.image import Delta
+    from barnabas.cluster.metadata.image import ClusterImage, Delta
     from barnabas.cluster.replicas.manager import Replicas
     from barnabas.config.loading import BrokerConfig
     from barnabas.environment.lazy import Lazy
@@ -25,6 +26,16 @@ if TYPE_CHECKING:
     from barnabas.metrics.client_telemetry import Telemetry
     from barnabas.serving.connection_limits import ConnectionLimits
     from barnabas.serving.request_quotas import BrokerQuotas
+
+
+log = logging.getLogger(__name__)
+
+
+def obey_settings(config: BrokerConfig, image: ClusterImage, broker_id: int) -> None:
+    """Apply the settings of brokers in an image; those that are no values have no effect and are logged."""
+    of_all, of_this = image.settings_of(BROKER, ""), image.settings_of(BROKER, str(broker_id))
+    for error in config.set_dynamic(of_all, of_this):
+        log.error("a setting of brokers that was changed while they run has no effect: %s", error)
 
 
 class ImageFollower:
@@ -68,7 +79,7 @@ class ImageFollower:
         new, config = delta.new, self._config
         changed = {resource_type for resource_type, _ in delta.configs}
         if BROKER in changed:
-            config.set_dynamic(new.settings_of(BROKER, ""), new.settings_of(BROKER, str(self._broker_id)))
+            obey_settings(config, new, self._broker_id)
             self._logs.set_producer_expiration(config.get(settings.PRODUCER_ID_EXPIRATION_MS))
             self._limits.settings_changed()
         if CLIENT_METRICS in changed and (telemetry := self._telemetry.if_made) is not None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Container, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from barnabas.broker.image_follower import obey_settings
 from barnabas.broker.peer_security import for_peers
 from barnabas.broker.storage_parts import (
     AlterPartitionTask,
@@ -20,7 +21,6 @@ from barnabas.broker.storage_parts import (
     new_log_manager,
 )
 from barnabas.client import ClientSettings
-from barnabas.cluster.metadata.image import BROKER
 from barnabas.cluster.metadata.peers import Peers
 from barnabas.cluster.metadata.protocol_version import V2_7_IV2, protocol_of
 from barnabas.cluster.replicas.alter_partition import RemoteAlterPartition
@@ -71,7 +71,7 @@ async def open_member(
         # A start that ends before the registration changes no record.
         logs.broker_epoch = logs.previous_broker_epoch
     logs.write_meta(store.image.cluster_id, broker_id, on_zookeeper=membership.quorum is None)
-    config.set_dynamic(store.image.settings_of(BROKER, ""), store.image.settings_of(BROKER, str(broker_id)))
+    obey_settings(config, store.image, broker_id)
     failures = LogDirFailures(
         logs,
         now_ms,

@@ -19,8 +19,9 @@ from barnabas.broker.adoption import (
     set_aside_copies,
     set_aside_deleted,
 )
+from barnabas.broker.image_follower import obey_settings
 from barnabas.broker.storage_parts import Membership, Storage, follow_first, log_configs, new_log_manager
-from barnabas.cluster.metadata.image import BROKER, BrokerInfo
+from barnabas.cluster.metadata.image import BrokerInfo
 from barnabas.cluster.metadata.single_node_store import EmbeddedStore
 from barnabas.cluster.replicas.context import ReplicaContext
 from barnabas.cluster.replicas.failures import LogDirFailures
@@ -105,7 +106,7 @@ async def _open_alone(
     cluster_id = logs.cluster_id or uuid_text(new_uuid(environment.entropy))
     logs.write_meta(cluster_id, broker_id)
     await store.open(cluster_id, BrokerInfo(broker_id, config.get(settings.BROKER_RACK), dict(endpoints)))
-    config.set_dynamic(store.image.settings_of(BROKER, ""), store.image.settings_of(BROKER, str(broker_id)))
+    obey_settings(config, store.image, broker_id)
     failures = LogDirFailures(logs, now_ms, on_all_lost)
     flusher = Flusher(now_ms, failures.failed, threads)
     alter_partition = LocalAlterPartition(broker_id, store)

@@ -121,11 +121,13 @@ class BrokerConfig:
         }
         self.set_dynamic({}, {})
 
-    def set_dynamic(self, of_all: Mapping[str, str], of_this: Mapping[str, str]) -> None:
-        """Apply what was set while brokers run: for all of them, and for this one.
+    def set_dynamic(self, of_all: Mapping[str, str], of_this: Mapping[str, str]) -> list[SettingError]:
+        """Apply what was set while brokers run, for all of them and for this one; returns the values that are no values.
 
-        What takes a restart has no effect: names that Kafka no longer has can be set, and are kept.
+        Those have no effect: controllers and ZooKeeper take what only the broker itself can judge. Nor has what takes a
+        restart: names that Kafka no longer has can be set, and are kept.
         """
+        ignored = []
         of_all = {**self.kept_for_all, **of_all}
         self.revision += 1
         self._values = {**self._defaults, **self._static}
@@ -133,10 +135,15 @@ class BrokerConfig:
         for settings, source in ((of_all, DYNAMIC_DEFAULT_BROKER_CONFIG), (of_this, DYNAMIC_BROKER_CONFIG)):
             for name, text in settings.items():
                 setting = tables.find(name)
-                if setting is not None and setting.dynamic:
+                if setting is None or not setting.dynamic:
+                    continue
+                try:
                     self._values[name] = self.limited(setting).parse(text)
                     self.sources[name] = source
+                except SettingError as error:
+                    ignored.append(error)
         self._texts[:-1] = [(DYNAMIC_BROKER_CONFIG, of_this), (DYNAMIC_DEFAULT_BROKER_CONFIG, of_all)]
+        return ignored
 
     def with_dynamic(self, of_all: Mapping[str, str], of_this: Mapping[str, str]) -> BrokerConfig:
         """These settings, if that were set while brokers run. Raises SettingError."""
@@ -144,7 +151,8 @@ class BrokerConfig:
         other._static, other._texts = self._static, list(self._texts)
         other.release, other._limits, other._defaults = self.release, self._limits, self._defaults
         other.kept_for_all = self.kept_for_all
-        other.set_dynamic(of_all, of_this)
+        for error in other.set_dynamic(of_all, of_this):
+            raise error
         return other
 
     def get(self, setting: Setting[T]) -> T:

@@ -39,16 +39,9 @@ class CreateDelegationToken:
         self, context: RequestContext, request: CreateDelegationTokenRequest
     ) -> CreateDelegationTokenResponse:
         """Create a token for the requester, or for the owner that it names."""
-        requester = owner = context.connection.principal
-        if context.api_version >= OWNER_SINCE and request.owner_principal_name:
-            owner = f"{request.owner_principal_type or ''}:{request.owner_principal_name}"
-        response = CreateDelegationTokenResponse(
-            issue_timestamp_ms=NO_TIMESTAMP, expiry_timestamp_ms=NO_TIMESTAMP, max_timestamp_ms=NO_TIMESTAMP
-        )
-        response.principal_type, response.principal_name = parts_of(owner)
-        if context.api_version >= OWNER_SINCE:
-            kind, name = parts_of(requester)
-            response.token_requester_principal_type, response.token_requester_principal_name = kind, name
+        requester = context.connection.principal
+        owner = owner_of(context, request)
+        response = without_token(context, owner)
         code = _refusal(context, request, owner, requester, self.delegation_tokens.per_owner_max)
         if code != ErrorCode.NONE:
             response.error_code = code
@@ -66,6 +59,28 @@ class CreateDelegationToken:
         response.token_id = token.token_id
         response.hmac = self.delegation_tokens.mac_of(token)
         return response
+
+
+def owner_of(context: RequestContext, request: CreateDelegationTokenRequest) -> str:
+    """Return the principal for which a token is asked: the requester, or since v3 the one that it names."""
+    if context.api_version >= OWNER_SINCE and request.owner_principal_name:
+        return f"{request.owner_principal_type or ''}:{request.owner_principal_name}"
+    return context.connection.principal
+
+
+def without_token(
+    context: RequestContext, owner: str, code: ErrorCode = ErrorCode.NONE
+) -> CreateDelegationTokenResponse:
+    """Return an answer that names owner and requester, and has no token."""
+    response = CreateDelegationTokenResponse(
+        error_code=code, issue_timestamp_ms=NO_TIMESTAMP, expiry_timestamp_ms=NO_TIMESTAMP,
+        max_timestamp_ms=NO_TIMESTAMP,
+    )  # fmt: skip
+    response.principal_type, response.principal_name = parts_of(owner)
+    if context.api_version >= OWNER_SINCE:
+        kind, name = parts_of(context.connection.principal)
+        response.token_requester_principal_type, response.token_requester_principal_name = kind, name
+    return response
 
 
 def _refusal(

@@ -1,6 +1,7 @@
 """DescribeCluster v0-v2. The cluster's id, its controller and its brokers (KIP-700).
 
-v1 tells controllers from brokers: there are no controllers to be talked to here. v2 can include fenced brokers: none is.
+v1 tells controllers from brokers: there are no controllers to be talked to here. v2 can include fenced brokers, which there
+are in a quorum alone (KIP-1073).
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.metadata.endpoints import advertised_nodes
+from barnabas.cluster.metadata.endpoints import advertised_nodes, fenced_nodes
 from barnabas.errors import RequestError
 from barnabas.wire.generated.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from barnabas.wire.generated.errors import ErrorCode
@@ -41,10 +42,12 @@ class DescribeCluster:
         response = DescribeClusterResponse(cluster_id=image.cluster_id, controller_id=image.controller_id)
         if request.include_cluster_authorized_operations:
             response.cluster_authorized_operations = context.cluster_operations()
-        for node in advertised_nodes(image, context.connection):
-            response.brokers.append(
-                DescribeClusterResponse.DescribeClusterBroker(
-                    broker_id=node.id, host=node.host, port=node.port, rack=node.rack
-                )
+        alive = advertised_nodes(image, context.connection)
+        fenced = fenced_nodes(image, context.connection) if request.include_fenced_brokers else []
+        response.brokers = [
+            DescribeClusterResponse.DescribeClusterBroker(
+                broker_id=node.id, host=node.host, port=node.port, rack=node.rack, is_fenced=node in fenced
             )
+            for node in (*alive, *fenced)
+        ]
         return response

@@ -140,7 +140,11 @@ def _page(
             eligible_leader_replicas=list(partition.elr),
             last_known_elr=list(partition.last_known_elr),
         )
-        return describer.describe(info.name, index, partition, make)
+        description = describer.describe(info.name, index, partition, make)
+        description.error_code = (
+            ErrorCode.NONE
+        )  # as Kafka has it: a leader that is not there is -1, and no error
+        return description
 
     return Topic(
         name=info.name,

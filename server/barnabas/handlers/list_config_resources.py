@@ -37,7 +37,7 @@ class ListConfigResources:
         for kind in kinds:
             if kind not in KINDS:
                 raise RequestError(ErrorCode.UNSUPPORTED_VERSION, f"there are no resources of type {kind}")
-        brokers = [str(broker_id) for broker_id in image.brokers]
+        brokers = [str(broker_id) for broker_id in (*image.brokers, *image.fenced)]
         names = {TOPIC: list(image.topics), BROKER: brokers, BROKER_LOGGER: brokers}
         for kind in (CLIENT_METRICS, GROUP):
             names[kind] = [name for resource_type, name in image.configs if resource_type == kind]

@@ -162,15 +162,15 @@ class Metadata:
                 refused[name] = RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             elif topic_id == ZERO_UUID and name is not None and name not in self.metadata.image.topics:
                 try:
+                    if allowed and not context.authorizes(
+                        Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, is_asked_for=False
+                    ):
+                        context.require(Operation.CREATE, ResourceType.TOPIC, name)
                     topic_decisions.check_topic_name(name)
                     if not allowed:
                         raise RequestError(
                             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}"
                         )
-                    if not context.authorizes(
-                        Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, is_asked_for=False
-                    ):
-                        context.require(Operation.CREATE, ResourceType.TOPIC, name)
                     missing.append(name)
                 except RequestError as error:
                     refused[name] = detached(error)

@@ -131,6 +131,16 @@ def test_a_broken_escape_is_explained():
         parse_properties("a=1\nb=\\u12")
 
 
+def test_dynamic_setting_without_a_value_has_no_effect():
+    config = BrokerConfig({"message.max.bytes": "1000"})
+    [error] = config.set_dynamic({}, {"message.max.bytes": "-1", "max.connections": "7"})
+    assert "message.max.bytes=-1" in str(error)
+    assert config.value_of("message.max.bytes") == 1000
+    assert config.value_of("max.connections") == 7
+    with pytest.raises(SettingError, match=r"message\.max\.bytes=-1"):
+        config.with_dynamic({}, {"message.max.bytes": "-1"})
+
+
 def test_what_takes_a_restart_has_no_effect_when_it_is_set_while_the_broker_runs():
     config = BrokerConfig({"node.id": "3"})
     config.set_dynamic({"zookeeper.connect": "a:1"}, {"node.id": "4", "message.max.bytes": "7"})

@@ -3,13 +3,14 @@
 import pytest
 
 from barnabas.cluster.metadata.changes import (
+    BrokerFenced,
     BrokerRegistered,
     ControllerChanged,
     PartitionChanged,
     TopicCreated,
     TopicDeleted,
 )
-from barnabas.cluster.metadata.image import NO_TOPIC_ID, BrokerInfo, Delta, PartitionInfo, TopicInfo
+from barnabas.cluster.metadata.image import BROKER, NO_TOPIC_ID, BrokerInfo, Delta, PartitionInfo, TopicInfo
 from barnabas.coordinators.locator import ImageLocator
 from barnabas.serving import apis
 from barnabas.wire.generated.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -21,6 +22,7 @@ from barnabas.wire.generated.describe_topic_partitions import DescribeTopicParti
 from barnabas.wire.generated.elect_leaders import ElectLeadersRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.find_coordinator import FindCoordinatorRequest
+from barnabas.wire.generated.list_config_resources import ListConfigResourcesRequest
 from barnabas.wire.generated.list_partition_reassignments import ListPartitionReassignmentsRequest
 from barnabas.wire.generated.metadata import MetadataRequest
 from barnabas.wire.generated.produce import ProduceRequest
@@ -114,13 +116,31 @@ async def test_each_listener_advertises_itself(tmp_path):
         assert cluster_answer.controller_id == 2
 
 
+async def test_fenced_brokers_are_resources_with_settings(tmp_path):
+    async with broker_to_ask(tmp_path) as ask:
+        seen_in_cluster(ask, [*cluster(), BrokerFenced(BrokerInfo(9, "c", {}))])
+        answer = await ask(ListConfigResourcesRequest(resource_types=[BROKER]), 1)
+        assert [one.resource_name for one in answer.config_resources] == ["1", "2", "3", "9"]
+
+
+async def test_fenced_brokers_are_described_when_asked_for(tmp_path):
+    async with broker_to_ask(tmp_path) as ask:
+        away = BrokerInfo(9, "c", {"PLAINTEXT": ("nine", 9009)})
+        seen_in_cluster(ask, [*cluster(), BrokerFenced(away)])
+        answers = [
+            await ask(DescribeClusterRequest(include_fenced_brokers=asked), 2) for asked in (False, True)
+        ]
+        described = [[(one.broker_id, one.is_fenced) for one in answer.brokers] for answer in answers]
+        assert described == [[(1, False), (2, False)], [(1, False), (2, False), (9, True)]]
+
+
 async def test_pages_of_partitions_say_the_same(tmp_path):
     async with broker_to_ask(tmp_path) as ask:
         seen_in_cluster(ask, cluster())
         topics = [DescribeTopicPartitionsRequest.TopicRequest(name="t")]
         answer = await ask(DescribeTopicPartitionsRequest(topics=topics, response_partition_limit=100), 0)
         found = [(one.error_code, one.leader_id, one.offline_replicas) for one in answer.topics[0].partitions]
-        assert found == [(0, 2, []), (LISTENER, -1, []), (LEADER, -1, [4]), (LEADER, -1, [4]), (0, 2, [])]
+        assert found == [(0, 2, []), (0, -1, []), (0, -1, [4]), (0, -1, [4]), (0, 2, [])]
 
 
 @pytest.mark.parametrize(("leader", "code"), [(2, 0), (3, 15), (4, 15), (-1, 15)])

@@ -2,7 +2,7 @@
 
 The rule: only keys are taken from the changes; values are those of the image after all of them, so that a topic deleted
 and created again in one batch, or a partition that changed twice, is published once, as it is now. Brokers are in the
-image of a broker while they are alive: registered and not fenced.
+image of a broker while they are registered: among those alive, or among those that are fenced.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from barnabas.cluster.metadata.access_changes import (
     ScramCredentialChanged,
 )
 from barnabas.cluster.metadata.changes import (
+    BrokerFenced,
     BrokerRegistered,
     BrokerUnregistered,
     ConfigChanged,
@@ -106,7 +107,7 @@ def partition_info(partition: Partition) -> PartitionInfo:
 
 
 def broker_info(broker: Broker) -> BrokerInfo:
-    """Return a broker that is alive as a broker's image has it."""
+    """Return a broker as a broker's image has it."""
     return BrokerInfo(
         broker.id,
         broker.rack,
@@ -124,11 +125,13 @@ def _features(after: QuorumImage, kraft_version: int) -> FeaturesChanged:
 
 
 def _broker(before: ClusterImage, broker_id: int, broker: Broker | None) -> Iterator[Change]:
-    registered = before.brokers.get(broker_id)
-    if broker is None or broker.fenced:
-        if registered is not None:
+    if broker is None:
+        if broker_id in before.brokers or broker_id in before.fenced:
             yield BrokerUnregistered(broker_id)
-    elif (info := broker_info(broker)) != registered:
+    elif broker.fenced:
+        if (info := broker_info(broker)) != before.fenced.get(broker_id):
+            yield BrokerFenced(info)
+    elif (info := broker_info(broker)) != before.brokers.get(broker_id):
         yield BrokerRegistered(info)
     log_dirs = frozenset(broker.log_dirs) if broker is not None else frozenset()
     if log_dirs != before.log_dirs.get(broker_id, frozenset()):

@@ -161,6 +161,7 @@ class BrokerRegistered(Change):
     def apply(self, draft: Draft) -> None:
         """Add the broker, or replace what was known of it."""
         draft.brokers.put(self.broker.id, self.broker)
+        draft.fenced.put(self.broker.id, None)
 
 
 class BrokerUnregistered(Change):
@@ -174,6 +175,21 @@ class BrokerUnregistered(Change):
     def apply(self, draft: Draft) -> None:
         """Remove the broker."""
         draft.brokers.put(self.broker_id, None)
+        draft.fenced.put(self.broker_id, None)
+
+
+class BrokerFenced(Change):
+    """A broker is registered, and not alive: its session is over, or it has not been let in yet (KIP-631)."""
+
+    __slots__ = __match_args__ = ("broker",)
+
+    def __init__(self, broker: BrokerInfo) -> None:
+        self.broker = broker
+
+    def apply(self, draft: Draft) -> None:
+        """Have the broker among those that are fenced, and no longer among those that are alive."""
+        draft.brokers.put(self.broker.id, None)
+        draft.fenced.put(self.broker.id, self.broker)
 
 
 class ControllerChanged(Change):

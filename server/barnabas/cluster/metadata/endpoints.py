@@ -44,6 +44,12 @@ def advertised_nodes(
     return [node for node in nodes if node is not None]
 
 
+def fenced_nodes(image: ClusterImage, connection: ConnectionInfo) -> list[Node]:
+    """Return where the client would reach the brokers that are registered and not alive."""
+    nodes = (_node(image, broker, connection) for _, broker in sorted(image.fenced.items()))
+    return [node for node in nodes if node is not None]
+
+
 def _node(image: ClusterImage, broker: BrokerInfo, connection: ConnectionInfo) -> Node | None:
     endpoint = broker.endpoints.get(connection.listener)
     if endpoint is None:

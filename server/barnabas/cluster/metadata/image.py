@@ -142,6 +142,8 @@ class ClusterImage(NamedTuple):
     quotas: Mapping[QuotaEntity, Quotas] = _NOTHING
     acls: Acls = NO_ACLS
     """Another object after each change of the ACLs, and only then."""
+    fenced: Mapping[int, BrokerInfo] = _NOTHING
+    """Brokers that are registered and not alive, which a quorum alone knows of (KIP-631)."""
 
     def __repr__(self) -> str:
         """Leave out the settings: passwords may be among them."""
@@ -287,6 +289,7 @@ class Draft:
         "controller_id",
         "features",
         "features_epoch",
+        "fenced",
         "latest_epoch",
         "log_dirs",
         "names",
@@ -313,6 +316,7 @@ class Draft:
         self.names = Copied(image.names_by_id)
         self.configs = Copied(image.configs)
         self.brokers = Copied(image.brokers)
+        self.fenced = Copied(image.fenced)
         self.log_dirs = Copied(image.log_dirs)
         self.similar = Copied(image.similar)
         self.next_producer_id = image.next_producer_id
@@ -390,6 +394,7 @@ class Draft:
             tokens=self.tokens.now,
             quotas=self.quotas.now,
             acls=self._acls.acls() if self._acls is not None else self._before.acls,
+            fenced=self.fenced.now,
         )
 
 

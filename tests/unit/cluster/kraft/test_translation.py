@@ -108,6 +108,15 @@ def broker(broker_id, *, fenced, leaving=False):
     )  # fmt: skip
 
 
+def test_fenced_broker_is_registered_until_it_is_let_in():
+    changes, after = replayed(broker(1, fenced=True))
+    image = translated(ClusterImage("c"), changes, after)
+    assert (set(image.brokers), set(image.fenced)) == (set(), {1})
+    changes, after = replayed(broker(1, fenced=True), broker(1, fenced=False))
+    image = translated(image, changes, after)
+    assert (set(image.brokers), set(image.fenced)) == ({1}, set())
+
+
 def test_only_brokers_that_are_not_fenced_are_alive():
     changes, after = replayed(broker(1, fenced=True), broker(2, fenced=False, leaving=True))
     image = translated(ClusterImage("c"), changes, after)

@@ -297,7 +297,13 @@ async def test_only_the_owner_may_read_the_copies_of_a_journal(tmp_path, mode):
     assert {stat.S_IMODE(os.stat(path).st_mode) for path in paths} == {0o600}
 
 
-IN_NO_JOURNAL = {"BrokerRegistered", "BrokerUnregistered", "ControllerChanged", "FeaturesChanged"}
+IN_NO_JOURNAL = {
+    "BrokerFenced",
+    "BrokerRegistered",
+    "BrokerUnregistered",
+    "ControllerChanged",
+    "FeaturesChanged",
+}
 """Events of brokers, controller and levels of features, which are known from each start, or from ZooKeeper."""
 
 
