@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from compat.cluster.nodes import wait_until
-from compat.cluster.quorum import KafkaNode, OurNode
+from compat.cluster.quorum_nodes import KafkaNode, OurNode
 from compat.kafka import free_port
 from compat.kafka.broker import COMMON_SETTINGS, READY_TIMEOUT_S
 from compat.kit.known import KnownDifference

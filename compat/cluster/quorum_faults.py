@@ -21,7 +21,8 @@ from random import Random
 from compat.cluster import checks, tools
 from compat.cluster.load import Load, check, read_all
 from compat.cluster.nodes import OURS, ClusterError, KafkaError, wait_until
-from compat.cluster.quorum import CONTROLLER_SETTINGS, MIXES, VERSION, Place, QuorumCluster
+from compat.cluster.quorum import MIXES
+from compat.cluster.quorum_nodes import CONTROLLER_SETTINGS, VERSION, Place, QuorumCluster
 from compat.faults.hosts import HERE, HostError, Network, address, enter_namespaces
 from compat.kafka import release
 from compat.kafka.releases import fetch

@@ -29,7 +29,7 @@ from compat.cluster.peers import (
     Peers,
     login,
 )
-from compat.cluster.quorum import FIRST_BROKER, VERSION, QuorumCluster
+from compat.cluster.quorum_nodes import FIRST_BROKER, VERSION, QuorumCluster
 from compat.kafka import free_port, release, tool_command
 from compat.kit.certificates import Authority
 from compat.kit.sides import PASSWORD

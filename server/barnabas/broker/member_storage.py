@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
     from barnabas.config.setting import Setting
     from barnabas.environment import Environment
+    from barnabas.log.manager import LogManager
     from barnabas.serving.loop_budget import LoopBudget
 
 
@@ -63,14 +64,7 @@ async def open_member(
     own_epoch = partial(_own_epoch, store, broker_id)
     config_for = log_configs(config, store)
     quorum = membership.quorum
-    logs = quorum.logs if quorum is not None else new_log_manager(config, environment, config_for)
-    await environment.threads.run(lambda: logs.open(now_ms()))
-    if quorum is None:
-        logs.stays_unclean = logs.is_unclean  # until others have taken over what may be lost here
-    else:
-        # A start that ends before the registration changes no record.
-        logs.broker_epoch = logs.previous_broker_epoch
-    logs.write_meta(store.image.cluster_id, broker_id, on_zookeeper=membership.quorum is None)
+    logs = await _opened_logs(config, environment, membership, config_for)
     obey_settings(config, store.image, broker_id)
     failures = LogDirFailures(
         logs,
@@ -131,6 +125,26 @@ async def open_member(
         consumer_offsets=ZooKeeperConsumerOffsets(zookeeper) if zookeeper is not None else None,
         controllers=quorum.controllers if quorum is not None else None,
     )
+
+
+async def _opened_logs(
+    config: BrokerConfig,
+    environment: Environment,
+    membership: Membership,
+    config_for: Callable[[str], LogConfig],
+) -> LogManager:
+    """Open the log dirs, and make them those of this broker. Raises StorageError."""
+    quorum = membership.quorum
+    logs = quorum.logs if quorum is not None else new_log_manager(config, environment, config_for)
+    await environment.threads.run(lambda: logs.open(environment.wall_clock_ms()))
+    if quorum is None:
+        logs.stays_unclean = logs.is_unclean  # until others have taken over what may be lost here
+    else:
+        # A start that ends before the registration changes no record.
+        logs.broker_epoch = logs.previous_broker_epoch
+    cluster_id = membership.store.image.cluster_id
+    logs.write_meta(cluster_id, config.get(settings.NODE_ID), on_zookeeper=quorum is None)
+    return logs
 
 
 def _own_epoch(store: MetadataStore, broker_id: int) -> int:
