@@ -128,9 +128,14 @@ def controller_killed(fault: Fault) -> str:
     quorum = fault.cluster.quorum
     leader, begun = quorum.leader(), time.monotonic()
     leader.process.kill()
-    next_leader = quorum.leader(but=leader.id) if len(quorum.nodes) > 1 else leader
-    seconds = time.monotonic() - begun
-    leader.start()
+    if len(quorum.nodes) > 1:
+        next_leader = quorum.leader(but=leader.id)
+        seconds = time.monotonic() - begun
+        leader.start()
+    else:
+        leader.start()
+        next_leader = quorum.leader()
+        seconds = time.monotonic() - begun
     return f"{leader.id} killed, {next_leader.id} leads after {seconds:.1f} s"
 
 
