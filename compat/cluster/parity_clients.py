@@ -50,14 +50,14 @@ def _made_by(peers: QuorumPeers, broker_id: int) -> dict[str, Any]:
         asked = {"Topics": None, "AllowAutoTopicCreation": False}
         wait_until(
             lambda: (
-                not {one["Name"] for one in broker.ask("Metadata", 12, asked)["Topics"]} & {*COORDINATORS}
+                not {topic["Name"] for topic in broker.ask("Metadata", 12, asked)["Topics"]} & {*COORDINATORS}
             ),
             "internal topics are deleted",
         )
         topic_id = next(
-            one["TopicId"]
-            for one in broker.ask("Metadata", 12, asked)["Topics"]
-            if one["TopicId"] != ZERO_UUID
+            topic["TopicId"]
+            for topic in broker.ask("Metadata", 12, asked)["Topics"]
+            if topic["TopicId"] != ZERO_UUID
         )
         for kind, key in COORDINATORS.values():
             values = {"KeyType": kind, "CoordinatorKeys": [key(topic_id)]}

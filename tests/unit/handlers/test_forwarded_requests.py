@@ -23,13 +23,15 @@ class Controller:
 
     async def forward(self, context, request):
         self.altered += [
-            (one.resource_name, entry.name) for one in request.resources for entry in one.configs
+            (resource.resource_name, entry.name)
+            for resource in request.resources
+            for entry in resource.configs
         ]
         answers = [
             IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
-                resource_type=one.resource_type, resource_name=one.resource_name, error_message=None
+                resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
             )
-            for one in request.resources
+            for resource in request.resources
         ]
         return IncrementalAlterConfigsResponse(responses=answers)
 
