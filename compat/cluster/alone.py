@@ -56,7 +56,7 @@ def in_quorums(
 
 def known_in_quorum(known_differences: Sequence[KnownDifference]) -> list[KnownDifference]:
     """Return the known differences that a broker of a quorum may have, too: it is no node without one."""
-    return [one for one in known_differences if not any(word in one.reason for word in WITHOUT_QUORUM)]
+    return [row for row in known_differences if not any(word in row.reason for word in WITHOUT_QUORUM)]
 
 
 def _is_known(side: Side) -> bool:

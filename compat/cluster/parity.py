@@ -1,6 +1,6 @@
 """python -m compat.cluster.parity: a broker of Kafka's and one of ours in one quorum, asked the same, field by field.
 
-What a cluster has is made first: topics with replicas at each, at a broker that is fenced, and without a leader; settings,
+One of everything is made first: topics with replicas at each, at a broker that is fenced, and without a leader; settings,
 ACLs, quotas, users, tokens. Then each broker is asked to describe it, and to change it, rightly and wrongly; and Kafka's
 tools are run at each. The rule: what a request changes has a name of its own at each side, written SIDE here, so that both
 can be asked the same.
@@ -14,11 +14,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from compat.cluster import parity_changes, parity_steps
 from compat.cluster.nodes import KAFKA, OURS, ClusterError, in_directory, wait_until
 from compat.cluster.parity_clients import clients, internal_topics
 from compat.cluster.parity_cluster import KAFKAS, OF_OURS, Member, fill
 from compat.cluster.parity_known import KNOWN
-from compat.cluster.parity_steps import PARTS
 from compat.cluster.parity_tools import tools
 from compat.cluster.quorum_peers import QuorumPeers
 from compat.kit.compare import run
@@ -30,9 +30,9 @@ SETTLE_S = 1.5
 """Time that both brokers of one quorum may take to see a change; busy machines take longer."""
 OTHERS = {"internal": internal_topics, "clients": clients}
 """Parts that are no single requests."""
-READING = ("versions", "metadata", "cluster", "partitions", "settings", "access", "tokens", "others")
-ALL = (*READING, "tools", *(name for name in PARTS if name not in READING), *OTHERS)
-"""In an order in which what one part leaves is not in the way of another."""
+PARTS = {**parity_steps.PARTS, **parity_changes.PARTS}
+ALL = (*parity_steps.PARTS, "tools", *parity_changes.PARTS, *OTHERS)
+"""In an order in which the topics of one part are not in the way of another."""
 
 
 def sides(peers: QuorumPeers) -> tuple[Member, Member]:
@@ -54,21 +54,21 @@ def compare(peers: QuorumPeers, parts: Sequence[str], only: str) -> int:
         if name in OTHERS:
             try:
                 print(f"  {name}: {OTHERS[name](peers, (KAFKAS, OF_OURS))}", flush=True)
-                found = []
+                differing = []
             except ClusterError as error:
-                found = [Difference(name, "", "", str(error))]
+                differing = [Difference(name, "", "", str(error))]
         elif name == "tools":
-            found, commands = tools(peers)
+            differing, commands = tools(peers)
         else:
             steps = list(PARTS[name]())
             asked += len(steps)
-            found = run(steps, theirs, ours, KNOWN, SETTLE_S)
-        unknown = [one for one in found if not any(row.covers(one) for row in KNOWN)]
+            differing = run(steps, theirs, ours, KNOWN, SETTLE_S)
+        unknown = [item for item in differing if not any(row.covers(item) for row in KNOWN)]
         print(
-            f"  {name}: {len(found)} differences, {len(unknown)} not known ({time.monotonic() - begun:.0f} s)",
+            f"  {name}: {len(differing)} differences, {len(unknown)} not known ({time.monotonic() - begun:.0f} s)",
             flush=True,
         )
-        differences += found
+        differences += differing
     shown = [difference for difference in differences if only in difference.label]
     complete = len(parts) == len(ALL) and not only
     sys.stdout.flush()

@@ -34,10 +34,10 @@ def _text(topic_id: bytes) -> str:
 
 def internal_topics(peers: QuorumPeers, broker_ids: tuple[int, int]) -> str:
     """Each broker has internal topics made that are not there, with the same settings. Raises ClusterError."""
-    made = [_made_by(peers, broker_id) for broker_id in broker_ids]
-    if made[0] != made[1]:
-        raise ClusterError(f"internal topics are made differently: {made}")
-    return f"{len(made[0])} internal topics, {sum(len(one[1]) for one in made[0].values())} settings"
+    topics = [_made_by(peers, broker_id) for broker_id in broker_ids]
+    if topics[0] != topics[1]:
+        raise ClusterError(f"internal topics are made differently: {topics}")
+    return f"{len(topics[0])} internal topics, {sum(len(settings) for _, settings in topics[0].values())} settings"
 
 
 def _made_by(peers: QuorumPeers, broker_id: int) -> dict[str, Any]:
@@ -50,14 +50,14 @@ def _made_by(peers: QuorumPeers, broker_id: int) -> dict[str, Any]:
         asked = {"Topics": None, "AllowAutoTopicCreation": False}
         wait_until(
             lambda: (
-                not {one["Name"] for one in broker.ask("Metadata", 12, asked)["Topics"]} & {*COORDINATORS}
+                not {topic["Name"] for topic in broker.ask("Metadata", 12, asked)["Topics"]} & {*COORDINATORS}
             ),
             "internal topics are deleted",
         )
         topic_id = next(
-            one["TopicId"]
-            for one in broker.ask("Metadata", 12, asked)["Topics"]
-            if one["TopicId"] != ZERO_UUID
+            topic["TopicId"]
+            for topic in broker.ask("Metadata", 12, asked)["Topics"]
+            if topic["TopicId"] != ZERO_UUID
         )
         for kind, key in COORDINATORS.values():
             values = {"KeyType": kind, "CoordinatorKeys": [key(topic_id)]}
@@ -68,14 +68,14 @@ def _made_by(peers: QuorumPeers, broker_id: int) -> dict[str, Any]:
                 f"{peers.what(broker_id)} names a coordinator of type {kind}",
             )
     image = cluster.image()
-    made = {}
+    topics = {}
     for name in COORDINATORS:
         topic = image.topic(name)
         if topic is None:
             raise ClusterError(f"{name} is not made by {peers.what(broker_id)}")
         replicas = [len(partition.replicas) for _, partition in image.partitions_of(topic)]
-        made[name] = (replicas, dict(image.settings.get((2, name), {})))
-    return made
+        topics[name] = (replicas, dict(image.settings.get((2, name), {})))
+    return topics
 
 
 def clients(peers: QuorumPeers, broker_ids: tuple[int, int]) -> str:

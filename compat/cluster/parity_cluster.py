@@ -25,7 +25,7 @@ FEATURES = (
 
 
 IN_ANY_ORDER = ("NodeId", "BrokerId", "User", "Mechanism", "TokenId")
-"""Fields by which lists are put in order whose order means nothing."""
+"""Fields by which lists are sorted where their order means nothing."""
 
 
 class Asking(Connection):
@@ -77,7 +77,7 @@ class Member(Side):
         return {}
 
     def connect(self, client_id: str = "parity", user: str = "") -> Connection:
-        """A new connection, whose login is that of `Side`."""
+        """A new connection, with the login of `Side`."""
         connection = super().connect(client_id, user)
         connection.__class__ = Asking
         assert isinstance(connection, Asking)

@@ -82,16 +82,16 @@ def tools(peers: QuorumPeers) -> tuple[list[Difference], int]:
         for tool, words in TOOLS:
             give_up = time.monotonic() + (10 if words.startswith(READS) or " --describe" in words else 0)
             while True:
-                said = [_run(process, peers, broker_id, tool, words) for broker_id in (KAFKAS, OF_OURS)]
-                if said[0] == said[1] or time.monotonic() > give_up:
+                outputs = [_run(process, peers, broker_id, tool, words) for broker_id in (KAFKAS, OF_OURS)]
+                if outputs[0] == outputs[1] or time.monotonic() > give_up:
                     break
                 time.sleep(1)
-            if said[0] != said[1]:
-                only = [sorted(set(said[n]) - set(said[1 - n])) for n in (0, 1)]
+            if outputs[0] != outputs[1]:
+                only = [sorted(set(outputs[n]) - set(outputs[1 - n])) for n in (0, 1)]
                 if not any(only):
-                    only = said
+                    only = outputs
                 differences.append(
-                    Difference(f"kafka-{tool} {words}", "", only[0], only[1], whole=(said[0], said[1]))
+                    Difference(f"kafka-{tool} {words}", "", only[0], only[1], whole=(outputs[0], outputs[1]))
                 )
     return differences, len(TOOLS)
 

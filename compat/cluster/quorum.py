@@ -267,19 +267,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--checks", default="", help="only these, after creation")
     parser.add_argument("--keep", action="store_true", help="go on after a check that fails")
     parser.add_argument("--dir", type=Path, help="where to keep everything (default: a temporary directory)")
-    parser.add_argument(
-        "--secured", action="store_true", help="instead: TLS, logins and ACLs, with the checks of `peers`"
-    )
-    parser.add_argument(
-        "--mechanism",
-        default="SCRAM-SHA-512",
-        help="login at the controllers, with --secured: %(default)s or PLAIN",
-    )
     options = parser.parse_args(argv)
-    if options.secured:
-        from compat.cluster import quorum_peers
-
-        return quorum_peers.main(options)
     names = [name for name in options.checks.split(",") if name]
     failures = 0
     for mix in options.mixes.split(","):

@@ -1,4 +1,4 @@
-"""python -m compat.cluster quorum --secured: the checks of `peers` in a quorum of Kafka 4.
+"""python -m compat.cluster.quorum_peers: the checks of `peers` in a quorum of Kafka 4.
 
 Brokers of Kafka's and ours log in at each other by SCRAM, and at the controllers by SCRAM or PLAIN, both over TLS; the
 first credentials and nothing else are in the bootstrap records of the controllers (`kafka-storage format --add-scram`).
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import subprocess
+import sys
 import time
 import traceback
 from pathlib import Path
@@ -107,7 +108,7 @@ def _users() -> list[str]:
 
 
 def _login(mechanism: str, user: str) -> dict[str, str]:
-    """Return the login of a node at the controllers' listener, and who may log in there."""
+    """Return the login of a node at the controllers' listener, and the users that may log in there."""
     more = "".join(f' user_{name}="{BROKERS_PASSWORD}"' for name in (BROKER, CONTROLLER))
     module, more = (PLAIN_MODULE, more) if mechanism == "PLAIN" else (SCRAM_MODULE, "")
     jaas = login(module, user, BROKERS_PASSWORD, more)
@@ -219,13 +220,13 @@ def run(directory: Path, options: argparse.Namespace) -> None:
                 continue
             begun = time.monotonic()
             try:
-                said, verdict = step(these), "PASS"
+                note, verdict = step(these), "PASS"
             except ClusterError as error:
-                said, verdict = str(error), "FAIL"
+                note, verdict = str(error), "FAIL"
             except Exception:
-                said, verdict = traceback.format_exc(), "FAIL"
+                note, verdict = traceback.format_exc(), "FAIL"
             failures += [name] if verdict == "FAIL" else []
-            print(f"  {verdict} {name} ({time.monotonic() - begun:.0f} s): {said}", flush=True)
+            print(f"  {verdict} {name} ({time.monotonic() - begun:.0f} s): {note}", flush=True)
             if verdict == "FAIL" and not options.keep:
                 break
         complaints = cluster.complaints()
@@ -235,7 +236,20 @@ def run(directory: Path, options: argparse.Namespace) -> None:
         raise ClusterError(f"brokers have logged errors: {complaints}")
 
 
-def main(options: argparse.Namespace) -> int:
+def main(argv: list[str]) -> int:
     """Returns the exit code."""
-    print(f"secured: Kafka {VERSION}, {options.controllers} controllers, logins by {options.mechanism}")
+    parser = argparse.ArgumentParser(prog="python -m compat.cluster.quorum_peers", description=__doc__)
+    parser.add_argument("--checks", default="", metavar="A,B", help=f"only these, of {', '.join(STEPS)}")
+    parser.add_argument("--controllers", type=int, choices=(1, 3), default=1)
+    parser.add_argument(
+        "--mechanism", choices=MECHANISMS, default=MECHANISMS[0], help="login at the controllers"
+    )
+    parser.add_argument("--keep", action="store_true", help="run the next step after one that fails")
+    parser.add_argument("--dir", type=Path, help="where to keep everything (default: a temporary directory)")
+    options = parser.parse_args(argv)
+    print(f"Kafka {VERSION}, {options.controllers} controllers, logins by {options.mechanism}", flush=True)
     return in_directory("quorum-peers-", options.dir, lambda directory: run(directory, options))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

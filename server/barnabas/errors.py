@@ -15,6 +15,10 @@ class PeerError(Exception):
     """The other side sent bytes that are no message of the protocol: close that connection, nothing else."""
 
 
+class UnansweredError(PeerError):
+    """A request that a handler leaves without an answer: its connection is closed."""
+
+
 class NotLoggedInError(PeerError):
     """The other side sent a request that its login does not admit, or does not admit any more: close that connection."""
 

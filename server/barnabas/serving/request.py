@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.errors import RequestError, StorageError
+from barnabas.errors import RequestError, StorageError, UnansweredError
 from barnabas.serving import apis
 from barnabas.serving.context import RequestContext
 from barnabas.serving.deferred import Deferred, Future
@@ -160,6 +160,8 @@ class Request(RequestContext):
         failure: Exception | None = None
         try:
             self.respond(await wait.wait())
+        except UnansweredError:
+            raise
         except Exception as error:
             failure = error
         self.is_handling = False

@@ -12,10 +12,7 @@ from barnabas.wire.generated.alter_configs import AlterConfigsRequest
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.describe_configs import DescribeConfigsRequest
 from barnabas.wire.generated.errors import ErrorCode
-from barnabas.wire.generated.incremental_alter_configs import (
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
+from barnabas.wire.generated.incremental_alter_configs import IncrementalAlterConfigsRequest
 from barnabas.wire.generated.list_config_resources import ListConfigResourcesRequest
 from tests.support.broker import broker_to_ask
 
@@ -478,41 +475,3 @@ async def test_own_settings_of_brokers_are_shown_where_they_are_set(tmp_path):
         assert (await settings_of(ask, BROKER, "1"))["log.record.validation"].value == "header"
     async with broker_to_ask(tmp_path / "other", {"faults.seed": "5"}) as ask:
         assert tables.own_names() & {*await settings_of(ask, BROKER, "1")} == {"faults.seed"}
-
-
-class Controller:
-    """The active controller of a quorum, which takes any text for a setting of a broker."""
-
-    def __init__(self):
-        self.altered = []
-
-    async def forward(self, context, request):
-        self.altered += [
-            (one.resource_name, entry.name) for one in request.resources for entry in one.configs
-        ]
-        answers = [
-            IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
-                resource_type=one.resource_type, resource_name=one.resource_name, error_message=None
-            )
-            for one in request.resources
-        ]
-        return IncrementalAlterConfigsResponse(responses=answers)
-
-
-@pytest.mark.parametrize(
-    ("name", "setting", "code"),
-    [
-        ("1", ("message.max.bytes", SET, "-1"), ErrorCode.INVALID_REQUEST),
-        ("", ("message.max.bytes", SET, "x"), ErrorCode.INVALID_REQUEST),
-        ("1", ("message.max.bytes", APPEND, "1"), ErrorCode.INVALID_CONFIG),
-        ("1", ("node.id", SET, "4"), ErrorCode.INVALID_REQUEST),
-        ("1", ("message.max.bytes", SET, "2000"), 0),
-        ("1", ("a.plugins.setting", SET, "x"), 0),
-    ],
-)
-async def test_brokers_of_a_quorum_check_settings_of_brokers(tmp_path, name, setting, code):
-    async with broker_to_ask(tmp_path) as ask:
-        controller = Controller()
-        ask.services = ask.services._replace(forwarder=controller)
-        assert await change(ask, BROKER, name, setting) == code
-        assert controller.altered == ([] if code else [(name, setting[0])])

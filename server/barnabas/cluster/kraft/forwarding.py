@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 from barnabas.cluster.metadata.peers import PeerUnavailableError
-from barnabas.errors import PeerError, RequestError
+from barnabas.errors import RequestError, UnansweredError
 from barnabas.network.sockets import in_memory
 from barnabas.wire.generated.envelope import EnvelopeRequest, EnvelopeResponse
 from barnabas.wire.generated.errors import ErrorCode
@@ -49,8 +49,8 @@ class Forwarder:
         """Return the controller's response to a client's request.
 
         A throttle time in it mutes the client's connection here too. Raises REQUEST_TIMED_OUT without a controller,
-        UNKNOWN_SERVER_ERROR for a request that may not be forwarded; PeerError where the controller does not know the
-        version, as Kafka's broker closes the connection.
+        UNKNOWN_SERVER_ERROR for a request that may not be forwarded; UnansweredError where the controller cannot read
+        it, as Kafka's broker closes the connection.
         """
         key, version = context.api_key, context.api_version
         chunks = encode_request(key, version, context.correlation_id, context.client_id, message)
@@ -72,7 +72,7 @@ class Forwarder:
                 ErrorCode.REQUEST_TIMED_OUT, f"no active controller has answered: {error}"
             ) from error
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            raise PeerError(f"the controller does not know version {version} of API {key}")
+            raise UnansweredError(f"the controller cannot read version {version} of API {key}")
         if response.error_code or response.response_data is None:
             raise RequestError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
