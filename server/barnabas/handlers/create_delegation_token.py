@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
-from barnabas.handlers.shared.token_requests import NO_TIMESTAMP, may_handle_tokens, parts_of
+from barnabas.handlers.shared.token_requests import may_handle_tokens, owner_of, without_token
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.security.tokens import USER_TYPE
 from barnabas.wire.generated.create_delegation_token import (
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from barnabas.serving.context import RequestContext
 
 log = logging.getLogger(__name__)
-
-OWNER_SINCE = 3
 
 
 @dataclass(eq=False)
@@ -59,28 +57,6 @@ class CreateDelegationToken:
         response.token_id = token.token_id
         response.hmac = self.delegation_tokens.mac_of(token)
         return response
-
-
-def owner_of(context: RequestContext, request: CreateDelegationTokenRequest) -> str:
-    """Return the principal for which a token is asked: the requester, or since v3 the one that it names."""
-    if context.api_version >= OWNER_SINCE and request.owner_principal_name:
-        return f"{request.owner_principal_type or ''}:{request.owner_principal_name}"
-    return context.connection.principal
-
-
-def without_token(
-    context: RequestContext, owner: str, code: ErrorCode = ErrorCode.NONE
-) -> CreateDelegationTokenResponse:
-    """Return an answer that names owner and requester, and has no token."""
-    response = CreateDelegationTokenResponse(
-        error_code=code, issue_timestamp_ms=NO_TIMESTAMP, expiry_timestamp_ms=NO_TIMESTAMP,
-        max_timestamp_ms=NO_TIMESTAMP,
-    )  # fmt: skip
-    response.principal_type, response.principal_name = parts_of(owner)
-    if context.api_version >= OWNER_SINCE:
-        kind, name = parts_of(context.connection.principal)
-        response.token_requester_principal_type, response.token_requester_principal_name = kind, name
-    return response
 
 
 def _refusal(

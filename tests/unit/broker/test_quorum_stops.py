@@ -10,6 +10,7 @@ import trio
 from barnabas.broker.assembly import assembled
 from barnabas.client import ClientError
 from barnabas.cluster.kraft.values import RECOVERED
+from barnabas.cluster.replication.leader import LeaderState
 from barnabas.config.loading import BrokerConfig
 from barnabas.testing.simulation.world import World, run_world
 from barnabas.wire.generated.alter_partition import AlterPartitionRequest
@@ -274,3 +275,16 @@ def test_quick_restart_waits_for_the_end_of_the_last_session(caplog):
 
     run(program)
     assert caplog.text.count("DUPLICATE_BROKER_REGISTRATION") == 1
+
+
+def test_isr_is_the_larger_one_while_no_controller_answers():
+    state = LeaderState(
+        1, leader_epoch=5, partition_epoch=7, replicas=(1, 2), isr=(1,), epoch_start_offset=0, high_watermark=0, now_ms=0
+    )  # fmt: skip
+    state.follower_fetched(2, 10, log_start_offset=0, leader_end_offset=10, now_ms=0)
+    change = state.propose_expansion(2)
+    assert change is not None
+    assert state.maximal_isr == {1, 2}
+    assert state.propose_shrink(20, 10**6, 10) is None, "one proposal is under way, however long"
+    assert not state.advance_high_watermark(20) or state.high_watermark == 10
+    assert state.maximal_isr == {1, 2}

@@ -22,7 +22,6 @@ from barnabas.cluster.kraft.state import snapshot_steps
 from barnabas.cluster.kraft.store import QuorumStore
 from barnabas.cluster.kraft.transitions import apply_record
 from barnabas.cluster.metadata.image import ClusterImage
-from barnabas.cluster.replication.leader import LeaderState
 from barnabas.errors import RequestError, leaves
 from barnabas.log.disk import OsDisk
 from barnabas.records.batch import iter_batches
@@ -446,19 +445,6 @@ def test_metadata_names_a_live_broker_as_the_controller():
         assert response.controller_id in {one.node_id for one in response.brokers}
 
     run(program)
-
-
-def test_isr_is_the_larger_one_while_no_controller_answers():
-    state = LeaderState(
-        1, leader_epoch=5, partition_epoch=7, replicas=(1, 2), isr=(1,), epoch_start_offset=0, high_watermark=0, now_ms=0
-    )  # fmt: skip
-    state.follower_fetched(2, 10, log_start_offset=0, leader_end_offset=10, now_ms=0)
-    change = state.propose_expansion(2)
-    assert change is not None
-    assert state.maximal_isr == {1, 2}
-    assert state.propose_shrink(20, 10**6, 10) is None, "one proposal is under way, however long"
-    assert not state.advance_high_watermark(20) or state.high_watermark == 10
-    assert state.maximal_isr == {1, 2}
 
 
 def test_certificate_of_the_image_counts_before_clients_come():

@@ -220,23 +220,16 @@ class ConfigAlteration:
             try:
                 before = {} if self._replace_all else image.settings_of(BROKER, change.name)
                 settings = _altered(BROKER, before, change.alterations, config)
-                if (
-                    self._services.forwarder is not None
-                ):  # settings of Kafka's brokers may be among the others
+                checked = settings
+                if self._services.forwarder is not None:  # others may be settings of Kafka's brokers alone
                     names = {alteration.name for alteration in change.alterations}
-                    altered = {name: text for name, text in settings.items() if name in names}
-                    _check_settings(BROKER, change.name, altered, config=config)
-                else:
-                    _check_settings(BROKER, change.name, settings, config=config)
+                    checked = {name: text for name, text in settings.items() if name in names}
+                _check_settings(BROKER, change.name, checked, config=config)
                 if not is_of_security:
                     continue
                 others = image.settings_of(BROKER, "") if change.name else {}
-                trial = (
-                    config.with_dynamic(others, settings)
-                    if change.name
-                    else config.with_dynamic(settings, {})
-                )
-                await self._services.security.check(trial)
+                own = (others, settings) if change.name else (settings, {})
+                await self._services.security.check(config.with_dynamic(*own))
             except RequestError as error:
                 change.refused = detached(error)
             except SettingError as error:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from barnabas.handlers.create_delegation_token import owner_of, without_token
-from barnabas.handlers.shared.token_requests import NO_TIMESTAMP, may_handle_tokens
+from barnabas.handlers.shared.token_requests import NO_TIMESTAMP, may_handle_tokens, owner_of, without_token
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.security.tokens import USER_TYPE
 from barnabas.wire.generated.create_delegation_token import CreateDelegationTokenRequest

@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING
 
 from barnabas.errors import RequestError
 from barnabas.serving.context import ANONYMOUS
+from barnabas.wire.generated.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -14,6 +18,9 @@ if TYPE_CHECKING:
 
 NO_TIMESTAMP = -1
 """Stands in the answer to a request that is refused."""
+
+OWNER_SINCE = 3
+"""Version of CreateDelegationToken that may name another owner (KIP-373)."""
 
 Change = Callable[[bytes, str, int], Awaitable[int]]
 """Changes when the token of an HMAC expires, for a principal, by a period in ms; returns when. Raises RequestError."""
@@ -46,3 +53,25 @@ def parts_of(principal: str) -> tuple[str, str]:
     """Return type and name of a principal such as `User:alice`."""
     kind, _, name = principal.partition(":")
     return kind, name
+
+
+def owner_of(context: RequestContext, request: CreateDelegationTokenRequest) -> str:
+    """Return the principal for which a token is asked: the requester, or since v3 the one that it names."""
+    if context.api_version >= OWNER_SINCE and request.owner_principal_name:
+        return f"{request.owner_principal_type or ''}:{request.owner_principal_name}"
+    return context.connection.principal
+
+
+def without_token(
+    context: RequestContext, owner: str, code: ErrorCode = ErrorCode.NONE
+) -> CreateDelegationTokenResponse:
+    """Return an answer that names owner and requester, and has no token."""
+    response = CreateDelegationTokenResponse(
+        error_code=code, issue_timestamp_ms=NO_TIMESTAMP, expiry_timestamp_ms=NO_TIMESTAMP,
+        max_timestamp_ms=NO_TIMESTAMP,
+    )  # fmt: skip
+    response.principal_type, response.principal_name = parts_of(owner)
+    if context.api_version >= OWNER_SINCE:
+        kind, name = parts_of(context.connection.principal)
+        response.token_requester_principal_type, response.token_requester_principal_name = kind, name
+    return response
