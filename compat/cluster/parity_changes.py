@@ -1,4 +1,4 @@
-"""What a broker of Kafka's and one of ours are asked to change in one quorum, rightly and wrongly, by each version.
+"""Changes that a broker of Kafka's and one of ours are asked for in one quorum, rightly and wrongly, by each version.
 
 The rule: requests that change something do so under names with SIDE in them.
 """

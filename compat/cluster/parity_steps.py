@@ -1,4 +1,4 @@
-"""What a broker of Kafka's and one of ours are asked in one quorum: descriptions.
+"""Descriptions that a broker of Kafka's and one of ours are asked for in one quorum.
 
 The rule: they change nothing, so that each is repeated until both answer alike, or differ for long.
 """

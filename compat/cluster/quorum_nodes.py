@@ -54,7 +54,7 @@ CONTROLLER_SETTINGS = {
 
 
 class Place(NamedTuple):
-    """Where a broker runs: its address, and words that start its command there."""
+    """Address of a broker, and words that start its command there."""
 
     host: str
     port: int

@@ -39,7 +39,7 @@ from compat.kit.wire import WireError
 CONTROLLER = "controller"
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 MECHANISMS = ("SCRAM-SHA-512", "PLAIN")
-"""What brokers log in with at the controllers."""
+"""Mechanisms with which brokers log in at the controllers."""
 
 
 class QuorumPeers(Peers):

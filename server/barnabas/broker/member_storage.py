@@ -43,6 +43,7 @@ from barnabas.errors import StorageError
 from barnabas.log.config import LogConfig
 
 if TYPE_CHECKING:
+    from barnabas.cluster.metadata.image import ClusterImage
     from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
     from barnabas.config.setting import Setting
@@ -66,13 +67,8 @@ async def open_member(
     quorum = membership.quorum
     logs = await _opened_logs(config, environment, membership, config_for)
     obey_settings(config, store.image, broker_id)
-    failures = LogDirFailures(
-        logs,
-        now_ms,
-        on_all_lost,
-        has_other_replicas=True,
-        vital_dir=quorum.metadata_dir if quorum is not None else "",
-    )
+    vital_dir = quorum.metadata_dir if quorum is not None else ""
+    failures = LogDirFailures(logs, now_ms, on_all_lost, has_other_replicas=True, vital_dir=vital_dir)
     flusher = Flusher(now_ms, failures.failed, environment.threads)
 
     peers = Peers(
@@ -104,10 +100,7 @@ async def open_member(
     replicas = Replicas(logs, context, budget, environment.threads)
     failures.on_lost.append(replicas.lose)
     if quorum is not None:
-        from barnabas.broker.quorum_joining import cordon_log_dirs
-
-        cordon_log_dirs(config, logs)
-        await environment.threads.run(lambda: replicas.own_logs.set_aside_strays(store.image))
+        await _settle_log_dirs(config, environment, logs, replicas, store.image)
     await follow_first(store.image, store.image, replicas, config_for, now_ms())
     zookeeper = membership.zookeeper
     return Storage(
@@ -125,6 +118,16 @@ async def open_member(
         consumer_offsets=ZooKeeperConsumerOffsets(zookeeper) if zookeeper is not None else None,
         controllers=quorum.controllers if quorum is not None else None,
     )
+
+
+async def _settle_log_dirs(
+    config: BrokerConfig, environment: Environment, logs: LogManager, replicas: Replicas, image: ClusterImage
+) -> None:
+    """Have no logs made in cordoned log dirs, and set aside logs that the first image of a quorum does not know."""
+    from barnabas.broker.quorum_joining import cordon_log_dirs  # only a broker of a quorum loads its modules
+
+    cordon_log_dirs(config, logs)
+    await environment.threads.run(lambda: replicas.own_logs.set_aside_strays(image))
 
 
 async def _opened_logs(
