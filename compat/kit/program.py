@@ -8,17 +8,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import NoReturn
 
-from compat.cluster.alone import in_quorums, known_in_quorum
-from compat.cluster.nodes import ClusterError
 from compat.kafka import KafkaError
 from compat.kit import examples
 from compat.kit.compare import Step, run
 from compat.kit.known import KnownDifference, judge
-from compat.kit.sides import Side, StartError, both
-from compat.matrix.brokers import BrokerError
+from compat.kit.sides import StartError, both
 
 
 def main(
@@ -34,29 +30,17 @@ def main(
     parser.add_argument(
         "--only", default="", metavar="TEXT", help="show differences of steps with this in their label"
     )
-    parser.add_argument(
-        "--quorum", action="store_true", help="each is the broker of a quorum of Kafka's controllers"
-    )
     examples.add_option(parser)
     options = parser.parse_args()
     asked = steps()
-    if options.quorum:
-        known_differences = known_in_quorum(known_differences)
     try:
-        with _sides(options.version, settings, in_quorum=options.quorum) as (kafka, barnabas):
+        with both(settings, options.version) as (kafka, barnabas):
             differences = run(asked, kafka, barnabas, known_differences)
-    except (BrokerError, ClusterError, KafkaError, StartError) as error:
+    except (KafkaError, StartError) as error:
         sys.exit(f"error: {error}")
     if options.keep_examples:
         examples.keep(prog.split(".")[1], differences, known_differences)
     shown = [difference for difference in differences if options.only in difference.label]
-    # In a quorum the active controller answers much itself, so that some of what is known is not there.
-    bad = judge(shown, [] if options.only else known_differences, complete=not options.quorum)
+    bad = judge(shown, [] if options.only else known_differences)
     print(f"{len(asked)} requests, {len(differences)} differences, {bad} of them not as known")
     sys.exit(1 if bad else 0)
-
-
-def _sides(
-    version: str, settings: Mapping[str, str], *, in_quorum: bool
-) -> AbstractContextManager[tuple[Side, Side]]:
-    return in_quorums(settings, version) if in_quorum else both(settings, version)
