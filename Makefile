@@ -82,6 +82,8 @@ nightly: $(VENV)/.ready-mutation $(WITH_CODE)  ## the random tests, each with a 
 	$(MAKE) compat-cluster ARGS="quorum --version 4.2.0 --mixes two-of-ours"
 	$(MAKE) compat-cluster ARGS="quorum --version 4.4.0 --mixes two-of-ours,rolled"
 	$(CODE) $(BIN)/python -m compat.cluster.quorum_faults --controllers 3 --rounds 60
+	$(CODE) $(BIN)/python -m compat.cluster.quorum_peers
+	$(CODE) $(BIN)/python -m compat.cluster.parity
 
 mutants: $(VENV)/.ready-mutation  ## small bugs planted in the sources, which the nearest tests must notice (ARGS="log transactions --sample 40")
 	$(BIN)/python -m tools.mutants $(ARGS)
