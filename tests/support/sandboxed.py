@@ -8,6 +8,17 @@ from pathlib import Path
 from typing import Any
 
 
+class UnpickledError(Exception):
+    """An error that a pickle cannot make again: its text is not what it was made of."""
+
+    def __init__(self, name: str, line: int) -> None:
+        super().__init__(f"{name} in line {line}")
+
+
+def raise_unpickled() -> None:
+    raise UnpickledError("x", 3)
+
+
 def joined(*arguments: Any) -> tuple[Any, ...]:
     return arguments
 

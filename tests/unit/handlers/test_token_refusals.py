@@ -9,6 +9,7 @@ from barnabas.wire.generated.create_delegation_token import CreateDelegationToke
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.expire_delegation_token import ExpireDelegationTokenRequest
 from barnabas.wire.generated.renew_delegation_token import RenewDelegationTokenRequest
+from tests.support.contexts import open_parts
 
 NOT_ALLOWED = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 
@@ -18,7 +19,7 @@ def answered(request, protocol, version=3):
         return "what the controller answers"
 
     info = ConnectionInfo(1, "L", protocol, ("127.0.0.1", 9092), ("10.0.0.7", 5000), "User:alice")
-    context = RequestContext(None, info, 38, version, 77, "app", 0)
+    context = RequestContext(open_parts(), info, 38, version, 77, "app", 0)
     return trio.run(unless_refused, forward, context, request)
 
 

@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from barnabas.patterns import compile_pattern
+from barnabas.patterns import PatternError
 from barnabas.registry.errors import RegistryError, SchemaError
 from barnabas.sandbox.messages import SandboxError
 from barnabas.sandbox.pool import Sandbox
@@ -33,7 +33,13 @@ async def test_calls_one_after_the_other_share_a_process(sandbox):
 
 
 @pytest.mark.parametrize(
-    "error", [SchemaError("no schema"), RegistryError(409, 409, "differs"), KeyError("a")]
+    "error",
+    [
+        SchemaError("no schema"),
+        RegistryError(409, 409, "differs"),
+        PatternError("(", "missing"),
+        KeyError("a"),
+    ],
 )
 async def test_call_raises_the_functions_exception(sandbox, error):
     with pytest.raises(type(error)) as raised:
@@ -43,10 +49,8 @@ async def test_call_raises_the_functions_exception(sandbox, error):
 
 
 async def test_error_that_a_pickle_loses_arrives_with_its_text(sandbox):
-    with pytest.raises(
-        SandboxError, match="PatternError: '\\(' is not a regular expression of RE2: missing \\)"
-    ):
-        await sandbox.call(compile_pattern, "(")
+    with pytest.raises(SandboxError, match="^UnpickledError: x in line 3$"):
+        await sandbox.call(sandboxed.raise_unpickled)
     assert await sandbox.call(sandboxed.joined, 1) == (1,)
 
 

@@ -15,6 +15,7 @@ from barnabas.wire.generated.create_topics import CreateTopicsRequest, CreateTop
 from barnabas.wire.generated.envelope import EnvelopeResponse
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.headers import encode_request, encode_response
+from tests.support.contexts import open_parts
 
 CREATE_TOPICS, VERSION = 19, 7
 REQUEST = CreateTopicsRequest([CreateTopicsRequest.CreatableTopic("t", 3, 2)], timeout_ms=500)
@@ -40,7 +41,7 @@ class Controllers:
 
 def context(host="10.0.0.7", principal="User:alice", **connection):
     info = ConnectionInfo(1, "L", "SASL_SSL", ("127.0.0.1", 9092), (host, 5000), principal, **connection)
-    return RequestContext(None, info, CREATE_TOPICS, VERSION, 77, "app", 0)
+    return RequestContext(open_parts(), info, CREATE_TOPICS, VERSION, 77, "app", 0)
 
 
 def answered(response):
