@@ -49,7 +49,7 @@ async def test_call_raises_the_functions_exception(sandbox, error):
 
 
 async def test_error_that_a_pickle_loses_arrives_with_its_text(sandbox):
-    with pytest.raises(SandboxError, match="^UnpickledError: x in line 3$"):
+    with pytest.raises(SandboxError, match=r"^UnpickledError: x in line 3$"):
         await sandbox.call(sandboxed.raise_unpickled)
     assert await sandbox.call(sandboxed.joined, 1) == (1,)
 

@@ -306,6 +306,7 @@ class Requests(RuleBasedStateMachine):
             out = Decision()
             self.shard.expire(timer, at_ms, out)
             self.settle(out)
+            self.model.pass_time(at_ms)  # step by step: a leader that is picked may leave in the same wait
         self.model.pass_time(until)
         self.now = until
         self.same()
