@@ -344,7 +344,7 @@ def test_offsets_of_a_group_are_reset_and_the_group_deleted(served: Served, show
     shown.check_access()
     shown.picture("reset-offsets")
     dialog.get_by_role("button", name="Go on").click()
-    expect(dialog).to_contain_text("read again, or left out")
+    expect(dialog).to_contain_text("read again, or skipped")
     shown.confirm(name, "Reset offsets")
     shown.said("were set")
     expect(page.locator(".tile").filter(has_text="Lag")).to_contain_text("8")
