@@ -10,15 +10,21 @@ from compat.kit.compare import Seen, Step
 from compat.kit.wire import Values
 
 
+def metadata_flags(version: int) -> Values:
+    """Return the flags of a Metadata request that only looks, and asks for the operations that are allowed."""
+    flags: Values = {}
+    if version >= 4:
+        flags["AllowAutoTopicCreation"] = False
+    if 8 <= version <= 10:
+        flags["IncludeClusterAuthorizedOperations"] = True
+    if version >= 8:
+        flags["IncludeTopicAuthorizedOperations"] = True
+    return flags
+
+
 def _metadata() -> Iterator[Step]:
     for version in range(14):
-        flags: Values = {}
-        if version >= 4:
-            flags["AllowAutoTopicCreation"] = False
-        if 8 <= version <= 10:
-            flags["IncludeClusterAuthorizedOperations"] = True
-        if version >= 8:
-            flags["IncludeTopicAuthorizedOperations"] = True
+        flags = metadata_flags(version)
         everything: Any = [] if version == 0 else None
         yield Step(f"metadata v{version}: all", "Metadata", version, {"Topics": everything, **flags})
         if version:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
@@ -158,7 +158,7 @@ MAKERS: Mapping[str, Callable[..., Node]] = {KAFKA: KafkaNode, OLD: OldKafkaNode
 
 
 class Brokers:
-    """Brokers 1, 2, ... of a cluster, each with its directory and address; what keeps the cluster is a subclass's."""
+    """Brokers of a cluster, each with its directory and address; a subclass keeps the cluster. A context manager."""
 
     version = VERSION
     """Release of the tools that are run."""
@@ -176,11 +176,41 @@ class Brokers:
         """The addresses of all brokers."""
         return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
 
+    def __enter__(self) -> Self:
+        try:
+            self.begin_keeper()
+            for broker_id in self.kinds:
+                self.start(broker_id)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop everything; data stay where they are."""
+        for node in self.nodes.values():
+            with contextlib.suppress(BrokerError):  # it has ended already
+                node.kill()
+        self.end_keeper()
+
     def of_kind(self, kind: str) -> list[int]:
         """The ids of the brokers of a kind."""
         return [broker_id for broker_id, its in self.kinds.items() if its == kind]
 
     # --- what a subclass does -------------------------------------------------------------------------------
+
+    def begin_keeper(self) -> None:
+        """Start what keeps the cluster, before any broker."""
+        raise NotImplementedError
+
+    def end_keeper(self) -> None:
+        """Stop what keeps the cluster, after the brokers; it may not have begun."""
+        raise NotImplementedError
 
     def start(self, broker_id: int) -> Node:
         """Start a broker, with the data that it had."""
@@ -295,30 +325,16 @@ class Cluster(Brokers):
         self.nodes: dict[int, Node] = {}
         self._client: KazooClient | None = None
 
-    def __enter__(self) -> Cluster:
-        try:
-            self.zookeeper.start()
-            self._client = KazooClient(self.connect, **self._kazoo)
-            self._client.start(30)
-            if self._prepare is not None:
-                self._prepare(self)
-            for broker_id in self.kinds:
-                self.start(broker_id)
-        except BaseException:
-            self.close()
-            raise
-        return self
+    def begin_keeper(self) -> None:
+        """Start ZooKeeper, and prepare what brokers must find."""
+        self.zookeeper.start()
+        self._client = KazooClient(self.connect, **self._kazoo)
+        self._client.start(30)
+        if self._prepare is not None:
+            self._prepare(self)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Stop everything; data stay where they are."""
-        for node in self.nodes.values():
-            with contextlib.suppress(BrokerError):  # it has ended already
-                node.kill()
+    def end_keeper(self) -> None:
+        """Stop ZooKeeper and the connection to it."""
         if self._client is not None:
             self._client.stop()
             self._client.close()

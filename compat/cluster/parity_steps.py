@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from compat.admin.reading import metadata_flags
 from compat.cluster.parity_cluster import (
     BROKER,
     GROUP,
@@ -29,13 +30,7 @@ def _versions() -> Iterator[Step]:
 
 def _metadata() -> Iterator[Step]:
     for version in range(14):
-        flags: Values = {}
-        if version >= 4:
-            flags["AllowAutoTopicCreation"] = False
-        if 8 <= version <= 10:
-            flags["IncludeClusterAuthorizedOperations"] = True
-        if version >= 8:
-            flags["IncludeTopicAuthorizedOperations"] = True
+        flags = metadata_flags(version)
         yield Step(
             f"metadata v{version}: all",
             "Metadata",

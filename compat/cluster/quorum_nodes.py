@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from barnabas.client import ClientSettings, parse_bootstrap
@@ -205,28 +203,14 @@ class QuorumCluster(Brokers):
         """The addresses of all brokers."""
         return ",".join(place.address for place in self._places.values())
 
-    def __enter__(self) -> QuorumCluster:
-        try:
-            self.quorum.start()
-            if self._prepare is not None:
-                self._prepare(self)
-            for broker_id in self.kinds:
-                self.start(broker_id)
-        except BaseException:
-            self.close()
-            raise
-        return self
+    def begin_keeper(self) -> None:
+        """Start the controllers, and prepare what brokers must find."""
+        self.quorum.start()
+        if self._prepare is not None:
+            self._prepare(self)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Stop everything; data stay where they are."""
-        for node in self.nodes.values():
-            with contextlib.suppress(BrokerError):  # it has ended already
-                node.kill()
+    def end_keeper(self) -> None:
+        """Stop the controllers."""
         self.quorum.stop()
 
     def start(self, broker_id: int) -> Node:

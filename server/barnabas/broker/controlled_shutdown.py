@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from barnabas.client.errors import describe
 from barnabas.cluster.metadata.peers import PeerUnavailableError
 from barnabas.config import broker as settings
 from barnabas.wire.generated.controlled_shutdown import ControlledShutdownRequest
@@ -76,7 +77,7 @@ async def _ask(
         log.info(
             "controller %d refused the controlled shutdown: %s",
             image.controller_id,
-            _name(answer.error_code),
+            describe(answer.error_code),
         )
         return False
     remaining = answer.remaining_partitions
@@ -84,7 +85,3 @@ async def _ask(
         names = ", ".join(f"{item.topic_name}-{item.partition_index}" for item in remaining[:10])
         log.info("this broker still leads %d partitions: %s", len(remaining), names)
     return not remaining
-
-
-def _name(code: int) -> str:
-    return next((known.name for known in ErrorCode if known == code), f"error {code}")

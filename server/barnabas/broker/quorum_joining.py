@@ -20,6 +20,7 @@ from barnabas.broker.startup import StartupError
 from barnabas.broker.storage_parts import LogConfigs, Membership, QuorumParts, new_log_manager
 from barnabas.client import ClientSettings
 from barnabas.cluster.kraft.active_controller import controllers
+from barnabas.cluster.kraft.image import METADATA_VERSION
 from barnabas.cluster.kraft.joining import observing
 from barnabas.cluster.kraft.lifecycle import Identity, Lifecycle, RegistrationRefusedError, State
 from barnabas.cluster.kraft.state import MetadataLogError
@@ -279,7 +280,7 @@ class QuorumParticipation:
 
     async def _turn(self, lifecycle: Lifecycle) -> int | None:
         """Send one request; returns the wait (ms) before the next, None after the last."""
-        level = (self._store.image.features or {}).get("metadata.version", 0)
+        level = (self._store.image.features or {}).get(METADATA_VERSION, 0)
         request = lifecycle.request(self._store.offset, has_cordoned_dirs=level >= CORDONED_DIRS_SINCE)
         if request is None:
             return None

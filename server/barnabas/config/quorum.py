@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.config import broker as settings
+from barnabas.config.listeners import PROTOCOLS
 from barnabas.config.setting import SettingError
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from barnabas.config.loading import BrokerConfig
 
-PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 Address = tuple[str, int]
 """Host and port."""
 _VOTER = re.compile(r"(\d+)@(.+)")

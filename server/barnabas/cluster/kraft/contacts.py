@@ -11,8 +11,8 @@ from typing import Final
 
 from barnabas.cluster.kraft.decisions import Taken
 from barnabas.cluster.kraft.observer import Leader
+from barnabas.config.quorum import Address
 
-Address = tuple[str, int]
 BACKOFF_MS_MAX: Final = 1_000
 
 

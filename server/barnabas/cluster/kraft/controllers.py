@@ -13,9 +13,9 @@ import trio
 
 from barnabas.client import ClientError, ClientSettings, Connection, Endpoint
 from barnabas.client.connection import Dial, dial_tcp, start_connection
-from barnabas.cluster.kraft.contacts import Address
 from barnabas.cluster.kraft.follower import ControllerError
 from barnabas.cluster.kraft.observer import FETCH_VERSION_MIN
+from barnabas.config.quorum import Address
 
 FETCH, FETCH_SNAPSHOT, METADATA = 1, 59, 3
 REQUEST_TIMEOUT_MS: Final = 2_000

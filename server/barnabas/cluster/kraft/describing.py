@@ -25,6 +25,7 @@ from barnabas.cluster.kraft.values import (
     Partition,
     Topic,
 )
+from barnabas.config.listeners import PROTOCOLS
 from barnabas.log.format.properties import encode_uuid
 from barnabas.security.acls import PatternType, Permission
 from barnabas.security.authorizer import Operation, ResourceType
@@ -36,7 +37,6 @@ Row = dict[str, Any]
 RESOURCE_KINDS = {TOPIC: "topic", BROKER: "broker", CLIENT_METRICS: "client-metrics", GROUP: "group"}
 ALL_BROKERS = "default"
 DEFAULT_NAME = "<default>"
-_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _DIRECTORIES = {UNASSIGNED: "unassigned", LOST: "lost", MIGRATING: "migrating"}
 _ZK_MIGRATION = ("none", "migration", "before migration", "after migration")
 
@@ -252,7 +252,7 @@ def _columns(kind: str, key: Any, value: Any) -> Row | None:
 
 def _endpoint(endpoint: Endpoint) -> str:
     protocol = endpoint.security_protocol
-    shown = _PROTOCOLS[protocol] if 0 <= protocol < len(_PROTOCOLS) else str(protocol)
+    shown = PROTOCOLS[protocol] if 0 <= protocol < len(PROTOCOLS) else str(protocol)
     address = f"{endpoint.name}://{endpoint.host}:{endpoint.port}"
     return address if shown == endpoint.name else f"{address} ({shown})"
 

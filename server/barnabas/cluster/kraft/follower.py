@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import trio
 
-from barnabas.cluster.kraft.contacts import Address, Contacts
+from barnabas.cluster.kraft.contacts import Contacts
 from barnabas.cluster.kraft.decisions import (
     Append,
     Commit,
@@ -32,7 +32,7 @@ from barnabas.cluster.kraft.observer import Observer, WrongAnswerError
 from barnabas.cluster.kraft.quorum import Leadership
 from barnabas.cluster.kraft.snapshots import SnapshotTimer, snapshot_batches
 from barnabas.cluster.kraft.state import MetadataLogError, Snapshot
-from barnabas.config.quorum import LogSettings
+from barnabas.config.quorum import Address, LogSettings
 from barnabas.environment import Threads
 from barnabas.errors import StorageError
 

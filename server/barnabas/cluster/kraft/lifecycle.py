@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
+from barnabas.client.errors import describe
 from barnabas.cluster.kraft.values import Endpoint, LevelRange
 from barnabas.wire.generated.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.wire.generated.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
@@ -164,7 +165,7 @@ class Lifecycle:
             if self.state is State.REGISTERING:
                 self.state = State.FENCED
             return 0
-        self.problem = _name(code)
+        self.problem = describe(code)
         if code in _HOPELESS:
             raise RegistrationRefusedError(f"{self.problem}: {_HOPELESS[code]}")
         return REGISTRATION_RETRY_MS
@@ -172,7 +173,7 @@ class Lifecycle:
     def take_heartbeat(self, response: BrokerHeartbeatResponse) -> int:
         """Take the answer to a heartbeat; returns the wait (ms) before the next."""
         if response.error_code:
-            self.problem = _name(response.error_code)
+            self.problem = describe(response.error_code)
             if response.error_code == ErrorCode.STALE_BROKER_EPOCH:
                 self.problem += f": {UNREGISTERED}"
                 if self.state is State.SHUTTING_DOWN:
@@ -197,7 +198,3 @@ class Lifecycle:
         """Note that no answer came; returns the wait before the next request."""
         self.problem = problem
         return self._interval_ms if self.state in (State.FENCED, State.RUNNING) else REGISTRATION_RETRY_MS
-
-
-def _name(code: int) -> str:
-    return next((error.name for error in ErrorCode if error == code), f"error {code}")

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from barnabas.cluster.kraft.image import Change as QuorumChange
-from barnabas.cluster.kraft.image import Entity, QuorumImage
+from barnabas.cluster.kraft.image import QuorumImage
+from barnabas.cluster.kraft.transitions import KRAFT_VERSION
 from barnabas.cluster.kraft.values import RECOVERING, Acl, Broker, Credential, Partition, Topic
 from barnabas.cluster.metadata.access_changes import (
     AclAdded,
@@ -36,12 +37,8 @@ from barnabas.cluster.metadata.changes import (
 from barnabas.cluster.metadata.image import TOPIC, BrokerInfo, Change, ClusterImage, PartitionInfo, TopicInfo
 from barnabas.security.acls import AccessControlEntry, AclBinding, PatternType, Permission, ResourcePattern
 from barnabas.security.authorizer import Operation, ResourceType
-from barnabas.security.scram import ScramCredential
-from barnabas.serving.quotas.entities import QuotaEntity, entity_of
-
-MECHANISMS: Mapping[int, str] = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
-"""Names of SCRAM mechanisms by their numbers in records."""
-KRAFT_VERSION = "kraft.version"
+from barnabas.security.scram import BY_TYPE, ScramCredential
+from barnabas.serving.quotas.entities import entity_of
 
 
 class UntranslatableError(Exception):
@@ -85,7 +82,7 @@ def translate(
     yield from _partitions(before, by_kind.get("partition", {}), after, {topic.id for topic in created})
     yield from _settings(by_kind.get("setting", {}), after)
     for entity in dict.fromkeys(key[0] for key in by_kind.get("quota", ())):
-        yield ClientQuotaChanged(_entity(entity), tuple(after.quotas.get(entity, {}).items()))
+        yield ClientQuotaChanged(entity_of(entity), tuple(after.quotas.get(entity, {}).items()))
     yield from _access(by_kind)
 
 
@@ -173,10 +170,10 @@ def _access(by_kind: Mapping[str, Mapping[Any, _Transition]]) -> Iterator[Change
     yield from (AclRemoved(binding(one.before)) for one in acls if one.before is not None)
     yield from (AclAdded(binding(one.after)) for one in acls if one.after is not None)
     for (user, number), transition in by_kind.get("user", {}).items():
-        mechanism = MECHANISMS.get(number)
+        mechanism = BY_TYPE.get(number)
         if mechanism is None:
             raise UntranslatableError(f"SCRAM mechanism {number} is unknown")
-        yield ScramCredentialChanged(user, mechanism, _credential(transition.after))
+        yield ScramCredentialChanged(user, mechanism.name, _credential(transition.after))
     for token_id, transition in by_kind.get("token", {}).items():
         yield (
             DelegationTokenRemoved(token_id)
@@ -205,7 +202,3 @@ def binding(acl: Acl) -> AclBinding:
     except ValueError as error:
         raise UntranslatableError(f"an ACL has a number that is unknown: {error}") from None
     return AclBinding(pattern, entry)
-
-
-def _entity(entity: Entity) -> QuotaEntity:
-    return entity_of(entity)

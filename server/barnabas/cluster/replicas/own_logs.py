@@ -80,14 +80,8 @@ class OwnLogs:
         if not (self._logs.offline or self.lost_dirs or is_missing):
             return True
         if is_missing:
-            if self._does_without(info):
-                log.error(
-                    "%s-%d: its log is gone from %s; it is copied again from broker %d",
-                    *key, self._logs.missing[key], info.leader,
-                )  # fmt: skip
-                return True
-            self._tell_missing(key, topic.id)
-        elif not self.lost_dirs:  # otherwise all of them are told at once
+            return self._may_replace_missing(key, topic.id, info)
+        if not self.lost_dirs:  # otherwise all of them are told at once
             log.error("%s-%d is not in any log dir that works: it stays offline", *key)
         return False
 
@@ -108,14 +102,7 @@ class OwnLogs:
         if self._lost.get(key) == topic.id:
             return False
         if key in self._logs.missing:
-            if self._does_without(info):
-                log.error(
-                    "%s-%d: its log is gone from %s; it is copied again from broker %d",
-                    *key, self._logs.missing[key], info.leader,
-                )  # fmt: skip
-                return True
-            self._tell_missing(key, topic.id)
-            return False
+            return self._may_replace_missing(key, topic.id, info)
         replicas, me = info.replicas, self._context.broker_id
         assigned = info.directories[replicas.index(me)] if info.directories else MIGRATING
         present = {meta.directory_id for meta in self._logs.meta.values()}
@@ -138,6 +125,17 @@ class OwnLogs:
                 *key, uuid_text(assigned), *key,
             )  # fmt: skip
         return False
+
+    def _may_replace_missing(self, key: TopicPartition, topic_id: bytes, info: PartitionInfo) -> bool:
+        """Say whether a log may be made in place of one that was removed by hand, and tell the operator."""
+        if not self._does_without(info):
+            self._tell_missing(key, topic_id)
+            return False
+        log.error(
+            "%s-%d: its log is gone from %s; it is copied again from broker %d",
+            *key, self._logs.missing[key], info.leader,
+        )  # fmt: skip
+        return True
 
     def _does_without(self, info: PartitionInfo) -> bool:
         """Say whether another broker leads a partition, and this one is not in sync: all that is committed is elsewhere."""
