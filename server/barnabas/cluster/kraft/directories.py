@@ -68,9 +68,13 @@ class DirectoryAssignments:
     async def clean_up(self, delta: Delta) -> None:
         """Compare the dirs of replicas that the change concerns."""
         for name in delta.topics:
-            topic = delta.new.topics.get(name)
-            for index in range(len(topic.partitions)) if topic is not None else ():
-                self.compare(name, index)
+            await self._compare_topic(name)
+
+    async def _compare_topic(self, name: str) -> None:
+        topic = self._store.image.topics.get(name)
+        for index in range(len(topic.partitions)) if topic is not None else ():
+            self.compare(name, index)
+            await self._budget.checkpoint()
 
     def compare(self, topic: str, index: int) -> None:
         """Tell the controller where a replica is, if the image has another log dir for it."""
@@ -91,10 +95,8 @@ class DirectoryAssignments:
 
     async def run(self) -> None:
         """Compare all replicas, and tell of differences until cancelled."""
-        for name, topic in tuple(self._store.image.topics.items()):
-            for index in range(len(topic.partitions)):
-                self.compare(name, index)
-            await self._budget.checkpoint()
+        for name in tuple(self._store.image.topics):
+            await self._compare_topic(name)
         backoff_s = BACKOFF_SECONDS_MIN
         while True:
             await self._wake.wait()
