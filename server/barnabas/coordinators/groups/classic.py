@@ -167,7 +167,7 @@ class ClassicGroup(ClassicState):
         self.static_ids[instance] = member.id
         if was_leader:
             self.leader = member.id
-        if self.state is State.STABLE and self.members.choose_protocol() == self.protocol:
+        if self.state is State.STABLE and self.members.choose_protocol(self.protocol) == self.protocol:
             out.records.append(self.record())
             response = self._joined(member)
             if not joining.can_skip_assignment:

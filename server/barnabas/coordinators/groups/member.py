@@ -247,8 +247,8 @@ class Members:
         count = len(self._by_id)
         return any(self._votes.get(name, 0) == count for name in protocols)
 
-    def choose_protocol(self) -> str:
-        """Of the protocols that all know, the one that most members prefer."""
+    def choose_protocol(self, current: str | None = None) -> str:
+        """Return the protocol that most members prefer of those that all know; `current` if it is one of several."""
         if len(self._lists) == 1:  # as nearly always: all members know the same, in the same order
             return next(iter(self._lists))[0]
         anybody = next(iter(self._by_id.values()))
@@ -257,7 +257,8 @@ class Members:
         votes: Counter[str] = Counter()
         for names, count in self._lists.items():
             votes[next(name for name in names if name in shared)] += count
-        return votes.most_common(1)[0][0]
+        protocol, most = votes.most_common(1)[0]
+        return current if current is not None and votes[current] == most else protocol
 
     def end_joins(self) -> dict[str, int]:
         """Remove and return the waiters of JoinGroup requests, by member."""

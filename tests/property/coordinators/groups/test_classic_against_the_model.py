@@ -393,7 +393,7 @@ def _assignments_stay(self, code, out):
     self.assignments = before
 
 
-def _first_known_to_all(self):
+def _first_known_to_all(self, current=None):
     first, *others = list(self._by_id.values())
     return next(name for name in first.protocol_names if all(name in one.protocol_names for one in others))
 

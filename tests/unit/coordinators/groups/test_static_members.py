@@ -101,6 +101,21 @@ def test_who_still_has_the_former_id_is_fenced_in_everything(world):
     assert sorted(world.group.members) == ["d-1", "s-1", "t-2"]
 
 
+def test_static_return_in_a_tie_of_protocols_rebalances_nobody():
+    world = World()
+    world.gather = lambda now: None  # type: ignore[method-assign]
+    world.came("s-1", now=0, protocols=protocols("sticky", "range"))
+    world.came("t-1", now=0, protocols=protocols("range", "sticky"))
+    world.expire("join", "g", now=3)
+    world.expire("join", "g", now=6)
+    for member_id in ("t-1", "s-1"):
+        world.sync(member_id, 1, **{"s-1": b"s", "t-1": b"t"})
+    assert (world.group.state, world.group.protocol) == (State.STABLE, "sticky")
+    answer = world.answers[world.came("s-2", protocols=protocols("sticky", "range"))]
+    assert (answer.error_code, answer.generation_id, answer.protocol_name) == (0, 1, "sticky")
+    assert world.group.state is State.STABLE
+
+
 def test_static_return_that_changes_the_protocol_rebalances(world):
     """One that merely says more of itself has not."""
     waiter = world.came("t-2", protocols=protocols("range", metadata=b"more"))
