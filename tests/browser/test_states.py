@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import Producer
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from barnabas.testing.running import import_path
 from tests.browser.conftest import ROOT, SECONDS_MAX, Served, Show, serve
@@ -117,6 +117,19 @@ def test_back_closes_an_open_dialog(served: Served, show: Show, name: str) -> No
     page.go_back()
     expect(shown.dialog()).to_have_count(0)
     expect(page.locator("main h1")).to_have_text("Topics")
+
+
+def test_watch_that_has_not_begun_says_connecting(served: Served, show: Show, name: str) -> None:
+    page = show().open("requests")
+    expect(page.get_by_text("Watching")).to_be_visible()
+    waiting: list[Route] = []
+    page.route("**/api/requests?*", lambda route: waiting.append(route))
+    page.get_by_label("Topic", exact=True).fill(name)
+    page.get_by_role("button", name="Watch").click()
+    expect(page.get_by_text("Connecting")).to_be_visible()
+    expect(page.get_by_text("Watching")).to_have_count(0)
+    waiting[0].continue_()
+    expect(page.get_by_text("Watching")).to_be_visible()
 
 
 def test_opened_request_stays_where_it_is(served: Served, show: Show, name: str) -> None:

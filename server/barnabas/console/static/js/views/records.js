@@ -95,6 +95,7 @@ export async function showRecords(place, { path, name, count, values, signal, ha
     older.disabled = newer.disabled = true;
     clear();
     empty("Waiting for new records …");
+    status.textContent = "Live: connecting …";
     let seen = 0;
     let skipped = 0;
     follow(`${path}/tail`, choice(), {

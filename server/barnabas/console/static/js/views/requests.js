@@ -25,6 +25,7 @@ export async function show({ main, signal }) {
     running = new AbortController();
     fill(rows, h("tr", {}, h("td", { class: "empty", colspan: "6" }, "Waiting for requests …")));
     fill(problem);
+    status.textContent = "Connecting …";
     count = 0;
     held = [];
     const values = Object.fromEntries(Object.entries(inputs).map(([name, input]) => [name, input.value.trim()]));
