@@ -1,0 +1,76 @@
+"""Values that all parts of the active controller share: the state, who asks, and what comes of a request. Pure.
+
+The rule: a handler changes nothing. It reads the state and returns an Outcome; the shell appends the records as one batch,
+replays them, and answers when they are committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from barnabas.cluster.kraft.image import EMPTY, QuorumImage
+from barnabas.config.loading import BrokerConfig
+from barnabas.environment import Entropy
+from barnabas.security.authorizer import Operation, ResourceType
+
+
+class Caller(NamedTuple):
+    """Sender of a request: a client, or a node. `principal` is as in `User:alice`, `host` its address."""
+
+    version: int
+    """Version of the API."""
+    principal: str = "User:ANONYMOUS"
+    host: str = "127.0.0.1"
+    client_id: str | None = None
+    is_token_authenticated: bool = False
+    may: Callable[[Operation, ResourceType, str], bool] = lambda *_: True
+    """Say whether the caller has a permission, by the ACLs of the image and `super.users`; logs denials."""
+
+
+class Outcome(NamedTuple):
+    """Response of the controller, and the records that must be committed before it is sent.
+
+    The records are messages of `wire/generated/metadata_records`, applied in their order as one batch. `version_of` in
+    `machine` chooses the version of each by the metadata.version.
+    """
+
+    response: Any
+    records: tuple[Any, ...] = ()
+
+
+class Sessions(Protocol):
+    """Soft state about brokers: who has been heard of, since when; `brokers.py` implements it."""
+
+
+@dataclass(slots=True)
+class ControllerState:
+    """State of the active controller, as a handler sees it."""
+
+    config: BrokerConfig
+    """Settings of this node: defaults of topics, placement, policies."""
+    entropy: Entropy
+    node_id: int
+    image: QuorumImage = EMPTY
+    """After all records that have been appended, committed or not."""
+    next_offset: int = 0
+    """Offset that the first record of an outcome will have: a broker's epoch is the offset of its registration."""
+    committed_offset: int = -1
+    """Last offset that is committed."""
+    epoch: int = 0
+    """Epoch of this leader."""
+    now_ms: int = 0
+    """Wall clock, for timestamps in records."""
+    monotonic_ms: int = 0
+    """Monotonic clock, for sessions and timeouts."""
+    parts: dict[str, Any] = field(default_factory=dict)
+    """Soft state of parts by name (`sessions` of brokers), made anew when the node becomes leader."""
+
+
+Handler = Callable[[ControllerState, Any, Caller], Outcome]
+"""Handles a request. Raises RequestError for what is refused as a whole."""
+Handlers = Mapping[int, Handler]
+"""By API key."""
+Tick = Callable[[ControllerState], tuple[Any, ...]]
+"""Records that are due by time, such as those that fence a broker whose session has ended; called several times a second."""

@@ -1,0 +1,1 @@
+"""The replicated metadata log of a KRaft quorum's voters (docs/design/kraft-controller.md)."""
