@@ -73,7 +73,7 @@ def test_other_roles_are_no_member_of_a_quorum(roles):
 
 def test_controller_role_alone_stops_the_start():
     config = config_of(process_roles="controller")
-    assert any("there is no controller here" in line for line in judge(config, config.sources).refusals)
+    assert any("a node of a quorum has process.roles=broker or process.roles=controller" in line for line in judge(config, config.sources).refusals)
 
 
 def test_zookeeper_and_roles_exclude_each_other():

@@ -1,0 +1,95 @@
+"""Settings of a controller, a voter of a KRaft quorum, in one value. Pure.
+
+The rule: rules about several settings together are those of Kafka (`KafkaConfig`, KIP-500, KIP-853), checked before
+anything is opened; each error names the settings and what they may be.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.config import broker as settings
+from barnabas.config.listeners import PROTOCOLS
+from barnabas.config.quorum import QuorumSettings, has_default_protocols, quorum_of
+from barnabas.config.setting import SettingError
+
+if TYPE_CHECKING:
+    from barnabas.config.loading import BrokerConfig
+
+ROLE = f"{settings.PROCESS_ROLES.name}=controller"
+
+
+class ControllerSettings(NamedTuple):
+    """Settings of a voter; times in ms."""
+
+    quorum: QuorumSettings
+    """Where the other controllers are, and how their log is copied."""
+    protocols: dict[str, str]
+    """Security protocol by listener, in the order of `controller.listener.names`."""
+    election_timeout_ms: int
+    election_backoff_max_ms: int
+    append_linger_ms: int
+    """Time for which a leader gathers records before it writes them."""
+    joins_by_itself: bool
+    """True if a controller that is no voter asks the leader to add it (KIP-853)."""
+
+
+def controller_settings(config: BrokerConfig) -> ControllerSettings:
+    """Return the settings of a controller. Raises SettingError."""
+    if not config.is_node_id_set:
+        raise SettingError(f"{ROLE} needs {settings.NODE_ID.name}")
+    protocols = _protocols(config)
+    listener, protocol = next(iter(protocols.items()))
+    quorum = quorum_of(config, listener, protocol)
+    node_id, voters = quorum.node_id, quorum.static_voters
+    if voters and node_id not in voters:
+        raise SettingError(
+            f"{settings.NODE_ID.name}={node_id}: {settings.CONTROLLER_QUORUM_VOTERS.name} has no controller of that id; "
+            "a controller must be among its voters"
+        )
+    joins_by_itself = config.get(settings.CONTROLLER_QUORUM_AUTO_JOIN_ENABLE)
+    if joins_by_itself and voters:
+        raise SettingError(
+            f"{settings.CONTROLLER_QUORUM_AUTO_JOIN_ENABLE.name}=true: with {settings.CONTROLLER_QUORUM_VOTERS.name} the "
+            f"voters are fixed; set {settings.CONTROLLER_QUORUM_BOOTSTRAP_SERVERS.name} in its place"
+        )
+    return ControllerSettings(
+        quorum,
+        protocols,
+        election_timeout_ms=config.get(settings.CONTROLLER_QUORUM_ELECTION_TIMEOUT_MS),
+        election_backoff_max_ms=config.get(settings.CONTROLLER_QUORUM_ELECTION_BACKOFF_MAX_MS),
+        append_linger_ms=config.get(settings.CONTROLLER_QUORUM_APPEND_LINGER_MS),
+        joins_by_itself=joins_by_itself,
+    )
+
+
+def _protocols(config: BrokerConfig) -> dict[str, str]:
+    """Return the security protocol of each listener."""
+    name = settings.CONTROLLER_LISTENER_NAMES.name
+    names = [text.strip().upper() for text in config.get(settings.CONTROLLER_LISTENER_NAMES) or ()]
+    if not names or not names[0]:
+        raise SettingError(f"{ROLE} needs {name}: which of its listeners are for controllers and brokers")
+    if not config.is_set(settings.LISTENERS.name):
+        raise SettingError(f"{ROLE} needs {settings.LISTENERS.name}={names[0]}://HOST:PORT")
+    own = [text.partition("://")[0].strip().upper() for text in config.get(settings.LISTENERS)]
+    for listener in own:
+        if listener not in names:
+            raise SettingError(
+                f"{settings.LISTENERS.name} has {listener}, which is not among {name}={','.join(names)}: a controller has no "
+                "listener for clients"
+            )
+    for listener in names:
+        if listener not in own:
+            raise SettingError(f"{name}={listener}: {settings.LISTENERS.name} has no listener of that name")
+    known = config.listener_security_protocols()
+    is_plain = has_default_protocols(config, set(own))
+    protocols = {}
+    for listener in names:
+        protocol = known.get(listener, "PLAINTEXT" if is_plain and listener not in PROTOCOLS else listener)
+        if protocol not in PROTOCOLS:
+            raise SettingError(
+                f"{name}={listener}: add {listener}:PLAINTEXT, or another protocol, to "
+                f"{settings.LISTENER_SECURITY_PROTOCOL_MAP.name}"
+            )
+        protocols[listener] = protocol
+    return protocols
