@@ -7,7 +7,7 @@ What cannot be encoded or replayed is never appended; the leader resigns then, s
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import trio
@@ -84,6 +84,11 @@ class ActiveController:
         """The voter of this node."""
         assert self._raft is not None, "attached before the node votes"
         return self._raft
+
+    @property
+    def keys(self) -> Collection[int]:
+        """The API keys that the active controller answers."""
+        return self._machine.handlers.keys()
 
     @property
     def is_active(self) -> bool:
