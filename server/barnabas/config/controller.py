@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.config import broker as settings
 from barnabas.config.listeners import PROTOCOLS
-from barnabas.config.quorum import QuorumSettings, has_default_protocols, quorum_of
+from barnabas.config.quorum import Address, QuorumSettings, has_default_protocols, quorum_of
 from barnabas.config.setting import SettingError
 
 if TYPE_CHECKING:
@@ -47,6 +47,12 @@ def controller_settings(config: BrokerConfig) -> ControllerSettings:
             f"{settings.NODE_ID.name}={node_id}: {settings.CONTROLLER_QUORUM_VOTERS.name} has no controller of that id; "
             "a controller must be among its voters"
         )
+    for name, (host, _) in advertised_controllers(config).items():
+        if host == "0.0.0.0":  # noqa: S104
+            raise SettingError(
+                f"{settings.ADVERTISED_LISTENERS.name}: nodes cannot connect to {host}; name an address or host of this "
+                f"machine for {name} that they can reach"
+            )
     joins_by_itself = config.get(settings.CONTROLLER_QUORUM_AUTO_JOIN_ENABLE)
     if joins_by_itself and voters:
         raise SettingError(
@@ -63,6 +69,24 @@ def controller_settings(config: BrokerConfig) -> ControllerSettings:
     )
 
 
+def advertised_controllers(config: BrokerConfig) -> dict[str, Address]:
+    """Return host and port by which others reach each listener of a controller, in the order of `listeners`.
+
+    The host is empty for that of this machine, the port 0 for the one that is bound. Raises SettingError.
+    """
+    addresses: dict[str, Address] = {}
+    for setting in (settings.LISTENERS, settings.ADVERTISED_LISTENERS):
+        for text in config.get(setting) or ():
+            name, _, address = text.strip().partition("://")
+            host, _, port = address.rpartition(":")
+            if not port.isdecimal() or int(port) > 65535:
+                raise SettingError(f"{setting.name}: {text.strip()!r} is not of the form NAME://HOST:PORT")
+            if setting is settings.ADVERTISED_LISTENERS and name.upper() not in addresses:
+                raise SettingError(f"{setting.name}={text}: {settings.LISTENERS.name} has no listener of that name")
+            addresses[name.upper()] = host.removeprefix("[").removesuffix("]"), int(port)
+    return addresses
+
+
 def _protocols(config: BrokerConfig) -> dict[str, str]:
     """Return the security protocol of each listener."""
     name = settings.CONTROLLER_LISTENER_NAMES.name
@@ -75,8 +99,8 @@ def _protocols(config: BrokerConfig) -> dict[str, str]:
     for listener in own:
         if listener not in names:
             raise SettingError(
-                f"{settings.LISTENERS.name} has {listener}, which is not among {name}={','.join(names)}: a controller has no "
-                "listener for clients"
+                f"{settings.LISTENERS.name} has {listener}, which is not among {name}={','.join(names)}: a controller has "
+                "no listener for clients"
             )
     for listener in names:
         if listener not in own:
