@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, Protocol
 from barnabas.cluster.kraft.image import EMPTY, QuorumImage
 from barnabas.config.loading import BrokerConfig
 from barnabas.environment import Entropy
-from barnabas.security.authorizer import Operation, ResourceType
+from barnabas.errors import RequestError
+from barnabas.security.authorizer import CLUSTER_NAME, REFUSALS, Operation, ResourceType
 
 
 class Caller(NamedTuple):
@@ -27,6 +28,22 @@ class Caller(NamedTuple):
     is_token_authenticated: bool = False
     may: Callable[[Operation, ResourceType, str], bool] = lambda *_: True
     """Say whether the caller has a permission, by the ACLs of the image and `super.users`; logs denials."""
+    is_forwarded: bool = False
+    """True if a broker has sent the request in an Envelope: it has checked what only it can."""
+    security_protocol: str = "PLAINTEXT"
+    """Protocol of the connection, by which a request that is not forwarded has come."""
+
+    def require(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
+        """Raise the error of a refusal unless the caller has a permission."""
+        if not self.may(operation, resource_type, name):
+            raise RequestError(
+                REFUSALS[resource_type],
+                f"{self.principal} may not {operation.name} on {resource_type.name} {name}",
+            )
+
+    def require_on_cluster(self, operation: Operation) -> None:
+        """Raise CLUSTER_AUTHORIZATION_FAILED unless the caller has a permission on the cluster."""
+        self.require(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 class Outcome(NamedTuple):
@@ -73,4 +90,4 @@ Handler = Callable[[ControllerState, Any, Caller], Outcome]
 Handlers = Mapping[int, Handler]
 """By API key."""
 Tick = Callable[[ControllerState], tuple[Any, ...]]
-"""Records that are due by time, such as those that fence a broker whose session has ended; called several times a second."""
+"""Records that are due by time, such as those that fence a broker whose session is over; called several times a second."""
