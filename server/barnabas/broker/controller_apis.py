@@ -21,6 +21,8 @@ FORWARDABLE = frozenset((
     19, 20, 30, 31, 33, 37, 38, 39, 40, 43, 44, 45, 46, 49, 51, 55, 57, 64, 67, 80, 81,
 ))  # fmt: skip
 """Those that a broker may forward for a client (KIP-590)."""
+BY_ANY = frozenset((17, 18, 29, 32, 36, 50))
+"""Those that any controller answers, as a broker does."""
 UNANSWERED = frozenset((41,))
 """DescribeDelegationToken: a controller of Kafka advertises it, and answers UNKNOWN_SERVER_ERROR."""
 

@@ -11,7 +11,7 @@ from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from barnabas.broker.controller_apis import BY_KEY, DESCRIBE_CLUSTER, ENVELOPE, FORWARDABLE, RAFT, UNANSWERED
+from barnabas.broker.controller_apis import BY_ANY, BY_KEY, DESCRIBE_CLUSTER, ENVELOPE, FORWARDABLE, RAFT, UNANSWERED
 from barnabas.broker.handlers import handler_of
 from barnabas.cluster.kraft.controller.outcome import Caller
 from barnabas.errors import PeerError, RequestError
@@ -53,8 +53,8 @@ CONTROLLER_REGISTRATION_SINCE: Final = 15
 """The metadata.version from which controllers register (3.7-IV0)."""
 WITH_TIMEOUT: Final = frozenset((19, 20, 37, 43, 45))
 """APIs whose requests say how long their sender waits."""
-FORWARDED: Final = "SASL_PLAINTEXT"
-"""Stands for the security of a forwarded client, which its broker has judged."""
+FORWARDED: Final = ""
+"""In place of the security protocol of a forwarded client, which its broker alone knows."""
 
 
 class ControllerServices(NamedTuple):
@@ -89,7 +89,7 @@ class ControllerHandlers:
 
     async def make(self, api: Api) -> Callable[[RequestContext, Any], Any]:
         """Import the codecs of an API in a thread, and make its handler."""
-        await self._services.threads.run(partial(_load, api))
+        await self._services.threads.run(partial(_load, api, is_of_brokers=api.key in BY_ANY))
         handle: Callable[[RequestContext, Any], Awaitable[Any]]
         if api.key in RAFT:
             handle = self._ask_raft
@@ -97,13 +97,13 @@ class ControllerHandlers:
             handle = self._open_envelope
         elif api.key == DESCRIBE_CLUSTER:
             handle = self._describe_cluster
-        elif api.key in UNANSWERED:
-            handle = _refuse
-        elif api.key in self._services.active.keys:
-            handle = self._ask_active
-        else:
+        elif api.key in BY_ANY:
             self.made[api.key] = handler_of(api, self._services)
             return self.made[api.key]
+        elif api.key in UNANSWERED:
+            handle = _refuse
+        else:
+            handle = self._ask_active
         self.made[api.key] = partial(_deferred, handle)
         return self.made[api.key]
 
@@ -125,6 +125,8 @@ class ControllerHandlers:
             context.client_id,
             connection.token_authenticated,
             context.authorizes,
+            is_forwarded=connection.security_protocol == FORWARDED,
+            security_protocol=connection.security_protocol,
         )
         timeout_ms = message.timeout_ms if context.api_key in WITH_TIMEOUT else None
         return await self._services.active.handle(context.api_key, message, caller, timeout_ms=timeout_ms)
@@ -286,6 +288,8 @@ async def _refuse(_context: RequestContext, _message: Any) -> Any:
     raise RequestError(ErrorCode.UNKNOWN_SERVER_ERROR, "a controller does not answer this API")
 
 
-def _load(api: Api) -> None:
+def _load(api: Api, *, is_of_brokers: bool) -> None:
+    if is_of_brokers:
+        api.load()
     registry.response_codec(api.key)
     assert api.decoders is not None  # asking for them imports them

@@ -82,7 +82,9 @@ def advertised_controllers(config: BrokerConfig) -> dict[str, Address]:
             if not port.isdecimal() or int(port) > 65535:
                 raise SettingError(f"{setting.name}: {text.strip()!r} is not of the form NAME://HOST:PORT")
             if setting is settings.ADVERTISED_LISTENERS and name.upper() not in addresses:
-                raise SettingError(f"{setting.name}={text}: {settings.LISTENERS.name} has no listener of that name")
+                raise SettingError(
+                    f"{setting.name}={text}: {settings.LISTENERS.name} has no listener of that name"
+                )
             addresses[name.upper()] = host.removeprefix("[").removesuffix("]"), int(port)
     return addresses
 

@@ -55,7 +55,8 @@ def quorum_files(
     voters = _voters(config, controller, options)
     now_ms = wall_clock_ms()
     files = QuorumFiles(
-        controller.quorum.log_dir, bootstrap_file(_records(options, credentials, is_dynamic=bool(voters)), now_ms)
+        controller.quorum.log_dir,
+        bootstrap_file(_records(options, credentials, is_dynamic=bool(voters)), now_ms),
     )
     if not voters:
         return files
@@ -93,7 +94,9 @@ def _records(
     level = asked.pop(METADATA_VERSION, LEVEL)
     if options.release_version is not None:
         if level != LEVEL:
-            raise RefusedError(f"--release-version and --feature {METADATA_VERSION}={level}: give one of them")
+            raise RefusedError(
+                f"--release-version and --feature {METADATA_VERSION}={level}: give one of them"
+            )
         try:
             level = level_of(options.release_version)
         except ValueError as error:
@@ -125,7 +128,11 @@ def _level(text: str) -> tuple[str, int]:
     name, _, number = text.partition("=")
     supported = SUPPORTED.get(name)
     if supported is None:
-        raise SettingError(f"--feature {text}: there is no feature {name!r}; there are {', '.join(SUPPORTED)}")
+        raise SettingError(
+            f"--feature {text}: there is no feature {name!r}; there are {', '.join(SUPPORTED)}"
+        )
     if not number.isdecimal() or not supported.lowest <= int(number) <= supported.highest:
-        raise SettingError(f"--feature {text}: levels of {name} are {supported.lowest} to {supported.highest}")
+        raise SettingError(
+            f"--feature {text}: levels of {name} are {supported.lowest} to {supported.highest}"
+        )
     return name, int(number)

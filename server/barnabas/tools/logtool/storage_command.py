@@ -58,7 +58,8 @@ def main(arguments: Sequence[str]) -> int:
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command's options."""
     root = argparse.ArgumentParser(
-        prog="barnabas storage", description="Prepare log dirs before the first start of a broker or controller."
+        prog="barnabas storage",
+        description="Prepare log dirs before the first start of a broker or controller.",
     )
     commands = root.add_subparsers(required=True, metavar="COMMAND")
     where = argparse.ArgumentParser(add_help=False)
@@ -84,7 +85,10 @@ def parser() -> argparse.ArgumentParser:
         help="make a controller one of these first voters: ID@HOST:PORT:DIRECTORY,...; the same for each of them",
     )  # fmt: skip
     voters.add_argument(
-        "-N", "--no-initial-controllers", action="store_true", help="let a controller join a quorum that exists"
+        "-N",
+        "--no-initial-controllers",
+        action="store_true",
+        help="let a controller join a quorum that exists",
     )
     format_.add_argument(
         "-r", "--release-version", metavar="RELEASE",

@@ -7,11 +7,12 @@ What cannot be encoded or replayed is never appended; the leader resigns then, s
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import trio
 
+from barnabas.cluster.kraft.controller.features import LEADERSHIP
 from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome, Tick
 from barnabas.cluster.kraft.image import METADATA_VERSION, Position, QuorumImage
 from barnabas.cluster.kraft.raft.ports import NotLeaderError, Raft
@@ -20,7 +21,6 @@ from barnabas.config.loading import BrokerConfig
 from barnabas.environment import Environment
 from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode
-from barnabas.wire.generated.metadata_records.abort_transaction import AbortTransactionRecord
 from barnabas.wire.generated.metadata_records.begin_transaction import BeginTransactionRecord
 from barnabas.wire.generated.metadata_records.feature_level import FeatureLevelRecord
 from barnabas.wire.metadata_records import encode_record
@@ -40,8 +40,8 @@ class Machine(NamedTuple):
     handlers: Handlers
     ticks: Mapping[str, Tick]
     """What time asks for, by name."""
-    activate: Callable[[ControllerState], tuple[Any, ...]]
-    """Records with which a leader begins."""
+    activate: Callable[[ControllerState, bool], tuple[Any, ...]]
+    """Records with which a leader begins; true if the last one has left a metadata transaction open."""
     version_of: Callable[[Any, int], int]
     """Version of a record's message at a level of metadata.version."""
 
@@ -86,11 +86,6 @@ class ActiveController:
         return self._raft
 
     @property
-    def keys(self) -> Collection[int]:
-        """The API keys that the active controller answers."""
-        return self._machine.handlers.keys()
-
-    @property
     def is_active(self) -> bool:
         """True while this node leads, and its controller works."""
         return self._state is not None
@@ -109,16 +104,16 @@ class ActiveController:
             node_id=self.raft.node_id,
             image=image,
             epoch=epoch,
+            parts={LEADERSHIP: lambda: self.raft.leadership},
         )
         self._do("activation", self._begin)
 
     def _begin(self, state: ControllerState) -> tuple[Any, ...]:
-        """Return what this leader begins with; a transaction that the last one has left open is aborted."""
-        records = self._machine.activate(state)
-        if not self._in_transaction():
-            return records
-        self._replay.apply(BeginTransactionRecord())
-        return (AbortTransactionRecord(reason="Controller failover"), *records)
+        """Return what this leader begins with; a transaction that the last one has left open is to be aborted by it."""
+        in_transaction = self._in_transaction()
+        if in_transaction:
+            self._replay.apply(BeginTransactionRecord())
+        return self._machine.activate(state, in_transaction)
 
     def on_resigned(self, epoch: int) -> None:
         """Answer nothing any more: requests that wait are NOT_CONTROLLER."""
