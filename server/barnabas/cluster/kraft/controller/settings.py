@@ -1,4 +1,4 @@
-"""Settings of topics, brokers, groups and client metrics: IncrementalAlterConfigs v0-v1 and AlterConfigs v0-v2.
+"""Settings of topics, brokers, groups and client metrics: Incremental- and AlterConfigs v0-v2, DescribeConfigs v1-v4.
 
 The rule: all alterations of a resource happen or none, and each resource is answered by itself. Values of a broker's
 settings are taken as they are: the broker that forwards them has checked them, and this node has settings of its own.
@@ -7,7 +7,8 @@ settings are taken as they are: the broker that forwards them has checked them, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from barnabas.cluster.kraft.controller.features import MIN_IN_SYNC, has_elr, voter_ids
@@ -15,14 +16,23 @@ from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, H
 from barnabas.cluster.kraft.controller.versions import CORDONED_LEVEL
 from barnabas.cluster.kraft.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from barnabas.cluster.metadata import topic_decisions
+from barnabas.cluster.metadata.config_description import (
+    Described,
+    describe_all_brokers,
+    describe_broker,
+    describe_client_metrics,
+    describe_group,
+    describe_topic,
+)
 from barnabas.config import client_metrics, tables
 from barnabas.config import group as group_settings
 from barnabas.config import topic as topic_settings
 from barnabas.config.broker import CORDONED_LOG_DIRS
-from barnabas.config.setting import INT_MAX, LIST, SettingError
+from barnabas.config.setting import INT, INT_MAX, LIST, SettingError
 from barnabas.errors import RequestError, detached
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.wire.generated.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from barnabas.wire.generated.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -32,6 +42,7 @@ from barnabas.wire.generated.metadata_records.clear_elr import ClearElrRecord
 from barnabas.wire.generated.metadata_records.config import ConfigRecord
 from barnabas.wire.primitives import STRING_BYTES_MAX
 
+DESCRIBE_CONFIGS: Final = 32
 ALTER_CONFIGS: Final = 33
 INCREMENTAL_ALTER_CONFIGS: Final = 44
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -39,6 +50,7 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 RECORDS_PER_REQUEST_MAX: Final = 10_000
 """Kafka's MAX_RECORDS_PER_USER_OP."""
 BROKER_LOGGER: Final = 8
+_DIGITS_MAX: Final = 11
 
 _AUTHORIZED_ON: Final = {
     BROKER: ResourceType.CLUSTER,
@@ -56,14 +68,16 @@ def incremental_alter_configs(
     state: ControllerState, request: IncrementalAlterConfigsRequest, caller: Caller
 ) -> Outcome:
     """Set, delete, append to and subtract from single settings."""
-    answers, records = _altered(state, request, caller, replaces_all=False)
-    return Outcome(IncrementalAlterConfigsResponse(responses=answers), records)
+    response = IncrementalAlterConfigsResponse()
+    return _altered(state, request, caller, response, response.AlterConfigsResourceResponse)
 
 
 def alter_configs(state: ControllerState, request: AlterConfigsRequest, caller: Caller) -> Outcome:
     """Replace all of a resource's own settings; what is not named goes back to its default."""
-    answers, records = _altered(state, request, caller, replaces_all=True)
-    return Outcome(AlterConfigsResponse(responses=answers), records)
+    response = AlterConfigsResponse()
+    return _altered(
+        state, request, caller, response, response.AlterConfigsResourceResponse, replaces_all=True
+    )
 
 
 def check_topic_configs(state: ControllerState, configs: Mapping[str, str | None]) -> RequestError | None:
@@ -83,15 +97,15 @@ def check_topic_configs(state: ControllerState, configs: Mapping[str, str | None
 
 
 def _altered(
-    state: ControllerState, request: Any, caller: Caller, *, replaces_all: bool
-) -> tuple[list[Any], tuple[Any, ...]]:
-    """Return the answers to a request of either API, and the records that it leads to."""
-    response = AlterConfigsResponse if replaces_all else IncrementalAlterConfigsResponse
-    new_answer: Any = (
-        AlterConfigsResponse.AlterConfigsResourceResponse
-        if response is AlterConfigsResponse
-        else IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
-    )
+    state: ControllerState,
+    request: Any,
+    caller: Caller,
+    response: Any,
+    new_answer: Callable[[], Any],
+    *,
+    replaces_all: bool = False,
+) -> Outcome:
+    """Complete the response to a request of either API, and return it with the records that the request leads to."""
     counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     answers: dict[tuple[int, str], Any] = {}
     records: list[ConfigRecord] = []
@@ -104,7 +118,7 @@ def _altered(
         try:
             if counts[key] > 1:
                 raise RequestError(ErrorCode.INVALID_REQUEST, "the resource is named twice")
-            _authorize(caller, *key)
+            _authorize(caller, Operation.ALTER_CONFIGS, *key)
             records += _alter(state, resource, caller, replaces_all=replaces_all)
         except RequestError as error:
             answer.error_code, answer.error_message = error.code, error.message
@@ -113,20 +127,21 @@ def _altered(
             ErrorCode.POLICY_VIOLATION,
             f"{len(records)} settings are changed; at most {RECORDS_PER_REQUEST_MAX} in one request",
         )
-    if request.validate_only:
-        return list(answers.values()), ()
-    return list(answers.values()), (*records, *_cleared_elr(state, records))
+    response.responses = list(answers.values())
+    return Outcome(response, () if request.validate_only else (*records, *_cleared_elr(state, records)))
 
 
-def _authorize(caller: Caller, resource_type: int, name: str) -> None:
-    """Raise unless the caller may alter the resource, or if it is of no type that a controller keeps settings of."""
+def _authorize(caller: Caller, operation: Operation, resource_type: int, name: str) -> None:
+    """Raise unless the caller may do this, or if the resource is of no type that a controller keeps settings of."""
     on = _AUTHORIZED_ON.get(resource_type)
     if on is not None:
-        caller.require(Operation.ALTER_CONFIGS, on, CLUSTER_NAME if on is ResourceType.CLUSTER else name)
+        caller.require(operation, on, CLUSTER_NAME if on is ResourceType.CLUSTER else name)
     elif resource_type == BROKER_LOGGER:
-        raise RequestError(ErrorCode.INVALID_REQUEST, "loggers are those of the node that is asked itself")
+        raise RequestError(ErrorCode.INVALID_REQUEST, "controllers do not serve the levels of loggers")
     else:
-        raise RequestError(ErrorCode.UNSUPPORTED_VERSION, f"there are no resources of type {resource_type}")
+        is_change = operation is Operation.ALTER_CONFIGS  # Kafka has a code for each
+        code = ErrorCode.UNSUPPORTED_VERSION if is_change else ErrorCode.INVALID_REQUEST
+        raise RequestError(code, f"there are no resources of type {resource_type}")
 
 
 def _cleared_elr(state: ControllerState, records: Sequence[ConfigRecord]) -> list[ClearElrRecord]:
@@ -227,41 +242,97 @@ def _check_broker_changes(
 
 def _check_resource(state: ControllerState, resource_type: int, name: str, own: Own) -> None:
     """Raise RequestError unless there is such a resource, and it may have these settings."""
-    if resource_type == BROKER:
-        _check_broker(state, name)
-        return
-    if not name:
-        raise RequestError(ErrorCode.INVALID_REQUEST, "the name of the resource is empty")
     try:
         if resource_type == TOPIC:
             topic_decisions.check_topic_name(name)
             topic_decisions.check_settings(own, state.config)
-            if name not in state.image.topic_ids:
-                raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-        elif resource_type == GROUP:
+        elif resource_type == GROUP and name:
             group_settings.check(own, state.config)
-        else:
+        elif resource_type == CLIENT_METRICS and name:
             client_metrics.check(own)
     except SettingError as error:
         raise RequestError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    _check_name(state, resource_type, name)
 
 
-def _check_broker(state: ControllerState, name: str) -> None:
-    if not name:
-        return
-    digits = name.removeprefix("+")
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > 10 or int(digits) > INT_MAX:
-        raise RequestError(ErrorCode.INVALID_REQUEST, f"the number of a broker is needed, not {name!r}")
-    node_id = int(digits)
-    if (
-        node_id not in state.image.brokers
-        and node_id not in state.image.controllers
-        and node_id not in voter_ids(state)
-    ):
-        raise RequestError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no node {node_id}")
+def _check_name(state: ControllerState, resource_type: int, name: str) -> None:
+    """Raise RequestError unless there is such a resource; groups and subscriptions may be there later, or not."""
+    if resource_type == TOPIC:
+        topic_decisions.check_topic_name(name)
+        if name not in state.image.topic_ids:
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+    elif resource_type != BROKER:
+        if not name:
+            raise RequestError(ErrorCode.INVALID_REQUEST, "the name of the resource is empty")
+    elif name:
+        node_id, image = _broker_id(name), state.image
+        if node_id not in (image.brokers.keys() | image.controllers.keys() | voter_ids(state)):
+            raise RequestError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no node {node_id}")
+
+
+def _broker_id(name: str) -> int:
+    """Return the number that the name of a broker is. Raises INVALID_REQUEST."""
+    with suppress(ValueError):
+        node_id: int = INT.parse(name) if len(name) <= _DIGITS_MAX else -1
+        if 0 <= node_id <= INT_MAX:
+            return node_id
+    raise RequestError(ErrorCode.INVALID_REQUEST, f"the number of a broker is needed, not {name!r}")
+
+
+# --- DescribeConfigs ------------------------------------------------------------------------------------------------
+
+
+def describe_configs(state: ControllerState, request: DescribeConfigsRequest, caller: Caller) -> Outcome:
+    """Describe the settings of resources; of brokers those of all of them, and those of this node."""
+    response = DescribeConfigsResponse()
+    for resource in request.resources:
+        kind, name = resource.resource_type, resource.resource_name
+        result = DescribeConfigsResponse.DescribeConfigsResult(
+            error_message=None, resource_type=kind, resource_name=name
+        )
+        response.results.append(result)
+        try:
+            _authorize(caller, Operation.DESCRIBE_CONFIGS, kind, name)
+            described = _described(state, kind, name)
+        except RequestError as error:
+            result.error_code, result.error_message = error.code, error.message
+            continue
+        keys = frozenset(resource.configuration_keys or ())
+        for entry in described:
+            if keys and entry.name not in keys:
+                continue
+            if not request.include_synonyms:
+                entry.synonyms = []
+            if not request.include_documentation:
+                entry.documentation = None
+            result.configs.append(entry)
+    return Outcome(response)
+
+
+def _described(state: ControllerState, kind: int, name: str) -> Iterable[Described]:
+    """Describe the settings of one resource. Raises RequestError."""
+    settings = state.image.settings
+    own = settings.get((kind, name), {})
+    of_all, of_this = settings.get((BROKER, ""), {}), settings.get((BROKER, str(state.node_id)), {})
+    config = state.config
+    with suppress(SettingError):  # a value that is none has no effect
+        config = config.with_dynamic(of_all, of_this)
+    if kind == BROKER:
+        if not name:
+            return describe_all_brokers(own, config)
+        if _broker_id(name) != state.node_id:
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST, f"broker {name} was asked for; this is node {state.node_id}"
+            )
+        return describe_broker(config)
+    _check_name(state, kind, name)
+    if kind == TOPIC:
+        return describe_topic(own, config)
+    return describe_group(own, config) if kind == GROUP else describe_client_metrics(own)
 
 
 HANDLERS: Handlers = {
+    DESCRIBE_CONFIGS: describe_configs,
     ALTER_CONFIGS: alter_configs,
     INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
 }
