@@ -21,8 +21,10 @@ FORWARDABLE = frozenset((
     19, 20, 30, 31, 33, 37, 38, 39, 40, 43, 44, 45, 46, 49, 51, 55, 57, 64, 67, 80, 81,
 ))  # fmt: skip
 """Those that a broker may forward for a client (KIP-590)."""
-BY_ANY = frozenset((17, 18, 29, 32, 36, 50))
+AS_BROKERS = frozenset((17, 18, 36, 50))
 """Those that any controller answers, as a broker does."""
+LOOKING = frozenset((29, 32))
+"""Those that any controller answers by what is committed: DescribeAcls, DescribeConfigs."""
 UNANSWERED = frozenset((41,))
 """DescribeDelegationToken: a controller of Kafka advertises it, and answers UNKNOWN_SERVER_ERROR."""
 

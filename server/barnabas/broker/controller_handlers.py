@@ -11,7 +11,7 @@ from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from barnabas.broker.controller_apis import BY_ANY, BY_KEY, DESCRIBE_CLUSTER, ENVELOPE, FORWARDABLE, RAFT, UNANSWERED
+from barnabas.broker.controller_apis import AS_BROKERS, BY_KEY, DESCRIBE_CLUSTER, ENVELOPE, FORWARDABLE, LOOKING, RAFT, UNANSWERED
 from barnabas.broker.handlers import handler_of
 from barnabas.cluster.kraft.controller.outcome import Caller
 from barnabas.errors import PeerError, RequestError
@@ -89,7 +89,7 @@ class ControllerHandlers:
 
     async def make(self, api: Api) -> Callable[[RequestContext, Any], Any]:
         """Import the codecs of an API in a thread, and make its handler."""
-        await self._services.threads.run(partial(_load, api, is_of_brokers=api.key in BY_ANY))
+        await self._services.threads.run(partial(_load, api, is_of_brokers=api.key in AS_BROKERS))
         handle: Callable[[RequestContext, Any], Awaitable[Any]]
         if api.key in RAFT:
             handle = self._ask_raft
@@ -97,9 +97,11 @@ class ControllerHandlers:
             handle = self._open_envelope
         elif api.key == DESCRIBE_CLUSTER:
             handle = self._describe_cluster
-        elif api.key in BY_ANY:
+        elif api.key in AS_BROKERS:
             self.made[api.key] = handler_of(api, self._services)
             return self.made[api.key]
+        elif api.key in LOOKING:
+            handle = self._look
         elif api.key in UNANSWERED:
             handle = _refuse
         else:
@@ -117,19 +119,13 @@ class ControllerHandlers:
         return await self._services.raft.answer(context.api_key, context.api_version, message)
 
     async def _ask_active(self, context: RequestContext, message: Any) -> Any:
-        connection = context.connection
-        caller = Caller(
-            context.api_version,
-            connection.principal,
-            connection.requester.host,
-            context.client_id,
-            connection.token_authenticated,
-            context.authorizes,
-            is_forwarded=connection.security_protocol == FORWARDED,
-            security_protocol=connection.security_protocol,
-        )
         timeout_ms = message.timeout_ms if context.api_key in WITH_TIMEOUT else None
-        return await self._services.active.handle(context.api_key, message, caller, timeout_ms=timeout_ms)
+        return await self._services.active.handle(
+            context.api_key, message, _caller(context), timeout_ms=timeout_ms
+        )
+
+    async def _look(self, context: RequestContext, message: Any) -> Any:
+        return self._services.active.look(context.api_key, message, _caller(context))
 
     # --- DescribeCluster ------------------------------------------------------------------------------------
 
@@ -230,6 +226,20 @@ class ControllerHandlers:
         frame = in_memory(chunks)
         assert frame is not None, "no forwarded API is answered with regions of files"
         return bytes(frame[4:])
+
+
+def _caller(context: RequestContext) -> Caller:
+    connection = context.connection
+    return Caller(
+        context.api_version,
+        connection.principal,
+        connection.requester.host,
+        context.client_id,
+        connection.token_authenticated,
+        context.authorizes,
+        is_forwarded=connection.security_protocol == FORWARDED,
+        security_protocol=connection.security_protocol,
+    )
 
 
 def _client_of(context: RequestContext, envelope: EnvelopeRequest) -> ConnectionInfo:

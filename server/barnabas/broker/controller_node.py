@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
@@ -30,7 +30,8 @@ from barnabas.cluster.kraft.controller.active import ActiveController
 from barnabas.cluster.kraft.controller.machine import machine
 from barnabas.cluster.kraft.formatting import read_bootstrap
 from barnabas.cluster.kraft.joining import identity_of
-from barnabas.cluster.kraft.raft.ports import Raft, RaftListener
+from barnabas.cluster.kraft.raft.running import taking_part
+from barnabas.cluster.kraft.raft.values import RaftSettings
 from barnabas.cluster.kraft.state import MetadataLogError
 from barnabas.cluster.kraft.store import Projection, QuorumStore
 from barnabas.cluster.metadata.credentials import ClusterCredentials
@@ -54,43 +55,16 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.ids import new_uuid
 
 if TYPE_CHECKING:
-    from barnabas.cluster.kraft.follower import ImageSubscriber
-    from barnabas.cluster.kraft.image import QuorumImage
-    from barnabas.cluster.kraft.observer import Leader
+    from barnabas.cluster.kraft.controller.active import Machine
+    from barnabas.cluster.kraft.raft.node import RaftNode
     from barnabas.cluster.metadata.image import Delta
     from barnabas.config.controller import ControllerSettings
     from barnabas.config.loading import BrokerConfig
     from barnabas.config.quorum import Address, QuorumSettings
     from barnabas.environment import Environment
-    from barnabas.log.disk import Disk
     from barnabas.serving.listener import Connections, Listener
 
 log = logging.getLogger(__name__)
-
-
-class Voter(Raft, Protocol):
-    """A voter with the image of what is committed."""
-
-    @property
-    def image(self) -> QuorumImage:
-        """The image of all that is committed and applied."""
-
-    @property
-    def in_transaction(self) -> bool:
-        """True if that is inside of a metadata transaction."""
-
-    @property
-    def leader(self) -> Leader:
-        """The leader of the newest epoch, with its address."""
-
-    def subscribe(self, subscriber: ImageSubscriber) -> None:
-        """Have a subscriber follow each change of the image."""
-
-
-Voting = Callable[
-    ["ControllerSettings", "Environment", ClientSettings, RaftListener], AbstractAsyncContextManager[Voter]
-]
-"""Votes within a block. Raises MetadataLogError and StorageError, also while the block runs, which is cancelled then."""
 
 
 class ControllerNode:
@@ -142,9 +116,7 @@ class ControllerNode:
 
 
 @asynccontextmanager
-async def controller(
-    config: BrokerConfig, environment: Environment, *, voting: Voting
-) -> AsyncIterator[ControllerNode]:
+async def controller(config: BrokerConfig, environment: Environment) -> AsyncIterator[ControllerNode]:
     """Make a controller, complete and voting; it serves when it is told to.
 
     Raises StartupError and StorageError, also out of the block, when the disk of the metadata fails.
@@ -168,37 +140,40 @@ async def controller(
         client = for_controllers(
             config, own.quorum, ClientSettings(client_id=f"controller-{node_id}", software_name="barnabas")
         )
-        voters: list[Voter] = []
-        active = ActiveController(
-            config,
-            environment,
-            machine(bootstrap),
-            lambda: voters[0].image,
-            lambda: voters[0].in_transaction,
-            batch_bytes_max=own.quorum.log.batch_bytes_max,
+        endpoints = _advertised(config, environment, listeners)
+        raft_settings = RaftSettings.of(
+            own.quorum,
+            [(name, host, port) for name, (host, port) in endpoints.items()],
+            election_timeout_ms=own.election_timeout_ms,
+            election_backoff_max_ms=own.election_backoff_max_ms,
+            linger_ms=own.append_linger_ms,
         )
         try:
-            voter = await stack.enter_async_context(voting(own, environment, client, active))
-            voters.append(voter)
-            active.attach(voter)
-            async with trio.open_nursery() as background:
+            async with (
+                taking_part(own.quorum, raft_settings, environment, client) as voter,
+                trio.open_nursery() as background,
+            ):
                 budget = LoopBudget(clock=environment.monotonic, cpu_clock=time.thread_time)
+                base = _Base(config, environment, own, cluster_id, listeners, endpoints, client, budget, background)
                 with budget:
-                    yield _node(
-                        config,
-                        environment,
-                        own,
-                        cluster_id,
-                        listeners,
-                        voter,
-                        active,
-                        client,
-                        budget,
-                        background,
-                    )
+                    yield _node(base, voter, machine(bootstrap))
                 background.cancel_scope.cancel()
         except MetadataLogError as error:
             raise StartupError(f"the log of the quorum cannot be continued: {error}") from error
+
+
+class _Base(NamedTuple):
+    """What all parts of a controller are made from."""
+
+    config: BrokerConfig
+    environment: Environment
+    own: ControllerSettings
+    cluster_id: str
+    listeners: list[Listener]
+    endpoints: Mapping[str, Address]
+    client: ClientSettings
+    budget: LoopBudget
+    background: trio.Nursery
 
 
 def _take_dirs(config: BrokerConfig, quorum: QuorumSettings, ownership: Ownership) -> None:
@@ -215,24 +190,23 @@ def _take_dirs(config: BrokerConfig, quorum: QuorumSettings, ownership: Ownershi
             )
 
 
-def _node(
-    config: BrokerConfig,
-    environment: Environment,
-    own: ControllerSettings,
-    cluster_id: str,
-    listeners: list[Listener],
-    voter: Voter,
-    active: ActiveController,
-    client: ClientSettings,
-    budget: LoopBudget,
-    background: trio.Nursery,
-) -> ControllerNode:
+def _node(base: _Base, voter: RaftNode, rules: Machine) -> ControllerNode:
     """Make all other parts, each from those before it, and start their periodic work."""
+    config, environment, own, _, listeners, endpoints, client, budget, background = base
     node_id, stopping = own.quorum.node_id, Stopping()
     log_limit = LogLimit(environment.monotonic)
     stalls = StallMeter(log_limit)
     budget.on_long_turn = stalls.long_turn
-    store = QuorumStore(cluster_id, node_id, budget)
+    active = ActiveController(
+        config,
+        environment,
+        rules,
+        lambda: voter.image,
+        lambda: voter.in_transaction,
+        batch_bytes_max=own.quorum.log.batch_bytes_max,
+    )
+    active.attach(voter)
+    store = QuorumStore(base.cluster_id, node_id, budget)
     limits = ConnectionLimits(config, own.protocols, environment.monotonic, log_limit)
     store.subscribe(_Settings(config, node_id, limits))
     securing = Securing(listeners, config, _login_parts(config, environment, store, budget))
@@ -270,20 +244,21 @@ def _node(
     connections = new_connections(
         config, environment, background, parts, limits, stalls, on_closed=lambda _connection_id: None
     )
-    peers = controllers(lambda: voter.leader, own.quorum.listener, environment.network, client)
+    peers = controllers(lambda: voter.replica.log.leader, own.quorum.listener, environment.network, client)
     registration = ControllerRegistration(
         node_id,
         new_uuid(environment.entropy),
-        _advertised(config, environment, listeners),
+        endpoints,
         own.protocols,
         active,
         peers,
     )
     voter.subscribe(Projection(store, lambda: voter.leadership.kraft_version))
     voter.subscribe(registration)
+    voter.listen(active)
     for run in (active.run, peers.run, registration.run, memory.run, log_limit.run):
         background.start_soon(run)
-    return ControllerNode(config, cluster_id, listeners, connections, active, stopping)
+    return ControllerNode(config, base.cluster_id, listeners, connections, active, stopping)
 
 
 def _advertised(

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from barnabas.broker.controller_apis import BY_ANY, BY_KEY, CONTROLLER, FORWARDABLE, RAFT
+from barnabas.broker.controller_apis import AS_BROKERS, BY_KEY, CONTROLLER, FORWARDABLE, RAFT
 from barnabas.broker.controller_handlers import ControllerHandlers, ControllerServices
 from barnabas.cluster.kraft.controller.active import ActiveController, Machine
 from barnabas.cluster.kraft.controller.machine import HANDLERS
@@ -123,7 +123,7 @@ def test_versions_are_those_of_kafkas_controller():
 
 
 def test_every_api_has_an_answer():
-    served = set(HANDLERS) | RAFT | BY_ANY | {ENVELOPE, DESCRIBE_CLUSTER, 41}
+    served = set(HANDLERS) | RAFT | AS_BROKERS | {ENVELOPE, DESCRIBE_CLUSTER, 41}
     assert set(BY_KEY) <= served
     assert FORWARDABLE <= set(BY_KEY)
 

@@ -161,6 +161,17 @@ class ActiveController:
             raise self._not_controller() from None
         return outcome.response
 
+    def look(self, key: int, request: Any, caller: Caller) -> Any:
+        """Return the response to a request that any controller answers, by what is committed. Raises RequestError."""
+        state = ControllerState(
+            config=self._config,
+            entropy=self._environment.entropy,
+            node_id=self.raft.node_id,
+            image=self._committed(),
+            now_ms=self._environment.wall_clock_ms(),
+        )
+        return self._machine.handlers[key](state, request, caller).response
+
     async def _wait_committed(self, offset: int, epoch: int, timeout_ms: int | None) -> None:
         if offset < 0:
             return
