@@ -27,6 +27,8 @@ class Caller(NamedTuple):
     is_token_authenticated: bool = False
     may: Callable[[Operation, ResourceType, str], bool] = lambda *_: True
     """Say whether the caller has a permission, by the ACLs of the image and `super.users`; logs denials."""
+    charge: Callable[[int], None] = lambda _: None
+    """Charge partitions that are added or removed to the quota of mutations. Raises THROTTLING_QUOTA_EXCEEDED."""
 
 
 class Outcome(NamedTuple):
@@ -52,6 +54,7 @@ class ControllerState:
     """Settings of this node: defaults of topics, placement, policies."""
     entropy: Entropy
     node_id: int
+    cluster_id: str = ""
     image: QuorumImage = EMPTY
     """After all records that have been appended, committed or not."""
     next_offset: int = 0
@@ -64,6 +67,8 @@ class ControllerState:
     """Wall clock, for timestamps in records."""
     monotonic_ms: int = 0
     """Monotonic clock, for sessions and timeouts."""
+    kraft_version: int = 0
+    """The finalized kraft.version, which is a control record's and not the image's."""
     parts: dict[str, Any] = field(default_factory=dict)
     """Soft state of parts by name (`sessions` of brokers), made anew when the node becomes leader."""
 
