@@ -7,18 +7,17 @@ v4 takes -1 for the broker's defaults of partitions and replicas; v5 answers wit
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from barnabas.cluster.metadata import topic_decisions
 from barnabas.cluster.metadata.creation import NewTopic, create_topics
+from barnabas.cluster.metadata.described_topic import TopicConfig, described_settings
 from barnabas.cluster.metadata.image import Change, ClusterImage
 from barnabas.cluster.metadata.timed_change import change_within
 from barnabas.config import broker as settings
-from barnabas.config import topic as topic_settings
-from barnabas.config.loading import DEFAULT_CONFIG, DYNAMIC_TOPIC_CONFIG, BrokerConfig
-from barnabas.config.setting import Setting
+from barnabas.config.loading import BrokerConfig
 from barnabas.errors import RequestError, detached
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.wire.generated.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -37,7 +36,6 @@ CONFIGS_SINCE = 5
 QUOTA_ERROR_SINCE = 6
 
 Result = CreateTopicsResponse.CreatableTopicResult
-TopicConfig = CreateTopicsResponse.CreatableTopicConfigs
 
 
 @dataclass(eq=False)
@@ -83,7 +81,7 @@ class CreateTopics:
         elif not await change_within(self.metadata, decide, request.timeout_ms):
             late = RequestError(ErrorCode.REQUEST_TIMED_OUT)
             refused = {name: refused.get(name, late) for name in names}
-        defaults = self._configs({}) if topics else []
+        defaults = described_settings(self.config, {}) if topics else []
         response = CreateTopicsResponse()
         for name in names:
             if name in refused:
@@ -181,27 +179,8 @@ class CreateTopics:
             topic_id=new.topic_id,
         )
         if context.api_version >= CONFIGS_SINCE:
-            result.configs = self._configs(new.settings) if new.settings else defaults
+            result.configs = described_settings(self.config, new.settings) if new.settings else defaults
         return result
-
-    def _configs(self, overrides: Mapping[str, str]) -> list[TopicConfig]:
-        return [
-            TopicConfig(name=row.name, value=text, read_only=False, config_source=source, is_sensitive=False)
-            for row in topic_settings.ROWS
-            if topic_settings.is_shown(row, overrides)
-            for text, source in [self._effective(row, overrides)]
-        ]
-
-    def _effective(self, row: Setting[Any], overrides: Mapping[str, str]) -> tuple[str, int]:
-        """A new topic's setting as it was written where it is set, and the source of that."""
-        if row.name in overrides:
-            return overrides[row.name], DYNAMIC_TOPIC_CONFIG
-        value, name = self.config.topic_default(row)
-        if name is None:
-            return row.format(value), DEFAULT_CONFIG
-        in_other_unit = name.rpartition(".")[2] in topic_settings.UNIT_MS
-        text = row.format(value) if in_other_unit else self.config.texts_of(name)[0][0]
-        return text, self.config.sources[name]
 
     async def _settings(self, topic: CreateTopicsRequest.CreatableTopic) -> dict[str, str]:
         overrides: dict[str, str] = {}

@@ -187,6 +187,15 @@ def _change_partition(draft: Draft, record: Any) -> None:
     before: Partition | None = draft.partitions.now.get(key)
     if before is None:
         raise MetadataRecordError(f"there is no partition {record.partition_id} of {topic.name}")
+    try:
+        after = changed_partition(before, record)
+    except ValueError as error:
+        raise MetadataRecordError(f"partition {record.partition_id} of {topic.name} {error}") from None
+    draft.put_partition(topic, record.partition_id, after)
+
+
+def changed_partition(before: Partition, record: Any) -> Partition:
+    """Return a partition after a PartitionChangeRecord. Raises ValueError for other log dirs than replicas."""
     changed: dict[str, Any] = {"partition_epoch": before.partition_epoch + 1}
     for name, value in (
         ("isr", record.isr),
@@ -208,10 +217,8 @@ def _change_partition(draft: Draft, record: Any) -> None:
         changed["directories"] = tuple(kept.get(replica, UNASSIGNED) for replica in record.replicas)
     after = before._replace(**changed)
     if len(after.directories) != len(after.replicas):
-        raise MetadataRecordError(
-            f"partition {record.partition_id} of {topic.name} has not as many log dirs as replicas"
-        )
-    draft.put_partition(topic, record.partition_id, after)
+        raise ValueError("has not as many log dirs as replicas")
+    return after
 
 
 def _clear_elr(draft: Draft, record: Any) -> None:

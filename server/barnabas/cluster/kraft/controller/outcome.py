@@ -28,6 +28,8 @@ class Caller(NamedTuple):
     is_token_authenticated: bool = False
     may: Callable[[Operation, ResourceType, str], bool] = lambda *_: True
     """Say whether the caller has a permission, by the ACLs of the image and `super.users`; logs denials."""
+    charge: Callable[[int], None] = lambda _: None
+    """Charge partitions that are added or removed to the quota of mutations. Raises THROTTLING_QUOTA_EXCEEDED."""
     is_forwarded: bool = False
     """True if a broker has sent the request in an Envelope: it has checked what only it can."""
     security_protocol: str = "PLAINTEXT"
@@ -69,6 +71,7 @@ class ControllerState:
     """Settings of this node: defaults of topics, placement, policies."""
     entropy: Entropy
     node_id: int
+    cluster_id: str = ""
     image: QuorumImage = EMPTY
     """After all records that have been appended, committed or not."""
     next_offset: int = 0
@@ -81,6 +84,8 @@ class ControllerState:
     """Wall clock, for timestamps in records."""
     monotonic_ms: int = 0
     """Monotonic clock, for sessions and timeouts."""
+    kraft_version: int = 0
+    """The finalized kraft.version, which is a control record's and not the image's."""
     parts: dict[str, Any] = field(default_factory=dict)
     """Soft state of parts by name (`sessions` of brokers), made anew when the node becomes leader."""
 

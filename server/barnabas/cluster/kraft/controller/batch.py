@@ -1,0 +1,119 @@
+"""Records of one outcome as they are decided: each decision sees those before it. Pure.
+
+The rule: partitions are read here, never from the image, once one of the batch may have changed; brokers are as the
+image has them, but for what the arguments say of one that comes or goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+from barnabas.cluster.kraft.controller.conditions import (
+    allows_unclean,
+    default_dir,
+    has_elr,
+    has_online_dir,
+    is_active,
+    min_isr,
+)
+from barnabas.cluster.kraft.controller.index import Key
+from barnabas.cluster.kraft.controller.outcome import ControllerState
+from barnabas.cluster.kraft.controller.partition_changes import Conditions, Election, Target, change
+from barnabas.cluster.kraft.transitions import changed_partition
+from barnabas.cluster.kraft.values import Partition, Topic
+
+
+class Batch:
+    """Records, and the partitions after them."""
+
+    def __init__(self, state: ControllerState, *, offline_dirs: Collection[bytes] = ()) -> None:
+        """`offline_dirs` have gone offline, which the image does not have yet."""
+        self._state = state
+        self._offline_dirs = offline_dirs
+        self._changed: dict[Key, Partition] = {}
+        self._by_topic: dict[bytes, tuple[int, Election]] = {}
+        self.records: list[Any] = []
+
+    @property
+    def state(self) -> ControllerState:
+        """The state before the batch."""
+        return self._state
+
+    def partition(self, key: Key) -> Partition | None:
+        """Return a partition after the records so far, None if there is none."""
+        changed = self._changed.get(key)
+        return self._state.image.partitions.get(key) if changed is None else changed
+
+    def change(
+        self, key: Key, target: Target, is_alive: Callable[[int], bool] | None = None
+    ) -> Partition | None:
+        """Change a partition, and return it; None if it is as is asked for already.
+
+        `is_alive` says which brokers can lead, where that is not what the image says.
+        """
+        before = self.partition(key)
+        assert before is not None
+        record = change(key, before, target, self._conditions(key, before, is_alive))
+        if record is None:
+            return None
+        self.records.append(record)
+        self._changed[key] = after = changed_partition(before, record)
+        return after
+
+    def election_of(self, topic_id: bytes) -> Election:
+        """Return the way in which a topic's partitions get a leader: unclean if its settings allow that."""
+        return self._of_topic(topic_id)[1]
+
+    def update(
+        self,
+        keys: Iterable[Key],
+        *,
+        removed: int | None = None,
+        added: int | None = None,
+        unclean: int | None = None,
+    ) -> None:
+        """Elect leaders where need be, after a broker left (`removed`), came (`added`) or lost records (`unclean`)."""
+        image = self._state.image
+
+        def is_alive(broker_id: int) -> bool:
+            return broker_id not in (removed, unclean) and (broker_id == added or is_active(image, broker_id))
+
+        for key in keys:
+            partition = self.partition(key)
+            assert partition is not None
+            isr = tuple(replica for replica in partition.isr if replica not in (removed, unclean))
+            target = Target(isr=isr, election=self.election_of(key[0]), unclean_shutdown=unclean)
+            self.change(key, target, is_alive)
+
+    def _conditions(
+        self, key: Key, partition: Partition, is_alive: Callable[[int], bool] | None
+    ) -> Conditions:
+        image = self._state.image
+
+        def can_lead(replica: int) -> bool:
+            if not (is_active(image, replica) if is_alive is None else is_alive(replica)):
+                return False
+            if replica not in partition.replicas:
+                return False
+            directory = partition.directories[partition.replicas.index(replica)]
+            return directory not in self._offline_dirs and has_online_dir(
+                image.brokers.get(replica), directory
+            )
+
+        return Conditions(
+            can_lead,
+            image.metadata_version,
+            self._of_topic(key[0])[0],
+            has_elr(image),
+            lambda broker_id: default_dir(image, broker_id),
+        )
+
+    def _of_topic(self, topic_id: bytes) -> tuple[int, Election]:
+        known = self._by_topic.get(topic_id)
+        if known is None:
+            topic: Topic = self._state.image.topics[topic_id]
+            is_unclean = allows_unclean(self._state, topic.name)
+            known = min_isr(self._state, topic), Election.UNCLEAN if is_unclean else Election.ONLINE
+            self._by_topic[topic_id] = known
+        return known

@@ -1,0 +1,133 @@
+"""Conditions of decisions about partitions: levels of features, settings of topics, brokers and their log dirs. Pure.
+
+The rule: all is read from the image as it is after what has been appended; a setting counts as the topic has it, or else
+this controller, all brokers, and the file of this node.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState
+from barnabas.cluster.kraft.image import BROKER, TOPIC, QuorumImage
+from barnabas.cluster.kraft.values import LOST, MIGRATING, UNASSIGNED, Broker, Topic
+from barnabas.config.loading import BrokerConfig
+from barnabas.config.setting import SettingError
+from barnabas.errors import RequestError
+from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from barnabas.wire.generated.errors import ErrorCode
+
+NO_BUMP_ON_SHRINK_LEVEL: Final = 12
+"""3.6-IV0: from here on a leader keeps its epoch when the ISR shrinks (KAFKA-15021)."""
+CONTROLLER_REGISTRATION_LEVEL: Final = 15
+DIRECTORIES_LEVEL: Final = 17
+CORDONED_LEVEL: Final = 30
+RECORDS_PER_REQUEST_MAX: Final = 10_000
+"""Kafka's MAX_RECORDS_PER_USER_OP."""
+_ELR = "eligible.leader.replicas.version"
+_MIN_ISR = "min.insync.replicas"
+_UNCLEAN = "unclean.leader.election.enable"
+
+
+def require(caller: Caller, operation: Operation) -> None:
+    """Raise CLUSTER_AUTHORIZATION_FAILED for a caller without a permission on the cluster."""
+    if not caller.may(operation, ResourceType.CLUSTER, CLUSTER_NAME):
+        raise RequestError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+def check_size(records: list[Any]) -> None:
+    """Raise POLICY_VIOLATION for more records than one request of a client may lead to."""
+    if len(records) > RECORDS_PER_REQUEST_MAX:
+        raise RequestError(
+            ErrorCode.POLICY_VIOLATION,
+            f"the request leads to {len(records)} changes: at most {RECORDS_PER_REQUEST_MAX} are possible",
+        )
+
+
+# --- features and settings ------------------------------------------------------------------------------------------
+
+
+def has_directories(image: QuorumImage) -> bool:
+    """Say whether replicas are assigned to log dirs (KIP-858)."""
+    return image.metadata_version >= DIRECTORIES_LEVEL
+
+
+def has_elr(image: QuorumImage) -> bool:
+    """Say whether eligible leader replicas are kept (KIP-966)."""
+    return image.features.get(_ELR, 0) >= 1
+
+
+def allows_unclean(state: ControllerState, topic_name: str) -> bool:
+    """Say whether a replica out of sync may become the leader where no other can."""
+    text = _setting(state, topic_name, _UNCLEAN)
+    return bool(state.config.value_of(_UNCLEAN)) if text is None else text.lower() == "true"
+
+
+def min_isr(state: ControllerState, topic: Topic) -> int:
+    """Return how many replicas of a topic must be in sync, which are at most all of them."""
+    text = _setting(state, topic.name, _MIN_ISR)
+    count = int(state.config.value_of(_MIN_ISR) if text is None else text)
+    first = state.image.partitions.get((topic.id, 0))
+    return count if first is None else min(count, len(first.replicas))
+
+
+def effective_config(state: ControllerState) -> BrokerConfig:
+    """Return this node's settings with those that the image has for it and for all brokers."""
+    of_all = state.image.settings.get((BROKER, ""), {})
+    of_this = state.image.settings.get((BROKER, str(state.node_id)), {})
+    try:
+        return state.config.with_dynamic(of_all, of_this) if of_all or of_this else state.config
+    except SettingError:  # a value that another release took
+        return state.config
+
+
+def _setting(state: ControllerState, topic_name: str, name: str) -> str | None:
+    for resource in ((TOPIC, topic_name), (BROKER, str(state.node_id)), (BROKER, "")):
+        text = state.image.settings.get(resource, {}).get(name)
+        if text is not None:
+            return text
+    return None
+
+
+# --- brokers --------------------------------------------------------------------------------------------------------
+
+
+def check_epoch(image: QuorumImage, broker_id: int, epoch: int) -> Broker:
+    """Return a broker. Raises STALE_BROKER_EPOCH if it is not registered, or with another epoch."""
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        raise RequestError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not registered")
+    if broker.epoch != epoch:
+        raise RequestError(
+            ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} has epoch {broker.epoch}, not {epoch}"
+        )
+    return broker
+
+
+def is_active(image: QuorumImage, broker_id: int) -> bool:
+    """Say whether a broker can be in sync and lead: registered, neither fenced nor shutting down."""
+    broker = image.brokers.get(broker_id)
+    return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
+
+
+def has_online_dir(broker: Broker | None, directory: bytes) -> bool:
+    """Say whether a replica in a log dir of a broker is there, as far as is known."""
+    if broker is None or directory == LOST:
+        return False
+    # A broker without log dirs has registered before there were any in registrations: nothing is known of them.
+    return directory in (UNASSIGNED, MIGRATING) or not broker.log_dirs or directory in broker.log_dirs
+
+
+def default_dir(image: QuorumImage, broker_id: int) -> bytes:
+    """Return the log dir of a new replica: the only one of its broker, or unassigned until the broker has chosen."""
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        return UNASSIGNED
+    if not broker.log_dirs:
+        return MIGRATING
+    return broker.log_dirs[0] if len(broker.log_dirs) == 1 else UNASSIGNED
+
+
+def is_reserved(directory: bytes) -> bool:
+    """Say whether an id of a log dir is one of the first hundred, which stand for something else."""
+    return not any(directory[:8]) and int.from_bytes(directory[8:], "big", signed=True) < 100

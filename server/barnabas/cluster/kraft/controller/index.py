@@ -1,0 +1,135 @@
+"""Index of the partitions: which have a broker in the ISR, no leader, a reassignment. Pure.
+
+The rule: an index is that of one image. `follow` takes it to the next one by the changes in between; without it, or for
+an image that did not come from there, `index_of` reads the whole image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from barnabas.cluster.kraft.controller.conditions import is_reserved
+from barnabas.cluster.kraft.controller.outcome import ControllerState
+from barnabas.cluster.kraft.image import Change, QuorumImage
+from barnabas.cluster.kraft.values import NO_LEADER, Partition, Topic
+
+PART = "index"
+
+Key = tuple[bytes, int]
+"""Id of a topic, and number of a partition."""
+Keys = dict[Key, None]
+"""A set that keeps the order of insertion."""
+
+
+class Index:
+    """Partitions by what is asked for; the sets are not to be changed."""
+
+    def __init__(self, image: QuorumImage) -> None:
+        self._image = image
+        self._in_isr: dict[int, Keys] = {}
+        self._in_elr: dict[int, Keys] = {}
+        self._led_by: dict[int, Keys] = {}
+        self._in_dir: dict[bytes, Keys] = {}
+        self._similar: dict[str, dict[str, None]] = {}
+        self.reassigning: Keys = {}
+        self.imbalanced: Keys = {}
+        """Those that are not led by their first replica."""
+        for topic in image.topics.values():
+            self._name(topic.name, is_added=True)
+        for key, partition in image.partitions.items():
+            self._put(key, None, partition)
+
+    def is_of(self, image: QuorumImage) -> bool:
+        """Say whether this is the index of an image."""
+        return self._image.partitions is image.partitions and self._image.topics is image.topics
+
+    def follow(self, changes: Iterable[Change], image: QuorumImage) -> None:
+        """Become the index of an image that differs by changes."""
+        for change in changes:
+            if change.kind == "partition":
+                self._put(change.key, change.before, change.after)
+            elif change.kind == "topic":
+                topic: Topic = change.after or change.before
+                self._name(topic.name, is_added=change.after is not None)
+        self._image = image
+
+    # --- questions ------------------------------------------------------------------------------------------------
+
+    def in_isr(self, broker_id: int) -> tuple[Key, ...]:
+        """Return the partitions with a broker in the ISR."""
+        return tuple(self._in_isr.get(broker_id, ()))
+
+    def in_elr(self, broker_id: int) -> tuple[Key, ...]:
+        """Return the partitions with a broker in the ELR."""
+        return tuple(self._in_elr.get(broker_id, ()))
+
+    def in_dir(self, directory: bytes) -> tuple[Key, ...]:
+        """Return the partitions with a replica in a log dir."""
+        return tuple(self._in_dir.get(directory, ()))
+
+    def leaderless(self) -> tuple[Key, ...]:
+        """Return the partitions without a leader."""
+        return tuple(self._led_by.get(NO_LEADER, ()))
+
+    def leads(self, broker_id: int) -> bool:
+        """Say whether a broker leads any partition."""
+        return broker_id in self._led_by
+
+    def similar_topic(self, name: str) -> str | None:
+        """Return a topic with a name that differs in dots for underscores at most, None if there is none."""
+        return next(iter(self._similar.get(unified(name), ())), None)
+
+    # --- keeping --------------------------------------------------------------------------------------------------
+
+    def _name(self, name: str, *, is_added: bool) -> None:
+        if "." in name or "_" in name:
+            _note(self._similar, unified(name), name, is_added=is_added)
+
+    def _put(self, key: Key, before: Partition | None, after: Partition | None) -> None:
+        for partition, is_added in ((before, False), (after, True)):
+            if partition is None:
+                continue
+            for broker_id in partition.isr:
+                _note(self._in_isr, broker_id, key, is_added=is_added)
+            for broker_id in partition.elr:
+                _note(self._in_elr, broker_id, key, is_added=is_added)
+            for directory in partition.directories:
+                if not is_reserved(directory):
+                    _note(self._in_dir, directory, key, is_added=is_added)
+            _note(self._led_by, partition.leader, key, is_added=is_added)
+        self.reassigning.pop(key, None)
+        self.imbalanced.pop(key, None)
+        if after is not None and (after.adding or after.removing):
+            self.reassigning[key] = None
+        if after is not None and after.leader != after.replicas[0]:
+            self.imbalanced[key] = None
+
+
+def unified(name: str) -> str:
+    """Return a topic's name as metrics have it, in which dots are underscores."""
+    return name.replace(".", "_")
+
+
+def _note(sets: dict[Any, dict[Any, None]], of: Any, member: Any, *, is_added: bool) -> None:
+    if is_added:
+        sets.setdefault(of, {})[member] = None
+    elif of in sets:
+        sets[of].pop(member, None)
+        if not sets[of]:
+            del sets[of]
+
+
+def index_of(state: ControllerState) -> Index:
+    """Return the index of the image, made anew if it is that of another one."""
+    index: Index | None = state.parts.get(PART)
+    if index is None or not index.is_of(state.image):
+        index = state.parts[PART] = Index(state.image)
+    return index
+
+
+def follow(state: ControllerState, before: QuorumImage, changes: Iterable[Change]) -> None:
+    """Take the index along, after the image has changed from `before` to that of the state."""
+    index: Index | None = state.parts.get(PART)
+    if index is not None and index.is_of(before):
+        index.follow(changes, state.image)

@@ -1,0 +1,134 @@
+"""AlterPartitionReassignments v0-v1 and ListPartitionReassignments v0 (KIP-455). Pure.
+
+v1 can refuse a change of the number of replicas (KIP-860).
+
+The rule: the replicas that are added come to those that are there, and those that go stay until all that were added are
+in sync; the change of the ISR that brings this about ends the reassignment. A cancelled one leaves the replicas before
+it, and never an ISR of replicas that lack records, but where the topic allows that.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.cluster.kraft.controller.batch import Batch
+from barnabas.cluster.kraft.controller.conditions import check_size, require
+from barnabas.cluster.kraft.controller.index import Key, index_of
+from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome
+from barnabas.cluster.kraft.controller.partition_changes import Election, Target
+from barnabas.cluster.kraft.controller.topics import check_assignment
+from barnabas.cluster.kraft.image import QuorumImage
+from barnabas.cluster.kraft.values import Partition
+from barnabas.errors import RequestError
+from barnabas.security.authorizer import Operation
+from barnabas.wire.generated.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+_Ongoing = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
+_Result = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
+
+
+def alter(state: ControllerState, request: AlterPartitionReassignmentsRequest, caller: Caller) -> Outcome:
+    """Begin reassignments, replace or cancel them, each by itself."""
+    require(caller, Operation.ALTER)
+    batch = Batch(state)
+    keeps_factor = not request.allow_replication_factor_change
+    response = AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change, error_message=None
+    )
+    for topic in request.topics:
+        topic_id = state.image.topic_ids.get(topic.name)
+        results = []
+        for partition in topic.partitions:
+            result = _Result(partition.partition_index, error_message=None)
+            try:
+                key = (topic_id or b"", partition.partition_index)
+                replicas = None if partition.replicas is None else tuple(partition.replicas)
+                _alter(batch, key, replicas, keeps_factor=keeps_factor)
+            except RequestError as error:
+                result.error_code, result.error_message = error.code, error.message or None
+            results.append(result)
+        response.responses.append(
+            AlterPartitionReassignmentsResponse.ReassignableTopicResponse(topic.name, results)
+        )
+    check_size(batch.records)
+    return Outcome(response, tuple(batch.records))
+
+
+def _alter(batch: Batch, key: Key, replicas: tuple[int, ...] | None, *, keeps_factor: bool) -> None:
+    partition = batch.partition(key)
+    if partition is None:
+        raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
+    if replicas is None:
+        batch.change(key, _cancelled(batch, key, partition))
+        return
+    check_assignment(batch.state.image, replicas)
+    count = len(set(partition.replicas) - set(partition.removing))
+    if keeps_factor and len(replicas) != count:
+        raise RequestError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"there are {count} replicas, and {len(replicas)} are asked for: their number may not change",
+        )
+    removing = tuple(sorted(set(partition.replicas) - set(replicas)))
+    adding = (set(replicas) - set(partition.replicas)) | (set(partition.adding) & set(replicas))
+    batch.change(key, Target(replicas=replicas + removing, removing=removing, adding=tuple(sorted(adding))))
+
+
+def _cancelled(batch: Batch, key: Key, partition: Partition) -> Target:
+    """Return what a partition is before its reassignment. Raises RequestError where it cannot go back."""
+    if not partition.adding and not partition.removing:
+        raise RequestError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "the partition is not being reassigned")
+    replicas = tuple(replica for replica in partition.replicas if replica not in partition.adding)
+    isr = tuple(replica for replica in partition.isr if replica not in partition.adding)
+    if not replicas:
+        raise RequestError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "all replicas are being added")
+    election = batch.election_of(key[0])
+    if not isr and election is not Election.UNCLEAN:
+        raise RequestError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "only replicas that are being added are in sync: without them records would be lost",
+        )
+    return Target(replicas=replicas, isr=isr or replicas[:1], removing=(), adding=(), election=election)
+
+
+def list_ongoing(
+    state: ControllerState, request: ListPartitionReassignmentsRequest, caller: Caller
+) -> Outcome:
+    """List the reassignments in progress, of some partitions or of all."""
+    require(caller, Operation.DESCRIBE)
+    by_topic: dict[str, list[_Ongoing]] = {}
+    for name, key in _asked(state, request):
+        partition = state.image.partitions.get(key)
+        if partition is not None and (partition.adding or partition.removing):
+            by_topic.setdefault(name, []).append(_ongoing(key[1], partition))
+    topics: list[Any] = [
+        ListPartitionReassignmentsResponse.OngoingTopicReassignment(name, partitions)
+        for name, partitions in by_topic.items()
+    ]
+    return Outcome(ListPartitionReassignmentsResponse(error_message=None, topics=topics))
+
+
+def _asked(state: ControllerState, request: ListPartitionReassignmentsRequest) -> list[tuple[str, Key]]:
+    image: QuorumImage = state.image
+    if request.topics is None:
+        return [(image.topics[key[0]].name, key) for key in index_of(state).reassigning]
+    return [
+        (topic.name, (image.topic_ids[topic.name], index))
+        for topic in request.topics
+        if topic.name in image.topic_ids
+        for index in topic.partition_indexes
+    ]
+
+
+def _ongoing(index: int, partition: Partition) -> _Ongoing:
+    return _Ongoing(index, list(partition.replicas), list(partition.adding), list(partition.removing))
+
+
+HANDLERS: Handlers = {45: alter, 46: list_ongoing}

@@ -1,0 +1,103 @@
+"""Sessions of brokers: who was heard of, since when, and how far each has followed the metadata.
+
+The rule: nothing of this is in the log. With each leader it begins anew: brokers that are not fenced are taken to have
+been heard of just then, so that a change of leaders fences nobody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from barnabas.cluster.kraft.controller.outcome import ControllerState
+from barnabas.cluster.kraft.image import QuorumImage
+
+PART = "sessions"
+TIMEOUT_MS: Final = "broker.session.timeout.ms"
+_NONE = -1
+FAR: Final = 2**63 - 1
+
+
+@dataclass(slots=True)
+class Session:
+    """Session of one registration of a broker."""
+
+    epoch: int
+    """Broker epoch."""
+    registration_offset: int
+    """Offset of the registration's record: a broker that has read it has caught up."""
+    heard_ms: int | None = None
+    """Time of the last heartbeat, None if there is no session: before the first heartbeat, and after it has ended."""
+    metadata_offset: int = _NONE
+    """The last offset that the broker has told to have taken over."""
+    shutdown_offset: int = _NONE
+    """Offset that the others must have taken over before the broker may shut down, -1 if it is not shutting down."""
+
+
+class BrokerSessions:
+    """Sessions by broker id."""
+
+    def __init__(self, image: QuorumImage, now_ms: int) -> None:
+        self._sessions = {
+            broker.id: Session(broker.epoch, broker.epoch, None if broker.fenced else now_ms)
+            for broker in image.brokers.values()
+        }
+
+    def session(self, broker_id: int, epoch: int) -> Session:
+        """Return the session of a registered broker."""
+        session = self._sessions.get(broker_id)
+        if session is None or session.epoch != epoch:
+            session = self._sessions[broker_id] = Session(epoch, epoch)
+        return session
+
+    def registered(self, broker_id: int, epoch: int, offset: int) -> None:
+        """Begin anew after a registration with its record at an offset; one of the same process keeps its session."""
+        before = self._sessions.get(broker_id)
+        heard_ms = before.heard_ms if before is not None and before.epoch == epoch else None
+        self._sessions[broker_id] = Session(epoch, offset, heard_ms)
+
+    def removed(self, broker_id: int) -> None:
+        """Forget a broker that is unregistered."""
+        self._sessions.pop(broker_id, None)
+
+    def is_valid(self, broker_id: int, epoch: int, now_ms: int, timeout_ms: int) -> bool:
+        """Say whether a registration of a broker has a session that has not ended."""
+        session = self._sessions.get(broker_id)
+        return session is not None and session.epoch == epoch and not _is_over(session, now_ms, timeout_ms)
+
+    def ended(self, now_ms: int, timeout_ms: int) -> tuple[int, ...]:
+        """Return the brokers with sessions that have ended, the one with the longest silence first."""
+        ended = [
+            (session.heard_ms, broker_id)
+            for broker_id, session in self._sessions.items()
+            if session.heard_ms is not None and _is_over(session, now_ms, timeout_ms)
+        ]
+        return tuple(broker_id for _, broker_id in sorted(ended))
+
+    def lowest_active_offset(self, image: QuorumImage) -> int:
+        """Return the lowest offset that the brokers which serve have taken over."""
+        return min(
+            (
+                self.session(broker.id, broker.epoch).metadata_offset
+                for broker in image.brokers.values()
+                if not broker.fenced and self.session(broker.id, broker.epoch).shutdown_offset == _NONE
+            ),
+            default=FAR,
+        )
+
+
+def _is_over(session: Session, now_ms: int, timeout_ms: int) -> bool:
+    return session.heard_ms is None or session.heard_ms + timeout_ms < now_ms
+
+
+def sessions_of(state: ControllerState) -> BrokerSessions:
+    """Return the sessions, which begin now if there are none yet."""
+    sessions: BrokerSessions | None = state.parts.get(PART)
+    if sessions is None:
+        sessions = state.parts[PART] = BrokerSessions(state.image, state.monotonic_ms)
+    return sessions
+
+
+def timeout_ms(state: ControllerState) -> int:
+    """Return how long a broker may be silent."""
+    return int(state.config.value_of(TIMEOUT_MS))
