@@ -203,6 +203,7 @@ def _node(base: _Base, voter: RaftNode, rules: Machine) -> ControllerNode:
         rules,
         lambda: voter.image,
         lambda: voter.in_transaction,
+        cluster_id=base.cluster_id,
         batch_bytes_max=own.quorum.log.batch_bytes_max,
     )
     active.attach(voter)

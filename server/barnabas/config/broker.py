@@ -235,7 +235,6 @@ CONTROLLER_QUORUM_ELECTION_TIMEOUT_MS = _whole("controller.quorum.election.timeo
 METADATA_MAX_IDLE_INTERVAL_MS = _whole("metadata.max.idle.interval.ms")
 BROKER_SESSION_TIMEOUT_MS = _whole("broker.session.timeout.ms")
 UNCLEAN_LEADER_ELECTION_INTERVAL_MS = _whole("unclean.leader.election.interval.ms")
-UNSTABLE_FEATURE_VERSIONS_ENABLE = _flag("unstable.feature.versions.enable")
 CONTROLLER_QUORUM_FETCH_TIMEOUT_MS = _whole("controller.quorum.fetch.timeout.ms")
 CONTROLLER_QUORUM_REQUEST_TIMEOUT_MS = _whole("controller.quorum.request.timeout.ms")
 CONTROLLER_QUORUM_RETRY_BACKOFF_MS = _whole("controller.quorum.retry.backoff.ms")

@@ -86,10 +86,10 @@ def front(authorizer=None, image=EMPTY, handler=None):
         topics = [CreateTopicsResponse.CreatableTopicResult(name=topic.name) for topic in request.topics]
         return Outcome(CreateTopicsResponse(topics=topics))
 
-    machine = Machine({CREATE_TOPICS: handler or create}, {}, lambda *_: (), version_of)
+    machine = Machine({CREATE_TOPICS: handler or create}, {}, lambda *_: (), lambda *_: None, version_of)
     environment, config = real_environment(), BrokerConfig()
     active = ActiveController(
-        config, environment, machine, lambda: voter.image, lambda: False, batch_bytes_max=1 << 20
+        config, environment, machine, lambda: voter.image, lambda: False, cluster_id="cluster", batch_bytes_max=1 << 20
     )
     active.attach(voter)
     budget = LoopBudget()

@@ -61,7 +61,7 @@ ROWS: tuple[Row, ...] = (
      "Size of metadata segments in tests."),
     ("internal.metadata.max.batch.size.in.bytes", "int", "8388608", "", "low", "internal", "quorum",
      "Largest batch of metadata records."),
-    ("unstable.feature.versions.enable", "boolean", "false", "", "high", "internal", "controller",
+    ("unstable.feature.versions.enable", "boolean", "false", "", "high", "internal", "kraft",
      "Whether feature levels that are still being worked on are accepted."),
 )
 # fmt: on

@@ -14,7 +14,7 @@ import trio
 
 from barnabas.cluster.kraft.controller.features import LEADERSHIP
 from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome, Tick
-from barnabas.cluster.kraft.image import METADATA_VERSION, Position, QuorumImage
+from barnabas.cluster.kraft.image import METADATA_VERSION, Change, Position, QuorumImage
 from barnabas.cluster.kraft.raft.ports import NotLeaderError, Raft
 from barnabas.cluster.kraft.replay import Replay
 from barnabas.config.loading import BrokerConfig
@@ -23,7 +23,7 @@ from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.metadata_records.begin_transaction import BeginTransactionRecord
 from barnabas.wire.generated.metadata_records.feature_level import FeatureLevelRecord
-from barnabas.wire.metadata_records import encode_record
+from barnabas.wire.metadata_records import decode_record, encode_record
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +42,8 @@ class Machine(NamedTuple):
     """What time asks for, by name."""
     activate: Callable[[ControllerState, bool], tuple[Any, ...]]
     """Records with which a leader begins; true if the last one has left a metadata transaction open."""
+    follow: Callable[[ControllerState, QuorumImage, Sequence[Change]], None]
+    """Takes soft state along after the image has changed from another one."""
     version_of: Callable[[Any, int], int]
     """Version of a record's message at a level of metadata.version."""
 
@@ -57,6 +59,7 @@ class ActiveController:
         committed: Callable[[], QuorumImage],
         in_transaction: Callable[[], bool],
         *,
+        cluster_id: str,
         batch_bytes_max: int,
         tick_seconds: float = TICK_SECONDS,
     ) -> None:
@@ -68,6 +71,7 @@ class ActiveController:
         self._machine = machine
         self._committed = committed
         self._in_transaction = in_transaction
+        self._cluster_id = cluster_id
         self._batch_bytes_max = batch_bytes_max
         self._tick_seconds = tick_seconds
         self._raft: Raft | None = None
@@ -98,14 +102,8 @@ class ActiveController:
         log.info("controller %d is active in epoch %d, from offset %d", self.raft.node_id, epoch, end_offset)
         self._replay = Replay(image)
         self._last_offset = -1
-        self._state = ControllerState(
-            config=self._config,
-            entropy=self._environment.entropy,
-            node_id=self.raft.node_id,
-            image=image,
-            epoch=epoch,
-            parts={LEADERSHIP: lambda: self.raft.leadership},
-        )
+        self._state = self._new_state(image)
+        self._state.epoch = epoch
         self._do("activation", self._begin)
 
     def _begin(self, state: ControllerState) -> tuple[Any, ...]:
@@ -163,13 +161,7 @@ class ActiveController:
 
     def look(self, key: int, request: Any, caller: Caller) -> Any:
         """Return the response to a request that any controller answers, by what is committed. Raises RequestError."""
-        state = ControllerState(
-            config=self._config,
-            entropy=self._environment.entropy,
-            node_id=self.raft.node_id,
-            image=self._committed(),
-            now_ms=self._environment.wall_clock_ms(),
-        )
+        state = self._new_state(self._committed())
         return self._machine.handlers[key](state, request, caller).response
 
     async def _wait_committed(self, offset: int, epoch: int, timeout_ms: int | None) -> None:
@@ -186,23 +178,39 @@ class ActiveController:
         place = f"it is node {leader_id}" if leader_id >= 0 else "there is none now"
         return RequestError(ErrorCode.NOT_CONTROLLER, f"this is not the active controller: {place}")
 
+    def _new_state(self, image: QuorumImage) -> ControllerState:
+        state = ControllerState(
+            config=self._config,
+            entropy=self._environment.entropy,
+            node_id=self.raft.node_id,
+            cluster_id=self._cluster_id,
+            image=image,
+            parts={LEADERSHIP: lambda: self.raft.leadership},
+        )
+        self._note_now(state)
+        return state
+
     def _now(self) -> ControllerState | None:
         """Return the state as of now, None where this node is not active."""
-        state = self._state
-        if state is not None:
-            state.now_ms = self._environment.wall_clock_ms()
-            state.monotonic_ms = int(self._environment.monotonic() * 1000)
-            state.next_offset = self.raft.end_offset
-            state.committed_offset = self._committed().position.offset
-        return state
+        if self._state is not None:
+            self._note_now(self._state)
+        return self._state
+
+    def _note_now(self, state: ControllerState) -> None:
+        state.now_ms = self._environment.wall_clock_ms()
+        state.monotonic_ms = int(self._environment.monotonic() * 1000)
+        state.next_offset = self.raft.end_offset
+        state.committed_offset = self._committed().position.offset
+        state.kraft_version = self.raft.leadership.kraft_version
 
     def _append(self, state: ControllerState, records: Sequence[Any]) -> None:
         """Append records and replay them. Raises NotLeaderError; what cannot be encoded or replayed is our bug."""
         level = _level(state, records)
         values = [encode_record(record, self._machine.version_of(record, level)) for record in records]
+        changes: list[Change] = []
         try:
-            for record in records:
-                self._replay.apply(record)
+            for value in values:
+                changes += self._replay.apply(decode_record(value)[0])  # as followers do
         except Exception:
             log.exception("records of the active controller do not fit its image: it resigns")
             self._state = None
@@ -210,7 +218,9 @@ class ActiveController:
             raise
         for batch in _batches(values, self._batch_bytes_max):
             self._last_offset = self.raft.append(state.epoch, batch)
+        before = state.image
         state.image = self._replay.publish(Position(self._last_offset, state.epoch, state.now_ms))
+        self._machine.follow(state, before, changes)
 
 
 def _level(state: ControllerState, records: Sequence[Any]) -> int:

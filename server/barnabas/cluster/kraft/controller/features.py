@@ -20,6 +20,7 @@ from barnabas.cluster.kraft.image import BROKER, METADATA_VERSION, QuorumImage
 from barnabas.cluster.kraft.quorum import Leadership
 from barnabas.cluster.kraft.transitions import KRAFT_VERSION
 from barnabas.cluster.kraft.values import LevelRange
+from barnabas.config.broker import METADATA_MAX_IDLE_INTERVAL_MS
 from barnabas.config.features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE
 from barnabas.config.loading import STATIC_BROKER_CONFIG, BrokerConfig
 from barnabas.security.authorizer import Operation
@@ -121,7 +122,7 @@ def _features(records: Iterable[Any]) -> list[FeatureLevelRecord]:
 
 def tick(state: ControllerState) -> tuple[Any, ...]:
     """Return a NoOp record every `metadata.max.idle.interval.ms`, by which followers see that the leader leads."""
-    interval_ms = state.config.value_of("metadata.max.idle.interval.ms")
+    interval_ms = state.config.get(METADATA_MAX_IDLE_INTERVAL_MS)
     if not interval_ms:
         return ()
     due_ms = state.parts.setdefault(NO_OP_DUE, state.monotonic_ms + interval_ms)

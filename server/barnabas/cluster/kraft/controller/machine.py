@@ -1,6 +1,6 @@
 """The table of all that the active controller does: requests by API key, work by time, and the begin of a leader. Pure.
 
-The rule: each part has its own table; no API and no work is in two of them.
+The rule: each part has its own tables; no API and no work is in two of them.
 """
 
 from __future__ import annotations
@@ -9,16 +9,44 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from barnabas.cluster.kraft.controller import access, features, quotas, scram, settings, tokens
+from barnabas.cluster.kraft.controller import (
+    access,
+    brokers,
+    deletion,
+    elections,
+    features,
+    heartbeats,
+    index,
+    log_dirs,
+    partitions,
+    producer_ids,
+    quotas,
+    reassignments,
+    scram,
+    settings,
+    tokens,
+    topics,
+)
 from barnabas.cluster.kraft.controller.active import Machine
 from barnabas.cluster.kraft.controller.outcome import ControllerState, Handler, Tick
 from barnabas.cluster.kraft.controller.versions import version_of
 
-PARTS = (access, features, quotas, scram, settings, tokens)
+PARTS = (
+    access, brokers, deletion, elections, features, heartbeats, log_dirs, partitions, producer_ids, quotas,
+    reassignments, scram, settings, tokens, topics,
+)  # fmt: skip
 HANDLERS: Mapping[int, Handler] = MappingProxyType(
     {key: handler for part in PARTS for key, handler in part.HANDLERS.items()}
 )
-TICKS: Mapping[str, Tick] = MappingProxyType({"expiry of tokens": tokens.tick, "NoOp record": features.tick})
+TICKS: Mapping[str, Tick] = MappingProxyType(
+    {
+        "fencing of brokers": brokers.fence_stale,
+        "election of preferred leaders": elections.balance,
+        "unclean election": elections.elect_unclean,
+        "expiry of tokens": tokens.tick,
+        "NoOp record": features.tick,
+    }
+)
 
 
 def machine(bootstrap: Sequence[Any]) -> Machine:
@@ -29,4 +57,4 @@ def machine(bootstrap: Sequence[Any]) -> Machine:
             state.image, state.config, bootstrap, in_transaction=in_transaction
         )
 
-    return Machine(HANDLERS, TICKS, activate, version_of)
+    return Machine(HANDLERS, TICKS, activate, index.follow, version_of)

@@ -50,10 +50,10 @@ def begin(_state, in_transaction):
 
 
 def active(voter, ticks=(), bytes_max=1 << 20):
-    machine = Machine(HANDLERS, dict(enumerate(ticks)), begin, version_of)
+    machine = Machine(HANDLERS, dict(enumerate(ticks)), begin, lambda *_: None, version_of)
     controller = ActiveController(
         BrokerConfig(), real_environment(), machine, lambda: voter.image, lambda: voter.in_transaction,
-        batch_bytes_max=bytes_max, tick_seconds=0.001,
+        cluster_id="cluster", batch_bytes_max=bytes_max, tick_seconds=0.001,
     )  # fmt: skip
     controller.attach(voter)
     return controller
