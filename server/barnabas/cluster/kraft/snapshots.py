@@ -6,7 +6,7 @@ level can read them; what was read again is the same image. Offsets in a snapsho
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from barnabas.cluster.kraft.controller.versions import CONTROLLER_REGISTRATION_LEVEL, newest_version
@@ -181,11 +181,9 @@ def snapshot_batches(
     )
     controls = [(ControlType.SNAPSHOT_HEADER, snapshot_header_record.CODEC.encode_bytes(header, 0))]
     if leadership.kraft_version:
-        level = kraft_version_record.KRaftVersionRecord(kraft_version=leadership.kraft_version)
-        controls.append((ControlType.KRAFT_VERSION, kraft_version_record.CODEC.encode_bytes(level, 0)))
+        controls.append((ControlType.KRAFT_VERSION, encode_kraft_version(leadership.kraft_version)))
         if leadership.voters:
-            voters = voters_record.VotersRecord(voters=[_voter(voter) for voter in leadership.voters])
-            controls.append((ControlType.KRAFT_VOTERS, voters_record.CODEC.encode_bytes(voters, 0)))
+            controls.append((ControlType.KRAFT_VOTERS, encode_voters(leadership.voters)))
     yield _control_batch(controls, 0, epoch, now_ms)
     offset = len(controls)
     records: list[Record] = []
@@ -209,6 +207,17 @@ def _control_batch(
         for index, (control_type, value) in enumerate(controls)
     ]
     return encode_batch(records, control=True, leader_epoch=epoch)
+
+
+def encode_kraft_version(level: int) -> bytes:
+    """Encode the control record of a level of kraft.version."""
+    return kraft_version_record.CODEC.encode_bytes(kraft_version_record.KRaftVersionRecord(kraft_version=level), 0)
+
+
+def encode_voters(voters: Iterable[Voter]) -> bytes:
+    """Encode the control record of the voters."""
+    record = voters_record.VotersRecord(voters=[_voter(voter) for voter in voters])
+    return voters_record.CODEC.encode_bytes(record, 0)
 
 
 def _voter(voter: Voter) -> voters_record.VotersRecord.Voter:
