@@ -78,6 +78,11 @@ class ImageApplier:
     # --- for those that follow ------------------------------------------------------------------------------
 
     @property
+    def in_transaction(self) -> bool:
+        """True if what is applied ends inside of a metadata transaction."""
+        return self._loader.state.in_transaction
+
+    @property
     def applied_offset(self) -> int:
         """The offset of the last record that the published image has; -1 before the first image."""
         return self.image.position.offset

@@ -117,6 +117,11 @@ class RaftNode:
         return self._applier.image
 
     @property
+    def in_transaction(self) -> bool:
+        """True if what is applied ends inside of a metadata transaction."""
+        return self._applier.in_transaction
+
+    @property
     def fault(self) -> str:
         """Say why the image is not followed any more; empty while it is."""
         return self._applier.fault
