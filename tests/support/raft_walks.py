@@ -40,6 +40,9 @@ CALM_MS = 15_000
 VERSIONS = {1: 18, 52: 2, 53: 1, 54: 1, 59: 1, 80: 1, 81: 0, 82: 0}
 
 
+HAPPENINGS = "crash crash fuse fuse split split heal heal resign snapshot snapshot change change change change".split()
+
+
 class PromiseError(AssertionError):
     """The quorum has broken a promise."""
 
@@ -171,9 +174,10 @@ class Node:
         self.disk = Disk(dynamic if not walk.is_static and is_first else Leadership())
         self.settings = RaftSettings(
             endpoints=endpoints_of(number),
-            bootstrap=tuple((f"c{n}", 9093) for n in walk.first_voters),
+            bootstrap=tuple((f"c{n}", 9093) for n in range(1, walk.node_count + 1)),
             static_voters={n: (f"c{n}", 9093) for n in walk.first_voters} if walk.is_static else {},
             snapshot_bytes_max=120,
+            election_timeout_ms=walk.election_timeout_ms,
         )
         self.replica = None
         self.life = 0
@@ -208,6 +212,8 @@ class Node:
             for decision in decisions:
                 self.burn()
                 self.carry_out(decision)
+            if any(isinstance(decision, Truncate | InstallSnapshot) for decision in decisions):
+                self.check_voters()
             if any(isinstance(decision, Append) for decision in decisions):
                 if replica.leading is None:
                     self.disk.sync()
@@ -221,11 +227,22 @@ class Node:
         self.after()
         return taken
 
+    def check_voters(self):
+        """Require that the voters are those of the log as it is."""
+        if self.replica.voters != self.settings.voters(self.disk.leadership_at(1 << 62)):
+            raise PromiseError(f"{self.number} believes in other voters than its log has")
+
     def burn(self):
         if self.fuse is not None:
             self.fuse -= 1
             if self.fuse <= 0:
                 raise CrashError
+
+    def blink(self):
+        """Lose power for a moment."""
+        if self.is_up:
+            self.crash()
+            self.walk.later(self.walk.random.randint(1, 40), self.restart)
 
     def restart(self):
         if not self.is_up:
@@ -355,7 +372,8 @@ class Walk:
         self.now_ms = 1_000
         self.events, self.order = [], count()
         self.is_static, self.first_voters = is_static, tuple(range(1, voters + 1))
-        self.chaos_ms = chaos_ms
+        self.node_count, self.chaos_ms = nodes, chaos_ms
+        self.election_timeout_ms = self.random.choice((1_000, 1_000, 60, 20))
         self.loss, self.sides = 0.0, {}
         self.leaders, self.votes, self.batches, self.truth = {}, {}, {}, {}
         self.committed_end, self.configurations = 0, []
@@ -436,6 +454,8 @@ class Walk:
                     raise PromiseError(f"leader {node.number} of epoch {replica.epoch} lacks offset {offset}")
 
     def appended(self, node, batch):
+        if batch.is_control and node.replica.leading is not None:
+            self._may_change_voters(node, batch)
         key = (batch.epoch, batch.base)
         written = self.batches.setdefault(key, batch)
         if written.data != batch.data:
@@ -447,6 +467,15 @@ class Walk:
             before, expected = (node.disk.log[-1].data if node.disk.log else None), self.batches[key, "before"]
             if before is not None and expected is not None and before != expected:
                 raise PromiseError(f"{node.number} has another batch before offset {batch.base}")
+
+    def _may_change_voters(self, leader, batch):
+        """Require that a leader changes voters once its epoch has begun, and the last change is committed."""
+        log, start_offset = leader.replica.log, leader.replica.leading.start_offset
+        if batch.base == start_offset:
+            return
+        changes = [other for other in leader.disk.log if other.is_control and other.base > log.high_watermark]
+        if log.high_watermark <= start_offset or any(other.base >= log.high_watermark for other in changes):
+            raise PromiseError(f"leader {leader.number} changes voters at {batch.base} before the last change counts")
 
     def committed(self, node, high_watermark):
         replica, disk = node.replica, node.disk
@@ -461,6 +490,9 @@ class Walk:
             if known is None:
                 if replica.role not in (Role.LEADER, Role.RESIGNED):
                     raise PromiseError(f"{node.number} commits offset {batch.base} before its leader")
+                last = next(other for other in disk.log if other.end == high_watermark)
+                if last.epoch != replica.epoch:
+                    raise PromiseError(f"leader {node.number} commits by counting a record of epoch {last.epoch}")
                 self.truth[batch.base] = batch
                 self._must_last(node, batch)
             if batch.is_control:
@@ -497,6 +529,8 @@ class Walk:
         asked, answer = request.topics[0].partitions[0], response.topics[0].partitions[0]
         if answer.vote_granted and not asked.pre_vote:
             first = self.votes.setdefault((node.number, asked.replica_epoch), asked.replica_id)
+            if self.random.random() < (0.1 if self.election_timeout_ms > 100 else 0.4):
+                self.later(1, node.blink)
             if first != asked.replica_id:
                 raise PromiseError(f"{node.number} votes for {first} and {asked.replica_id} in epoch {asked.replica_epoch}")
 
@@ -519,7 +553,7 @@ class Walk:
     def disturb(self):
         random = self.random
         node = random.choice(list(self.nodes.values()))
-        match random.choice("crash crash fuse split split heal heal resign snapshot snapshot change change".split()):
+        match random.choice(HAPPENINGS):
             case "crash" if node.is_up:
                 node.crash()
                 self.later(random.randint(10, 6_000), node.restart)
@@ -560,8 +594,8 @@ class Walk:
         end_ms = self.now_ms + self.chaos_ms
         self.run_until(self.now_ms + 3_000)
         while self.now_ms < end_ms:
-            for _ in range(self.random.randint(1, 3)):
-                self.later(self.random.randint(0, 300), self.produce)
+            for _ in range(self.random.randint(1, 8)):
+                self.later(self.random.randint(0, 900), self.produce)
             self.run_until(self.now_ms + self.random.choice((50, 150, 400, 900)))
             self.disturb()
         self.calm()

@@ -366,9 +366,16 @@ class Observer:
         return (Commit(high_watermark),)
 
     def _cut(self, epoch: int, end_offset: int) -> Truncate:
-        """Cut to the end of the largest own epoch that is not later, at most to an offset. Raises MetadataLogError."""
-        own_end = self._epochs.end_offset_for(epoch, self._end_offset)[1] if self._epochs.entries else -1
-        cut = min(own_end if own_end >= 0 else self._end_offset, end_offset)
+        """Cut to the end of the largest own epoch that is not later. Raises MetadataLogError.
+
+        Where that is the leader's, cut to its end at most: in other epochs that may be inside of a batch.
+        """
+        own_epoch, own_end = epoch, -1
+        if self._epochs.entries:
+            own_epoch, own_end = self._epochs.end_offset_for(epoch, self._end_offset)
+        if own_end < 0:
+            own_epoch, own_end = epoch, self._end_offset
+        cut = min(own_end, end_offset) if own_epoch == epoch else own_end
         if cut < self.high_watermark:
             raise MetadataLogError(
                 f"{PLACE}: the leader has not what was committed: {self.high_watermark} to be cut to {cut}"
