@@ -51,7 +51,9 @@ class Cluster(NamedTuple):
         return not broker.log_dirs or directory[:15] == bytes(15) or directory in broker.log_dirs
 
     def can_lead(self, partition, replica):
-        return replica in partition.replicas and self.is_active(replica) and self.is_online(partition, replica)
+        return (
+            replica in partition.replicas and self.is_active(replica) and self.is_online(partition, replica)
+        )
 
     def min_isr_of(self, key):
         return min(self.min_isr, len(self.image.partitions[key[0], 0].replicas))
@@ -79,7 +81,8 @@ def check_change(key, before, after, cluster, cause):
     if not is_from_elr and not is_unclean:  # what an election leads to is looked at with the next change
         assert not is_over(after)
     if is_unclean:
-        is_last_known = cluster.has_elr and before.last_known_elr == (leads,)
+        has_others = before.isr or set(before.elr) - {cause.unclean_broker}
+        is_last_known = cluster.has_elr and before.last_known_elr == (leads,) and not has_others
         assert cluster.allows_unclean or cause.is_unclean_election or is_last_known
         assert (after.isr, after.leader_recovery_state) == ((leads,), 1)
     elif not cause.proposed:
@@ -91,7 +94,9 @@ def check_change(key, before, after, cluster, cause):
         candidates = set(after.elr if is_from_elr else after.replicas if is_unclean else after.isr)
         if not (is_unclean and before.last_known_elr == (leads,)):
             assert not [one for one in earlier if one in candidates and cluster.can_lead(after, one)]
-    _check_elr(key, before, after, cluster, cause, is_from_elr=is_from_elr, is_unclean=is_unclean, bumps=bumps)
+    _check_elr(
+        key, before, after, cluster, cause, is_from_elr=is_from_elr, is_unclean=is_unclean, bumps=bumps
+    )
     kept = dict(zip(before.replicas, before.directories, strict=True)) | (cause.assigned or {})
     for replica, directory in zip(after.replicas, after.directories, strict=True):
         if cluster.level >= 17:
@@ -106,7 +111,9 @@ def _check_elr(key, before, after, cluster, cause, *, is_from_elr, is_unclean, b
     if not cluster.has_elr:
         assert (after.elr, after.last_known_elr) == ((), ())
         return
-    candidates = (set(before.elr) | set(before.isr)) & set(after.replicas) - set(after.isr) - {cause.unclean_broker}
+    candidates = (set(before.elr) | set(before.isr)) & set(after.replicas) - set(after.isr) - {
+        cause.unclean_broker
+    }
     is_enough = len(after.isr) >= cluster.min_isr_of(key) and not is_from_elr
     assert set(after.elr) == (set() if is_enough or is_unclean else candidates)
     if after.leader >= 0:
@@ -135,7 +142,9 @@ def is_over(partition):
     isr, adding, removing = set(partition.isr), set(partition.adding), set(partition.removing)
     stays = set(partition.replicas) - removing
     is_any = bool(adding or removing)
-    return is_any and bool(isr - removing) and adding <= isr and (len(adding) >= len(removing) or stays <= isr)
+    return (
+        is_any and bool(isr - removing) and adding <= isr and (len(adding) >= len(removing) or stays <= isr)
+    )
 
 
 def check_image(cluster):
@@ -148,7 +157,7 @@ def check_image(cluster):
         else:
             assert absent.isdisjoint(partition.isr) or len(partition.isr) == 1
         if partition.leader == -1:
-            eligible = partition.isr or partition.elr
+            eligible = partition.isr or partition.elr or partition.last_known_elr
             assert not [one for one in eligible if cluster.can_lead(partition, one)], "it can have a leader"
         else:
             assert cluster.is_online(partition, partition.leader)
