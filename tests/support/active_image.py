@@ -59,6 +59,7 @@ class ActiveImage:
             monotonic_ms=1_000_000,
         )
         self._replay = Replay(EMPTY)
+        self.changes = []
         self.apply([FeatureLevelRecord(METADATA_VERSION, level), FeatureLevelRecord(ELR, elr)])
 
     @property
@@ -77,6 +78,7 @@ class ActiveImage:
         self.state.committed_offset = self.state.next_offset - 1
         self.state.image = self._replay.publish(Position(self.state.next_offset - 1, 1, 0))
         index.follow(self.state, before, changes)
+        self.changes += changes
         kept, made = index.index_of(self.state), Index(self.state.image)
         assert _content(kept) == _content(made)
 
@@ -192,20 +194,18 @@ class ActiveImage:
         """Return a partition."""
         return self.image.partitions[self.key(name, number)]
 
-    def propose(self, name, isr, number=0, *, version=3, leader=None, **fields):
-        """Return the result of a leader's proposal of an ISR."""
+    def propose(self, name, isr, number=0, *, version=3, leader=None, broker_epochs=None, **fields):
+        """Return the result of a leader's proposal of an ISR; `broker_epochs` are pairs, where not the registered."""
         partition = self.partition(name, number)
         leader = partition.leader if leader is None else leader
+        if broker_epochs is None:
+            known = self.image.brokers
+            broker_epochs = [(one, known[one].epoch if one in known else 5) for one in isr]
         proposal = AlterPartitionRequest.PartitionData(
             partition_index=number,
             leader_epoch=partition.leader_epoch,
             new_isr=list(isr),
-            new_isr_with_epochs=[
-                AlterPartitionRequest.BrokerState(
-                    one, self.image.brokers[one].epoch if one in self.image.brokers else 5
-                )
-                for one in isr
-            ],
+            new_isr_with_epochs=[AlterPartitionRequest.BrokerState(*pair) for pair in broker_epochs],
             partition_epoch=partition.partition_epoch,
         )
         for field, value in fields.items():

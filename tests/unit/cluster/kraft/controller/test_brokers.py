@@ -108,7 +108,10 @@ def test_registration_with_an_unknown_protocol_is_refused(active):
         ([Feature(METADATA_VERSION, 7, 30)], ErrorCode.UNSUPPORTED_VERSION),
         ([Feature(METADATA_VERSION, 7, 30), Feature(ELR, 0, 0)], ErrorCode.UNSUPPORTED_VERSION),
         ([Feature(ELR, 0, 1)], ErrorCode.INVALID_REGISTRATION),
-        ([Feature(METADATA_VERSION, 7, 30), Feature(ELR, 0, 1), Feature("x", 1, 1)], ErrorCode.UNSUPPORTED_VERSION),
+        (
+            [Feature(METADATA_VERSION, 7, 30), Feature(ELR, 0, 1), Feature("x", 1, 1)],
+            ErrorCode.UNSUPPORTED_VERSION,
+        ),
         ([Feature(METADATA_VERSION, 30, 30), Feature(ELR, 1, 1), Feature("x", 0, 1)], ErrorCode.NONE),
     ],
 )

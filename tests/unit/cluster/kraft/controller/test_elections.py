@@ -157,7 +157,9 @@ def test_partitions_without_a_leader_get_any_where_that_is_allowed(active):
 def reassign(active, replicas, *, name="t", number=0, keeps_factor=False, **options):
     """Return the code of a reassignment."""
     partition = Alter.ReassignablePartition(number, None if replicas is None else list(replicas))
-    request = Alter(allow_replication_factor_change=not keeps_factor, topics=[Alter.ReassignableTopic(name, [partition])])
+    request = Alter(
+        allow_replication_factor_change=not keeps_factor, topics=[Alter.ReassignableTopic(name, [partition])]
+    )
     return active.ask(45, request, **options).responses[0].partitions[0].error_code
 
 
@@ -245,7 +247,9 @@ def test_reassignment_can_be_cancelled(active):
     assert partition.leader_epoch == 1, "a replica has gone"
 
 
-@pytest.mark.parametrize(("is_allowed", "expected"), [(False, ErrorCode.INVALID_REPLICA_ASSIGNMENT), (True, 0)])
+@pytest.mark.parametrize(
+    ("is_allowed", "expected"), [(False, ErrorCode.INVALID_REPLICA_ASSIGNMENT), (True, 0)]
+)
 def test_cancellation_does_not_lose_records_unless_allowed(active, is_allowed, expected):
     reassign(active, (4, 5, 1))
     active.propose("t", (1, 4))

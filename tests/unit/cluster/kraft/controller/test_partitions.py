@@ -173,7 +173,12 @@ def test_eligible_replicas_are_kept_while_the_isr_is_too_small():
     assert active.partition("t").elr == (2,)
     active.stop_hearing(1)
     partition = active.partition("t")
-    assert (partition.leader, partition.isr, partition.elr, partition.last_known_elr) == (-1, (), (1, 2), (1,))
+    assert (partition.leader, partition.isr, partition.elr, partition.last_known_elr) == (
+        -1,
+        (),
+        (1, 2),
+        (1,),
+    )
     active.beat(3)
     assert active.partition("t").leader == -1, "it may lack records"
     active.beat(2)
@@ -201,7 +206,12 @@ def test_eligible_replicas_go_with_an_unclean_election():
     active.stop_hearing(2)
     active.stop_hearing(1)
     partition = active.partition("t")
-    assert (partition.leader, partition.isr, partition.elr, partition.leader_recovery_state) == (3, (3,), (), 1)
+    assert (partition.leader, partition.isr, partition.elr, partition.leader_recovery_state) == (
+        3,
+        (3,),
+        (),
+        1,
+    )
 
 
 def test_unregistered_broker_stays_eligible_until_it_starts_anew():

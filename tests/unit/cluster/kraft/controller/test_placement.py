@@ -40,7 +40,8 @@ def test_brokers_without_a_rack_are_a_rack():
 def test_replicas_are_spread_whatever_is_drawn(seed):
     random = Random(seed)
     usable = [
-        UsableBroker(number, random.choice([None, "a", "b", "c"]), random.random() < 0.3) for number in range(9)
+        UsableBroker(number, random.choice([None, "a", "b", "c"]), random.random() < 0.3)
+        for number in range(9)
     ]
     alive = {one.id for one in usable if not one.is_fenced}
     racks = {one.id: one.rack for one in usable}

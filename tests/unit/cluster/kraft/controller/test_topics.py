@@ -52,7 +52,11 @@ def test_new_topic_has_replicas_on_active_brokers(active):
     for partition in partitions.values():
         assert partition.isr == partition.replicas
         assert len(set(partition.replicas)) == 2
-        assert (partition.leader, partition.leader_epoch, partition.partition_epoch) == (partition.replicas[0], 0, 0)
+        assert (partition.leader, partition.leader_epoch, partition.partition_epoch) == (
+            partition.replicas[0],
+            0,
+            0,
+        )
         assert partition.directories == tuple(log_dir(broker_id) for broker_id in partition.replicas)
     leaders = [partition.leader for partition in partitions.values()]
     assert {leaders.count(broker_id) for broker_id in (1, 2, 3)} == {2}
@@ -128,7 +132,15 @@ def test_new_topic_needs_a_name_of_its_own(active, name, expected):
 
 
 def test_new_topics_are_refused_each_by_itself(active):
-    results = create(active, Topic("a", 1, 1), Topic("b", 1, 9), Topic("c", 1, 1), Topic("c", 2, 1), Topic("d.e", 1, 1), Topic("d_e", 1, 1))
+    results = create(
+        active,
+        Topic("a", 1, 1),
+        Topic("b", 1, 9),
+        Topic("c", 1, 1),
+        Topic("c", 2, 1),
+        Topic("d.e", 1, 1),
+        Topic("d_e", 1, 1),
+    )
     assert {name: result.error_code for name, result in results.items()} == {
         "a": 0,
         "b": ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -211,14 +223,19 @@ def test_partitions_that_come_and_go_are_charged(active):
     grow(active, "t", 5, charge=charged.append)
     delete(active, "t", charge=charged.append)
     assert charged == [3, 2, 5]
-    assert create(active, Topic("u", 3, 1), charge=exhausted)["u"].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert (
+        create(active, Topic("u", 3, 1), charge=exhausted)["u"].error_code
+        == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    )
 
 
 # --- growth ---------------------------------------------------------------------------------------------------------
 
 
 def grow(active, name, count, assignments=None, *, validate_only=False, **options):
-    entries = assignments and [CreatePartitionsRequest.CreatePartitionsAssignment(list(one)) for one in assignments]
+    entries = assignments and [
+        CreatePartitionsRequest.CreatePartitionsAssignment(list(one)) for one in assignments
+    ]
     topic = CreatePartitionsRequest.CreatePartitionsTopic(name, count, entries)
     request = CreatePartitionsRequest([topic], validate_only=validate_only)
     (result,) = active.ask(37, request, **options).results
@@ -334,7 +351,9 @@ def test_deletion_tells_nothing_that_may_not_be_seen(active):
     assert delete(active, ids=[topic_id], may=remove)[0][2] == 0
 
 
-@pytest.mark.parametrize(("version", "expected"), [(2, ErrorCode.INVALID_REQUEST), (3, ErrorCode.TOPIC_DELETION_DISABLED)])
+@pytest.mark.parametrize(
+    ("version", "expected"), [(2, ErrorCode.INVALID_REQUEST), (3, ErrorCode.TOPIC_DELETION_DISABLED)]
+)
 def test_deletion_can_be_disabled(version, expected):
     active = ActiveImage(delete_topic_enable="false").start(1)
     active.create("t", (1,))
@@ -348,7 +367,11 @@ def test_deletion_can_be_disabled(version, expected):
 def test_producer_ids_are_allocated_in_blocks(active):
     epoch = active.image.brokers[1].epoch
     blocks = [active.ask(67, AllocateProducerIdsRequest(1, epoch)) for _ in range(3)]
-    assert [(one.producer_id_start, one.producer_id_len) for one in blocks] == [(0, 1000), (1000, 1000), (2000, 1000)]
+    assert [(one.producer_id_start, one.producer_id_len) for one in blocks] == [
+        (0, 1000),
+        (1000, 1000),
+        (2000, 1000),
+    ]
     assert active.image.producer_ids == 3000
     assert active.code(67, AllocateProducerIdsRequest(1, epoch - 1)) == ErrorCode.STALE_BROKER_EPOCH
     assert active.code(67, AllocateProducerIdsRequest(9, 0)) == ErrorCode.STALE_BROKER_EPOCH
