@@ -216,12 +216,9 @@ def _reason_against(
         return _reason_against_downgrade(current, level, upgrade_type)
     if name == KRAFT_VERSION:
         return f"kraft.version stays {current} while the quorum runs" if level != current else ""
-    missing = [f"{other} {needed}" for other, needed in _needs(name, level) if levels.get(other, 0) < needed]
+    needs = _LEVELS[name][level].needs
+    missing = [f"{other} {needed}" for other, needed in needs if levels.get(other, 0) < needed]
     return f"it depends on {missing[0]}" if missing else ""
-
-
-def _needs(name: str, level: int) -> tuple[tuple[str, int], ...]:
-    return (((METADATA_VERSION, _LEVEL_MIN),) if level else ()) + _LEVELS[name][level].needs
 
 
 def _reason_against_downgrade(current: int, level: int, upgrade_type: int) -> str:

@@ -91,8 +91,6 @@ def check_topic_configs(state: ControllerState, configs: Mapping[str, str | None
         topic_decisions.check_settings(own, state.config)
     except RequestError as error:
         return detached(error)
-    except SettingError as error:
-        return RequestError(ErrorCode.INVALID_CONFIG, str(error))
     return None
 
 
@@ -111,8 +109,6 @@ def _altered(
     records: list[ConfigRecord] = []
     for resource in request.resources:
         key = resource.resource_type, resource.resource_name
-        if key in answers:
-            continue
         answer = answers[key] = new_answer()
         answer.resource_type, answer.resource_name, answer.error_message = *key, None
         try:
@@ -242,30 +238,37 @@ def _check_broker_changes(
 
 def _check_resource(state: ControllerState, resource_type: int, name: str, own: Own) -> None:
     """Raise RequestError unless there is such a resource, and it may have these settings."""
+    _check_name(resource_type, name)
     try:
         if resource_type == TOPIC:
-            topic_decisions.check_topic_name(name)
             topic_decisions.check_settings(own, state.config)
-        elif resource_type == GROUP and name:
+        elif resource_type == GROUP:
             group_settings.check(own, state.config)
-        elif resource_type == CLIENT_METRICS and name:
+        elif resource_type == CLIENT_METRICS:
             client_metrics.check(own)
     except SettingError as error:
         raise RequestError(ErrorCode.INVALID_CONFIG, str(error)) from error
-    _check_name(state, resource_type, name)
+    _check_presence(state, resource_type, name)
 
 
-def _check_name(state: ControllerState, resource_type: int, name: str) -> None:
-    """Raise RequestError unless there is such a resource; groups and subscriptions may be there later, or not."""
+def _check_name(resource_type: int, name: str) -> None:
+    """Raise RequestError unless there can be a resource of this name."""
     if resource_type == TOPIC:
         topic_decisions.check_topic_name(name)
-        if name not in state.image.topic_ids:
-            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     elif resource_type != BROKER:
         if not name:
             raise RequestError(ErrorCode.INVALID_REQUEST, "the name of the resource is empty")
     elif name:
-        node_id, image = _broker_id(name), state.image
+        _broker_id(name)
+
+
+def _check_presence(state: ControllerState, resource_type: int, name: str) -> None:
+    """Raise RequestError unless the topic or the node is there; groups and subscriptions need not be."""
+    image = state.image
+    if resource_type == TOPIC and name not in image.topic_ids:
+        raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+    if resource_type == BROKER and name:
+        node_id = _broker_id(name)
         if node_id not in (image.brokers.keys() | image.controllers.keys() | voter_ids(state)):
             raise RequestError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no node {node_id}")
 
@@ -325,7 +328,8 @@ def _described(state: ControllerState, kind: int, name: str) -> Iterable[Describ
                 ErrorCode.INVALID_REQUEST, f"broker {name} was asked for; this is node {state.node_id}"
             )
         return describe_broker(config)
-    _check_name(state, kind, name)
+    _check_name(kind, name)
+    _check_presence(state, kind, name)
     if kind == TOPIC:
         return describe_topic(own, config)
     return describe_group(own, config) if kind == GROUP else describe_client_metrics(own)

@@ -53,6 +53,9 @@ def delete(bench, *filters, **caller):
     """Return the ACLs that each filter has removed, or its code."""
     asked = [DeleteAclsRequest.DeleteAclsFilter(*one) for one in filters]
     results = bench.ask(access.DELETE_ACLS, DeleteAclsRequest(asked), **caller).filter_results
+    assert all(
+        one.error_code == 0 and one.error_message is None for each in results for one in each.matching_acls
+    )
     return [
         ErrorCode(result.error_code).name
         if result.error_code

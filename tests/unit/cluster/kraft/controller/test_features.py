@@ -79,8 +79,9 @@ def test_upgrade_is_finalized_and_answered_by_version(version):
     answer = update(bench, ("group.version", 1), ("transaction.version", 2), version=version)
     assert (answer.error_code, answer.error_message) == (0, None)
     assert bench.image.features == {"metadata.version": 30, "group.version": 1, "transaction.version": 2}
-    names = [(result.feature, result.error_code) for result in answer.results]
-    assert names == ([("group.version", 0), ("transaction.version", 0)] if version < 2 else [])
+    results = [(result.feature, result.error_code, result.error_message) for result in answer.results]
+    names = ["group.version", "transaction.version"] if version < 2 else []
+    assert results == [(name, 0, "NONE") for name in names]
 
 
 def test_one_bad_update_refuses_all_of_them():
@@ -188,6 +189,7 @@ def test_metadata_version_rises_with_what_depends_on_it():
         ((broker(1, **{"share.version": (0, 0)}),), "broker 1 does not support it"),
         ((controller(7, **{"share.version": (0, 1)}),), "controller 7 supports levels 0 to 1"),
         ((controller(NODE_ID, **{"share.version": None}),), ""),
+        ((broker(1, **{"unheard.of": (0, 2)}),), ""),
     ],
 )
 def test_all_nodes_must_support_a_level(nodes, expected):
@@ -196,6 +198,13 @@ def test_all_nodes_must_support_a_level(nodes, expected):
         assert reason(bench, ("share.version", 2)) == expected
     else:
         assert update(bench, ("share.version", 2)).error_code == 0
+
+
+def test_what_this_controller_lacks_is_named_first():
+    assert (
+        reason(ActiveController(30, None, broker(1)), ("unheard.of", 1))
+        == "this controller does not support it"
+    )
 
 
 def test_level_below_that_of_a_node_is_refused():
@@ -225,8 +234,9 @@ def test_controllers_do_not_count_before_they_can_register():
 def test_elr_makes_min_insync_replicas_one_for_all():
     bench = ActiveController(
         23, {MIN_IN_SYNC: "2"}, config("1", MIN_IN_SYNC, "3"), config("1", "log.cleaner.threads", "2"),
-        config("2", MIN_IN_SYNC, "1"),
+        config("2", MIN_IN_SYNC, "1"), config("3", "log.cleaner.threads", "2"),
     )  # fmt: skip
+    bench.state.config.set_dynamic({}, {MIN_IN_SYNC: "3"})
     assert update(bench, (ELR, 1)).error_code == 0
     assert bench.records == [
         config("", MIN_IN_SYNC, "2"), config("1", MIN_IN_SYNC, None), config("2", MIN_IN_SYNC, None), level(ELR, 1),
@@ -234,6 +244,7 @@ def test_elr_makes_min_insync_replicas_one_for_all():
     assert bench.image.settings == {
         (BROKER, ""): {MIN_IN_SYNC: "2"},
         (BROKER, "1"): {"log.cleaner.threads": "2"},
+        (BROKER, "3"): {"log.cleaner.threads": "2"},
     }
 
 

@@ -118,6 +118,7 @@ def test_token_for_another_owner_needs_create_tokens():
         ({"config": {}, "level": 13}, "DELEGATION_TOKEN_AUTH_DISABLED"),
         ({"level": 13}, "UNSUPPORTED_VERSION"),
         ({"renewers": ["Group:a"]}, "INVALID_PRINCIPAL_TYPE"),
+        ({"caller": {"owner": ":carol"}}, "INVALID_PRINCIPAL_TYPE"),
         ({"renewers": [BOB, "User:carol", "User:dave"]}, "POLICY_VIOLATION"),
         ({"caller": {"is_token_authenticated": True}}, "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED"),
         ({"caller": {"is_forwarded": False}}, "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED"),
