@@ -44,7 +44,12 @@ MIXES = {
 }
 
 
-OUR_CONTROLLERS: Mapping[str, tuple[int, ...]] = {"kafka": (), "one-of-ours": (1,), "two-of-ours": (1, 2), "ours": (1, 2, 3)}
+OUR_CONTROLLERS: Mapping[str, tuple[int, ...]] = {
+    "kafka": (),
+    "one-of-ours": (1,),
+    "two-of-ours": (1, 2),
+    "ours": (1, 2, 3),
+}
 """Ids of the controllers that are ours, by the words of --quorum."""
 
 
@@ -220,7 +225,8 @@ def run_mix(
     """Run checks in one cluster; returns how many failed."""
     voters = "dynamic" if is_dynamic else "static"
     print(
-        f"\n{mix}: Kafka {options.version}, {options.controllers} controllers ({options.quorum}), {voters} voters, in {directory}",
+        f"\n{mix}: Kafka {options.version}, {options.controllers} controllers ({options.quorum}), {voters} voters, "
+        f"in {directory}",
         flush=True,
     )
     failures = 0
@@ -269,7 +275,10 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--version", default=VERSION, help="which Kafka (default: %(default)s)")
     parser.add_argument("--controllers", type=int, choices=(1, 3), default=1)
     parser.add_argument(
-        "--quorum", choices=OUR_CONTROLLERS, default="kafka", help="whose the controllers are (default: %(default)s)"
+        "--quorum",
+        choices=OUR_CONTROLLERS,
+        default="kafka",
+        help="whose the controllers are (default: %(default)s)",
     )
     parser.add_argument("--voters", choices=("dynamic", "static"), default="dynamic")
     parser.add_argument("--checks", default="", help="only these, after creation")

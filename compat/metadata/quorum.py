@@ -129,9 +129,9 @@ def environment() -> dict[str, str]:
 
 
 class Quorum:
-    """Controllers 1 to `count`, those of `ours` ours. Lifecycle: `start`, `stop`; single ones may be killed and started between.
+    """Controllers 1 to `count`. Lifecycle: `start`, `stop`; single ones may be killed and started between.
 
-    With `is_dynamic` the voters are in the log (kraft.version 1), otherwise in controller.quorum.voters. `has_admin` gives
+    `ours` are the ids of those that are ours. With `is_dynamic` the voters are in the log (kraft.version 1), otherwise in controller.quorum.voters. `has_admin` gives
     each a second listener, ADMIN, without security.
     """
 

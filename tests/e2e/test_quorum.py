@@ -236,4 +236,5 @@ def test_controller_of_another_node_id_does_not_start(tmp_path: Path) -> None:
     other = Node(tmp_path, 2, "controller", settings | {"log.dirs": str(tmp_path / "controller-1")})
     done = other.run("serve")
     assert done.returncode == 1
-    assert "node.id" in done.stderr and "Traceback" not in done.stderr
+    assert "node.id" in done.stderr
+    assert "Traceback" not in done.stderr

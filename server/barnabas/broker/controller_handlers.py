@@ -11,7 +11,16 @@ from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from barnabas.broker.controller_apis import AS_BROKERS, BY_KEY, DESCRIBE_CLUSTER, ENVELOPE, FORWARDABLE, LOOKING, RAFT, UNANSWERED
+from barnabas.broker.controller_apis import (
+    AS_BROKERS,
+    BY_KEY,
+    DESCRIBE_CLUSTER,
+    ENVELOPE,
+    FORWARDABLE,
+    LOOKING,
+    RAFT,
+    UNANSWERED,
+)
 from barnabas.broker.handlers import handler_of
 from barnabas.cluster.kraft.controller.outcome import Caller
 from barnabas.errors import PeerError, RequestError

@@ -123,7 +123,8 @@ async def controller(config: BrokerConfig, environment: Environment) -> AsyncIte
     """
     own = controller_settings(config)
     node_id = own.quorum.node_id
-    listeners = open_listeners(config.get(settings.LISTENERS), own.protocols, environment.network)
+    addresses: tuple[str, ...] = config.get(settings.LISTENERS)
+    listeners = open_listeners(addresses, own.protocols, environment.network)
     async with AsyncExitStack() as stack:
         for listener in listeners:
             stack.callback(listener.close)
@@ -154,7 +155,9 @@ async def controller(config: BrokerConfig, environment: Environment) -> AsyncIte
                 trio.open_nursery() as background,
             ):
                 budget = LoopBudget(clock=environment.monotonic, cpu_clock=time.thread_time)
-                base = _Base(config, environment, own, cluster_id, listeners, endpoints, client, budget, background)
+                base = _Base(
+                    config, environment, own, cluster_id, listeners, endpoints, client, budget, background
+                )
                 with budget:
                     yield _node(base, voter, machine(bootstrap))
                 background.cancel_scope.cancel()
@@ -268,7 +271,10 @@ def _advertised(
     """Return host and port by which others reach each listener."""
     bound = {listener.name: listener.port for listener in listeners}
     return {
-        name: (environment.network.host_name() if not host or host in EVERYWHERE else host, port or bound[name])
+        name: (
+            environment.network.host_name() if not host or host in EVERYWHERE else host,
+            port or bound[name],
+        )
         for name, (host, port) in advertised_controllers(config).items()
     }
 

@@ -95,8 +95,8 @@ def keeper_of(config: BrokerConfig) -> Keeper:
     if config.get(settings.ZOOKEEPER_CONNECT):
         return Keeper.ZOOKEEPER
     roles = [role.strip() for role in config.get(settings.PROCESS_ROLES) or ()]
-    keepers = {("broker",): Keeper.QUORUM, ("controller",): Keeper.CONTROLLER}
-    return keepers.get(tuple(roles), Keeper.ITSELF)
+    keepers = {"broker": Keeper.QUORUM, "controller": Keeper.CONTROLLER}
+    return keepers.get(",".join(roles), Keeper.ITSELF)
 
 
 def is_clustered(config: BrokerConfig) -> bool:

@@ -48,7 +48,7 @@ def controller_settings(config: BrokerConfig) -> ControllerSettings:
             "a controller must be among its voters"
         )
     for name, (host, _) in advertised_controllers(config).items():
-        if host == "0.0.0.0":  # noqa: S104
+        if host == "0.0.0.0":
             raise SettingError(
                 f"{settings.ADVERTISED_LISTENERS.name}: nodes cannot connect to {host}; name an address or host of this "
                 f"machine for {name} that they can reach"
@@ -75,15 +75,16 @@ def advertised_controllers(config: BrokerConfig) -> dict[str, Address]:
     The host is empty for that of this machine, the port 0 for the one that is bound. Raises SettingError.
     """
     addresses: dict[str, Address] = {}
-    for setting in (settings.LISTENERS, settings.ADVERTISED_LISTENERS):
-        for text in config.get(setting) or ():
+    own, advertised = config.get(settings.LISTENERS), config.get(settings.ADVERTISED_LISTENERS) or ()
+    for setting, texts in ((settings.LISTENERS.name, own), (settings.ADVERTISED_LISTENERS.name, advertised)):
+        for text in texts:
             name, _, address = text.strip().partition("://")
             host, _, port = address.rpartition(":")
             if not port.isdecimal() or int(port) > 65535:
-                raise SettingError(f"{setting.name}: {text.strip()!r} is not of the form NAME://HOST:PORT")
-            if setting is settings.ADVERTISED_LISTENERS and name.upper() not in addresses:
+                raise SettingError(f"{setting}: {text.strip()!r} is not of the form NAME://HOST:PORT")
+            if texts is advertised and name.upper() not in addresses:
                 raise SettingError(
-                    f"{setting.name}={text}: {settings.LISTENERS.name} has no listener of that name"
+                    f"{setting}={text}: {settings.LISTENERS.name} has no listener of that name"
                 )
             addresses[name.upper()] = host.removeprefix("[").removesuffix("]"), int(port)
     return addresses

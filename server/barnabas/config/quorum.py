@@ -79,7 +79,8 @@ def quorum_of(config: BrokerConfig, listener: str, protocol: str) -> QuorumSetti
     servers = config.get(settings.CONTROLLER_QUORUM_BOOTSTRAP_SERVERS)
     bootstrap = tuple(_address(bootstrap_name, text) for text in servers)
     if not voters and not bootstrap:
-        role = ",".join(config.get(settings.PROCESS_ROLES) or ())
+        roles: tuple[str, ...] | None = config.get(settings.PROCESS_ROLES)
+        role = ",".join(roles or ())
         raise SettingError(
             f"{settings.PROCESS_ROLES.name}={role} needs the controllers of its cluster: set "
             f"{bootstrap_name}=HOST:PORT,... or {settings.CONTROLLER_QUORUM_VOTERS.name}=ID@HOST:PORT,..."

@@ -89,7 +89,13 @@ def front(authorizer=None, image=EMPTY, handler=None):
     machine = Machine({CREATE_TOPICS: handler or create}, {}, lambda *_: (), lambda *_: None, version_of)
     environment, config = real_environment(), BrokerConfig()
     active = ActiveController(
-        config, environment, machine, lambda: voter.image, lambda: False, cluster_id="cluster", batch_bytes_max=1 << 20
+        config,
+        environment,
+        machine,
+        lambda: voter.image,
+        lambda: False,
+        cluster_id="cluster",
+        batch_bytes_max=1 << 20,
     )
     active.attach(voter)
     budget = LoopBudget()
@@ -125,7 +131,7 @@ def test_versions_are_those_of_kafkas_controller():
 def test_every_api_has_an_answer():
     served = set(HANDLERS) | RAFT | AS_BROKERS | {ENVELOPE, DESCRIBE_CLUSTER, 41}
     assert set(BY_KEY) <= served
-    assert FORWARDABLE <= set(BY_KEY)
+    assert set(BY_KEY) >= FORWARDABLE
 
 
 @pytest.mark.parametrize("key", sorted(set(BY_KEY) - {17, 18, 19, 20, 32, 33, 36, 37, 38, 39, 40, 41, 44}))
@@ -163,7 +169,9 @@ async def test_handler_is_told_who_asks():
 
 def described(level=30):
     endpoints = (Endpoint("CONTROLLER", "a", 9093, 0), Endpoint("OTHER", "b", 9094, 0))
-    return EMPTY._replace(features={"metadata.version": level}, controllers={1: Controller(1, bytes(16), endpoints)})
+    return EMPTY._replace(
+        features={"metadata.version": level}, controllers={1: Controller(1, bytes(16), endpoints)}
+    )
 
 
 async def test_controllers_are_described_by_the_listener_that_is_asked():

@@ -202,7 +202,10 @@ IN_QUORUM = {
     "controller.quorum.bootstrap.servers": "h:1",
     "controller.listener.names": "CONTROLLER",
 }
-KEEPERS = {"quorum": IN_QUORUM, "controller": {**IN_QUORUM, "process.roles": "controller", "listeners": "CONTROLLER://:1"}}
+KEEPERS = {
+    "quorum": IN_QUORUM,
+    "controller": {**IN_QUORUM, "process.roles": "controller", "listeners": "CONTROLLER://:1"},
+}
 
 
 @pytest.mark.parametrize("row", [row for row in EVERY if row.acts_in_cluster], ids=lambda row: row.name)
