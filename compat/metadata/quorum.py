@@ -131,8 +131,8 @@ def environment() -> dict[str, str]:
 class Quorum:
     """Controllers 1 to `count`. Lifecycle: `start`, `stop`; single ones may be killed and started between.
 
-    `ours` are the ids of those that are ours. With `is_dynamic` the voters are in the log (kraft.version 1), otherwise in controller.quorum.voters. `has_admin` gives
-    each a second listener, ADMIN, without security.
+    `ours` are the ids of those that are ours. With `is_dynamic` the voters are in the log (kraft.version 1), otherwise in
+    controller.quorum.voters. `has_admin` gives each a second listener, ADMIN, without security.
     """
 
     def __init__(

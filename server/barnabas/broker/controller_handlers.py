@@ -61,7 +61,7 @@ BROKERS: Final = 1
 CONTROLLER_REGISTRATION_SINCE: Final = 15
 """The metadata.version from which controllers register (3.7-IV0)."""
 WITH_TIMEOUT: Final = frozenset((19, 20, 37, 43, 45))
-"""APIs whose requests say how long their sender waits."""
+"""APIs with a timeout in their requests."""
 FORWARDED: Final = ""
 """In place of the security protocol of a forwarded client, which its broker alone knows."""
 

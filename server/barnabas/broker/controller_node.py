@@ -166,7 +166,7 @@ async def controller(config: BrokerConfig, environment: Environment) -> AsyncIte
 
 
 class _Base(NamedTuple):
-    """What all parts of a controller are made from."""
+    """Parts of a controller from which all others are made."""
 
     config: BrokerConfig
     environment: Environment

@@ -23,7 +23,7 @@ class ControllerSettings(NamedTuple):
     """Settings of a voter; times in ms."""
 
     quorum: QuorumSettings
-    """Where the other controllers are, and how their log is copied."""
+    """Addresses of the other controllers, and settings of the log."""
     protocols: dict[str, str]
     """Security protocol by listener, in the order of `controller.listener.names`."""
     election_timeout_ms: int
@@ -108,11 +108,11 @@ def _protocols(config: BrokerConfig) -> dict[str, str]:
     for listener in names:
         if listener not in own:
             raise SettingError(f"{name}={listener}: {settings.LISTENERS.name} has no listener of that name")
-    known = config.listener_security_protocols()
+    by_map = config.listener_security_protocols()
     is_plain = has_default_protocols(config, set(own))
     protocols = {}
     for listener in names:
-        protocol = known.get(listener, "PLAINTEXT" if is_plain and listener not in PROTOCOLS else listener)
+        protocol = by_map.get(listener, "PLAINTEXT" if is_plain and listener not in PROTOCOLS else listener)
         if protocol not in PROTOCOLS:
             raise SettingError(
                 f"{name}={listener}: add {listener}:PLAINTEXT, or another protocol, to "

@@ -39,7 +39,7 @@ class Machine(NamedTuple):
 
     handlers: Handlers
     ticks: Mapping[str, Tick]
-    """What time asks for, by name."""
+    """Work that time asks for, by name."""
     activate: Callable[[ControllerState, bool], tuple[Any, ...]]
     """Records with which a leader begins; true if the last one has left a metadata transaction open."""
     follow: Callable[[ControllerState, QuorumImage, Sequence[Change]], None]
