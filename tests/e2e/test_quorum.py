@@ -7,18 +7,24 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
+import trio
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from barnabas.client import ClientSettings, parse_bootstrap
+from barnabas.client.connection import open_connection
+from barnabas.client.settings import SaslCredentials
 from barnabas.cluster.kraft.image import QuorumImage
 from barnabas.commands.connection import Connecting
 from barnabas.commands.metadata_live import state_of
 from barnabas.testing.running import import_path
+from barnabas.wire.generated.broker_heartbeat import BrokerHeartbeatRequest
+from barnabas.wire.generated.describe_quorum import DescribeQuorumRequest
+from barnabas.wire.generated.errors import ErrorCode
 
 from .conftest import PROGRAM, ROOT, STOP_SECONDS_MAX
 
@@ -28,6 +34,19 @@ CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
 WAIT_SECONDS_MAX = 60
 BROKER = 4
 COUNT = 200
+NO_SETTINGS: Mapping[str, str] = {}
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+SECURED = {
+    "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "sasl.mechanism.controller.protocol": "PLAIN",
+    "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.controller.plain.sasl.jaas.config": (
+        f'{PLAIN} username="node" password="secret" user_node="secret" user_guest="secret";'
+    ),
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:node",
+}
+"""Nodes log in to controllers, which obey ACLs; clients of brokers are User:ANONYMOUS."""
 
 
 def free_port() -> int:
@@ -98,11 +117,10 @@ def environment() -> dict[str, str]:
 class Cluster:
     """One controller and one broker."""
 
-    def __init__(self, directory: Path) -> None:
-        self.controller = Node(
-            directory, 1, "controller", {"controller.quorum.bootstrap.servers": "127.0.0.1:1"}
-            | {"broker.session.timeout.ms": "2000"},
-        )  # fmt: skip
+    def __init__(self, directory: Path, shared: Mapping[str, str] = NO_SETTINGS) -> None:
+        """`shared` are settings of both."""
+        elsewhere = {"controller.quorum.bootstrap.servers": "127.0.0.1:1", "broker.session.timeout.ms": "2000"}
+        self.controller = Node(directory, 1, "controller", {**elsewhere, **shared})
         self.address = f"127.0.0.1:{self.controller.port}"
         self.broker = Node(
             directory,
@@ -113,6 +131,7 @@ class Cluster:
                 "broker.heartbeat.interval.ms": "400",
                 "offsets.topic.replication.factor": "1",
                 "group.initial.rebalance.delay.ms": "0",
+                **shared,
             },
         )
         self.bootstrap = f"127.0.0.1:{self.broker.port}"
@@ -221,6 +240,31 @@ def test_killed_controller_returns_with_all_that_it_acknowledged(cluster: Cluste
     assert after.brokers[BROKER].epoch == before.brokers[BROKER].epoch
     assert not after.brokers[BROKER].fenced
     assert cluster.consume("t0", COUNT) == list(range(COUNT))
+
+
+def test_secured_controller_serves_its_nodes_and_refuses_others(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, SECURED)
+    try:
+        cluster.start()
+        with pytest.raises(KafkaException) as refused:
+            cluster.create("t")  # authorized by the controller, for the client that the broker names
+        assert refused.value.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+        denial = "Principal = User:ANONYMOUS is Denied operation = CREATE"
+        assert denial in cluster.controller.log.read_text()
+        answers = trio.run(answers_to, cluster.address, "guest")
+        assert answers == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED]
+        assert trio.run(answers_to, cluster.address, "node") == [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NONE]
+    finally:
+        cluster.end()
+
+
+async def answers_to(address: str, user: str) -> list[int]:
+    """Return the error codes of a heartbeat and of DescribeQuorum from a user of the controller."""
+    settings = ClientSettings(sasl=SaslCredentials("PLAIN", user, "secret"))
+    topic = DescribeQuorumRequest.TopicData("__cluster_metadata", [DescribeQuorumRequest.PartitionData(0)])
+    requests = BrokerHeartbeatRequest(broker_id=9, broker_epoch=1), DescribeQuorumRequest([topic])
+    async with open_connection(parse_bootstrap(address)[0], settings) as connection:
+        return [(await connection.ask(request)).error_code for request in requests]
 
 
 def test_controller_without_formatted_dir_does_not_start(tmp_path: Path) -> None:
