@@ -125,6 +125,31 @@ def kafkas_tools(cluster: Brokers) -> str:
     return ", ".join(questions)
 
 
+def controllers_tools(cluster: Brokers) -> str:
+    """Kafka's tools work with the controllers themselves: features, quorum, end points, settings, reassignments."""
+    assert isinstance(cluster, QuorumCluster)
+    ids = [node.id for node in cluster.quorum.nodes]
+    topic = ("--entity-type", "topics", "--entity-name", checks.TOPIC)
+    questions: tuple[tuple[str, tuple[str, ...], str], ...] = (
+        ("features", ("describe",), "metadata.version"),
+        ("metadata-quorum", ("describe", "--status"), "LeaderId:"),
+        ("metadata-quorum", ("describe", "--replication"), "Leader"),
+        ("cluster", ("cluster-id",), "Cluster ID"),
+        ("cluster", ("list-endpoints",), "controller"),
+        ("configs", ("--alter", *topic, "--add-config", "max.message.bytes=777777"), "Completed"),
+        ("configs", ("--alter", *topic, "--delete-config", "max.message.bytes"), "Completed"),
+        ("configs", ("--describe", "--all", "--entity-type", "brokers", "--entity-name", str(ids[0])), "node.id"),
+        ("reassign-partitions", ("--list",), "No partition reassignments"),
+    )
+    for tool, arguments, expected in questions:
+        tools.run(cluster, tool, *arguments, expect=expected, controllers=cluster.quorum.addresses)
+    endpoints = tools.run(cluster, "cluster", "list-endpoints", controllers=cluster.quorum.addresses)
+    for node in cluster.quorum.nodes:
+        if str(node.port) not in endpoints:
+            raise ClusterError(f"controller {node.id} is not among the end points: {endpoints}")
+    return f"{len(questions)} calls at {len(ids)} controllers"
+
+
 def _of_all(answers: Mapping[int, Sequence[str]]) -> dict[int, list[str]]:
     """Return the lines of settings that every broker has: another release has others."""
     names = [{line.partition("=")[0] for line in lines} for lines in answers.values()]
@@ -208,7 +233,7 @@ def as_printed(cluster: Brokers) -> str:
 
 CHECKS: tuple[checks.Check, ...] = (
     checks.membership, checks.creation, checks.produce_and_consume, checks.java_clients, checks.transactions,
-    checks.identical_replicas, kafkas_tools, checks.other_tools, checks.reassignment, checks.preferred_leaders,
+    checks.identical_replicas, kafkas_tools, controllers_tools, checks.other_tools, checks.reassignment, checks.preferred_leaders,
     checks.leader_killed, checks.preferred_leaders, checks.clean_stop, controllers_killed, checks.offsets_survive,
     unregistered, as_printed, checks.identical_replicas,
 )  # fmt: skip

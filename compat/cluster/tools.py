@@ -13,12 +13,25 @@ from compat.kafka import release, tool_command
 TOOL_S = 90
 
 
-def run(cluster: Brokers, name: str, *arguments: str, stdin: str = "", expect: str = "", at: str = "") -> str:
-    """Run a tool with the cluster's addresses, or at one broker's; returns its output. Raises ClusterError."""
+def run(
+    cluster: Brokers,
+    name: str,
+    *arguments: str,
+    stdin: str = "",
+    expect: str = "",
+    at: str = "",
+    controllers: str = "",
+) -> str:
+    """Run a tool with the cluster's addresses, or at one broker's, or at `controllers`; returns its output.
+
+    Raises ClusterError.
+    """
     if name == ZOOKEEPER_SHELL:
         words = ["-server", cluster.zookeeper_connect, *arguments]
     else:
         where = ["--bootstrap-server", at or cluster.bootstrap]
+        if controllers:
+            where = ["--bootstrap-controller", controllers]
         # kafka-cluster has its action first, and its options after it.
         words = [arguments[0], *where, *arguments[1:]] if name == "cluster" else [*where, *arguments]
     command = tool_command(release(cluster.version), name, *words)
