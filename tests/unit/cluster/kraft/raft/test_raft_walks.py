@@ -17,8 +17,9 @@ KINDS = (
     {"voters": 5, "nodes": 6, "is_static": True},
     {"voters": 3, "nodes": 6},
 )
-WALKS = 60
+WALKS = 40
 """Walks of an ordinary day, a tenth of a second each."""
+OTHER_SEEDS = 20
 
 
 def walk(seed):
@@ -74,7 +75,7 @@ def candidate_boasts(patch):
         Asker,
         "vote",
         lambda self, voter, epoch, last_epoch, end_offset, *, pre_vote: vote(
-            self, voter, epoch, epoch - 1, end_offset, pre_vote=pre_vote
+            self, voter, epoch, max(last_epoch, epoch - 1), end_offset, pre_vote=pre_vote
         ),
     )
 
@@ -294,7 +295,43 @@ def voters_of_a_snapshot_are_lost(patch):
 
 
 PLANTED = {
+    vote_is_not_saved: 2,
+    vote_is_given_twice: 2,
+    logs_are_not_compared: 1,
+    candidate_boasts: 0,
+    half_of_the_votes_is_enough: 0,
+    epoch_of_a_candidate_is_not_saved: 0,
+    leadership_survives_a_crash: 0,
+    pre_vote_is_a_vote: 0,
+    old_epochs_are_obeyed: 1,
+    followers_vote_again: 2,
+    unsynced_records_count: 0,
+    earlier_epochs_are_committed_by_counting: 0,
+    half_of_the_logs_is_enough: 0,
+    observers_count: 0,
+    removed_leader_counts_itself: 8,
+    follower_commits_all_it_has: 0,
+    divergence_is_not_answered: 1,
+    longer_logs_of_an_epoch_are_taken: 1,
+    epochs_end_where_the_log_ends: 1,
+    cut_leaves_a_record: 1,
+    epochs_survive_a_cut: 1,
+    log_start_is_not_looked_at: 2,
+    voters_survive_a_cut: 19,
+    voters_change_at_any_time: 3,
+    two_voters_change_at_once: 0,
+    voters_of_a_snapshot_are_lost: 3,
 }
+"""Bugs, each with the seed of a walk that notices it; others are tried when draws have changed."""
+
+
+def is_noticed(seeds):
+    for seed in seeds:
+        try:
+            walk(seed)
+        except Exception:
+            return True
+    return False
 
 
 def test_planted_bugs_are_noticed(monkeypatch):
@@ -302,9 +339,6 @@ def test_planted_bugs_are_noticed(monkeypatch):
     for plant, seed in PLANTED.items():
         with monkeypatch.context() as patch:
             plant(patch)
-            try:
-                walk(seed)
-            except Exception:
-                continue
-        missed.append(plant.__name__)
+            if not is_noticed([seed, *range(examples(OTHER_SEEDS))]):
+                missed.append(plant.__name__)
     assert missed == []
