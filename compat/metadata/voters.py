@@ -1,8 +1,8 @@
 """Our voter and two controllers of Kafka in one quorum: python -m compat.metadata.voters [--version V] [--rounds N]
 
-Static and dynamic voters. In each round the leading controller of Kafka is killed until ours leads and commits records, then
-ours resigns, and Kafka commits. The exit code is 1 if a leader does not come, a record is not committed, a controller of
-Kafka complains, or the logs of the three differ.
+Static and dynamic voters. In each round the leading controller of Kafka is killed until ours leads and commits records,
+then ours resigns, and Kafka commits. The exit code is 1 if a leader does not come, a record is not committed, a controller
+of Kafka complains, or the logs of the three differ.
 """
 
 from __future__ import annotations
@@ -39,7 +39,18 @@ from barnabas.wire.registry import request_codec
 from compat.kafka.broker import CLUSTER_ID, free_port
 from compat.metadata.quorum import HOST, Node
 
-VERSIONS = {1: (4, 18), 18: (0, 4), 52: (0, 2), 53: (0, 1), 54: (0, 1), 55: (0, 2), 59: (0, 1), 80: (0, 1), 81: (0, 0), 82: (0, 0)}
+VERSIONS = {
+    1: (4, 18),
+    18: (0, 4),
+    52: (0, 2),
+    53: (0, 1),
+    54: (0, 1),
+    55: (0, 2),
+    59: (0, 1),
+    80: (0, 1),
+    81: (0, 0),
+    82: (0, 0),
+}
 DESCRIBE = DescribeQuorumRequest(
     [DescribeQuorumRequest.TopicData(CLUSTER_METADATA_TOPIC, [DescribeQuorumRequest.PartitionData(0)])]
 )
@@ -62,7 +73,8 @@ class Mixed:
         self.directory, self.is_dynamic = directory, is_dynamic
         self.port = free_port()
         self.kafka = {
-            number: Node(version, directory / f"controller-{number}", number, "controller") for number in (1, 2)
+            number: Node(version, directory / f"controller-{number}", number, "controller")
+            for number in (1, 2)
         }
         ports = {**{number: node.port for number, node in self.kafka.items()}, OURS: self.port}
         self.addresses = {number: (HOST, port) for number, port in ports.items()}
@@ -70,10 +82,13 @@ class Mixed:
         if is_dynamic:
             quorum = {"controller.quorum.bootstrap.servers": ",".join(listed.values())}
         else:
-            quorum = {"controller.quorum.voters": ",".join(f"{number}@{text}" for number, text in listed.items())}
+            quorum = {
+                "controller.quorum.voters": ",".join(f"{number}@{text}" for number, text in listed.items())
+            }
         meta = {number: MetaProperties(1, CLUSTER_ID, number, bytes([number]) * 16) for number in ports}
         voters = ",".join(
-            f"{number}@{text}:{encode_uuid(meta[number].directory_id or b'')}" for number, text in listed.items()
+            f"{number}@{text}:{encode_uuid(meta[number].directory_id or b'')}"
+            for number, text in listed.items()
         )
         for node in self.kafka.values():
             node.configure({**SETTINGS, **quorum})
@@ -160,7 +175,10 @@ class Mixed:
     def logs(self) -> dict[int, dict[int, bytes]]:
         """Return the batches of each node by offset."""
         found: dict[int, dict[int, bytes]] = {}
-        places = {OURS: self.data / DIRECTORY, **{number: node.metadata_dir for number, node in self.kafka.items()}}
+        places = {
+            OURS: self.data / DIRECTORY,
+            **{number: node.metadata_dir for number, node in self.kafka.items()},
+        }
         for number, place in places.items():
             found[number] = {}
             for path in sorted(place.glob("*.log")):
@@ -212,7 +230,9 @@ async def lead_in_turn(mixed: Mixed, rounds: int) -> list[str]:
             node.resign(epoch)
             leader = await mixed.leader_other_than(OURS)
             await mixed.commits()
-            story.append(f"Kafka {leader} took over in epoch {node.epoch}, committed to {node.high_watermark}")
+            story.append(
+                f"Kafka {leader} took over in epoch {node.epoch}, committed to {node.high_watermark}"
+            )
         committed = node.high_watermark
         if node.fault:
             raise VotersError(node.fault)
@@ -220,7 +240,9 @@ async def lead_in_turn(mixed: Mixed, rounds: int) -> list[str]:
     for kafka in mixed.kafka.values():
         await threads(kafka.process.stop)
     logs = mixed.logs()
-    shared = [offset for offset in logs[OURS] if offset < committed and all(offset in log for log in logs.values())]
+    shared = [
+        offset for offset in logs[OURS] if offset < committed and all(offset in log for log in logs.values())
+    ]
     differing = [offset for offset in shared if len({log[offset] for log in logs.values()}) > 1]
     story.append(f"{len(shared)} batches compared, {len(differing)} differ")
     if differing or not shared:
@@ -230,7 +252,9 @@ async def lead_in_turn(mixed: Mixed, rounds: int) -> list[str]:
 
 def main() -> int:
     """Run the check."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--version", default="4.3.1")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--voters", choices=("static", "dynamic", "both"), default="both")
@@ -251,11 +275,11 @@ def main() -> int:
                     node.process.kill()
                     lines = node.process.output.read_text(errors="replace").splitlines()
                     complaints = [
-                    line
-                    for line in lines
-                    if (" ERROR " in line or " FATAL " in line) and "ControllerRegistration" not in line
-                ]  # our voter is no controller, at which they could register
-                failures += bool(complaints)
+                        line
+                        for line in lines
+                        if (" ERROR " in line or " FATAL " in line) and "ControllerRegistration" not in line
+                    ]  # our voter is no controller, at which they could register
+                    failures += bool(complaints)
                     print(f"{kind}: Kafka {node.id} complains {len(complaints)} times")
                     for line in complaints[:8]:
                         print("   ", line[:300])

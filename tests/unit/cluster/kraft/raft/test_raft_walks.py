@@ -4,8 +4,9 @@ from barnabas.cluster.kraft.observer import Observer
 from barnabas.cluster.kraft.raft import membership, requests
 from barnabas.cluster.kraft.raft.leading import Leading
 from barnabas.cluster.kraft.raft.messages import Asker
+from barnabas.cluster.kraft.raft.roles import Ballot
 from barnabas.cluster.kraft.raft.values import Role
-from barnabas.cluster.kraft.raft.voter import Ballot, Replica
+from barnabas.cluster.kraft.raft.voter import Replica
 from barnabas.log.epochs import LeaderEpochs
 from barnabas.wire.generated.errors import ErrorCode
 from tests.support.effort import SEED, examples
@@ -116,7 +117,9 @@ def old_epochs_are_obeyed(patch):
         return ErrorCode.INVALID_REQUEST if node_id < 0 else ErrorCode.NONE
 
     patch.setattr(requests, "_checked", planted)
-    patch.setattr(requests, "may_grant", lambda replica, candidate, *, is_up_to_date, is_asking: is_up_to_date)
+    patch.setattr(
+        requests, "may_grant", lambda replica, candidate, *, is_up_to_date, is_asking: is_up_to_date
+    )
 
 
 def followers_vote_again(patch):
@@ -180,7 +183,9 @@ def removed_leader_counts_itself(patch):
     """A leader that is no voter any more counts its own log."""
 
     def planted(self, voters):
-        offsets = sorted((self.progress_of(voter).end_offset for voter in voters if voter.id != self.key.id), reverse=True)
+        offsets = sorted(
+            (self.progress_of(voter).end_offset for voter in voters if voter.id != self.key.id), reverse=True
+        )
         offset = sorted([self.synced_offset, *offsets], reverse=True)[len(voters) // 2]
         return offset if offset > self.start_offset else -1
 
@@ -212,7 +217,10 @@ def longer_logs_of_an_epoch_are_taken(patch):
     place = requests._place
 
     def planted(replica, offset, last_epoch, files, answer):
-        if replica.log.epoch_end(last_epoch)[0] == last_epoch and offset > replica.log.epoch_end(last_epoch)[1]:
+        if (
+            replica.log.epoch_end(last_epoch)[0] == last_epoch
+            and offset > replica.log.epoch_end(last_epoch)[1]
+        ):
             return True
         return place(replica, offset, last_epoch, files, answer)
 
@@ -289,7 +297,9 @@ def voters_of_a_snapshot_are_lost(patch):
     installed = Observer.installed
 
     def planted(self, snapshot):
-        return installed(self, snapshot._replace(leadership=snapshot.leadership._replace(voters=(), kraft_version=0)))
+        return installed(
+            self, snapshot._replace(leadership=snapshot.leadership._replace(voters=(), kraft_version=0))
+        )
 
     patch.setattr(Observer, "installed", planted)
 
