@@ -20,7 +20,7 @@ LOG = LogSettings()
 
 
 def directory_id(node_id):
-    return bytes([node_id]) * 16
+    return bytes([node_id & 255]) * 16
 
 
 def endpoints_of(node_id):
@@ -67,7 +67,9 @@ def record(number):
     return encode_record(TopicRecord(f"topic-{number}", number.to_bytes(16, "big")), 0)
 
 
-def fetch_request(offset, *, epoch, last_epoch, replica_id=-1, wait_ms=0, high_watermark=1 << 62, directory=bytes(16)):
+def fetch_request(
+    offset, *, epoch, last_epoch, replica_id=-1, wait_ms=0, high_watermark=1 << 62, directory=bytes(16)
+):
     partition = FetchRequest.FetchPartition(
         partition=0,
         current_leader_epoch=epoch,

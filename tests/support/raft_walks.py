@@ -1,10 +1,11 @@
 """Whole quorums on virtual time: the real machines and answers, on disks that lose what is not synced, over a bad network.
 
-The rule: after each step Raft's promises are compared with what all nodes have: one leader an epoch, logs that match, leaders
-with all that is committed, and nothing committed that is ever another thing, on any node, after any crash.
+The rule: after each step Raft's promises are compared with what all nodes have: one leader an epoch, logs that match,
+leaders with all that is committed, and nothing committed that is ever another thing, on any node, after any crash.
 """
 
 import heapq
+from functools import partial
 from itertools import count
 from random import Random
 
@@ -40,7 +41,10 @@ CALM_MS = 15_000
 VERSIONS = {1: 18, 52: 2, 53: 1, 54: 1, 59: 1, 80: 1, 81: 0, 82: 0}
 
 
-HAPPENINGS = "crash crash fuse fuse split split heal heal resign snapshot snapshot change change change change".split()
+HAPPENINGS = (
+    *("crash", "crash", "fuse", "fuse", "split", "split", "heal", "heal"),
+    *("resign", "snapshot", "snapshot", "change", "change", "change", "change"),
+)
 
 
 class PromiseError(AssertionError):
@@ -232,6 +236,9 @@ class Node:
         if self.replica.voters != self.settings.voters(self.disk.leadership_at(1 << 62)):
             raise PromiseError(f"{self.number} believes in other voters than its log has")
 
+    def append(self, values):
+        return (self.replica.append(self.replica.epoch, values, self.walk.now_ms),)
+
     def burn(self):
         if self.fuse is not None:
             self.fuse -= 1
@@ -254,7 +261,9 @@ class Node:
             case Append(records):
                 for batch in batches_of(records):
                     if batch.base != disk.end_offset:
-                        raise PromiseError(f"{self.number} appends at {batch.base}, the log ends at {disk.end_offset}")
+                        raise PromiseError(
+                            f"{self.number} appends at {batch.base}, the log ends at {disk.end_offset}"
+                        )
                     self.walk.appended(self, batch)
                     disk.log.append(batch)
             case Truncate(end_offset):
@@ -309,7 +318,9 @@ class Node:
             for question in parked:
                 walk.later(0, lambda question=question: self.answer(*question))
         deadline = replica.next_deadline()
-        if deadline is not None and (self.timer is None or deadline < self.timer or self.timer <= walk.now_ms):
+        if deadline is not None and (
+            self.timer is None or deadline < self.timer or self.timer <= walk.now_ms
+        ):
             self.timer = max(deadline, walk.now_ms + 1)
             life, timer = self.life, self.timer
             walk.later(self.timer - walk.now_ms, lambda: self.tick(life, timer))
@@ -324,7 +335,9 @@ class Node:
         if not self.is_up or self.life != life:
             return
         reply = self.step(
-            lambda: requests.answer(self.replica, api_key, VERSIONS[api_key], request, walk.now_ms, self.disk),
+            lambda: requests.answer(
+                self.replica, api_key, VERSIONS[api_key], request, walk.now_ms, self.disk
+            ),
             lambda reply: reply.decisions,
         )
         if reply is None or not self.is_up:
@@ -464,7 +477,10 @@ class Walk:
             before = node.disk.log[-1] if node.disk.log else None
             self.batches[key, "before"] = None if before is None else before.data
         else:
-            before, expected = (node.disk.log[-1].data if node.disk.log else None), self.batches[key, "before"]
+            before, expected = (
+                (node.disk.log[-1].data if node.disk.log else None),
+                self.batches[key, "before"],
+            )
             if before is not None and expected is not None and before != expected:
                 raise PromiseError(f"{node.number} has another batch before offset {batch.base}")
 
@@ -475,7 +491,9 @@ class Walk:
             return
         changes = [other for other in leader.disk.log if other.is_control and other.base > log.high_watermark]
         if log.high_watermark <= start_offset or any(other.base >= log.high_watermark for other in changes):
-            raise PromiseError(f"leader {leader.number} changes voters at {batch.base} before the last change counts")
+            raise PromiseError(
+                f"leader {leader.number} changes voters at {batch.base} before the last change counts"
+            )
 
     def committed(self, node, high_watermark):
         replica, disk = node.replica, node.disk
@@ -492,7 +510,9 @@ class Walk:
                     raise PromiseError(f"{node.number} commits offset {batch.base} before its leader")
                 last = next(other for other in disk.log if other.end == high_watermark)
                 if last.epoch != replica.epoch:
-                    raise PromiseError(f"leader {node.number} commits by counting a record of epoch {last.epoch}")
+                    raise PromiseError(
+                        f"leader {node.number} commits by counting a record of epoch {last.epoch}"
+                    )
                 self.truth[batch.base] = batch
                 self._must_last(node, batch)
             if batch.is_control:
@@ -503,7 +523,9 @@ class Walk:
     def _must_last(self, leader, batch):
         """Require that a majority of the leader's voters has a batch on disk, for good."""
         voters = leader.replica.voters
-        holders = [entry.id for entry in voters if self.nodes[entry.id].disk.has_synced(batch.base, batch.data)]
+        holders = [
+            entry.id for entry in voters if self.nodes[entry.id].disk.has_synced(batch.base, batch.data)
+        ]
         if len(holders) <= len(voters) // 2:
             raise PromiseError(f"offset {batch.base} is committed, and only {holders} have it on disk")
 
@@ -532,7 +554,9 @@ class Walk:
             if self.random.random() < (0.1 if self.election_timeout_ms > 100 else 0.4):
                 self.later(1, node.blink)
             if first != asked.replica_id:
-                raise PromiseError(f"{node.number} votes for {first} and {asked.replica_id} in epoch {asked.replica_epoch}")
+                raise PromiseError(
+                    f"{node.number} votes for {first} and {asked.replica_id} in epoch {asked.replica_epoch}"
+                )
 
     # --- what happens -------------------------------------------------------------------------------------------
 
@@ -548,7 +572,7 @@ class Walk:
             replica = node.replica
             if replica.role is Role.LEADER and replica.log.high_watermark > replica.leading.start_offset:
                 values = [record(next(self.values)) for _ in range(self.random.randint(1, 3))]
-                node.step(lambda: (replica.append(replica.epoch, values, self.now_ms),))
+                node.step(partial(node.append, values))
 
     def disturb(self):
         random = self.random

@@ -64,7 +64,11 @@ class MetadataFollower:
         self._contacts = contacts
         self._controllers = controllers
         self._applier = ImageApplier(
-            stored, settings=settings, wall_clock_ms=wall_clock_ms, threads=threads, clean_seconds=clean_seconds
+            stored,
+            settings=settings,
+            wall_clock_ms=wall_clock_ms,
+            threads=threads,
+            clean_seconds=clean_seconds,
         )
         self._keeper = LogKeeper(stored, self._applier, wall_clock_ms=wall_clock_ms, threads=threads)
         self._failures = 0

@@ -211,7 +211,9 @@ def _control_batch(
 
 def encode_kraft_version(level: int) -> bytes:
     """Encode the control record of a level of kraft.version."""
-    return kraft_version_record.CODEC.encode_bytes(kraft_version_record.KRaftVersionRecord(kraft_version=level), 0)
+    return kraft_version_record.CODEC.encode_bytes(
+        kraft_version_record.KRaftVersionRecord(kraft_version=level), 0
+    )
 
 
 def encode_voters(voters: Iterable[Voter]) -> bytes:

@@ -78,7 +78,7 @@ class Leading:
     def __init__(
         self, key: ReplicaKey, epoch: int, start_offset: int, *, check_ms: int, begin_ms: int, now_ms: int
     ) -> None:
-        """`check_ms` is how long a majority may be silent, `begin_ms` the interval of requests to those that do not fetch."""
+        """`check_ms` is how long a majority may be silent, `begin_ms` the interval of requests to silent voters."""
         self.key = key
         self.epoch = epoch
         self.start_offset = start_offset
@@ -130,7 +130,8 @@ class Leading:
         return [
             (key, progress)
             for key, progress in self._progress.items()
-            if now_ms - progress.fetched_ms < OBSERVER_SESSION_MS and not any(is_voter(voter, key) for voter in voters)
+            if now_ms - progress.fetched_ms < OBSERVER_SESSION_MS
+            and not any(is_voter(voter, key) for voter in voters)
         ]
 
     def is_caught_up(self, key: ReplicaKey, now_ms: int) -> bool:
@@ -164,7 +165,9 @@ class Leading:
 
     def to_begin(self, voters: tuple[Voter, ...], now_ms: int) -> list[Voter]:
         """Return the voters that do not fetch, and have not been told for a while that this node leads."""
-        return [voter for voter in voters if not is_voter(voter, self.key) and self._begin_at(voter) <= now_ms]
+        return [
+            voter for voter in voters if not is_voter(voter, self.key) and self._begin_at(voter) <= now_ms
+        ]
 
     def begin_at_ms(self, voters: tuple[Voter, ...]) -> int | None:
         """Return when the next voter is to be told; None if there are no others."""

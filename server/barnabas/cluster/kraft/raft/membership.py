@@ -88,7 +88,8 @@ def take_versions(replica: Replica, response: Any, now_ms: int) -> tuple[Decisio
     level = replica.log.leadership.kraft_version
     if response.error_code != ErrorCode.NONE:
         replica.finish_change(
-            ErrorCode.REQUEST_TIMED_OUT, f"node {change.key.id} answers ApiVersions with error {response.error_code}"
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"node {change.key.id} answers ApiVersions with error {response.error_code}",
         )
     elif levels is None or not levels.lowest <= level <= levels.highest:
         replica.finish_change(
@@ -113,7 +114,9 @@ def begin_removing(
     require_changeable(replica, leading)
     left = tuple(voter for voter in replica.voters if (voter.id, voter.directory_id) != key)
     if len(left) == len(replica.voters) or not left:
-        raise RefusedChangeError(ErrorCode.VOTER_NOT_FOUND, f"node {key.id} cannot be removed from the voters")
+        raise RefusedChangeError(
+            ErrorCode.VOTER_NOT_FOUND, f"node {key.id} cannot be removed from the voters"
+        )
     append = replica.append_voters(left, now_ms)
     leading.change = VoterChange(
         key, now_ms + replica.settings.request_timeout_ms, offset=append.end_offset - 1
@@ -124,13 +127,19 @@ def begin_removing(
 def update(replica: Replica, leading: Leading, voter: Voter, now_ms: int) -> tuple[Decision, ...]:
     """Note the endpoints and levels of a voter. Raises RefusedChangeError."""
     require_changeable(replica, leading)
-    if not voter.kraft_versions.lowest <= replica.log.leadership.kraft_version <= voter.kraft_versions.highest:
+    if (
+        not voter.kraft_versions.lowest
+        <= replica.log.leadership.kraft_version
+        <= voter.kraft_versions.highest
+    ):
         raise RefusedChangeError(ErrorCode.INVALID_REQUEST)
     before = replica.voters
     after = tuple(
         voter if entry.id == voter.id and entry.directory_id in (voter.directory_id, MIGRATING) else entry
         for entry in before
     )
-    if not any(entry.id == voter.id and entry.directory_id in (voter.directory_id, MIGRATING) for entry in before):
+    if not any(
+        entry.id == voter.id and entry.directory_id in (voter.directory_id, MIGRATING) for entry in before
+    ):
         raise RefusedChangeError(ErrorCode.VOTER_NOT_FOUND)
     return (replica.append_voters(after, now_ms),)

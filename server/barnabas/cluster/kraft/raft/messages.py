@@ -27,14 +27,18 @@ class LeaderNews(NamedTuple):
     address: Address | None
 
 
-def only_partition(message: Any, name_field: str = "topic_name", partition_field: str = "partition_index") -> Any:
+def only_partition(
+    message: Any, name_field: str = "topic_name", partition_field: str = "partition_index"
+) -> Any:
     """Return the one partition of a message, None unless it is that of the metadata log."""
     topics = message.topics
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return None
     topic = topics[0]
     partition = topic.partitions[0]
-    is_metadata = getattr(topic, name_field) == CLUSTER_METADATA_TOPIC and getattr(partition, partition_field) == 0
+    is_metadata = (
+        getattr(topic, name_field) == CLUSTER_METADATA_TOPIC and getattr(partition, partition_field) == 0
+    )
     return partition if is_metadata else None
 
 
@@ -44,7 +48,8 @@ def news_of(response: Any) -> LeaderNews | None:
     if response.error_code or partition is None:
         return None
     address = next(
-        ((node.host, node.port) for node in response.node_endpoints if node.node_id == partition.leader_id), None
+        ((node.host, node.port) for node in response.node_endpoints if node.node_id == partition.leader_id),
+        None,
     )
     return LeaderNews(partition.error_code, partition.leader_id, partition.leader_epoch, address)
 
@@ -56,7 +61,9 @@ class Asker(NamedTuple):
     key: ReplicaKey
     endpoints: Sequence[tuple[str, str, int]]
 
-    def vote(self, voter: Voter, epoch: int, last_epoch: int, end_offset: int, *, pre_vote: bool) -> VoteRequest:
+    def vote(
+        self, voter: Voter, epoch: int, last_epoch: int, end_offset: int, *, pre_vote: bool
+    ) -> VoteRequest:
         """Ask for a vote in an epoch, or whether it would be given."""
         partition = VoteRequest.PartitionData(
             0, epoch, *self.key, voter.directory_id, last_epoch, end_offset, pre_vote

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 import trio
@@ -31,6 +32,7 @@ from barnabas.cluster.kraft.state import MetadataLogError
 from barnabas.config.quorum import LogSettings
 from barnabas.environment import Threads
 from barnabas.errors import StorageError
+from barnabas.wire.generated.errors import ErrorCode
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -48,7 +50,7 @@ class _Standing(NamedTuple):
 
 
 class RaftNode:
-    """A voter, or a controller that may become one. Lifecycle: `run` in a task; `listen` and `subscribe` before or meanwhile."""
+    """A voter, or a node that may become one. Lifecycle: `run` in a task; `listen` and `subscribe` before or meanwhile."""
 
     def __init__(
         self,
@@ -68,7 +70,11 @@ class RaftNode:
         self._peers = peers
         self._wall_clock_ms = wall_clock_ms
         self._applier = ImageApplier(
-            stored, settings=log_settings, wall_clock_ms=wall_clock_ms, threads=threads, clean_seconds=clean_seconds
+            stored,
+            settings=log_settings,
+            wall_clock_ms=wall_clock_ms,
+            threads=threads,
+            clean_seconds=clean_seconds,
         )
         self._applier.subscribe(_Announcing(self._announce))
         self._keeper = LogKeeper(stored, self._applier, wall_clock_ms=wall_clock_ms, threads=threads)
@@ -81,6 +87,7 @@ class RaftNode:
         self._begun = trio.Event()
         self._nursery: trio.Nursery | None = None
         self._failure: Exception | None = None
+        self._has_ended = False
         self._standing: _Standing | None = None
         self._seen: tuple[Any, ...] = ()
 
@@ -172,21 +179,29 @@ class RaftNode:
         """Give up leading, as after a fault; another voter is asked to take over."""
         if self.replica.leading is not None and self.replica.leading.epoch == epoch:
             self.replica.resign(self._now_ms())
+            self._announce()
             self._spread()
 
     async def answer(self, api_key: int, version: int, request: Any) -> Any:
-        """Return the response to a request of the quorum; a Fetch waits for news as long as it says."""
+        """Return the response to a request of the quorum; a Fetch waits for news as long as it says.
+
+        Raises StorageError once the node has ended.
+        """
         await self._begun.wait()
         deadline: float | None = None
         while True:
             reply: Reply = await self._step(
-                lambda: requests.answer(self.replica, api_key, version, request, self._now_ms(), self._stored),
+                lambda: requests.answer(
+                    self.replica, api_key, version, request, self._now_ms(), self._stored
+                ),
                 lambda reply: reply.decisions,
             )
             change = reply.change
             if change is not None:
-                while change.error is None:
+                while change.error is None and not self._has_ended:
                     await self._news.wait()
+                if change.error is None:
+                    change.finish(ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 return requests.finished(reply.response, change)
             if deadline is None:
                 deadline = trio.current_time() + reply.waits_ms / 1000
@@ -199,16 +214,21 @@ class RaftNode:
 
     async def run(self) -> None:
         """Take part in the quorum until cancelled. Raises MetadataLogError, StorageError and OSError, not in a group."""
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
 
-            def start(work: Callable[[], Any], name: str) -> None:
-                nursery.start_soon(self._until_it_fails, work, name=name)
+                def start(work: Callable[[], Any], name: str) -> None:
+                    nursery.start_soon(self._until_it_fails, work, name=name)
 
-            start(self._peers.run, "raft connections")
-            start(self._drive, "raft")
-            start(self._sync_own, "raft sync")
-            self._applier.begin(nursery, start)
+                start(self._peers.run, "raft connections")
+                start(self._drive, "raft")
+                start(self._sync_own, "raft sync")
+                self._applier.begin(nursery, start)
+        finally:
+            self._has_ended = True
+            self._announce()
+            self._spread()
         if self._failure is not None:
             raise self._failure
 
@@ -244,8 +264,8 @@ class RaftNode:
     async def _step(self, take: Callable[[], T], decisions_of: Callable[[T], Sequence[Decision]]) -> T:
         """Take something in, and carry out what it decides. Raises what ends the node, too."""
         async with self._step_lock:
-            if self._failure is not None:
-                raise StorageError("", OSError(str(self._failure))) from self._failure
+            if self._failure is not None or self._has_ended:
+                raise StorageError("", OSError(str(self._failure or "the node has ended"))) from self._failure
             with trio.CancelScope(shield=True):
                 self._note_time()
                 taken = take()
@@ -275,6 +295,7 @@ class RaftNode:
             self._standing,
             self._announced,
             self._failure,
+            self._has_ended,
             log_end.end_offset,
             log_end.high_watermark,
             replica.leading is not None and replica.leading.change,
@@ -291,8 +312,10 @@ class RaftNode:
         standing = _Standing(replica.role, replica.epoch, replica.leader_id)
         if standing != self._standing:
             self._standing = standing
-            log.info("quorum: %s in epoch %d, leader %d", standing.role.value, standing.epoch, standing.leader_id)
-        leading = replica.leading if self._failure is None else None
+            log.info(
+                "quorum: %s in epoch %d, leader %d", standing.role.value, standing.epoch, standing.leader_id
+            )
+        leading = None if self._failure is not None or self._has_ended else replica.leading
         if self._announced is not None and (leading is None or leading.epoch != self._announced):
             epoch, self._announced = self._announced, None
             for listener in self._listeners:
@@ -329,10 +352,15 @@ class RaftNode:
             await self._step(lambda: self.replica.failed(send, self._now_ms()), lambda _: ())
             return
         try:
-            await self._step(lambda: self.replica.answered(send, response, self._now_ms()), lambda decisions: decisions)
+            await self._step(
+                lambda: self.replica.answered(send, response, self._now_ms()), lambda decisions: decisions
+            )
         except WrongAnswerError as error:
             log.warning("controller at %s:%d: %s", *send.address, error)
             self._spread()
+
+    def _synced(self, end_offset: int) -> tuple[Decision, ...]:
+        return self.replica.synced(end_offset, self._now_ms())
 
     async def _sync_own(self) -> None:
         """Sync what the leader appends; several batches at once where other voters are waited for anyway."""
@@ -346,7 +374,7 @@ class RaftNode:
             leading = replica.leading
             end_offset = await self._keeper.sync()
             if leading is not None and replica.leading is leading:
-                await self._step(lambda: replica.synced(end_offset, self._now_ms()), lambda decisions: decisions)
+                await self._step(partial(self._synced, end_offset), lambda decisions: decisions)
 
 
 class _Announcing:
@@ -362,5 +390,6 @@ class _Announcing:
         """Wait until the other subscribers have it, too."""
 
     async def clean_up(self, delta: ImageDelta) -> None:
-        """Say that the image has all that is applied."""
+        """Say that all have the image."""
+        del delta
         self._announce()

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from barnabas.cluster.kraft.decisions import Decision, SnapshotId
 from barnabas.cluster.kraft.observer import METADATA_TOPIC_ID, Vote
 from barnabas.cluster.kraft.raft import membership
-from barnabas.cluster.kraft.raft.leading import NO_PROGRESS, Leading, Progress, VoterChange
+from barnabas.cluster.kraft.raft.leading import NO_PROGRESS, Progress, VoterChange
 from barnabas.cluster.kraft.raft.messages import only_partition
 from barnabas.cluster.kraft.raft.values import BATCH_BYTES_MAX, ReplicaKey, Role, address_by
 from barnabas.cluster.kraft.raft.voter import Replica
@@ -104,7 +104,9 @@ def _answer(replica: Replica, response: Any, version: int, error: int, **fields:
         error_code=error, leader_id=replica.leader_id, leader_epoch=replica.epoch, **fields
     )
     endpoints = _endpoints(replica, response.NodeEndpoint, has_them=version >= 1)
-    return response(topics=[response.TopicData(CLUSTER_METADATA_TOPIC, [partition])], node_endpoints=endpoints)
+    return response(
+        topics=[response.TopicData(CLUSTER_METADATA_TOPIC, [partition])], node_endpoints=endpoints
+    )
 
 
 def vote(replica: Replica, version: int, request: Any, now_ms: int) -> Reply:
@@ -148,7 +150,9 @@ def may_grant(replica: Replica, candidate: ReplicaKey, *, is_up_to_date: bool, i
     return replica.leader_id < 0 and is_up_to_date
 
 
-def _led(replica: Replica, version: int, request: Any, response: Any, now_ms: int) -> tuple[Any, Any, tuple[Decision, ...]]:
+def _led(
+    replica: Replica, version: int, request: Any, response: Any, now_ms: int
+) -> tuple[Any, Any, tuple[Decision, ...]]:
     """Check a request of a leader: its partition, or the answer that refuses it, and the decisions."""
     partition = only_partition(request)
     if not _is_of_cluster(replica, request.cluster_id):
@@ -190,7 +194,8 @@ def end_quorum_epoch(replica: Replica, version: int, request: Any, now_ms: int) 
         (
             index
             for index, successor in enumerate(successors)
-            if successor.id == replica.key.id and successor.directory_id in (MIGRATING, replica.key.directory_id)
+            if successor.id == replica.key.id
+            and successor.directory_id in (MIGRATING, replica.key.directory_id)
         ),
         len(successors),
     )
@@ -246,7 +251,9 @@ def fetch(replica: Replica, version: int, request: Any, now_ms: int, files: LogF
             if sender >= 0 and sender != replica.key.id:
                 leading.fetched(key, asked.fetch_offset, replica.log.end_offset, replica.voters, now_ms)
                 decisions = replica.commit(now_ms)
-            answer.records = files.read_log(asked.fetch_offset, min(max(request.max_bytes, 1), BATCH_BYTES_MAX))
+            answer.records = files.read_log(
+                asked.fetch_offset, min(max(request.max_bytes, 1), BATCH_BYTES_MAX)
+            )
         answer.high_watermark = leading.high_watermark(replica.log.high_watermark)
         is_news = bool(answer.records) or not continues or asked.high_watermark < answer.high_watermark
         waits_ms = 0 if is_news else request.max_wait_ms
@@ -295,7 +302,9 @@ def fetch_snapshot(replica: Replica, version: int, request: Any, now_ms: int, fi
     return Reply(FetchSnapshotResponse(topics=[topic], node_endpoints=endpoints))
 
 
-def _fill_piece(replica: Replica, request: Any, asked: Any, answer: Any, now_ms: int, files: LogFiles) -> None:
+def _fill_piece(
+    replica: Replica, request: Any, asked: Any, answer: Any, now_ms: int, files: LogFiles
+) -> None:
     answer.error_code = _leader_error(replica, asked.current_leader_epoch)
     if answer.error_code != ErrorCode.NONE:
         return
@@ -308,7 +317,9 @@ def _fill_piece(replica: Replica, request: Any, asked: Any, answer: Any, now_ms:
         answer.error_code = ErrorCode.POSITION_OUT_OF_RANGE
         return
     assert replica.leading is not None
-    replica.leading.heard_of(ReplicaKey(request.replica_id, asked.replica_directory_id), replica.voters, now_ms)
+    replica.leading.heard_of(
+        ReplicaKey(request.replica_id, asked.replica_directory_id), replica.voters, now_ms
+    )
     answer.snapshot_id = FetchSnapshotResponse.SnapshotId(*snapshot_id)
     answer.size, answer.position = size, asked.position
     piece_size = min(max(request.max_bytes, 0), BATCH_BYTES_MAX, size - asked.position)
@@ -324,7 +335,9 @@ def describe_quorum(replica: Replica, version: int, request: Any, now_ms: int) -
     if partition is None:
         return Reply(_undescribed(request))
     answer = DescribeQuorumResponse.PartitionData(0, leader_id=-1, leader_epoch=-1, high_watermark=-1)
-    response = DescribeQuorumResponse(topics=[DescribeQuorumResponse.TopicData(CLUSTER_METADATA_TOPIC, [answer])])
+    response = DescribeQuorumResponse(
+        topics=[DescribeQuorumResponse.TopicData(CLUSTER_METADATA_TOPIC, [answer])]
+    )
     if leading is None:
         answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         answer.leader_id = answer.leader_epoch = answer.high_watermark = 0
@@ -337,7 +350,9 @@ def describe_quorum(replica: Replica, version: int, request: Any, now_ms: int) -
             replica_id=key.id,
             log_end_offset=progress.end_offset,
             last_fetch_timestamp=replica.wall_ms(progress.fetched_ms) if progress.fetched_ms >= 0 else -1,
-            last_caught_up_timestamp=replica.wall_ms(progress.caught_up_ms) if progress.caught_up_ms >= 0 else -1,
+            last_caught_up_timestamp=replica.wall_ms(progress.caught_up_ms)
+            if progress.caught_up_ms >= 0
+            else -1,
         )
         if version >= 2:
             described.replica_directory_id = key.directory_id
@@ -375,7 +390,10 @@ def _undescribed(request: Any) -> DescribeQuorumResponse:
 def _refusal(replica: Replica, request: Any) -> tuple[int, str | None]:
     """Return why a change of the voters is refused before it is looked at; error NONE if it is not."""
     if not _is_of_cluster(replica, request.cluster_id):
-        return ErrorCode.INCONSISTENT_CLUSTER_ID, f"cluster id {request.cluster_id} is not {replica.cluster_id}"
+        return (
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"cluster id {request.cluster_id} is not {replica.cluster_id}",
+        )
     error = _leader_error(replica, replica.epoch)
     if error == ErrorCode.NONE and (request.voter_id < 0 or request.voter_directory_id == MIGRATING):
         return ErrorCode.INVALID_REQUEST, "the request names no voter with its directory"
@@ -391,7 +409,10 @@ def add_voter(replica: Replica, version: int, request: Any, now_ms: int) -> Repl
     error, message = _refusal(replica, request)
     endpoints = _listeners(request)
     if error == ErrorCode.NONE and address_by(endpoints, replica.settings.listener) is None:
-        error, message = ErrorCode.INVALID_REQUEST, f"listener {replica.settings.listener} of the voter is missing"
+        error, message = (
+            ErrorCode.INVALID_REQUEST,
+            f"listener {replica.settings.listener} of the voter is missing",
+        )
     if error == ErrorCode.NONE:
         assert replica.leading is not None
         key = ReplicaKey(request.voter_id, request.voter_directory_id)
@@ -408,6 +429,7 @@ def add_voter(replica: Replica, version: int, request: Any, now_ms: int) -> Repl
 
 def remove_voter(replica: Replica, version: int, request: Any, now_ms: int) -> Reply:
     """Answer RemoveRaftVoter (v0) once the voters without it are committed."""
+    del version
     error, message = _refusal(replica, request)
     if error == ErrorCode.NONE:
         assert replica.leading is not None
@@ -422,11 +444,13 @@ def remove_voter(replica: Replica, version: int, request: Any, now_ms: int) -> R
 
 def update_voter(replica: Replica, version: int, request: Any, now_ms: int) -> Reply:
     """Answer UpdateRaftVoter (v0): the endpoints and levels of a voter that has begun anew."""
+    del version
     error, _ = _refusal(replica, request)
     if error in (ErrorCode.NONE, ErrorCode.INVALID_REQUEST, ErrorCode.NOT_LEADER_OR_FOLLOWER):
         error = _leader_error(replica, request.current_leader_epoch) or error
     levels = LevelRange(
-        request.kraft_version_feature.min_supported_version, request.kraft_version_feature.max_supported_version
+        request.kraft_version_feature.min_supported_version,
+        request.kraft_version_feature.max_supported_version,
     )
     endpoints = _listeners(request)
     has_address = address_by(endpoints, replica.settings.listener) is not None

@@ -57,7 +57,9 @@ class RaftSettings(NamedTuple):
     kraft_versions: LevelRange = KRAFT_VERSIONS
 
     @classmethod
-    def of(cls, quorum: QuorumSettings, endpoints: Iterable[tuple[str, str, int]], **times: Any) -> RaftSettings:
+    def of(
+        cls, quorum: QuorumSettings, endpoints: Iterable[tuple[str, str, int]], **times: Any
+    ) -> RaftSettings:
         """Return the settings of a voter; `times` are those that observers have not."""
         return cls(
             listener=quorum.listener,

@@ -4,8 +4,9 @@ from barnabas.cluster.kraft.observer import Observer
 from barnabas.cluster.kraft.raft import membership, requests
 from barnabas.cluster.kraft.raft.leading import Leading
 from barnabas.cluster.kraft.raft.messages import Asker
+from barnabas.cluster.kraft.raft.roles import Ballot
 from barnabas.cluster.kraft.raft.values import Role
-from barnabas.cluster.kraft.raft.voter import Ballot, Replica
+from barnabas.cluster.kraft.raft.voter import Replica
 from barnabas.log.epochs import LeaderEpochs
 from barnabas.wire.generated.errors import ErrorCode
 from tests.support.effort import SEED, examples
@@ -17,8 +18,9 @@ KINDS = (
     {"voters": 5, "nodes": 6, "is_static": True},
     {"voters": 3, "nodes": 6},
 )
-WALKS = 60
+WALKS = 40
 """Walks of an ordinary day, a tenth of a second each."""
+OTHER_SEEDS = 20
 
 
 def walk(seed):
@@ -74,7 +76,7 @@ def candidate_boasts(patch):
         Asker,
         "vote",
         lambda self, voter, epoch, last_epoch, end_offset, *, pre_vote: vote(
-            self, voter, epoch, epoch - 1, end_offset, pre_vote=pre_vote
+            self, voter, epoch, max(last_epoch, epoch - 1), end_offset, pre_vote=pre_vote
         ),
     )
 
@@ -115,7 +117,9 @@ def old_epochs_are_obeyed(patch):
         return ErrorCode.INVALID_REQUEST if node_id < 0 else ErrorCode.NONE
 
     patch.setattr(requests, "_checked", planted)
-    patch.setattr(requests, "may_grant", lambda replica, candidate, *, is_up_to_date, is_asking: is_up_to_date)
+    patch.setattr(
+        requests, "may_grant", lambda replica, candidate, *, is_up_to_date, is_asking: is_up_to_date
+    )
 
 
 def followers_vote_again(patch):
@@ -179,7 +183,9 @@ def removed_leader_counts_itself(patch):
     """A leader that is no voter any more counts its own log."""
 
     def planted(self, voters):
-        offsets = sorted((self.progress_of(voter).end_offset for voter in voters if voter.id != self.key.id), reverse=True)
+        offsets = sorted(
+            (self.progress_of(voter).end_offset for voter in voters if voter.id != self.key.id), reverse=True
+        )
         offset = sorted([self.synced_offset, *offsets], reverse=True)[len(voters) // 2]
         return offset if offset > self.start_offset else -1
 
@@ -211,7 +217,10 @@ def longer_logs_of_an_epoch_are_taken(patch):
     place = requests._place
 
     def planted(replica, offset, last_epoch, files, answer):
-        if replica.log.epoch_end(last_epoch)[0] == last_epoch and offset > replica.log.epoch_end(last_epoch)[1]:
+        if (
+            replica.log.epoch_end(last_epoch)[0] == last_epoch
+            and offset > replica.log.epoch_end(last_epoch)[1]
+        ):
             return True
         return place(replica, offset, last_epoch, files, answer)
 
@@ -288,13 +297,51 @@ def voters_of_a_snapshot_are_lost(patch):
     installed = Observer.installed
 
     def planted(self, snapshot):
-        return installed(self, snapshot._replace(leadership=snapshot.leadership._replace(voters=(), kraft_version=0)))
+        return installed(
+            self, snapshot._replace(leadership=snapshot.leadership._replace(voters=(), kraft_version=0))
+        )
 
     patch.setattr(Observer, "installed", planted)
 
 
 PLANTED = {
+    vote_is_not_saved: 2,
+    vote_is_given_twice: 2,
+    logs_are_not_compared: 1,
+    candidate_boasts: 0,
+    half_of_the_votes_is_enough: 0,
+    epoch_of_a_candidate_is_not_saved: 0,
+    leadership_survives_a_crash: 0,
+    pre_vote_is_a_vote: 0,
+    old_epochs_are_obeyed: 1,
+    followers_vote_again: 2,
+    unsynced_records_count: 0,
+    earlier_epochs_are_committed_by_counting: 0,
+    half_of_the_logs_is_enough: 0,
+    observers_count: 0,
+    removed_leader_counts_itself: 8,
+    follower_commits_all_it_has: 0,
+    divergence_is_not_answered: 1,
+    longer_logs_of_an_epoch_are_taken: 1,
+    epochs_end_where_the_log_ends: 1,
+    cut_leaves_a_record: 1,
+    epochs_survive_a_cut: 1,
+    log_start_is_not_looked_at: 2,
+    voters_survive_a_cut: 19,
+    voters_change_at_any_time: 3,
+    two_voters_change_at_once: 0,
+    voters_of_a_snapshot_are_lost: 3,
 }
+"""Bugs, each with the seed of a walk that notices it; others are tried when draws have changed."""
+
+
+def is_noticed(seeds):
+    for seed in seeds:
+        try:
+            walk(seed)
+        except Exception:
+            return True
+    return False
 
 
 def test_planted_bugs_are_noticed(monkeypatch):
@@ -302,9 +349,6 @@ def test_planted_bugs_are_noticed(monkeypatch):
     for plant, seed in PLANTED.items():
         with monkeypatch.context() as patch:
             plant(patch)
-            try:
-                walk(seed)
-            except Exception:
-                continue
-        missed.append(plant.__name__)
+            if not is_noticed([seed, *range(examples(OTHER_SEEDS))]):
+                missed.append(plant.__name__)
     assert missed == []

@@ -42,7 +42,8 @@ def test_single_voter_commits_and_keeps_its_records(is_static):
             async with taking_part(quorum, settings, environment, ClientSettings()) as node:
                 listener = await led(node)
                 epoch = life + 1
-                assert node.leader_id == 1 and node.epoch == epoch
+                assert node.leader_id == 1
+                assert node.epoch == epoch
                 assert listener.calls == [("leader", epoch, node.end_offset)]
                 assert node.leadership.kraft_version == (0 if is_static else 1)
                 offset = node.append(epoch, [record(2 * life), record(2 * life + 1)])
@@ -53,7 +54,11 @@ def test_single_voter_commits_and_keeps_its_records(is_static):
                 with pytest.raises(NotLeaderError):
                     node.append(epoch - 1, [record(9)])
         state = json.loads(disk.read(f"{DIR}/__cluster_metadata-0/quorum-state"))
-        assert (state["leaderId"], state["leaderEpoch"], state["data_version"]) == (1, 2, 0 if is_static else 1)
+        assert (state["leaderId"], state["leaderEpoch"], state["data_version"]) == (
+            1,
+            2,
+            0 if is_static else 1,
+        )
 
     run(work)
 
@@ -66,13 +71,16 @@ def test_fetch_of_an_observer_waits_for_records():
             await led(node)
             response = await node.answer(1, 17, fetch_request(0, epoch=1, last_epoch=0, replica_id=7))
             partition = response.responses[0].partitions[0]
-            assert partition.error_code == 0 and partition.high_watermark == node.end_offset == 3
+            assert partition.error_code == 0
+            assert partition.high_watermark == node.end_offset == 3
             assert partition.records
             answers = []
 
             async def wait():
                 answers.append(
-                    await node.answer(1, 17, fetch_request(3, epoch=1, last_epoch=1, replica_id=7, wait_ms=500))
+                    await node.answer(
+                        1, 17, fetch_request(3, epoch=1, last_epoch=1, replica_id=7, wait_ms=500)
+                    )
                 )
 
             async with trio.open_nursery() as nursery:

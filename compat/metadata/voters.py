@@ -1,0 +1,290 @@
+"""Our voter and two controllers of Kafka in one quorum: python -m compat.metadata.voters [--version V] [--rounds N]
+
+Static and dynamic voters. In each round the leading controller of Kafka is killed until ours leads and commits records,
+then ours resigns, and Kafka commits. The exit code is 1 if a leader does not come, a record is not committed, a controller
+of Kafka complains, or the logs of the three differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from barnabas.client import ClientSettings
+from barnabas.cluster.kraft.directory import DIRECTORY
+from barnabas.cluster.kraft.raft.node import RaftNode
+from barnabas.cluster.kraft.raft.ports import NotLeaderError
+from barnabas.cluster.kraft.raft.records import bootstrap_checkpoint
+from barnabas.cluster.kraft.raft.running import taking_part
+from barnabas.cluster.kraft.raft.values import KRAFT_VERSIONS, RaftSettings
+from barnabas.cluster.kraft.values import Voter
+from barnabas.config.quorum import LogSettings, QuorumSettings
+from barnabas.environment.real import real_environment
+from barnabas.log.format.names import CLUSTER_METADATA_TOPIC
+from barnabas.log.format.properties import MetaProperties, encode_uuid
+from barnabas.records.batch import iter_batches, whole_size
+from barnabas.wire.generated.api_versions import ApiVersionsResponse
+from barnabas.wire.generated.describe_quorum import DescribeQuorumRequest
+from barnabas.wire.generated.metadata_records.no_op import NoOpRecord
+from barnabas.wire.headers import encode_response, parse_request_header
+from barnabas.wire.metadata_records import encode_record
+from barnabas.wire.registry import request_codec
+from compat.kafka.broker import CLUSTER_ID, free_port
+from compat.metadata.quorum import HOST, Node
+
+VERSIONS = {
+    1: (4, 18),
+    18: (0, 4),
+    52: (0, 2),
+    53: (0, 1),
+    54: (0, 1),
+    55: (0, 2),
+    59: (0, 1),
+    80: (0, 1),
+    81: (0, 0),
+    82: (0, 0),
+}
+DESCRIBE = DescribeQuorumRequest(
+    [DescribeQuorumRequest.TopicData(CLUSTER_METADATA_TOPIC, [DescribeQuorumRequest.PartitionData(0)])]
+)
+OURS = 3
+PATIENCE_S = 90
+SETTINGS = {
+    "controller.quorum.election.timeout.ms": "1500",
+    "metadata.log.max.snapshot.interval.ms": "15000",
+}
+
+
+class VotersError(Exception):
+    """The quorum has done something else than expected."""
+
+
+class Mixed:
+    """Controllers 1 and 2 of Kafka, and our voter 3."""
+
+    def __init__(self, version: str, directory: Path, *, is_dynamic: bool) -> None:
+        self.directory, self.is_dynamic = directory, is_dynamic
+        self.port = free_port()
+        self.kafka = {
+            number: Node(version, directory / f"controller-{number}", number, "controller")
+            for number in (1, 2)
+        }
+        ports = {**{number: node.port for number, node in self.kafka.items()}, OURS: self.port}
+        self.addresses = {number: (HOST, port) for number, port in ports.items()}
+        listed = {number: f"{HOST}:{port}" for number, port in ports.items()}
+        if is_dynamic:
+            quorum = {"controller.quorum.bootstrap.servers": ",".join(listed.values())}
+        else:
+            quorum = {
+                "controller.quorum.voters": ",".join(f"{number}@{text}" for number, text in listed.items())
+            }
+        meta = {number: MetaProperties(1, CLUSTER_ID, number, bytes([number]) * 16) for number in ports}
+        voters = ",".join(
+            f"{number}@{text}:{encode_uuid(meta[number].directory_id or b'')}"
+            for number, text in listed.items()
+        )
+        for node in self.kafka.values():
+            node.configure({**SETTINGS, **quorum})
+            node.format(*(["--initial-controllers", voters] if is_dynamic else []))
+        self.data = directory / "ours"
+        (self.data / DIRECTORY).mkdir(parents=True)
+        (self.data / "meta.properties").write_bytes(meta[OURS].encode())
+        if is_dynamic:
+            entries = [
+                Voter(number, bytes([number]) * 16, (("CONTROLLER", *address),), KRAFT_VERSIONS)
+                for number, address in self.addresses.items()
+            ]
+            path = self.data / DIRECTORY / f"{0:020d}-{0:010d}.checkpoint"
+            path.write_bytes(b"".join(bootstrap_checkpoint(entries, 1_000)))
+        self.node: RaftNode
+
+    @asynccontextmanager
+    async def ours(self) -> AsyncIterator[RaftNode]:
+        """Run our voter, with a listener for the others."""
+        quorum = QuorumSettings(
+            node_id=OURS,
+            log_dir=str(self.data),
+            bootstrap=tuple(self.addresses.values()),
+            static_voters={} if self.is_dynamic else self.addresses,
+            fetch_timeout_ms=1_200,
+            request_timeout_ms=2_000,
+            retry_backoff_ms=20,
+            fetch_bytes_max=1 << 20,
+            snapshot_bytes_max=1 << 20,
+            log=LogSettings(snapshot_interval_ms=20_000),
+        )
+        settings = RaftSettings.of(quorum, [("CONTROLLER", HOST, self.port)])
+        async with (
+            taking_part(quorum, settings, real_environment(), ClientSettings()) as node,
+            trio.open_nursery() as nursery,
+        ):
+            self.node = node
+            nursery.start_soon(trio.serve_tcp, lambda stream: self._serve(node, stream), self.port)
+            yield node
+            nursery.cancel_scope.cancel()
+
+    async def _serve(self, node: RaftNode, stream: trio.SocketStream) -> None:
+        data = b""
+        while True:
+            while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
+                part = await stream.receive_some()
+                if not part:
+                    return
+                data += part
+            end = 4 + int.from_bytes(data[:4], "big")
+            frame, data = data[4:end], data[end:]
+            header = parse_request_header(frame)
+            key, version = header.api_key, header.api_version
+            if key not in VERSIONS:
+                return
+            request, _ = request_codec(key).decoders[version](memoryview(frame), header.body_position)
+            if key == 18:
+                response: Any = ApiVersionsResponse(
+                    api_keys=[ApiVersionsResponse.ApiVersion(key, *span) for key, span in VERSIONS.items()],
+                    supported_features=[ApiVersionsResponse.SupportedFeatureKey("kraft.version", 0, 1)],
+                )
+            else:
+                response = await node.answer(key, version, request)
+            chunks = encode_response(key, version, header.correlation_id, response)
+            await stream.send_all(b"".join(bytes(chunk) for chunk in chunks))  # type: ignore[arg-type]
+
+    async def leader_other_than(self, *others: int) -> int:
+        """Return who leads, by our voter."""
+        with trio.move_on_after(PATIENCE_S):
+            while self.node.leader_id in (-1, *others):
+                await trio.sleep(0.05)
+            return self.node.leader_id
+        raise VotersError(f"no leader comes: {self.node.leader_id} in epoch {self.node.epoch}")
+
+    async def commits(self, count: int = 4) -> None:
+        """Wait until so many records more are committed, as our voter knows."""
+        target = self.node.high_watermark + count
+        with trio.move_on_after(PATIENCE_S):
+            while self.node.high_watermark < target:
+                await trio.sleep(0.05)
+            return
+        raise VotersError(f"nothing is committed after {self.node.high_watermark}")
+
+    def logs(self) -> dict[int, dict[int, bytes]]:
+        """Return the batches of each node by offset."""
+        found: dict[int, dict[int, bytes]] = {}
+        places = {
+            OURS: self.data / DIRECTORY,
+            **{number: node.metadata_dir for number, node in self.kafka.items()},
+        }
+        for number, place in places.items():
+            found[number] = {}
+            for path in sorted(place.glob("*.log")):
+                data = path.read_bytes()
+                for at, header in iter_batches(data[: whole_size(data)]):
+                    if header.magic == 2:
+                        found[number][header.base_offset] = data[at : at + header.size]
+        return found
+
+
+async def lead_in_turn(mixed: Mixed, rounds: int) -> list[str]:
+    """Have ours and Kafka's lead in turn; returns what is to be said."""
+    story = []
+    threads = trio.to_thread.run_sync
+    for node in mixed.kafka.values():
+        await threads(node.launch)
+    async with mixed.ours() as node:
+        for _ in range(rounds):
+            for _ in range(10):
+                leader = await mixed.leader_other_than()
+                if leader == OURS:
+                    break
+                await mixed.commits()
+                story.append(f"Kafka {leader} led epoch {node.epoch}, committed to {node.high_watermark}")
+                await threads(mixed.kafka[leader].process.kill)
+                await mixed.leader_other_than(leader)
+                await threads(mixed.kafka[leader].launch)
+            else:
+                raise VotersError("ours never leads")
+            epoch = node.epoch
+            with trio.fail_after(PATIENCE_S):
+                while True:
+                    try:
+                        offset = node.append(epoch, [encode_record(NoOpRecord(), 0)] * 3)
+                        break
+                    except NotLeaderError:  # not yet
+                        await trio.sleep(0.1)
+                for _ in range(20):
+                    offset = node.append(epoch, [encode_record(NoOpRecord(), 0)])
+                await node.wait_committed(offset, epoch)
+                while True:  # all three have it
+                    answer = await node.answer(55, 2, DESCRIBE)
+                    partition = answer.topics[0].partitions[0]
+                    ends = {voter.replica_id: voter.log_end_offset for voter in partition.current_voters}
+                    if min(ends.values()) > offset:
+                        break
+                    await trio.sleep(0.1)
+            story.append(f"ours led epoch {epoch}, committed to {node.high_watermark}, log ends {ends}")
+            node.resign(epoch)
+            leader = await mixed.leader_other_than(OURS)
+            await mixed.commits()
+            story.append(
+                f"Kafka {leader} took over in epoch {node.epoch}, committed to {node.high_watermark}"
+            )
+        committed = node.high_watermark
+        if node.fault:
+            raise VotersError(node.fault)
+        story.append(f"image at {node.applied_offset}, metadata.version {node.image.metadata_version}")
+    for kafka in mixed.kafka.values():
+        await threads(kafka.process.stop)
+    logs = mixed.logs()
+    shared = [
+        offset for offset in logs[OURS] if offset < committed and all(offset in log for log in logs.values())
+    ]
+    differing = [offset for offset in shared if len({log[offset] for log in logs.values()}) > 1]
+    story.append(f"{len(shared)} batches compared, {len(differing)} differ")
+    if differing or not shared:
+        raise VotersError(f"logs differ at {differing[:5]}; {story}")
+    return story
+
+
+def main() -> int:
+    """Run the check."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--version", default="4.3.1")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--voters", choices=("static", "dynamic", "both"), default="both")
+    arguments = parser.parse_args()
+    kinds = ("static", "dynamic") if arguments.voters == "both" else (arguments.voters,)
+    failures = 0
+    for kind in kinds:
+        with tempfile.TemporaryDirectory() as text:
+            mixed = Mixed(arguments.version, Path(text), is_dynamic=kind == "dynamic")
+            try:
+                for line in trio.run(lead_in_turn, mixed, arguments.rounds):
+                    print(f"{kind}: {line}")
+            except (VotersError, trio.TooSlowError) as error:
+                failures += 1
+                print(f"{kind}: FAILED {error!r}")
+            finally:
+                for node in mixed.kafka.values():
+                    node.process.kill()
+                    lines = node.process.output.read_text(errors="replace").splitlines()
+                    complaints = [
+                        line
+                        for line in lines
+                        if (" ERROR " in line or " FATAL " in line) and "ControllerRegistration" not in line
+                    ]  # our voter is no controller, at which they could register
+                    failures += bool(complaints)
+                    print(f"{kind}: Kafka {node.id} complains {len(complaints)} times")
+                    for line in complaints[:8]:
+                        print("   ", line[:300])
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
