@@ -141,6 +141,13 @@ class Requests(RuleBasedStateMachine):
             assert self.bench.records == []
         self.same()
 
+    @rule(
+        operation=st.sampled_from([SET, APPEND, SUBTRACT]),
+        value=st.sampled_from(["1:1", "2:2", "3:3,2:2,1:1"]),
+    )
+    def edit_list(self, operation: int, value: str) -> None:
+        self.alter((TOPIC, "orders"), {REPLICAS: (operation, value)}, False, False)
+
     def expected(
         self, resource: tuple[int, str], entries: dict[str, Any], is_older: bool
     ) -> tuple[str, dict[str, str], int]:
