@@ -164,10 +164,10 @@ class Requests(RuleBasedStateMachine):
                 return "INVALID_CONFIG", {}, 0
             else:
                 items = [item for item in own.get(name, "").split(",") if item]
-                given = value.split(",")
-                new = [*items, *(item for item in given if item not in items)]
+                listed_items = value.split(",")
+                new = [*items, *(item for item in listed_items if item not in items)]
                 changes[name] = ",".join(
-                    new if operation == APPEND else [one for one in items if one not in given]
+                    new if operation == APPEND else [one for one in items if one not in listed_items]
                 )
         if is_older:
             changes.update({name: None for name in own if name not in changes})
@@ -217,9 +217,9 @@ class Requests(RuleBasedStateMachine):
         parts = [kind.EntityData(*part) for part in entity.items()]
         listed = [kind.OpData(name, value or 0.0, value is None) for name, value in operations]
         (answer,) = self.bench.ask(quotas.ALTER_CLIENT_QUOTAS, kind([kind.EntryData(parts, listed)])).entries
-        known = LIMITS[2:] if "ip" in entity else LIMITS[:2]
+        names = LIMITS[2:] if "ip" in entity else LIMITS[:2]
         is_good = "host" not in entity and len(dict(operations)) == len(operations) and all(
-            value is None or (name in known and value > 0 and (value == 1.0 or name == LIMITS[1]))
+            value is None or (name in names and value > 0 and (value == 1.0 or name == LIMITS[1]))
             for name, value in operations
         )  # fmt: skip
         assert ErrorCode(answer.error_code).name == ("NONE" if is_good else "INVALID_REQUEST")
@@ -392,7 +392,7 @@ def _with(function: Any, **changes: Any) -> Any:
     )
 
 
-_alter_setting, _quota = settings._alter, quotas._alter
+_alter_setting, _quota = vars(settings)["_alter"], vars(quotas)["_alter"]
 
 
 def _forgets_implicit_deletions(state, resource, caller, *, replaces_all):
@@ -406,7 +406,7 @@ def _writes_unchanged(state, resource, caller, *, replaces_all):
     records = _alter_setting(state, resource, caller, replaces_all=replaces_all)
     own = state.image.settings.get((resource.resource_type, resource.resource_name), {})
     return records + [
-        kind(resource.resource_type, resource.resource_name, *one) for one in own.items() if replaces_all
+        kind(resource.resource_type, resource.resource_name, *entry) for entry in own.items() if replaces_all
     ]
 
 
@@ -416,7 +416,7 @@ def _keeps_brokers_values(state, resource, caller, *, replaces_all):
     return [record for record in records if own.get(record.name) != record.value]
 
 
-_changed = settings._changed
+_changed = vars(settings)["_changed"]
 
 
 def _appends_twice(resource_type, own, entry):
@@ -428,6 +428,11 @@ def _appends_twice(resource_type, own, entry):
 def _subtracts_all(resource_type, own, entry):
     changed = _changed(resource_type, own, entry)
     return "" if entry.config_operation == SUBTRACT else changed
+
+
+def _values_are_not_checked(state, kind, name, own):
+    vars(settings)["_check_name"](kind, name)
+    vars(settings)["_check_presence"](state, kind, name)
 
 
 def _quotas_are_not_compared(image, parts, operations, *, finite_only):
@@ -450,7 +455,7 @@ def _what_is_not_there_is_deleted(alteration, has):
     return _problem_of(alteration, lambda *_: True)
 
 
-_token, _check_allowed = tokens._token, tokens._check_allowed
+_token = vars(tokens)["_token"]
 
 
 def _expired_from_now(state, token):
@@ -470,6 +475,13 @@ def _macs_are_not_forgotten(state, mac, caller):
     return remembered.setdefault(mac, _token(state, mac, caller))
 
 
+_acl_of = vars(access)["_acl_of"]
+
+
+def _of_another_host(acl):
+    return _acl_of(acl)._replace(host="10.0.0.9")
+
+
 SLIPS = {
     "what an older request leaves out stays": (settings, "_alter", _forgets_implicit_deletions),
     "an older request brings back what it leaves out": (settings, "_alter", _writes_unchanged),
@@ -480,18 +492,14 @@ SLIPS = {
     "ELRs are cleared without the feature": (settings, "has_elr", lambda image: True),
     "min.insync.replicas of a broker may be set": (settings, "_check_broker_changes", lambda *_: None),
     "any resource is there": (settings, "_check_presence", lambda *_: None),
-    "values of topics are not checked": (
-        settings,
-        "_check_resource",
-        lambda state, kind, name, own: settings._check_presence(state, kind, name) or settings._check_name(kind, name),
-    ),
+    "values of topics are not checked": (settings, "_check_resource", _values_are_not_checked),
     "ELR does not take away a broker's setting": (features, "_elr_records", lambda state: ()),
     "quotas that are there are written again": (quotas, "_alter", _quotas_are_not_compared),
     "quotas are not checked": (quotas, "_alter", _quotas_are_not_checked),
     "any number of iterations will do": (scram, "problem_of", _no_iterations_are_too_many),
     "a credential that is not there is deleted": (scram, "problem_of", _what_is_not_there_is_deleted),
     "a user may be altered twice": (scram, "TWICE", None),
-    "ACLs are created again": (access, "_acl_of", lambda acl, to=access._acl_of: to(acl)._replace(host="10.0.0.9")),
+    "ACLs have another host": (access, "_acl_of", _of_another_host),
     "filters of any numbers match": (access, "filter_to_delete", access.filter_of),
     "a token expires at its end": (tokens, "_check_alive", _expired_from_now),
     "an expired token is renewed": (tokens, "_check_alive", lambda *_: None),
