@@ -38,7 +38,7 @@ _NO_ACLS: Final[Mapping[bytes, Acl]] = {}
 
 
 class Permissions:
-    """What callers may do, by the ACLs of the newest image that was asked about, `super.users`, and the default.
+    """Permissions of callers, by the ACLs of the newest image that was asked about, `super.users`, and the default.
 
     Without an authorizer everything is allowed.
     """

@@ -217,7 +217,7 @@ def _reason_against(
     if name == KRAFT_VERSION:
         return f"kraft.version stays {current} while the quorum runs" if level != current else ""
     needs = _LEVELS[name][level].needs
-    missing = [f"{other} {needed}" for other, needed in needs if levels.get(other, 0) < needed]
+    missing = [f"{other} {needed}" for other, needed in needs if levels[other] < needed]
     return f"it depends on {missing[0]}" if missing else ""
 
 

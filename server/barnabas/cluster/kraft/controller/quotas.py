@@ -37,8 +37,6 @@ def alter_client_quotas(state: ControllerState, request: AlterClientQuotasReques
     records: list[ClientQuotaRecord] = []
     for parts, operations in alterations:
         key = _key(parts)
-        if key in answers:
-            continue
         answer = answers[key] = AlterClientQuotasResponse.EntryData(
             entity=[AlterClientQuotasResponse.EntityData(kind, name) for kind, name in parts.items()],
             error_message=None,

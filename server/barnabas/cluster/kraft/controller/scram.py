@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials v0: credentials of users, whose passwords clients have salted (KIP-554).
+"""AlterUserScramCredentials v0: credentials of users, with passwords that clients have salted (KIP-554).
 
 The rule: a user is answered once; what is wrong with one of its alterations is its error, and nothing of it is altered.
 DescribeUserScramCredentials is for brokers to answer.

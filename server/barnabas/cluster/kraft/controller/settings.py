@@ -61,7 +61,7 @@ _AUTHORIZED_ON: Final = {
 Own = Mapping[str, str]
 """A resource's own settings."""
 Changes = dict[str, str | None]
-"""What becomes of settings; None removes one."""
+"""New values of settings; None removes one."""
 
 
 def incremental_alter_configs(

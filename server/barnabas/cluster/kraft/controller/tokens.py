@@ -187,8 +187,8 @@ def _token(state: ControllerState, mac: bytes, caller: Caller) -> Token:
     if not _may_handle_tokens(caller):
         raise RequestError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     secret_key = _check_served(state)
-    tokens, known = state.image.tokens, state.parts.get(_MACS, {})
-    ids = {one: token_id for one, token_id in known.items() if token_id in tokens}
+    tokens, remembered = state.image.tokens, state.parts.get(_MACS, {})
+    ids = {other: token_id for other, token_id in remembered.items() if token_id in tokens}
     for token_id in tokens.keys() - ids.values():
         ids[token_hmac(secret_key, token_id)] = token_id
     state.parts[_MACS] = ids

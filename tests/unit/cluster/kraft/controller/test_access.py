@@ -51,25 +51,23 @@ def a_filter(kind=ANY, name=None, pattern=ANY, principal=None, host=None, operat
 
 def delete(bench, *filters, **caller):
     """Return the ACLs that each filter has removed, or its code."""
-    asked = [DeleteAclsRequest.DeleteAclsFilter(*one) for one in filters]
+    asked = [DeleteAclsRequest.DeleteAclsFilter(*fields) for fields in filters]
     results = bench.ask(access.DELETE_ACLS, DeleteAclsRequest(asked), **caller).filter_results
-    assert all(
-        one.error_code == 0 and one.error_message is None for each in results for one in each.matching_acls
-    )
+    matches = [match for result in results for match in result.matching_acls]
+    assert all((match.error_code, match.error_message) == (0, None) for match in matches)
     return [
-        ErrorCode(result.error_code).name
-        if result.error_code
-        else [
-            Acl(one.resource_type, one.resource_name, one.pattern_type, one.principal, one.host, one.operation,
-                one.permission_type)
-            for one in result.matching_acls
-        ]
+        ErrorCode(result.error_code).name if result.error_code else list(map(acl_of, result.matching_acls))
         for result in results
-    ]  # fmt: skip
+    ]
 
 
-def describe(bench, one=None, **caller):
-    response = bench.ask(access.DESCRIBE_ACLS, DescribeAclsRequest(*(one or a_filter())), **caller)
+def acl_of(match):
+    """Return an ACL that a filter has matched."""
+    return Acl(match.resource_type, match.resource_name, match.pattern_type, *vars_of(match))
+
+
+def describe(bench, asked=None, **caller):
+    response = bench.ask(access.DESCRIBE_ACLS, DescribeAclsRequest(*(asked or a_filter())), **caller)
     assert (response.error_code, response.error_message) == (0, None)
     return [
         Acl(resource.resource_type, resource.resource_name, resource.pattern_type, *vars_of(acl))
@@ -148,7 +146,7 @@ def test_host_may_be_a_network_from_its_level_on(level, host, code):
     assert create(new(level=level), ALICE._replace(host=host)) == [code]
 
 
-def test_more_acls_than_a_request_may_create_are_refused_as_a_whole():
+def test_too_many_acls_at_once_are_refused_as_a_whole():
     bench = new()
     many = [ALICE._replace(resource_name=str(number)) for number in range(10_001)]
     with pytest.raises(RequestError) as raised:
@@ -161,8 +159,8 @@ def test_more_acls_than_a_request_may_create_are_refused_as_a_whole():
     with pytest.raises(RequestError) as raised:
         delete(bench, a_filter(name="0"), a_filter())
     assert raised.value.code == ErrorCode.INVALID_REQUEST
-    one, rest = delete(bench, a_filter(name="1"), a_filter(principal="User:none"))
-    assert (len(one), rest) == (1, [])
+    first, rest = delete(bench, a_filter(name="1"), a_filter(principal="User:none"))
+    assert (len(first), rest) == (1, [])
 
 
 # --- DeleteAcls, DescribeAcls ---------------------------------------------------------------------------------------

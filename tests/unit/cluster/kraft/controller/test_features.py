@@ -333,7 +333,7 @@ def test_new_leader_of_an_empty_log_writes_what_formatting_says(number, elr, in_
     assert ("Controller failover" in texts) == in_transaction
 
 
-def test_min_insync_replicas_of_a_new_cluster_is_that_of_the_file():
+def test_new_cluster_has_min_insync_replicas_of_the_file():
     assert activated(26, elr=1, own={MIN_IN_SYNC: "2"})[-2] == config("", MIN_IN_SYNC, "2")
     assert activated(26, elr=1)[-2] == config("", MIN_IN_SYNC, "1")
 

@@ -213,7 +213,7 @@ def test_last_of_two_alterations_of_a_setting_counts():
     assert bench.records == [setting(TOPIC, "orders", "flush.ms", "7")]
 
 
-def test_resource_that_is_named_twice_is_refused_and_answered_once():
+def test_resource_named_twice_is_refused_and_answered_once():
     for ask in (alter, replace):
         bench = new()
         twice = (TOPIC, "orders")
@@ -260,7 +260,7 @@ def test_validation_only_answers_without_records(ask):
     assert bench.records == []
 
 
-def test_more_records_than_a_request_may_lead_to_are_refused_as_a_whole():
+def test_too_many_settings_at_once_are_refused_as_a_whole():
     bench = new()
     entries = [(f"plugin.{number}", SET, "1") for number in range(10_000)]
     assert alter(bench, (BROKER, "", *entries)) == ["NONE"]
@@ -414,7 +414,7 @@ def test_brokers_groups_and_metrics_are_described():
     assert shown == [[("2", 3)], [("3", 2)], [("50000", 8)], [("1000", 7)]]
 
 
-def test_value_that_is_none_does_not_keep_a_node_from_being_described():
+def test_node_is_described_despite_a_value_that_is_none():
     bench = new(30, setting(BROKER, "", "log.cleaner.threads", "many"))
     (result,) = describe(bench, (BROKER, str(NODE_ID), "log.cleaner.threads"))
     assert [entry.value for entry in result.configs] == ["1"]
