@@ -61,6 +61,11 @@ class Batch:
         self._changed[key] = after = changed_partition(before, record)
         return after
 
+    def can_lead(self, key: Key, replica: int) -> bool:
+        """Say whether a replica of a partition could lead, if it is in sync."""
+        partition = self.partition(key)
+        return partition is not None and self._conditions(key, partition, None).can_lead(replica)
+
     def election_of(self, topic_id: bytes) -> Election:
         """Return the way in which a topic's partitions get a leader: unclean if its settings allow that."""
         return self._of_topic(topic_id)[1]
@@ -110,10 +115,10 @@ class Batch:
         )
 
     def _of_topic(self, topic_id: bytes) -> tuple[int, Election]:
-        known = self._by_topic.get(topic_id)
-        if known is None:
+        rules = self._by_topic.get(topic_id)
+        if rules is None:
             topic: Topic = self._state.image.topics[topic_id]
             is_unclean = allows_unclean(self._state, topic.name)
-            known = min_isr(self._state, topic), Election.UNCLEAN if is_unclean else Election.ONLINE
-            self._by_topic[topic_id] = known
-        return known
+            rules = min_isr(self._state, topic), Election.UNCLEAN if is_unclean else Election.ONLINE
+            self._by_topic[topic_id] = rules
+        return rules

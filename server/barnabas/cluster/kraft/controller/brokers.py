@@ -81,12 +81,14 @@ def register_broker(state: ControllerState, request: BrokerRegistrationRequest, 
         incarnation_id=request.incarnation_id,
         broker_epoch=state.next_offset,
         end_points=[
-            RegisterBrokerRecord.BrokerEndpoint(one.name, one.host, one.port, one.security_protocol)
-            for one in _by_name(request.listeners)
+            RegisterBrokerRecord.BrokerEndpoint(entry.name, entry.host, entry.port, entry.security_protocol)
+            for entry in _by_name(request.listeners)
         ],
         features=[
-            RegisterBrokerRecord.BrokerFeature(one.name, one.min_supported_version, one.max_supported_version)
-            for one in _by_name(request.features)
+            RegisterBrokerRecord.BrokerFeature(
+                entry.name, entry.min_supported_version, entry.max_supported_version
+            )
+            for entry in _by_name(request.features)
         ],
         rack=request.rack,
         log_dirs=list(request.log_dirs) if has_directories(image) else [],
@@ -242,14 +244,16 @@ def register_controller(
         incarnation_id=request.incarnation_id,
         zk_migration_ready=False,
         end_points=[
-            RegisterControllerRecord.ControllerEndpoint(one.name, one.host, one.port, one.security_protocol)
-            for one in _by_name(request.listeners)
+            RegisterControllerRecord.ControllerEndpoint(
+                entry.name, entry.host, entry.port, entry.security_protocol
+            )
+            for entry in _by_name(request.listeners)
         ],
         features=[
             RegisterControllerRecord.ControllerFeature(
-                one.name, one.min_supported_version, one.max_supported_version
+                entry.name, entry.min_supported_version, entry.max_supported_version
             )
-            for one in _by_name(request.features)
+            for entry in _by_name(request.features)
         ],
     )
     return Outcome(ControllerRegistrationResponse(error_message=None), (record,))

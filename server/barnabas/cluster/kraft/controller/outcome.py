@@ -1,4 +1,4 @@
-"""Values that all parts of the active controller share: the state, who asks, and what comes of a request. Pure.
+"""Values that all parts of the active controller share: the state, the caller, and what comes of a request. Pure.
 
 The rule: a handler changes nothing. It reads the state and returns an Outcome; the shell appends the records as one batch,
 replays them, and answers when they are committed.
@@ -43,7 +43,7 @@ class Outcome(NamedTuple):
 
 
 class Sessions(Protocol):
-    """Soft state about brokers: who has been heard of, since when; `brokers.py` implements it."""
+    """Soft state about brokers: when each was last heard of; `brokers.py` implements it."""
 
 
 @dataclass(slots=True)
@@ -78,4 +78,4 @@ Handler = Callable[[ControllerState, Any, Caller], Outcome]
 Handlers = Mapping[int, Handler]
 """By API key."""
 Tick = Callable[[ControllerState], tuple[Any, ...]]
-"""Records that are due by time, such as those that fence a broker whose session has ended; called several times a second."""
+"""Records that are due by time, as those that fence a broker after its session; called several times a second."""

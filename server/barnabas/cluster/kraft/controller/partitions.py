@@ -64,7 +64,7 @@ def _alter(batch: Batch, leader_id: int, topic_id: bytes, proposal: _Proposal, v
     if partition is None:
         return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     isr = _proposed_isr(proposal, version)
-    code = _refusal(batch.state.image, leader_id, partition, proposal, isr)
+    code = refusal(batch.state.image, leader_id, partition, proposal, isr)
     if code:
         return _refused(index, code)
     target = Target(
@@ -91,7 +91,7 @@ def _proposed_isr(proposal: _Proposal, version: int) -> tuple[_Replica, ...]:
     return tuple(_Replica(broker.broker_id, broker.broker_epoch) for broker in proposal.new_isr_with_epochs)
 
 
-def _refusal(
+def refusal(
     image: QuorumImage,
     leader_id: int,
     partition: Partition,
