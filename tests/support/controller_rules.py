@@ -90,7 +90,8 @@ def check_change(key, before, after, cluster, cause):
     elif not cause.proposed:
         assert after.leader_recovery_state == before.leader_recovery_state
     if is_new_leader and cluster.can_lead(after, led) and led in after.isr:
-        assert cause.is_preferred and leads == after.replicas[0]
+        assert cause.is_preferred
+        assert leads == after.replicas[0]
     elif is_new_leader:
         earlier = after.replicas[: after.replicas.index(leads)]
         candidates = set(after.elr if is_from_elr else after.replicas if is_unclean else after.isr)

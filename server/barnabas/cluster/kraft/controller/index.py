@@ -87,6 +87,7 @@ class Index:
             _note(self._similar, unified(name), name, is_added=is_added)
 
     def put(self, key: Key, before: Partition | None, after: Partition | None) -> None:
+        """Note a partition that is added, has changed or is removed."""
         self._move(self._in_isr, key, before.isr if before else (), after.isr if after else ())
         self._move(self._in_elr, key, before.elr if before else (), after.elr if after else ())
         self._move(

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from barnabas.cluster.kraft.image import EMPTY, QuorumImage
 from barnabas.config.loading import BrokerConfig
-from barnabas.environment import Entropy
 from barnabas.security.authorizer import Operation, ResourceType
+
+if TYPE_CHECKING:
+    from barnabas.environment import Entropy
 
 
 class Caller(NamedTuple):

@@ -1,7 +1,7 @@
 """Change of one partition: what is asked for in, a PartitionChange record out. Pure.
 
 The rule: whatever is asked for, an election follows, so that a partition has a leader whenever one can be had. A leader
-comes from the ISR, from the ELR if the ISR is empty, then is the last directory_of leader, and any replica only in an unclean
+comes from the ISR, from the ELR if the ISR is empty, then is the last known leader, and any replica only in an unclean
 election, which makes it the whole ISR. A reassignment with replicas that are all in sync ends with the same record.
 """
 
@@ -153,6 +153,7 @@ def elect(
     elr: tuple[int, ...],
     conditions: Conditions,
 ) -> Leader:
+    """Return the leader of a partition with these replicas, ISR and ELR, which may be the one that it has."""
     eligible = isr or elr
     candidates = [before.leader, *replicas]
     if election is Election.PREFERRED:

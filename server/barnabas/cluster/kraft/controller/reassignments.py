@@ -63,6 +63,7 @@ def alter(state: ControllerState, request: AlterPartitionReassignmentsRequest, c
 
 
 def alter_partition(batch: Batch, key: Key, replicas: tuple[int, ...] | None, *, keeps_factor: bool) -> None:
+    """Begin the reassignment of a partition, replace or cancel it. Raises RequestError."""
     partition = batch.partition(key)
     if partition is None:
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")

@@ -218,7 +218,7 @@ SLIPS = {
     "the last known leader is not elected": (partition_changes, "elect", _no_last_known),
     "the last known leader is elected beside others": (
         partition_changes,
-        "_elect",
+        "elect",
         _last_known_beside_others,
     ),
     "a preferred election has no preference": (partition_changes, "elect", _no_preference),
@@ -226,7 +226,7 @@ SLIPS = {
     "the last known leader is not noted": (partition_changes, "keep_last_leader", lambda *_: None),
     "the last known leader is kept beside a leader": (
         partition_changes,
-        "_keep_last_leader",
+        "keep_last_leader",
         _last_leader_is_kept,
     ),
     "log dirs are those of other replicas": (partition_changes, "assign", _dirs_of_others),
@@ -247,7 +247,7 @@ SLIPS = {
     "an ISR may have any broker": (partitions, "_is_eligible", lambda *_: True),
     "an earlier partition epoch is taken": (
         partitions,
-        "_refusal",
+        "refusal",
         _refused_but(ErrorCode.INVALID_UPDATE_VERSION),
     ),
     "an earlier leader epoch is taken": (partitions, "refusal", _refused_but(ErrorCode.FENCED_LEADER_EPOCH)),
