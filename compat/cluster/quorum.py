@@ -1,4 +1,4 @@
-"""python -m compat.cluster quorum: brokers of Kafka's and ours under controllers of Kafka 4, in every role.
+"""python -m compat.cluster quorum: brokers of Kafka's and ours under controllers of Kafka 4 and ours, in every role.
 
 The checks are those of clusters on ZooKeeper (`checks`), and those that only a quorum has: controllers that are killed, a
 snapshot for a late joiner, requests that our brokers forward. The rule: what is asked about the cluster is read from the
@@ -42,6 +42,15 @@ MIXES = {
     "ours": (OURS, OURS, OURS),
     "rolled": (KAFKA, KAFKA, KAFKA),
 }
+
+
+OUR_CONTROLLERS: Mapping[str, tuple[int, ...]] = {
+    "kafka": (),
+    "one-of-ours": (1,),
+    "two-of-ours": (1, 2),
+    "ours": (1, 2, 3),
+}
+"""Ids of the controllers that are ours, by the words of --quorum."""
 
 
 def controllers_killed(cluster: Brokers) -> str:
@@ -216,7 +225,8 @@ def run_mix(
     """Run checks in one cluster; returns how many failed."""
     voters = "dynamic" if is_dynamic else "static"
     print(
-        f"\n{mix}: Kafka {options.version}, {options.controllers} controllers, {voters} voters, in {directory}",
+        f"\n{mix}: Kafka {options.version}, {options.controllers} controllers ({options.quorum}), {voters} voters, "
+        f"in {directory}",
         flush=True,
     )
     failures = 0
@@ -227,6 +237,7 @@ def run_mix(
             version=options.version,
             controllers=options.controllers,
             is_dynamic=is_dynamic,
+            our_controllers=OUR_CONTROLLERS[options.quorum],
         )
         with cluster:
             for check in chosen:
@@ -263,6 +274,12 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("--version", default=VERSION, help="which Kafka (default: %(default)s)")
     parser.add_argument("--controllers", type=int, choices=(1, 3), default=1)
+    parser.add_argument(
+        "--quorum",
+        choices=OUR_CONTROLLERS,
+        default="kafka",
+        help="whose the controllers are (default: %(default)s)",
+    )
     parser.add_argument("--voters", choices=("dynamic", "static"), default="dynamic")
     parser.add_argument("--checks", default="", help="only these, after creation")
     parser.add_argument("--keep", action="store_true", help="go on after a check that fails")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -156,7 +156,7 @@ MAKERS: Mapping[str, Callable[..., Node]] = {KAFKA: KafkaNode, OURS: OurNode}
 
 
 class QuorumCluster(Brokers):
-    """Controllers of Kafka's, and brokers as in `kinds`; a context manager. Raises ClusterError, KafkaError."""
+    """Controllers of Kafka's or ours, and brokers as in `kinds`; a context manager. Raises ClusterError, KafkaError."""
 
     keeper_tool = ("metadata-quorum", "describe", "--status")
 
@@ -174,11 +174,13 @@ class QuorumCluster(Brokers):
         format_arguments: Sequence[str] = (),
         prepare: Callable[[QuorumCluster], None] | None = None,
         controllers_host: str = HOST,
+        our_controllers: Collection[int] = (),
         place: Callable[[int, int], Place] = lambda _broker_id, port: Place(HOST, port),
     ) -> None:
         """`prepare` is called before the first broker starts; `place` says where a broker of an id and port runs.
 
-        With `has_admin` each controller has a listener without security, for the checks.
+        With `has_admin` each controller has a listener without security, for the checks. `our_controllers` are the ids of
+        those that are ours.
         """
         self.kafka_version = version
         # kafka-tools 4.4 is not on Maven Central.
@@ -191,7 +193,7 @@ class QuorumCluster(Brokers):
         self.quorum = Quorum(
             version, directory, controllers, is_dynamic=is_dynamic,
             settings={**CONTROLLER_SETTINGS, **(controller_settings or {})}, host=controllers_host,
-            has_admin=has_admin, format_arguments=format_arguments,
+            has_admin=has_admin, format_arguments=format_arguments, ours=our_controllers,
         )  # fmt: skip
         self.kinds = dict(enumerate(kinds, FIRST_BROKER))
         self.ports = {broker_id: free_port() for broker_id in self.kinds}

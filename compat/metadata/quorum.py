@@ -1,16 +1,19 @@
-"""Controllers of Kafka, one or three, with static or dynamic voters; brokers beside them.
+"""Controllers of Kafka or ours, one or three, with static or dynamic voters; brokers beside them.
 
 The rule: a node is a directory with its settings, output and data; a node that was killed starts again with its data.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from barnabas.log.format.properties import encode_uuid
+from barnabas.testing.running import import_path
 from compat.kafka import release
 from compat.kafka.broker import CLUSTER_ID, free_port, wait_until_ready
 from compat.kafka.process import JavaProcess, java_command
@@ -19,6 +22,7 @@ from compat.kit.wire import Connection, WireError
 HOST = "127.0.0.1"
 FORMAT_TIMEOUT_S = 240
 METADATA = "__cluster_metadata"
+BARNABAS = (sys.executable, "-m", "barnabas")
 
 
 class Node:
@@ -101,11 +105,34 @@ class Node:
         return True
 
 
+class OurController(Node):
+    """A controller of ours: `barnabas serve` from this checkout, formatted by `barnabas storage format`."""
+
+    def format(self, *arguments: str) -> None:
+        """Format the directory. Raises RuntimeError."""
+        command = [*BARNABAS, "storage", "format", "-t", CLUSTER_ID, "-c", str(self.properties), *arguments]
+        done = subprocess.run(
+            command, env=environment(), capture_output=True, text=True, check=False, timeout=FORMAT_TIMEOUT_S
+        )
+        if done.returncode:
+            raise RuntimeError(f"format failed:\n{done.stdout}{done.stderr}")
+
+    def launch(self) -> None:
+        """Start the node, and do not wait."""
+        words = [*BARNABAS, "serve", "--config", str(self.properties), "--log-level", "info"]
+        self.process.start([*self._before, *words], environment())
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of our own processes."""
+    return {**os.environ, "PYTHONPATH": import_path()}
+
+
 class Quorum:
     """Controllers 1 to `count`. Lifecycle: `start`, `stop`; single ones may be killed and started between.
 
-    With `is_dynamic` the voters are in the log (kraft.version 1), otherwise in controller.quorum.voters. `has_admin` gives
-    each a second listener, ADMIN, without security.
+    `ours` are the ids of those that are ours. With `is_dynamic` the voters are in the log (kraft.version 1), otherwise in
+    controller.quorum.voters. `has_admin` gives each a second listener, ADMIN, without security.
     """
 
     def __init__(
@@ -119,9 +146,10 @@ class Quorum:
         host: str = HOST,
         has_admin: bool = False,
         format_arguments: Sequence[str] = (),
+        ours: Collection[int] = (),
     ) -> None:
         self.nodes = [
-            Node(
+            (OurController if node_id in ours else Node)(
                 version,
                 directory / f"controller-{node_id}",
                 node_id,

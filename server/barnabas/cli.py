@@ -362,9 +362,11 @@ def _demo(options: argparse.Namespace) -> Demo:
 def _run_serve(options: argparse.Namespace, config: BrokerConfig, own_settings: Mapping[str, str]) -> int:
     from barnabas.broker.serve_options import check_workers
     from barnabas.config import broker as settings
-    from barnabas.config.cluster import is_clustered
+    from barnabas.config.cluster import is_clustered, is_controller
     from barnabas.config.setting import SettingError
 
+    if is_controller(config):
+        return _run_controller(options, config)
     try:
         check_workers(config.log_dirs, options.workers, is_clustered=is_clustered(config))
         prepare = _prepare(options, is_alone=options.workers == 1 and not is_clustered(config))
@@ -412,6 +414,18 @@ def _run_serve(options: argparse.Namespace, config: BrokerConfig, own_settings: 
     from barnabas.broker.process import run
 
     return run(config, prepare, watcher, _companions(config, None))
+
+
+def _run_controller(options: argparse.Namespace, config: BrokerConfig) -> int:
+    from barnabas.broker.controller_process import check_options, run
+    from barnabas.config.setting import SettingError
+
+    try:
+        check_options(options, config)
+    except SettingError as error:
+        print(f"barnabas: {error}", file=sys.stderr)
+        return USAGE_ERROR
+    return run(config)
 
 
 def _companions(config: BrokerConfig, host: Host | None) -> Companions:

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import trio
 
+from barnabas.cluster.metadata.config_description import synonyms_of_broker_setting
 from barnabas.config import broker as settings
 from barnabas.config import releases
 from barnabas.config.loading import DEFAULT_CONFIG, BrokerConfig
 from barnabas.config.setting import SettingError
-from barnabas.handlers.shared.config_resources import synonyms_of_broker_setting
 from barnabas.serving import apis
 from barnabas.serving.release import KAFKA_4, profile_of, release
 from barnabas.wire.generated.api_versions import ApiVersionsRequest

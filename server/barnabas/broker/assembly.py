@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -21,11 +20,11 @@ from barnabas.broker.coordinator_parts import coordinator_parts
 from barnabas.broker.handlers import Handlers
 from barnabas.broker.housekeeping import Housekeeping
 from barnabas.broker.image_follower import ImageFollower
-from barnabas.broker.open_files import allow_open_files, connections_max
 from barnabas.broker.optional_parts import optional_parts
 from barnabas.broker.quotas import broker_quotas
 from barnabas.broker.securing import Securing
 from barnabas.broker.services import Services
+from barnabas.broker.serving_parts import new_connections, new_memory
 from barnabas.broker.startup import advertised_endpoints, open_listeners, parse_metrics_address
 from barnabas.broker.storage import opened_storage
 from barnabas.broker.storage_parts import Membership, Storage
@@ -36,26 +35,18 @@ from barnabas.config import broker as settings
 from barnabas.config.cluster import Keeper, is_on_zookeeper, keeper_of
 from barnabas.coordinators.image_events import CoordinatorEvents
 from barnabas.coordinators.locator import ImageLocator
-from barnabas.serving.channel import SECRET_BYTES, Handshakes, LoginParts
+from barnabas.serving.channel import SECRET_BYTES, LoginParts
 from barnabas.serving.connection_limits import ConnectionLimits
-from barnabas.serving.connection_parts import ConnectionParts
 from barnabas.serving.context import ContextParts
 from barnabas.serving.encoding import CodecWorker
 from barnabas.serving.fetch_sessions import FetchSessions
-from barnabas.serving.framing import BufferPool
-from barnabas.serving.listener import Connections
 from barnabas.serving.log_limit import LogLimit
 from barnabas.serving.loop_budget import LoopBudget
-from barnabas.serving.memory import REQUEST_BYTES_MAX, Memory
 from barnabas.serving.release import ReleaseProfile, profile_of
-from barnabas.serving.request import Request
 from barnabas.serving.request_parts import RequestParts
 from barnabas.serving.seams import NO_SEAMS, Seams
-from barnabas.serving.stages import STAGES
 from barnabas.serving.stalls import StallMeter
 from barnabas.serving.step_runner import StepRunner
-from barnabas.serving.unauthenticated import UnauthenticatedConnections
-from barnabas.system.memory import give_back_memory
 
 if TYPE_CHECKING:
     from barnabas.broker.coordinator_parts import CoordinatorParts
@@ -182,7 +173,7 @@ def _broker(
     log_limit = LogLimit(environment.monotonic)
     stalls = StallMeter(log_limit)
     budget.on_long_turn = stalls.long_turn
-    memory, step_runner = _memory(base), StepRunner(budget, environment.threads)
+    memory, step_runner = new_memory(config, environment), StepRunner(budget, environment.threads)
     coordinators = coordinator_parts(base)
     optional = optional_parts(base, coordinators, step_runner)
     served = release.served_by(config)
@@ -207,7 +198,10 @@ def _broker(
     meter = _meter(storage.metadata) if metrics_address is not None else None
     shared = ContextParts(memory, log_limit, authorizer, quotas)
     request_parts = _request_parts(base, served, services, shared, meter, seams)
-    connections = _connections(base, request_parts, limits, stalls, optional, seams)
+    connections = new_connections(
+        config, environment, base.background, request_parts, limits, stalls,
+        on_closed=optional.connection_closed, doorkeeper=seams.doorkeeper,
+    )  # fmt: skip
     metrics = None
     if metrics_address is not None and meter is not None:
         metrics = _metrics(
@@ -256,15 +250,6 @@ def _request_parts(
         interceptor=seams.interceptor,
         sender=seams.sender,
         now_s=environment.monotonic,
-    )
-
-
-def _memory(base: BaseParts) -> Memory:
-    queued = base.config.get(settings.QUEUED_MAX_REQUEST_BYTES)
-    return Memory(
-        queued if queued > 0 else REQUEST_BYTES_MAX,
-        clock=base.environment.monotonic,
-        give_back=lambda: base.environment.threads.run(give_back_memory),
     )
 
 
@@ -366,40 +351,6 @@ def _services(
         security=securing,
         forwarder=in_cluster.forwarder if in_cluster is not None else None,
         membership=in_cluster.member if in_cluster is not None else None,
-    )
-
-
-def _connections(
-    base: BaseParts,
-    request_parts: RequestParts,
-    limits: ConnectionLimits,
-    stalls: StallMeter,
-    optional: OptionalParts,
-    seams: Seams,
-) -> Connections:
-    config, environment = base.config, base.environment
-    return Connections(
-        base.background,
-        ConnectionParts(
-            begin=partial(Request, STAGES, request_parts),
-            memory=request_parts.shared.memory,
-            pool=BufferPool(),
-            budget=base.budget,
-            stalls=stalls,
-            log_limit=request_parts.shared.log_limit,
-            handshakes=Handshakes(environment.threads),
-            frame_bytes_max=config.get(settings.SOCKET_REQUEST_MAX_BYTES),
-            now_s=environment.monotonic,
-            on_closed=optional.connection_closed,
-        ),
-        limits,
-        idle_seconds_max=config.get(settings.CONNECTIONS_MAX_IDLE_MS) / 1000,
-        count_max=connections_max(allow_open_files()),
-        unauthenticated=UnauthenticatedConnections(
-            config.get(settings.MAX_UNAUTHENTICATED_CONNECTIONS),
-            config.get(settings.AUTHENTICATION_TIMEOUT_MS) / 1000,
-        ),
-        doorkeeper=seams.doorkeeper,
     )
 
 

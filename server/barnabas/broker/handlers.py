@@ -87,7 +87,7 @@ class Handlers:
         return await resolved(handler(context, message))
 
 
-def handler_of(api: apis.Api, services: Services) -> Callable[[RequestContext, Any], Any]:
+def handler_of(api: apis.Api, services: object) -> Callable[[RequestContext, Any], Any]:
     """Return a new handler with the services that it names, as a function that returns a response or a `Deferred`."""
     handler = api.handler(**{name: getattr(services, name) for name in services_of(api.handler)})
     handle: Callable[[RequestContext, Any], Any] = handler.handle

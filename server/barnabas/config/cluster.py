@@ -86,6 +86,8 @@ class Keeper(Enum):
     ZOOKEEPER = "zookeeper"
     QUORUM = "quorum"
     """Controllers in a KRaft quorum; this node is no controller."""
+    CONTROLLER = "controller"
+    """This node, a controller in a KRaft quorum, with the others."""
 
 
 def keeper_of(config: BrokerConfig) -> Keeper:
@@ -93,7 +95,8 @@ def keeper_of(config: BrokerConfig) -> Keeper:
     if config.get(settings.ZOOKEEPER_CONNECT):
         return Keeper.ZOOKEEPER
     roles = [role.strip() for role in config.get(settings.PROCESS_ROLES) or ()]
-    return Keeper.QUORUM if roles == ["broker"] else Keeper.ITSELF
+    keepers = {"broker": Keeper.QUORUM, "controller": Keeper.CONTROLLER}
+    return keepers.get(",".join(roles), Keeper.ITSELF)
 
 
 def is_clustered(config: BrokerConfig) -> bool:
@@ -109,6 +112,11 @@ def is_on_zookeeper(config: BrokerConfig) -> bool:
 def is_in_quorum(config: BrokerConfig) -> bool:
     """Say whether the broker belongs to the cluster of a KRaft quorum."""
     return keeper_of(config) is Keeper.QUORUM
+
+
+def is_controller(config: BrokerConfig) -> bool:
+    """Say whether this node is a controller of a KRaft quorum, and no broker."""
+    return keeper_of(config) is Keeper.CONTROLLER
 
 
 def zookeeper_settings(config: BrokerConfig) -> ZooKeeperSettings:
@@ -223,7 +231,12 @@ def reads_from_rack(config: BrokerConfig) -> bool:
 
 
 def check_cluster(config: BrokerConfig) -> None:
-    """See that the settings of a broker in a cluster go together, as Kafka does at its start. Raises SettingError."""
+    """See that the settings of a node in a cluster go together, as Kafka does at its start. Raises SettingError."""
+    if is_controller(config):
+        from barnabas.config.controller import controller_settings  # not on the way of a broker
+
+        controller_settings(config)
+        return
     if is_on_zookeeper(config):
         zookeeper_settings(config)
         _check_id(config)

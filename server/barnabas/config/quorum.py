@@ -1,4 +1,4 @@
-"""Settings of a broker in a KRaft quorum, in one value. Pure.
+"""Settings of a node in a KRaft quorum, in one value. Pure.
 
 The rule: rules about several settings together are those of Kafka (`KafkaConfig`, KIP-500, KIP-853), checked before
 anything is opened; each error names the settings and what they may be.
@@ -61,19 +61,30 @@ class QuorumSettings(NamedTuple):
 
 def quorum_settings(config: BrokerConfig) -> QuorumSettings:
     """Return the settings of a broker in a quorum. Raises SettingError."""
+    quorum = quorum_of(config, "", "")
+    _check_node(config, quorum.static_voters)
+    cordoned_log_dirs(config)
+    listener, protocol = _listener(config)
+    return quorum._replace(listener=listener, protocol=protocol)
+
+
+def quorum_of(config: BrokerConfig, listener: str, protocol: str) -> QuorumSettings:
+    """Return the settings of any node of a quorum, with the listener by which it reaches controllers.
+
+    Raises SettingError.
+    """
     texts: tuple[str, ...] = config.get(settings.CONTROLLER_QUORUM_VOTERS)
     voters = _voters(texts)
     bootstrap_name = settings.CONTROLLER_QUORUM_BOOTSTRAP_SERVERS.name
     servers = config.get(settings.CONTROLLER_QUORUM_BOOTSTRAP_SERVERS)
     bootstrap = tuple(_address(bootstrap_name, text) for text in servers)
     if not voters and not bootstrap:
+        roles: tuple[str, ...] | None = config.get(settings.PROCESS_ROLES)
+        role = ",".join(roles or ())
         raise SettingError(
-            f"{settings.PROCESS_ROLES.name}=broker needs the controllers of its cluster: set "
+            f"{settings.PROCESS_ROLES.name}={role} needs the controllers of its cluster: set "
             f"{bootstrap_name}=HOST:PORT,... or {settings.CONTROLLER_QUORUM_VOTERS.name}=ID@HOST:PORT,..."
         )
-    _check_node(config, voters)
-    cordoned_log_dirs(config)
-    listener, protocol = _listener(config)
     return QuorumSettings(
         node_id=config.get(settings.NODE_ID),
         log_dir=(config.get(settings.METADATA_LOG_DIR) or config.log_dirs[0]).rstrip("/"),
@@ -132,9 +143,10 @@ def _check_node(config: BrokerConfig, voters: Mapping[int, Address]) -> None:
             f"{settings.NODE_ID.name}={node_id}: {settings.CONTROLLER_QUORUM_VOTERS.name} has a controller of that id; a "
             "broker needs another one"
         )
-    if config.value_of("controller.quorum.auto.join.enable"):
+    if config.get(settings.CONTROLLER_QUORUM_AUTO_JOIN_ENABLE):
         raise SettingError(
-            f"controller.quorum.auto.join.enable=true is for controllers, and {settings.PROCESS_ROLES.name}=broker"
+            f"{settings.CONTROLLER_QUORUM_AUTO_JOIN_ENABLE.name}=true is for controllers, and "
+            f"{settings.PROCESS_ROLES.name}=broker"
         )
 
 
@@ -151,7 +163,7 @@ def _listener(config: BrokerConfig) -> tuple[str, str]:
             raise SettingError(f"{name}={listener}: a broker must not have a listener of that name itself")
     protocols = config.listener_security_protocols()
     protocol = protocols.get(names[0], names[0])
-    if protocol not in PROTOCOLS and _has_default_protocols(config, own):
+    if protocol not in PROTOCOLS and has_default_protocols(config, own):
         protocol = "PLAINTEXT"
     if protocol not in PROTOCOLS:
         raise SettingError(
@@ -161,7 +173,7 @@ def _listener(config: BrokerConfig) -> tuple[str, str]:
     return names[0], protocol
 
 
-def _has_default_protocols(config: BrokerConfig, own: set[str]) -> bool:
+def has_default_protocols(config: BrokerConfig, own: set[str]) -> bool:
     """Say whether Kafka takes controllers' listeners for PLAINTEXT: no map is set, and no own listener has TLS or SASL."""
     secured = set(PROTOCOLS) - {"PLAINTEXT"}
     return not config.is_set(settings.LISTENER_SECURITY_PROTOCOL_MAP.name) and not own & secured

@@ -171,11 +171,11 @@ class Setting(Generic[T]):
     @property
     def acts_in_cluster(self) -> bool:
         """True if a broker in a cluster acts on the setting, and one that is alone does not."""
-        return self.effect in ("cluster", "zookeeper", "quorum")
+        return self.effect in ("cluster", "zookeeper", "quorum", "controller")
 
     def acts_with(self, keeper: str) -> bool:
-        """Say whether a broker in a cluster acts on the setting; `keeper` of the metadata is "zookeeper" or "quorum"."""
-        return self.effect in ("cluster", keeper)
+        """Say whether a node in a cluster acts on the setting, by its keeper: "zookeeper", "quorum" or "controller"."""
+        return self.effect in ("cluster", keeper) or (self.effect == "quorum" and keeper == "controller")
 
     @property
     def sensitive(self) -> bool:

@@ -141,7 +141,7 @@ def _asks_for_a_cluster(config: BrokerConfig, name: str, value: Any) -> str:
     if value and is_on_zookeeper(config):
         return f"{name}={shown}: with zookeeper.connect there are no nodes of KRaft; remove one of the two settings"
     if name == ROLES and value and set(value) != _BOTH_ROLES:
-        return f"{name}={shown}: there is no controller here; a broker of a quorum has {name}=broker, and {single}"
+        return f"{name}={shown}: a node of a quorum has {name}=broker or {name}=controller, and {single}"
     if name == VOTERS and any(voter.partition("@")[0].strip() != str(node) for voter in value):
         return f"{name}={shown}: there is one node, {node}, and no quorum of controllers; {single}"
     if name == CONTROLLERS and len(value) > 1:

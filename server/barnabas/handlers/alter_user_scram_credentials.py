@@ -13,13 +13,19 @@ from typing import TYPE_CHECKING
 
 from barnabas.cluster.metadata.access_changes import ScramCredentialChanged
 from barnabas.cluster.metadata.image import Change, ClusterImage
-from barnabas.security.principals import has_control_character
-from barnabas.security.scram import BY_TYPE, credential_of_salted
+from barnabas.cluster.metadata.scram_alterations import (
+    NOT_THERE,
+    TWICE,
+    Alteration,
+    Deletion,
+    Problem,
+    problem_of,
+)
+from barnabas.security.scram import BY_TYPE, ScramMechanism, credential_of_salted
 from barnabas.wire.generated.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
 )
-from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.cluster.metadata.store import MetadataStore
@@ -29,19 +35,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Result = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
-Deletion = AlterUserScramCredentialsRequest.ScramCredentialDeletion
-Upsertion = AlterUserScramCredentialsRequest.ScramCredentialUpsertion
-Alteration = Deletion | Upsertion
-Problem = tuple[ErrorCode, str]
-
-TWICE: Problem = (
-    ErrorCode.DUPLICATE_RESOURCE,
-    "A user credential cannot be altered twice in the same request",
-)
-NOT_THERE: Problem = (
-    ErrorCode.RESOURCE_NOT_FOUND,
-    "Attempt to delete a user credential that does not exist",
-)
 
 
 @dataclass(eq=False)
@@ -65,7 +58,7 @@ class AlterUserScramCredentials:
             if alteration.name in alterations:
                 problems[alteration.name] = TWICE
                 continue
-            problem = _problem(alteration, self.metadata.image)
+            problem = problem_of(alteration, self._has)
             if problem is not None:
                 problems[alteration.name] = problem
             else:
@@ -86,6 +79,9 @@ class AlterUserScramCredentials:
             await self.metadata.change(decide)
         problems |= dict.fromkeys(missing, NOT_THERE)
         return await self._answered(context, alterations, problems)
+
+    def _has(self, user: str, mechanism: ScramMechanism) -> bool:
+        return mechanism.name in self.metadata.image.scram.get(user, {})
 
     async def _answered(
         self, context: RequestContext, alterations: dict[str, Alteration], problems: dict[str, Problem]
@@ -108,26 +104,6 @@ def _is_missing(alteration: Alteration, image: ClusterImage) -> bool:
     return isinstance(alteration, Deletion) and BY_TYPE[alteration.mechanism].name not in image.scram.get(
         alteration.name, {}
     )
-
-
-def _problem(alteration: Alteration, image: ClusterImage) -> Problem | None:
-    """Return what is wrong with an alteration."""
-    if not alteration.name:
-        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
-    mechanism = BY_TYPE.get(alteration.mechanism)
-    if mechanism is None:
-        return ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"
-    if isinstance(alteration, Deletion):
-        return NOT_THERE if _is_missing(alteration, image) else None
-    if has_control_character(alteration.name):  # no client could log in with it
-        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not have control characters"
-    if not alteration.salted_password:
-        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Salted password must not be empty"
-    if alteration.iterations < mechanism.iterations_min:
-        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations"
-    if alteration.iterations > mechanism.iterations_max:
-        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations"
-    return None
 
 
 def _change(alteration: Alteration) -> ScramCredentialChanged:

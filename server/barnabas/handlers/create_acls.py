@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.metadata.access_changes import AclAdded
+from barnabas.cluster.metadata.acl_requests import ACLS_MAX, CHANGES_MAX, binding_of
 from barnabas.cluster.metadata.image import ClusterImage
 from barnabas.cluster.metadata.protocol_version import V2_0_IV1, ProtocolVersion
 from barnabas.config import broker as settings
 from barnabas.config import releases
 from barnabas.config.cluster import is_on_zookeeper
 from barnabas.errors import RequestError
-from barnabas.handlers.shared.acl_requests import ACLS_MAX, CHANGES_MAX, binding_of, require_authorizer
+from barnabas.handlers.shared.acl_requests import require_authorizer
 from barnabas.wire.generated.create_acls import CreateAclsRequest, CreateAclsResponse
 from barnabas.wire.generated.errors import ErrorCode
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.metadata.access_changes import AclRemoved
+from barnabas.cluster.metadata.acl_requests import ACL_BYTES, CHANGES_MAX, filter_to_delete
 from barnabas.cluster.metadata.image import ClusterImage
 from barnabas.errors import RequestError
-from barnabas.handlers.shared.acl_requests import ACL_BYTES, CHANGES_MAX, filter_to_delete, require_authorizer
+from barnabas.handlers.shared.acl_requests import require_authorizer
 from barnabas.wire.generated.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from barnabas.wire.generated.errors import ErrorCode
 

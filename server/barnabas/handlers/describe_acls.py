@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.handlers.shared.acl_requests import ACL_BYTES, filter_of, require_authorizer
+from barnabas.cluster.metadata.acl_requests import ACL_BYTES, filter_of
+from barnabas.handlers.shared.acl_requests import require_authorizer
 from barnabas.wire.generated.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from barnabas.cluster.metadata import acl_requests
 from barnabas.cluster.metadata.image import ClusterImage
 from barnabas.config.loading import BrokerConfig
 from barnabas.handlers import create_acls, delete_acls, describe_acls
-from barnabas.handlers.shared import acl_requests
 from barnabas.security import acls as access_lists
 from barnabas.security import standard_authorizer
 from barnabas.security.acls import AclFilter, Acls

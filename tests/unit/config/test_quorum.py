@@ -66,14 +66,8 @@ def test_settings_that_do_not_go_together_stop_the_start(changes, text):
     assert any(text in refusal for refusal in judge(config, config.sources).refusals)
 
 
-@pytest.mark.parametrize("roles", ["controller", "broker,controller"])
-def test_other_roles_are_no_member_of_a_quorum(roles):
-    assert keeper_of(config_of(process_roles=roles)) is Keeper.ITSELF
-
-
-def test_controller_role_alone_stops_the_start():
-    config = config_of(process_roles="controller")
-    assert any("there is no controller here" in line for line in judge(config, config.sources).refusals)
+def test_both_roles_are_no_member_of_a_quorum():
+    assert keeper_of(config_of(process_roles="broker,controller")) is Keeper.ITSELF
 
 
 def test_zookeeper_and_roles_exclude_each_other():

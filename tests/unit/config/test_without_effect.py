@@ -202,11 +202,15 @@ IN_QUORUM = {
     "controller.quorum.bootstrap.servers": "h:1",
     "controller.listener.names": "CONTROLLER",
 }
+KEEPERS = {
+    "quorum": IN_QUORUM,
+    "controller": {**IN_QUORUM, "process.roles": "controller", "listeners": "CONTROLLER://:1"},
+}
 
 
 @pytest.mark.parametrize("row", [row for row in EVERY if row.acts_in_cluster], ids=lambda row: row.name)
 def test_what_acts_in_a_cluster_is_neither_refused_nor_warned_of_there(row):
-    keeper = IN_QUORUM if row.effect == "quorum" else {"zookeeper.connect": "localhost:2181"}
+    keeper = KEEPERS.get(row.effect, {"zookeeper.connect": "localhost:2181"})
     settings = {**keeper, row.name: other_value(row)}
     verdict = judged(settings)
     assert verdict.ignored == []

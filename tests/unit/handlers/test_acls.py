@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
+from barnabas.cluster.metadata.acl_requests import binding_of
 from barnabas.errors import RequestError
-from barnabas.handlers.shared.acl_requests import binding_of
 from barnabas.wire.generated.create_acls import CreateAclsRequest
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.delete_acls import DeleteAclsRequest

@@ -17,6 +17,7 @@ from barnabas.cluster.kraft.state import MetadataLogError, Snapshot, snapshot_st
 from barnabas.config.quorum import LogSettings
 from barnabas.log.config import UNLIMITED, LogConfig
 from barnabas.log.disk import Disk, file_names
+from barnabas.log.flushing import FlushTask
 from barnabas.log.format import CorruptFileError, names
 from barnabas.log.format.quorum_state import QUORUM_STATE, QuorumState
 from barnabas.log.openfiles import OpenFiles
@@ -27,7 +28,7 @@ from barnabas.log.removal.pending import Trash
 from barnabas.log.removal.remove import RemovalTask
 from barnabas.log.scan import iter_headers
 from barnabas.records.any_magic import iter_any_records
-from barnabas.records.batch import BatchHeader
+from barnabas.records.batch import BatchHeader, whole_size
 from barnabas.records.errors import RecordsError
 from barnabas.wire.errors import DecodeError
 
@@ -54,6 +55,7 @@ class DurableLog:
         self.snapshots: list[StoredSnapshot] = []
         self.loaded: Snapshot | None = None
         """The newest snapshot, as `open` has found it."""
+        self._has_bootstrap = False
 
     # --- opening --------------------------------------------------------------------------------------------
 
@@ -98,7 +100,9 @@ class DurableLog:
         for name in file_names(self._disk, self.path):
             snapshot_id = names.parse_checkpoint_name(name)
             if snapshot_id is not None and snapshot_id[0] >= self.log.log_start_offset:
-                if snapshot_id[0]:  # at 0 a controller has its bootstrap records, which are in the log too
+                if not snapshot_id[0]:  # a controller has its first voters there, until they are in the log
+                    self._has_bootstrap = True
+                else:
                     self.snapshots.append(self._stored(SnapshotId(*snapshot_id)))
             elif snapshot_id is not None or f"{names.CHECKPOINT}." in name:
                 self._disk.remove(f"{self.path}/{name}")  # not whole, deleted, or before the log
@@ -144,6 +148,8 @@ class DurableLog:
         leadership, start = Leadership(), 0
         if self.loaded is not None:
             leadership, start = self.loaded.leadership, self.loaded.end_offset
+        elif self._has_bootstrap:
+            leadership = self._decode(SnapshotId(0, 0)).leadership
         yield start - 1, leadership
         for segment in self.log.segments:
             for position, header in segment.headers():
@@ -165,7 +171,7 @@ class DurableLog:
     # --- the log --------------------------------------------------------------------------------------------
 
     def append(self, records: bytes, now_ms: int) -> None:
-        """Append whole batches; not synced: what a crash loses is fetched again."""
+        """Append whole batches; not synced: what a crash loses of an observer is fetched again."""
         self.log.append_as_follower(records, now_ms=now_ms)
 
     def truncate(self, end_offset: int, now_ms: int) -> None:
@@ -186,11 +192,38 @@ class DurableLog:
         except RecordsError as error:
             raise MetadataLogError(f"{self.path}: {error.message}") from None
 
+    @property
+    def start_offset(self) -> int:
+        """The offset of the first record."""
+        return self.log.log_start_offset
+
+    def read_log(self, offset: int, bytes_max: int) -> bytes:
+        """Return whole batches from an offset on, at least one if there is one; they may be uncommitted."""
+        data = self.log.read(offset, max_bytes=bytes_max, upper_offset=self.log.log_end_offset).to_bytes()
+        return data[: whole_size(data)]
+
+    def begin_flush(self) -> FlushTask | None:
+        """Return what syncs the log; None if it is synced."""
+        return self.log.begin_flush()
+
     def save_election(self, state: QuorumState) -> None:
         """Write `quorum-state`, synced."""
         self._disk.replace(f"{self.path}/{QUORUM_STATE}", state.encode(), sync=True)
 
     # --- snapshots ------------------------------------------------------------------------------------------
+
+    @property
+    def snapshot_ids(self) -> list[SnapshotId]:
+        """The snapshots, the oldest first."""
+        return [snapshot.id for snapshot in self.snapshots]
+
+    def snapshot_size(self, snapshot_id: SnapshotId) -> int:
+        """Return the size of a snapshot in bytes."""
+        return next(snapshot.size for snapshot in self.snapshots if snapshot.id == snapshot_id)
+
+    def read_snapshot(self, snapshot_id: SnapshotId, position: int, size: int) -> bytes:
+        """Return a piece of a snapshot."""
+        return self._disk.open(self._path(snapshot_id)).read(size, position)
 
     def _path(self, snapshot_id: SnapshotId, suffix: str = "") -> str:
         end_offset, epoch = snapshot_id

@@ -1,8 +1,7 @@
 """Follows a KRaft quorum: asks its controllers, keeps the log, and delivers each change of the image to subscribers.
 
-The rule: three tasks. One asks and is the only one that changes the log's records; one applies what is committed, and never
-holds up the first; one removes what is old. Each step on the event loop is short, and what syncs runs in a thread. A disk
-that fails, and what can only mean a broken cluster, end all of them.
+The rule: one task asks and is the only one that changes the log's records; those of `applying` apply what is committed and
+remove what is old. A disk that fails, and what can only mean a broken cluster, end all of them.
 """
 
 from __future__ import annotations
@@ -13,25 +12,14 @@ from typing import Any, Final, Protocol, TypeVar
 
 import trio
 
+from barnabas.cluster.kraft.applying import CLEAN_SECONDS, ImageApplier, ImageSubscriber
 from barnabas.cluster.kraft.contacts import Contacts
-from barnabas.cluster.kraft.decisions import (
-    Append,
-    Commit,
-    Decision,
-    DropSnapshot,
-    InstallSnapshot,
-    SaveElection,
-    SnapshotId,
-    Truncate,
-    WritePiece,
-)
 from barnabas.cluster.kraft.durable_log import DurableLog
-from barnabas.cluster.kraft.image import EMPTY, QuorumImage, diff_steps
-from barnabas.cluster.kraft.loader import ImageDelta, Loader, UnknownMetadataVersionError
+from barnabas.cluster.kraft.image import QuorumImage
+from barnabas.cluster.kraft.keeping import LogKeeper
 from barnabas.cluster.kraft.observer import Observer, WrongAnswerError
 from barnabas.cluster.kraft.quorum import Leadership
-from barnabas.cluster.kraft.snapshots import SnapshotTimer, snapshot_batches
-from barnabas.cluster.kraft.state import MetadataLogError, Snapshot
+from barnabas.cluster.kraft.state import MetadataLogError
 from barnabas.config.quorum import Address, LogSettings
 from barnabas.environment import Threads
 from barnabas.errors import StorageError
@@ -41,8 +29,6 @@ T = TypeVar("T")
 
 FETCH_WAIT_MS: Final = 500
 """Time that a controller may hold a Fetch when nothing is new, as Kafka's observers have it."""
-CLEAN_SECONDS: Final = 60.0
-"""Interval of the search for old snapshots and files that wait for their removal, as in Kafka."""
 REPORT_FAILURES: Final = 10
 """A line in the log for the first failure, and for each so many after it."""
 
@@ -58,25 +44,8 @@ class Controllers(Protocol):
         """Return the answer to a request, made for the version of Fetch that both know. Raises ControllerError."""
 
 
-class ImageSubscriber(Protocol):
-    """A follower of the image. None of its methods raises for what a disk or a client does."""
-
-    async def prepare(self, delta: ImageDelta) -> None:
-        """Make what the new image needs; other code still sees the old one."""
-
-    def publish(self, delta: ImageDelta) -> None:
-        """Follow the new image, which all code sees from now on; takes time for the changes alone."""
-
-    async def clean_up(self, delta: ImageDelta) -> None:
-        """Remove what only the old image needed."""
-
-
 class MetadataFollower:
-    """An observer that runs. Lifecycle: `run` in a task until cancelled; `subscribe` before or meanwhile.
-
-    A subscriber's first delta goes from EMPTY to the image of that time. `fault` says why the image is not followed any
-    more, empty while it is.
-    """
+    """An observer that runs. Lifecycle: `run` in a task until cancelled; `subscribe` before or meanwhile."""
 
     def __init__(
         self,
@@ -92,46 +61,43 @@ class MetadataFollower:
     ) -> None:
         """`stored` is open, and `observer` has begun with what it holds."""
         self.observer = observer
-        self.image = EMPTY
-        self.fault = ""
         self._contacts = contacts
         self._controllers = controllers
-        self._stored = stored
-        self._wall_clock_ms = wall_clock_ms
-        self._threads = threads
-        self._clean_seconds = clean_seconds
-        self._loader = Loader()
-        self._timer = SnapshotTimer(settings.snapshot_bytes, settings.snapshot_interval_ms, 0)
-        self._subscribers: list[ImageSubscriber] = []
-        self._new_subscribers: list[ImageSubscriber] = []
-        self._committed = -1
-        self._snapshot: Snapshot | None = stored.loaded
-        self._work = trio.Event()
-        self._has_image = trio.Event()
-        self._is_writing = False
+        self._applier = ImageApplier(
+            stored, settings=settings, wall_clock_ms=wall_clock_ms, threads=threads, clean_seconds=clean_seconds
+        )
+        self._keeper = LogKeeper(stored, self._applier, wall_clock_ms=wall_clock_ms, threads=threads)
         self._failures = 0
 
     # --- for those that follow ------------------------------------------------------------------------------
 
     @property
+    def image(self) -> QuorumImage:
+        """The image that was published last."""
+        return self._applier.image
+
+    @property
+    def fault(self) -> str:
+        """Say why the image is not followed any more; empty while it is."""
+        return self._applier.fault
+
+    @property
     def applied_offset(self) -> int:
         """The offset of the last record that the published image has; -1 before the first image."""
-        return self.image.position.offset
+        return self._applier.applied_offset
 
     @property
     def leadership(self) -> Leadership:
         """Voters and kraft.version at the published image."""
-        return self._loader.state.leadership
+        return self._applier.leadership
 
     def subscribe(self, subscriber: ImageSubscriber) -> None:
         """Have a subscriber follow each change, in order, after a first delta with all that there is."""
-        self._new_subscribers.append(subscriber)
-        self._wake()
+        self._applier.subscribe(subscriber)
 
     async def wait_for_image(self) -> QuorumImage:
         """Wait until an image is complete, and return it."""
-        await self._has_image.wait()
-        return self.image
+        return await self._applier.wait_for_image()
 
     # --- running --------------------------------------------------------------------------------------------
 
@@ -147,10 +113,11 @@ class MetadataFollower:
                     failures.append(error)
                     nursery.cancel_scope.cancel()
 
-            self._timer.reset(0, self._now_ms())
-            nursery.start_soon(until_it_fails, self._follow, name="metadata fetch")
-            nursery.start_soon(until_it_fails, lambda: self._apply(nursery), name="metadata apply")
-            nursery.start_soon(until_it_fails, self._clean, name="metadata retention")
+            def start(work: Callable[[], Any], name: str) -> None:
+                nursery.start_soon(until_it_fails, work, name=name)
+
+            start(self._follow, "metadata fetch")
+            self._applier.begin(nursery, start)
         if failures:
             raise failures[0]
 
@@ -174,7 +141,8 @@ class MetadataFollower:
                 contacts.failed(self._now_ms())
                 continue
             for decision in taken.decisions:
-                await self._carry_out(decision)
+                if not await self._keeper.carry_out(decision, observer):
+                    contacts.failed(self._now_ms())
             if not taken.asks_elsewhere and not taken.must_wait:
                 self._failures = 0
             contacts.answered(taken, self._now_ms())
@@ -183,159 +151,3 @@ class MetadataFollower:
         if self._failures % REPORT_FAILURES == 0:
             log.warning("controller at %s:%d: %s; asking another one", *address, error)
         self._failures += 1
-
-    async def _carry_out(self, decision: Decision) -> None:
-        stored = self._stored
-        match decision:
-            case Append(records):
-                stored.append(records, self._wall_clock_ms())
-            case Truncate(end_offset):
-                log.info("the quorum has another leader: records from offset %d on go", end_offset)
-                stored.truncate(end_offset, self._wall_clock_ms())
-            case Commit(high_watermark):
-                stored.commit(high_watermark)
-                self._committed = high_watermark
-                self._wake()
-            case SaveElection(state):
-                log.info("epoch %d of the quorum: leader %d", state.leader_epoch, state.leader_id)
-                await self._threads.run(lambda: stored.save_election(state))
-            case WritePiece(snapshot_id, position, data):
-                stored.write_piece(snapshot_id, position, data)
-            case DropSnapshot(snapshot_id):
-                stored.drop_piece(snapshot_id)
-            case InstallSnapshot(snapshot_id):
-                await self._install(snapshot_id)
-
-    async def _install(self, snapshot_id: SnapshotId) -> None:
-        stored, snapshot = self._stored, None
-        try:
-            for decoded in stored.part_steps(snapshot_id):
-                snapshot = decoded
-                await trio.lowlevel.checkpoint()
-        except MetadataLogError as error:
-            log.warning("a snapshot of the quorum is damaged, and fetched again: %s", error)
-            for decision in self.observer.abandon_snapshot():
-                await self._carry_out(decision)
-            self._contacts.failed(self._now_ms())
-            return
-        assert snapshot is not None
-        await self._threads.run(lambda: stored.finish_snapshot(snapshot_id))
-        stored.install(snapshot_id, self._wall_clock_ms())
-        self._snapshot = snapshot
-        await self._carry_out(self.observer.installed(snapshot))
-
-    # --- applying -------------------------------------------------------------------------------------------
-
-    def _wake(self) -> None:
-        self._work.set()
-
-    async def _apply(self, nursery: trio.Nursery) -> None:
-        try:
-            while True:
-                self._work = trio.Event()
-                await self._apply_committed(nursery)
-                await self._work.wait()
-        except UnknownMetadataVersionError:
-            raise
-        except MetadataLogError as error:
-            if not self._loader.has_published:
-                raise
-            self.fault = str(error)
-            log.error(
-                "the metadata is not followed any more, and stays as of offset %d: %s",
-                self.applied_offset,
-                error,
-            )
-
-    async def _apply_committed(self, nursery: trio.Nursery) -> None:
-        loader = self._loader
-        await self._admit_subscribers()
-        snapshot, self._snapshot = self._snapshot, None
-        if snapshot is not None:
-            loader.load(snapshot)
-            self._timer.reset(loader.bytes_applied, self._now_ms())
-        while self._snapshot is None and loader.next_offset < self._committed:
-            before = loader.next_offset
-            batches = self._stored.read(before, self._committed)
-            for _ in loader.apply(batches, upper_offset=self._committed):
-                await trio.lowlevel.checkpoint()
-            if loader.is_due and self._snapshot is None:
-                await self._publish(nursery)
-            if loader.next_offset == before:
-                break
-            await trio.lowlevel.checkpoint()
-        if self._snapshot is None and 0 <= self._committed <= loader.next_offset:
-            await self._publish(nursery)
-
-    async def _publish(self, nursery: trio.Nursery) -> None:
-        loader, delta = self._loader, None
-        if not loader.has_published:
-            self._subscribers, self._new_subscribers = self._new_subscribers, []
-        for delta in loader.take():  # noqa: B007 - the last one is delivered
-            await trio.lowlevel.checkpoint()
-        if delta is not None:
-            await self._deliver(delta, self._subscribers)
-            self._has_image.set()
-        if (
-            not self._is_writing
-            and not loader.state.in_transaction
-            and self._timer.is_due(loader.bytes_applied, self._now_ms())
-        ):
-            self._timer.reset(loader.bytes_applied, self._now_ms())
-            self._is_writing = True
-            nursery.start_soon(self._write_snapshot, self.image, loader.state.leadership)
-
-    async def _deliver(self, delta: ImageDelta, subscribers: list[ImageSubscriber]) -> None:
-        for subscriber in subscribers:
-            await subscriber.prepare(delta)
-        self.image = delta.after
-        for subscriber in subscribers:
-            subscriber.publish(delta)
-        for subscriber in subscribers:
-            await subscriber.clean_up(delta)
-
-    async def _admit_subscribers(self) -> None:
-        """Give new subscribers all that there is, as a first delta."""
-        while self._new_subscribers and self._loader.has_published:
-            subscriber = self._new_subscribers.pop(0)
-            changes = []
-            for compared in diff_steps(EMPTY, self.image):
-                changes += compared
-                await trio.lowlevel.checkpoint()
-            await self._deliver(ImageDelta(EMPTY, self.image, tuple(changes)), [subscriber])
-            self._subscribers.append(subscriber)
-
-    # --- snapshots and retention ----------------------------------------------------------------------------
-
-    async def _write_snapshot(self, image: QuorumImage, leadership: Leadership) -> None:
-        """Write the snapshot of an image; where the disk fails, the next one may succeed."""
-        stored, position = self._stored, 0
-        snapshot_id = SnapshotId(image.position.offset + 1, image.position.epoch)
-        try:
-            if not stored.takes_snapshot(snapshot_id):
-                return
-            for batch in snapshot_batches(image, leadership, now_ms=self._wall_clock_ms()):
-                stored.write_piece(snapshot_id, position, batch)
-                position += len(batch)
-                await trio.lowlevel.checkpoint()
-            flush = stored.log.begin_flush()
-            if flush is not None:
-                await self._threads.run(flush.run)
-                flush.finish(self._wall_clock_ms())
-            await self._threads.run(lambda: stored.finish_snapshot(snapshot_id))
-            stored.add_snapshot(snapshot_id, self._wall_clock_ms())
-            log.info("snapshot of the metadata up to offset %d: %d bytes", snapshot_id.end_offset, position)
-        except (StorageError, OSError) as error:
-            log.error("no snapshot of the metadata up to offset %d: %s", snapshot_id.end_offset, error)
-        finally:
-            self._is_writing = False
-
-    async def _clean(self) -> None:
-        while True:
-            await trio.sleep(self._clean_seconds)
-            now_ms = self._wall_clock_ms()
-            self._stored.clean(now_ms)
-            removal = self._stored.begin_removal(now_ms)
-            if removal is not None:
-                await self._threads.run(removal.run)
-                removal.finish()

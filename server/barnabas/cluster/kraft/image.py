@@ -204,6 +204,8 @@ class Draft:
         self.tokens: Copied[str, Token] = Copied(before.tokens)
         self.producer_ids = before.producer_ids
         self.zk_migration = before.zk_migration
+        self._inner: dict[tuple[str, Any], dict[Any, Any]] = {}
+        """By kind and outer key, the inner mappings that this draft has made, and may change."""
 
     def put(self, kind: str, mapping: Copied[Any, Any], key: Any, value: Any) -> None:
         """Set a value of one of the mappings."""
@@ -219,9 +221,13 @@ class Draft:
         previous = inner.get(name)
         if previous == value:
             return
-        rest = {other: text for other, text in inner.items() if other != name or value is not None}
+        rest = self._inner.get((kind, outer_key))
+        if rest is None or rest is not inner:  # one copy for all changes of a resource
+            rest = self._inner[kind, outer_key] = dict(inner)
         if value is not None:
             rest[name] = value
+        else:
+            del rest[name]
         mapping.put(outer_key, rest or None)
         self.changes.append(Change(kind, key, previous, value))
 
@@ -241,7 +247,7 @@ class Draft:
         """Remove a topic with its partitions and settings."""
         for index in range(self.partition_counts.now.get(topic.id, 0)):
             self.put("partition", self.partitions, (topic.id, index), None)
-        for name in self.settings.now.get((TOPIC, topic.name), _NOTHING):
+        for name in [*self.settings.now.get((TOPIC, topic.name), _NOTHING)]:
             self.put_inner("setting", self.settings, (TOPIC, topic.name, name), None)
         self.put("topic", self.topics, topic.id, None)
         self.partition_counts.put(topic.id, None)

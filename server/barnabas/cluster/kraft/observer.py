@@ -81,6 +81,16 @@ class Leader(NamedTuple):
     port: int = -1
 
 
+class Vote(NamedTuple):
+    """The replica that was voted for in an epoch; id -1 for none, zeros for a directory that is not known."""
+
+    id: int = -1
+    directory_id: bytes = bytes(16)
+
+
+NO_VOTE: Final = Vote()
+
+
 class StoredLog(NamedTuple):
     """Content of a metadata directory, as far as an observer needs it.
 
@@ -141,12 +151,19 @@ class Observer:
         self._leaders_high_watermark = -1
         self._download: _Download | None = None
         self.leader = self._stored_leader(stored.election)
+        self.vote = self._stored_vote(stored.election)
 
     def _stored_leader(self, election: QuorumState | None) -> Leader:
         """Return the leader that was known at the end; an epoch that the log has seen since has none."""
         if election is None or election.leader_epoch < self.last_epoch:
             return Leader(epoch=self.last_epoch)
         return self._with_address(Leader(election.leader_id, election.leader_epoch))
+
+    def _stored_vote(self, election: QuorumState | None) -> Vote:
+        """Return the vote of the epoch that was known at the end; a vote of an epoch before counts no more."""
+        if election is None or election.leader_epoch < self.leader.epoch:
+            return NO_VOTE
+        return Vote(election.voted_id, election.voted_directory_id)
 
     @property
     def end_offset(self) -> int:
@@ -164,6 +181,20 @@ class Observer:
     def leadership(self) -> Leadership:
         """Leader, voters and kraft.version by the records of the log, committed or not."""
         return self._controls[-1][1]
+
+    @property
+    def leadership_offset(self) -> int:
+        """The offset of the control record that `leadership` is of; -1 if no record of the log says it."""
+        return self._controls[-1][0]
+
+    def voters_offset(self) -> int:
+        """Return the offset from which on the voters of `leadership` count; -1 if no record of the log says them."""
+        voters, offset = self.leadership.voters, -1
+        for record_offset, leadership in reversed(self._controls):
+            if leadership.voters != voters:
+                break
+            offset = record_offset
+        return offset
 
     @property
     def is_caught_up(self) -> bool:
@@ -297,6 +328,23 @@ class Observer:
         self._end_offset = end_offset
         return (Append(data[:position], end_offset),)
 
+    def append_own(self, batches: bytes) -> Append:
+        """Take in batches of the sender's own, which leads. Raises WrongAnswerError for what does not continue the log."""
+        (decision,) = self._append(batches)
+        assert isinstance(decision, Append)
+        return decision
+
+    def commit(self, high_watermark: int) -> tuple[Decision, ...]:
+        """Take note that a majority has the log up to an offset; a leader finds that out itself."""
+        return self._advance(high_watermark)
+
+    def epoch_end(self, epoch: int) -> tuple[int, int]:
+        """Return the largest epoch of the log up to one, and the offset after its last record, as leaders answer."""
+        found_epoch, end_offset = self._epochs.end_offset_for(epoch, self._end_offset)
+        if end_offset < 0:
+            return self.last_epoch, self._end_offset
+        return found_epoch, end_offset
+
     def _require_next(self, header: BatchHeader, end_offset: int, epoch: int) -> None:
         if header.base_offset != end_offset:
             raise WrongAnswerError(
@@ -318,9 +366,16 @@ class Observer:
         return (Commit(high_watermark),)
 
     def _cut(self, epoch: int, end_offset: int) -> Truncate:
-        """Cut to the end of the largest own epoch that is not later, at most to an offset. Raises MetadataLogError."""
-        own_end = self._epochs.end_offset_for(epoch, self._end_offset)[1] if self._epochs.entries else -1
-        cut = min(own_end if own_end >= 0 else self._end_offset, end_offset)
+        """Cut to the end of the largest own epoch that is not later. Raises MetadataLogError.
+
+        Where that is the leader's, cut to its end at most: in other epochs that may be inside of a batch.
+        """
+        own_epoch, own_end = epoch, -1
+        if self._epochs.entries:
+            own_epoch, own_end = self._epochs.end_offset_for(epoch, self._end_offset)
+        if own_end < 0:
+            own_epoch, own_end = epoch, self._end_offset
+        cut = min(own_end, end_offset) if own_epoch == epoch else own_end
         if cut < self.high_watermark:
             raise MetadataLogError(
                 f"{PLACE}: the leader has not what was committed: {self.high_watermark} to be cut to {cut}"
@@ -411,11 +466,20 @@ class Observer:
             ((endpoint.host, endpoint.port) for endpoint in endpoints if endpoint.node_id == leader_id),
             ("", -1),
         )
-        named = self._with_address(Leader(leader_id, epoch, host, port))
-        if named[:2] == before[:2]:
-            self.leader = named if host else before
+        return self.elect(Leader(leader_id, epoch, host, port))
+
+    def elect(self, leader: Leader, vote: Vote | None = None) -> tuple[Decision, ...]:
+        """Take note of the leader of an epoch, -1 for none yet, and of the own vote in it; None keeps that of the epoch.
+
+        The epoch must not be an earlier one.
+        """
+        before, named = self.leader, self._with_address(leader)
+        kept = self.vote if named.epoch == before.epoch else NO_VOTE
+        after = kept if vote is None else vote
+        if named[:2] == before[:2] and after == self.vote:
+            self.leader = named if leader.host or not before.host else before
             return ()
-        self.leader = named
+        self.leader, self.vote = named, after
         dropped: tuple[Decision, ...] = ()
         if self._download is not None and self._download.source != named[:2]:
             dropped = self.abandon_snapshot()
@@ -435,8 +499,9 @@ class Observer:
 
     def _election(self) -> QuorumState:
         if self.leadership.kraft_version:
-            return QuorumState(1, self.leader.id, self.leader.epoch)
-        return QuorumState(0, self.leader.id, self.leader.epoch, voters=tuple(sorted(self._static_voters)))
+            return QuorumState(1, self.leader.id, self.leader.epoch, *self.vote)
+        voters = tuple(sorted(self._static_voters))
+        return QuorumState(0, self.leader.id, self.leader.epoch, self.vote.id, voters=voters)
 
     def _outcome(self, partition: Any, elected: tuple[Decision, ...]) -> Taken | None:
         """Return what to do if nothing of an answer is to be taken in: an error, or news of the leader."""

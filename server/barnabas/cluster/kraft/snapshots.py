@@ -6,9 +6,10 @@ level can read them; what was read again is the same image. Offsets in a snapsho
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from barnabas.cluster.kraft.controller.versions import CONTROLLER_REGISTRATION_LEVEL, newest_version
 from barnabas.cluster.kraft.decisions import SnapshotId
 from barnabas.cluster.kraft.image import METADATA_VERSION, QuorumImage
 from barnabas.cluster.kraft.quorum import Leadership
@@ -38,15 +39,6 @@ from barnabas.wire.metadata_records import encode_record
 
 RECORDS_PER_BATCH: Final = 256
 """Records that are encoded between two checkpoints: a few milliseconds. Kafka's batches have up to 8 MiB."""
-REGISTER_BROKER_VERSIONS: Final = ((30, 4), (17, 3), (8, 2), (7, 1))
-PARTITION_VERSIONS: Final = ((23, 2), (17, 1))
-"""Levels of metadata.version from which on a record has a version, the highest first."""
-CONTROLLER_REGISTRATION_LEVEL: Final = 15
-
-
-def _version(versions: Sequence[tuple[int, int]], level: int) -> int:
-    return next((version for from_level, version in versions if level >= from_level), 0)
-
 
 # --- an image as records --------------------------------------------------------------------------------------------
 
@@ -59,13 +51,13 @@ def image_records(image: QuorumImage) -> Iterator[tuple[Any, int]]:
     for name, feature_level in image.features.items():
         if name != METADATA_VERSION:
             yield FeatureLevelRecord(name, feature_level), 0
-    broker_version = _version(REGISTER_BROKER_VERSIONS, level)
+    broker_version = newest_version("RegisterBrokerRecord", level)
     for broker in image.brokers.values():
         yield _broker(broker, broker_version), broker_version
     if level >= CONTROLLER_REGISTRATION_LEVEL:
         for controller in image.controllers.values():
             yield _controller(controller), 0
-    partition_version = _version(PARTITION_VERSIONS, level)
+    partition_version = newest_version("PartitionRecord", level)
     for topic in image.topics.values():
         yield TopicRecord(topic.name, topic.id), 0
         for index, partition in image.partitions_of(topic):
@@ -189,11 +181,9 @@ def snapshot_batches(
     )
     controls = [(ControlType.SNAPSHOT_HEADER, snapshot_header_record.CODEC.encode_bytes(header, 0))]
     if leadership.kraft_version:
-        level = kraft_version_record.KRaftVersionRecord(kraft_version=leadership.kraft_version)
-        controls.append((ControlType.KRAFT_VERSION, kraft_version_record.CODEC.encode_bytes(level, 0)))
+        controls.append((ControlType.KRAFT_VERSION, encode_kraft_version(leadership.kraft_version)))
         if leadership.voters:
-            voters = voters_record.VotersRecord(voters=[_voter(voter) for voter in leadership.voters])
-            controls.append((ControlType.KRAFT_VOTERS, voters_record.CODEC.encode_bytes(voters, 0)))
+            controls.append((ControlType.KRAFT_VOTERS, encode_voters(leadership.voters)))
     yield _control_batch(controls, 0, epoch, now_ms)
     offset = len(controls)
     records: list[Record] = []
@@ -217,6 +207,17 @@ def _control_batch(
         for index, (control_type, value) in enumerate(controls)
     ]
     return encode_batch(records, control=True, leader_epoch=epoch)
+
+
+def encode_kraft_version(level: int) -> bytes:
+    """Encode the control record of a level of kraft.version."""
+    return kraft_version_record.CODEC.encode_bytes(kraft_version_record.KRaftVersionRecord(kraft_version=level), 0)
+
+
+def encode_voters(voters: Iterable[Voter]) -> bytes:
+    """Encode the control record of the voters."""
+    record = voters_record.VotersRecord(voters=[_voter(voter) for voter in voters])
+    return voters_record.CODEC.encode_bytes(record, 0)
 
 
 def _voter(voter: Voter) -> voters_record.VotersRecord.Voter:

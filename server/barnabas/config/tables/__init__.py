@@ -12,7 +12,8 @@ A row is plain data: (name, type, default, allowed, importance, changes, effect,
     effect      "" when the broker acts on it, else the key of the reason in WITHOUT_EFFECT; "!" before it where safety
                 or durability may rely on it, so that a value other than the default stops the start.
                 `zookeeper` (for what Kafka 4 no longer has) is acted upon by a broker with zookeeper.connect, `quorum`
-                by one with process.roles=broker, `cluster` by both
+                by one with process.roles=broker, `controller` by a node with process.roles=controller, which acts on
+                `quorum` too, `cluster` by all of them
 
 Names, types, defaults and bounds are those of Apache Kafka 4.3; a default that differs is named in
 docs/decisions/0030-defaults.md.
@@ -41,6 +42,7 @@ TABLES = (
 
 WITHOUT_EFFECT = {
     "cluster": "it is about a cluster, and without process.roles=broker or zookeeper.connect a broker is alone",
+    "controller": "it is about controllers of a KRaft quorum, and without process.roles=controller this node is none",
     "fixed": "what it would change is fixed here",
     "jvm": "there is no Java virtual machine to load it into",
     "kerberos": "the Kerberos library renews tickets after half of their life",
@@ -49,7 +51,7 @@ WITHOUT_EFFECT = {
     "metrics": "no such metrics are kept",
     "oauth": "tokens are asked for with a client id and secret, or read from a file, when they are needed",
     "purgatory": "a request that waits is forgotten as soon as it is answered",
-    "quorum": "it is about a KRaft quorum of controllers, and without process.roles=broker there is none",
+    "quorum": "it is about a KRaft quorum of controllers, and without process.roles there is none",
     "quotas": "the rate of moves between log directories is limited without samples",
     "removed": "Kafka 4 has no such setting",
     "sasl": "what a login to other brokers takes, and when it is renewed, is fixed here",

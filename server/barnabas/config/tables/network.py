@@ -23,7 +23,7 @@ ROWS: tuple[Row, ...] = (
      "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", "", "low", "", "",
      "Which protocol the listeners of each name speak, NAME:PROTOCOL."),
     ("controller.listener.names", "list", None, "", "high", "", "",
-     "Listeners of the controllers; they are not opened, since there are none."),
+     "Listeners of the controllers; only a node with the role controller opens them."),
     ("inter.broker.listener.name", "string", None, "", "medium", "", "cluster",
      "The listener that brokers use among themselves."),
     ("security.inter.broker.protocol", "string", "PLAINTEXT", "PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL", "medium", "",

@@ -1,7 +1,7 @@
 """The `barnabas storage` command: prepares log dirs before the first start, as Kafka's `kafka-storage.sh` does.
 
-The rule: a log dir that a broker uses, or that is prepared already, is never changed. A broker needs none of this: it
-prepares its log dirs by itself.
+The rule: a log dir that a node uses, or that is prepared already, is never changed. A broker that is alone needs none of
+this: it prepares its log dirs by itself. Nodes of a KRaft quorum do.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from collections.abc import Sequence
 import trio
 
 from barnabas.broker.serve_options import collect_stored
+from barnabas.cluster.kraft.directory import DIRECTORY
+from barnabas.cluster.kraft.formatting import BOOTSTRAP, FIRST_VOTERS
 from barnabas.cluster.metadata.access_changes import ScramCredentialChanged
 from barnabas.cluster.metadata.image import BrokerInfo, ClusterImage
 from barnabas.cluster.metadata.single_node_store import EmbeddedStore
 from barnabas.config import broker as settings
 from barnabas.config.cluster import Keeper, is_on_zookeeper, keeper_of
+from barnabas.config.controller import controller_settings
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.quorum import quorum_settings
 from barnabas.config.setting import SettingError
@@ -26,16 +29,15 @@ from barnabas.ending import DONE, FAILED, USAGE_ERROR
 from barnabas.environment.real import OsEntropy, OsThreads
 from barnabas.errors import StorageError
 from barnabas.log.disk import OsDisk
+from barnabas.log.format.properties import MetaProperties
 from barnabas.log.logdir import read_meta
 from barnabas.log.ownership import Ownership
 from barnabas.security.scram_options import NamedCredential, parse_credential
+from barnabas.tools.logtool.errors import RefusedError
+from barnabas.tools.logtool.quorum_files import QuorumFiles, quorum_files
 from barnabas.wire.ids import new_uuid, parse_uuid, uuid_text
 
 SALT_BYTES = 24
-
-
-class RefusedError(Exception):
-    """The command is not carried out; the message says why."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -56,7 +58,8 @@ def main(arguments: Sequence[str]) -> int:
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command's options."""
     root = argparse.ArgumentParser(
-        prog="barnabas storage", description="Prepare log dirs before the first start of a broker."
+        prog="barnabas storage",
+        description="Prepare log dirs before the first start of a broker or controller.",
     )
     commands = root.add_subparsers(required=True, metavar="COMMAND")
     where = argparse.ArgumentParser(add_help=False)
@@ -72,12 +75,29 @@ def parser() -> argparse.ArgumentParser:
     format_.add_argument(
         "-g", "--ignore-formatted", action="store_true", help="skip log dirs that are formatted already"
     )
-    format_.add_argument(
-        "-s",
-        "--standalone",
+    voters = format_.add_mutually_exclusive_group()
+    voters.add_argument(
+        "-s", "--standalone", action="store_true",
+        help="make a controller the only voter of its quorum; for a broker that is alone it has no effect",
+    )  # fmt: skip
+    voters.add_argument(
+        "-I", "--initial-controllers", metavar="VOTERS",
+        help="make a controller one of these first voters: ID@HOST:PORT:DIRECTORY,...; the same for each of them",
+    )  # fmt: skip
+    voters.add_argument(
+        "-N",
+        "--no-initial-controllers",
         action="store_true",
-        help="has no effect: there is one node, as Kafka's option says",
+        help="let a controller join a quorum that exists",
     )
+    format_.add_argument(
+        "-r", "--release-version", metavar="RELEASE",
+        help="the release whose features a new quorum begins with (default: 4.3)",
+    )  # fmt: skip
+    format_.add_argument(
+        "-f", "--feature", metavar="NAME=LEVEL", action="append", default=[],
+        help="the level of one feature of a new quorum; may be repeated",
+    )  # fmt: skip
     format_.set_defaults(run=_format)
     info = commands.add_parser(
         "info", parents=[where], help="show the cluster and node of log dirs, and the users that can log in"
@@ -110,6 +130,11 @@ def _format(options: argparse.Namespace) -> int:
             "a broker joins the cluster of its controllers: name its id with --cluster-id (kafka-cluster.sh cluster-id "
             "prints it)"
         )
+    if keeper is Keeper.CONTROLLER and not options.cluster_id:
+        raise RefusedError(
+            "all nodes of a quorum have the same cluster id: name it with --cluster-id (`barnabas storage random-uuid` "
+            "prints a new one)"
+        )
     cluster_id = options.cluster_id or uuid_text(new_uuid(OsEntropy()))
     try:
         parse_uuid(cluster_id)
@@ -118,11 +143,12 @@ def _format(options: argparse.Namespace) -> int:
             f"--cluster-id: {cluster_id!r} is no id; `barnabas storage random-uuid` prints one"
         ) from None
     credentials = [_credential(text) for text in options.add_scram]
-    if keeper is not Keeper.ITSELF and credentials:
+    if keeper in (Keeper.QUORUM, Keeper.ZOOKEEPER) and credentials:
         place = "ZooKeeper" if keeper is Keeper.ZOOKEEPER else "its controllers"
         raise RefusedError(
             f"the users of a cluster are kept in {place}: add them with kafka-configs.sh once a broker runs"
         )
+    quorum = quorum_files(config, options, credentials) if keeper is Keeper.CONTROLLER else None
     dirs = _new_dirs(config, ignore_formatted=options.ignore_formatted)
     if not dirs:
         print("All of the log directories are already formatted.")
@@ -131,6 +157,8 @@ def _format(options: argparse.Namespace) -> int:
     try:
         for path in dirs:
             _take(ownership, path)
+        if quorum is not None:
+            _write_files(ownership, dirs, quorum)
         if keeper is Keeper.ITSELF:
             trio.run(_write_journal, list(config.log_dirs), cluster_id, config, credentials)
         ownership.write(dirs, cluster_id, config.get(settings.NODE_ID), on_zookeeper=is_on_zookeeper(config))
@@ -143,6 +171,20 @@ def _format(options: argparse.Namespace) -> int:
     return DONE
 
 
+def _write_files(ownership: Ownership, dirs: Sequence[str], quorum: QuorumFiles) -> None:
+    """Write what a controller begins with. Raises StorageError."""
+    disk = OsDisk()
+    try:
+        for path in dirs:
+            disk.replace(f"{path}/{BOOTSTRAP}", quorum.bootstrap, sync=True)
+        if quorum.first_voters is not None and quorum.metadata_dir in dirs:
+            disk.make_dirs(f"{quorum.metadata_dir}/{DIRECTORY}")
+            disk.replace(f"{quorum.metadata_dir}/{FIRST_VOTERS}", quorum.first_voters, sync=True)
+            ownership.meta[quorum.metadata_dir] = MetaProperties(directory_id=quorum.directory_id)
+    except OSError as error:
+        raise StorageError(quorum.metadata_dir, error) from error
+
+
 def _credential(text: str) -> NamedCredential:
     try:
         return parse_credential(text, OsEntropy().token_bytes(SALT_BYTES))
@@ -153,8 +195,11 @@ def _credential(text: str) -> NamedCredential:
 def _dirs(config: BrokerConfig) -> list[str]:
     """Return the log dirs, that of a quorum's metadata among them. Raises SettingError."""
     dirs = list(config.log_dirs)
-    if keeper_of(config) is Keeper.QUORUM and (metadata_dir := quorum_settings(config).log_dir) not in dirs:
-        dirs.append(metadata_dir)
+    keeper = keeper_of(config)
+    if keeper in (Keeper.QUORUM, Keeper.CONTROLLER):
+        quorum = quorum_settings(config) if keeper is Keeper.QUORUM else controller_settings(config).quorum
+        if quorum.log_dir not in dirs:
+            dirs.append(quorum.log_dir)
     return dirs
 
 

@@ -5,10 +5,11 @@ from collections.abc import Callable
 import pytest
 
 from barnabas.cluster.kraft import durable_log, follower, loader, observer, snapshots
+from barnabas.cluster.kraft.applying import ImageApplier
 from barnabas.cluster.kraft.decisions import Append
 from barnabas.cluster.kraft.durable_log import DurableLog
-from barnabas.cluster.kraft.follower import MetadataFollower
 from barnabas.cluster.kraft.image import EMPTY
+from barnabas.cluster.kraft.keeping import LogKeeper
 from barnabas.cluster.kraft.loader import Loader
 from barnabas.cluster.kraft.observer import Observer
 from barnabas.cluster.kraft.replay import Replay
@@ -43,15 +44,15 @@ def high_watermark_beyond_the_log(patch):
 
 def uncommitted_is_applied(patch):
     """The loader reads up to the end of the log."""
-    carry_out = MetadataFollower._carry_out
+    carry_out = LogKeeper.carry_out
 
-    async def planted(self, decision):
-        await carry_out(self, decision)
+    async def planted(self, decision, machine):
+        is_done = await carry_out(self, decision, machine)
         if isinstance(decision, Append):
-            self._committed = decision.end_offset
-            self._wake()
+            self._applier.committed(decision.end_offset)
+        return is_done
 
-    patch.setattr(MetadataFollower, "_carry_out", planted)
+    patch.setattr(LogKeeper, "carry_out", planted)
 
 
 def snapshot_is_taken_as_additions(patch):
@@ -99,13 +100,13 @@ def transaction_counts_at_once(patch):
 
 def snapshot_is_named_for_a_later_record(patch):
     """A snapshot says that it has a record more than it has."""
-    write = MetadataFollower._write_snapshot
+    write = ImageApplier._write_snapshot
 
     async def planted(self, image, leadership):
         position = image.position._replace(offset=image.position.offset + 1)
         await write(self, image._replace(position=position), leadership)
 
-    patch.setattr(MetadataFollower, "_write_snapshot", planted)
+    patch.setattr(ImageApplier, "_write_snapshot", planted)
 
 
 def snapshot_is_renamed_before_it_is_synced(patch):
@@ -140,14 +141,14 @@ def changes_of_a_batch_are_lost(patch):
 
 def first_image_is_early(patch):
     """An image is published before the first high watermark is reached."""
-    publish = MetadataFollower._publish
+    publish = ImageApplier._publish
 
     async def planted(self, nursery):
         self._loader.has_published = True
         self._loader.published = EMPTY
         await publish(self, nursery)
 
-    patch.setattr(MetadataFollower, "_publish", planted)
+    patch.setattr(ImageApplier, "_publish", planted)
 
 
 def snapshot_of_an_older_offset_is_taken(patch):

@@ -18,6 +18,7 @@ from barnabas.cluster.kraft.controller.index import Key, index_of
 from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome
 from barnabas.cluster.kraft.controller.partition_changes import Election, Target
 from barnabas.cluster.kraft.values import NO_LEADER
+from barnabas.config.broker import UNCLEAN_LEADER_ELECTION_INTERVAL_MS
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import Operation
 from barnabas.wire.generated.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
@@ -104,7 +105,7 @@ def balance(state: ControllerState) -> tuple[Any, ...]:
 
 def elect_unclean(state: ControllerState) -> tuple[Any, ...]:
     """Elect any replica for partitions without a leader, where their topics allow that, so many at once."""
-    if not _is_due(state, "unclean", state.config.value_of("unclean.leader.election.interval.ms")):
+    if not _is_due(state, "unclean", state.config.get(UNCLEAN_LEADER_ELECTION_INTERVAL_MS)):
         return ()
     batch = Batch(state)
     keys = [key for key in index_of(state).leaderless() if batch.election_of(key[0]) is Election.UNCLEAN]

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from barnabas.cluster.kraft.image import EMPTY, QuorumImage
 from barnabas.config.loading import BrokerConfig
-from barnabas.security.authorizer import Operation, ResourceType
-
-if TYPE_CHECKING:
-    from barnabas.environment import Entropy
+from barnabas.errors import RequestError
+from barnabas.security.authorizer import CLUSTER_NAME, REFUSALS, Operation, ResourceType
 
 
 class Caller(NamedTuple):
@@ -31,6 +29,22 @@ class Caller(NamedTuple):
     """Say whether the caller has a permission, by the ACLs of the image and `super.users`; logs denials."""
     charge: Callable[[int], None] = lambda _: None
     """Charge partitions that are added or removed to the quota of mutations. Raises THROTTLING_QUOTA_EXCEEDED."""
+    is_forwarded: bool = False
+    """True if a broker has sent the request in an Envelope: it has checked what only it can."""
+    security_protocol: str = "PLAINTEXT"
+    """Protocol of the connection, by which a request that is not forwarded has come."""
+
+    def require(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
+        """Raise the error of a refusal unless the caller has a permission."""
+        if not self.may(operation, resource_type, name):
+            raise RequestError(
+                REFUSALS[resource_type],
+                f"{self.principal} may not {operation.name} on {resource_type.name} {name}",
+            )
+
+    def require_on_cluster(self, operation: Operation) -> None:
+        """Raise CLUSTER_AUTHORIZATION_FAILED unless the caller has a permission on the cluster."""
+        self.require(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 class Outcome(NamedTuple):
@@ -42,6 +56,16 @@ class Outcome(NamedTuple):
 
     response: Any
     records: tuple[Any, ...] = ()
+
+
+class Entropy(Protocol):
+    """Random bytes and numbers, as those of `environment`."""
+
+    def token_bytes(self, size: int, /) -> bytes:
+        """Return `size` random bytes."""
+
+    def below(self, limit: int, /) -> int:
+        """Return a random number from 0 to `limit` - 1."""
 
 
 class Sessions(Protocol):
@@ -80,4 +104,4 @@ Handler = Callable[[ControllerState, Any, Caller], Outcome]
 Handlers = Mapping[int, Handler]
 """By API key."""
 Tick = Callable[[ControllerState], tuple[Any, ...]]
-"""Records that are due by time, as those that fence a broker after its session; called several times a second."""
+"""Records that are due by time, such as those that fence a broker whose session is over; called several times a second."""

@@ -8,15 +8,13 @@ racks and brokers are shuffled, so that the same sets of replicas do not come ag
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from barnabas.cluster.kraft.controller.outcome import Entropy
 from barnabas.cluster.kraft.image import QuorumImage
 from barnabas.cluster.kraft.values import Broker
 from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from barnabas.environment import Entropy
 
 
 class UsableBroker(NamedTuple):

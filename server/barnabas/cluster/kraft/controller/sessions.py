@@ -11,9 +11,9 @@ from typing import Final
 
 from barnabas.cluster.kraft.controller.outcome import ControllerState
 from barnabas.cluster.kraft.image import QuorumImage
+from barnabas.config.broker import BROKER_SESSION_TIMEOUT_MS
 
 PART = "sessions"
-TIMEOUT_MS: Final = "broker.session.timeout.ms"
 _NONE = -1
 FAR: Final = 2**63 - 1
 
@@ -100,4 +100,4 @@ def sessions_of(state: ControllerState) -> BrokerSessions:
 
 def timeout_ms(state: ControllerState) -> int:
     """Return how long a broker may be silent."""
-    return int(state.config.value_of(TIMEOUT_MS))
+    return state.config.get(BROKER_SESSION_TIMEOUT_MS)

@@ -1,0 +1,328 @@
+"""A process with the role controller: a voter of a KRaft quorum, its listeners, and the active controller while it leads.
+
+The rule: the dirs are locked and known to be of this cluster and node before anything is read; listeners accept as soon as
+the voter runs, since voters need each other to elect a leader. What ends the voter ends the process.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+import trio
+
+from barnabas.broker.app import Stopping
+from barnabas.broker.authorization import authorizer_of
+from barnabas.broker.controller_apis import CONTROLLER
+from barnabas.broker.controller_handlers import ControllerHandlers, ControllerServices
+from barnabas.broker.controller_registration import ControllerRegistration
+from barnabas.broker.image_follower import obey_settings
+from barnabas.broker.peer_security import for_controllers
+from barnabas.broker.securing import Securing
+from barnabas.broker.serving_parts import new_connections, new_memory
+from barnabas.broker.startup import StartupError, bootstrap_of, listen, open_listeners
+from barnabas.client import ClientSettings
+from barnabas.cluster.kraft.active_controller import controllers
+from barnabas.cluster.kraft.controller.active import ActiveController
+from barnabas.cluster.kraft.controller.machine import machine
+from barnabas.cluster.kraft.formatting import read_bootstrap
+from barnabas.cluster.kraft.joining import identity_of
+from barnabas.cluster.kraft.raft.running import taking_part
+from barnabas.cluster.kraft.raft.values import RaftSettings
+from barnabas.cluster.kraft.state import MetadataLogError
+from barnabas.cluster.kraft.store import Projection, QuorumStore
+from barnabas.cluster.metadata.credentials import ClusterCredentials
+from barnabas.cluster.metadata.image import BROKER
+from barnabas.config import broker as settings
+from barnabas.config.authorizer import token_secret_key
+from barnabas.config.controller import advertised_controllers, controller_settings
+from barnabas.environment.lazy import Lazy
+from barnabas.errors import RequestError, StorageError
+from barnabas.log.ownership import Ownership
+from barnabas.network.transport import EVERYWHERE
+from barnabas.serving.channel import SECRET_BYTES, LoginParts
+from barnabas.serving.connection_limits import ConnectionLimits
+from barnabas.serving.context import ContextParts
+from barnabas.serving.encoding import CodecWorker
+from barnabas.serving.log_limit import LogLimit
+from barnabas.serving.loop_budget import LoopBudget
+from barnabas.serving.request_parts import RequestParts
+from barnabas.serving.stalls import StallMeter
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.ids import new_uuid
+
+if TYPE_CHECKING:
+    from barnabas.cluster.kraft.controller.active import Machine
+    from barnabas.cluster.kraft.raft.node import RaftNode
+    from barnabas.cluster.metadata.image import Delta
+    from barnabas.config.controller import ControllerSettings
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.config.quorum import Address, QuorumSettings
+    from barnabas.environment import Environment
+    from barnabas.serving.listener import Connections, Listener
+
+log = logging.getLogger(__name__)
+
+
+class ControllerNode:
+    """A controller. Lifecycle: made by `controller`, `serve` in a task, `stop`."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        cluster_id: str,
+        listeners: list[Listener],
+        connections: Connections,
+        active: ActiveController,
+        stopping: Stopping,
+    ) -> None:
+        self.config = config
+        self.cluster_id = cluster_id
+        self.listeners = listeners
+        self.active = active
+        self.stopping = stopping
+        self._connections = connections
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port` of the first listener, as other nodes on this machine can connect to it."""
+        return bootstrap_of(self.listeners[0])
+
+    def stop(self) -> None:
+        """Ask for a clean stop; `serve` returns when no connection is left."""
+        self.stopping.ask()
+
+    async def serve(self, *, task_status: trio.TaskStatus[ControllerNode] = trio.TASK_STATUS_IGNORED) -> None:
+        """Let other nodes in, and serve them until `stop`; a leader resigns first. Raises StartupError."""
+        for listener in self.listeners:
+            listen(listener)
+        async with trio.open_nursery() as accepting:
+            for listener in self.listeners:
+                accepting.start_soon(listener.accept_forever, self._connections)
+            accepting.start_soon(self._connections.close_idle_forever)
+            accepting.start_soon(self._connections.close_excess_forever)
+            task_status.started(self)
+            await self.stopping.wait()
+            raft = self.active.raft
+            if self.active.is_active:
+                raft.resign(raft.epoch)
+            accepting.cancel_scope.cancel()
+        for listener in self.listeners:
+            listener.close()
+        await self._connections.drain()
+
+
+@asynccontextmanager
+async def controller(config: BrokerConfig, environment: Environment) -> AsyncIterator[ControllerNode]:
+    """Make a controller, complete and voting; it serves when it is told to.
+
+    Raises StartupError and StorageError, also out of the block, when the disk of the metadata fails.
+    """
+    own = controller_settings(config)
+    node_id = own.quorum.node_id
+    addresses: tuple[str, ...] = config.get(settings.LISTENERS)
+    listeners = open_listeners(addresses, own.protocols, environment.network)
+    async with AsyncExitStack() as stack:
+        for listener in listeners:
+            stack.callback(listener.close)
+        ownership = Ownership(environment.disk, node_id)
+        stack.callback(ownership.release)
+        try:
+            await environment.threads.run(lambda: _take_dirs(config, own.quorum, ownership))
+            cluster_id = identity_of(environment.disk, own.quorum).cluster_id or ""
+            bootstrap = read_bootstrap(environment.disk, own.quorum.log_dir)
+        except MetadataLogError as error:
+            raise StartupError(str(error)) from error
+        except OSError as error:
+            raise StorageError(own.quorum.log_dir, error) from error
+        client = for_controllers(
+            config, own.quorum, ClientSettings(client_id=f"controller-{node_id}", software_name="barnabas")
+        )
+        endpoints = _advertised(config, environment, listeners)
+        raft_settings = RaftSettings.of(
+            own.quorum,
+            [(name, host, port) for name, (host, port) in endpoints.items()],
+            election_timeout_ms=own.election_timeout_ms,
+            election_backoff_max_ms=own.election_backoff_max_ms,
+            linger_ms=own.append_linger_ms,
+        )
+        try:
+            async with (
+                taking_part(own.quorum, raft_settings, environment, client) as voter,
+                trio.open_nursery() as background,
+            ):
+                budget = LoopBudget(clock=environment.monotonic, cpu_clock=time.thread_time)
+                base = _Base(
+                    config, environment, own, cluster_id, listeners, endpoints, client, budget, background
+                )
+                with budget:
+                    yield _node(base, voter, machine(bootstrap))
+                background.cancel_scope.cancel()
+        except MetadataLogError as error:
+            raise StartupError(f"the log of the quorum cannot be continued: {error}") from error
+
+
+class _Base(NamedTuple):
+    """Parts of a controller from which all others are made."""
+
+    config: BrokerConfig
+    environment: Environment
+    own: ControllerSettings
+    cluster_id: str
+    listeners: list[Listener]
+    endpoints: Mapping[str, Address]
+    client: ClientSettings
+    budget: LoopBudget
+    background: trio.Nursery
+
+
+def _take_dirs(config: BrokerConfig, quorum: QuorumSettings, ownership: Ownership) -> None:
+    """Lock all dirs, and see that they are formatted, and of one cluster. Raises StorageError, StartupError, OSError."""
+    dirs = list(dict.fromkeys((*(path.rstrip("/") for path in config.log_dirs), quorum.log_dir)))
+    for path in dirs:
+        ownership.take(path)
+        ownership.read(path)
+    ownership.check(dirs)
+    for path in dirs:
+        if path not in ownership.meta:
+            raise StartupError(
+                f"{path} is not formatted: format it first, with the id of the cluster (barnabas storage format -t ID)"
+            )
+
+
+def _node(base: _Base, voter: RaftNode, rules: Machine) -> ControllerNode:
+    """Make all other parts, each from those before it, and start their periodic work."""
+    config, environment, own, _, listeners, endpoints, client, budget, background = base
+    node_id, stopping = own.quorum.node_id, Stopping()
+    log_limit = LogLimit(environment.monotonic)
+    stalls = StallMeter(log_limit)
+    budget.on_long_turn = stalls.long_turn
+    active = ActiveController(
+        config,
+        environment,
+        rules,
+        lambda: voter.image,
+        lambda: voter.in_transaction,
+        cluster_id=base.cluster_id,
+        batch_bytes_max=own.quorum.log.batch_bytes_max,
+    )
+    active.attach(voter)
+    store = QuorumStore(base.cluster_id, node_id, budget)
+    limits = ConnectionLimits(config, own.protocols, environment.monotonic, log_limit)
+    store.subscribe(_Settings(config, node_id, limits))
+    securing = Securing(listeners, config, _login_parts(config, environment, store, budget))
+    securing.begin()
+    store.subscribe(securing)
+    memory = new_memory(config, environment)
+    codecs = CodecWorker(environment.threads, config.get(settings.MAX_REQUEST_ENTRIES))
+    handlers = ControllerHandlers(
+        ControllerServices(
+            config=config,
+            release=CONTROLLER,
+            broker_id=node_id,
+            clock_ms=environment.wall_clock_ms,
+            threads=environment.threads,
+            served=CONTROLLER.apis,
+            budget=budget,
+            metadata=store,
+            codecs=codecs,
+            raft=voter,
+            active=active,
+            committed=lambda: voter.image,
+        )
+    )
+    parts = RequestParts(
+        CONTROLLER.apis,
+        handlers,
+        ContextParts(memory, log_limit, authorizer_of(config, store)),
+        codecs,
+        budget=budget,
+        failures=_Failures(),
+        release=CONTROLLER,
+        clock_ms=environment.wall_clock_ms,
+        now_s=environment.monotonic,
+    )
+    connections = new_connections(
+        config, environment, background, parts, limits, stalls, on_closed=lambda _connection_id: None
+    )
+    peers = controllers(lambda: voter.replica.log.leader, own.quorum.listener, environment.network, client)
+    registration = ControllerRegistration(
+        node_id,
+        new_uuid(environment.entropy),
+        endpoints,
+        own.protocols,
+        active,
+        peers,
+    )
+    voter.subscribe(Projection(store, lambda: voter.leadership.kraft_version))
+    voter.subscribe(registration)
+    voter.listen(active)
+    for run in (active.run, peers.run, registration.run, memory.run, log_limit.run):
+        background.start_soon(run)
+    return ControllerNode(config, base.cluster_id, listeners, connections, active, stopping)
+
+
+def _advertised(
+    config: BrokerConfig, environment: Environment, listeners: list[Listener]
+) -> dict[str, Address]:
+    """Return host and port by which others reach each listener."""
+    bound = {listener.name: listener.port for listener in listeners}
+    return {
+        name: (
+            environment.network.host_name() if not host or host in EVERYWHERE else host,
+            port or bound[name],
+        )
+        for name, (host, port) in advertised_controllers(config).items()
+    }
+
+
+def _login_parts(
+    config: BrokerConfig, environment: Environment, store: QuorumStore, budget: LoopBudget
+) -> LoginParts:
+    """Return what logins need: users and tokens of the committed metadata."""
+    credentials = Lazy(
+        lambda: ClusterCredentials(
+            store,
+            token_secret_key(config),
+            clock_ms=environment.wall_clock_ms,
+            entropy=environment.entropy,
+            threads=environment.threads,
+            budget=budget,
+        )
+    )
+    return LoginParts(credentials.get, environment, environment.entropy.token_bytes(SECRET_BYTES))
+
+
+class _Settings:
+    """Has a controller obey settings that are changed while it runs (KIP-226). Implements `store.Subscriber`."""
+
+    def __init__(self, config: BrokerConfig, node_id: int, limits: ConnectionLimits) -> None:
+        self._config = config
+        self._node_id = node_id
+        self._limits = limits
+
+    async def prepare(self, delta: Delta) -> None:
+        """Do nothing."""
+
+    def publish(self, delta: Delta) -> None:
+        """Obey settings of brokers that have changed, and quotas of connections."""
+        if any(kind == BROKER for kind, _ in delta.configs):
+            obey_settings(self._config, delta.new, self._node_id)
+            self._limits.settings_changed()
+        if delta.quotas:
+            self._limits.quotas_changed(delta.new.quotas, delta.quotas)
+
+    async def clean_up(self, delta: Delta) -> None:
+        """Do nothing."""
+
+
+class _Failures:
+    """Errors of disks that requests meet. Implements `request_parts.Failures`: the voter ends with its disk."""
+
+    def failed(self, error: StorageError) -> RequestError:
+        """Return the error for the request that met it."""
+        log.error("%s", error)
+        return RequestError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))

@@ -1,0 +1,240 @@
+"""Applies what is committed of a metadata log, delivers each change of the image, and keeps snapshots.
+
+The rule: one task applies, and never holds up the one that changes the log; one removes what is old. Each step on the event
+loop is short, and what syncs runs in a thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import trio
+
+from barnabas.cluster.kraft.decisions import SnapshotId
+from barnabas.cluster.kraft.durable_log import DurableLog
+from barnabas.cluster.kraft.image import EMPTY, QuorumImage, diff_steps
+from barnabas.cluster.kraft.loader import ImageDelta, Loader, UnknownMetadataVersionError
+from barnabas.cluster.kraft.quorum import Leadership
+from barnabas.cluster.kraft.snapshots import SnapshotTimer, snapshot_batches
+from barnabas.cluster.kraft.state import MetadataLogError, Snapshot
+from barnabas.config.quorum import LogSettings
+from barnabas.environment import Threads
+from barnabas.errors import StorageError
+
+log = logging.getLogger(__name__)
+
+CLEAN_SECONDS: Final = 60.0
+"""Interval of the search for old snapshots and files that wait for their removal, as in Kafka."""
+
+
+class ImageSubscriber(Protocol):
+    """A follower of the image. None of its methods raises for what a disk or a client does."""
+
+    async def prepare(self, delta: ImageDelta) -> None:
+        """Make what the new image needs; other code still sees the old one."""
+
+    def publish(self, delta: ImageDelta) -> None:
+        """Follow the new image, which all code sees from now on; takes time for the changes alone."""
+
+    async def clean_up(self, delta: ImageDelta) -> None:
+        """Remove what only the old image needed."""
+
+
+class ImageApplier:
+    """The image of a log that is kept by another task. Lifecycle: `begin` its tasks; `committed` and `load` meanwhile.
+
+    A subscriber's first delta goes from EMPTY to the image of that time. `fault` says why the image is not followed any
+    more, empty while it is.
+    """
+
+    def __init__(
+        self,
+        stored: DurableLog,
+        *,
+        settings: LogSettings,
+        wall_clock_ms: Callable[[], int],
+        threads: Threads,
+        clean_seconds: float = CLEAN_SECONDS,
+    ) -> None:
+        """`stored` is open."""
+        self.image = EMPTY
+        self.fault = ""
+        self._stored = stored
+        self._wall_clock_ms = wall_clock_ms
+        self._threads = threads
+        self._clean_seconds = clean_seconds
+        self._loader = Loader()
+        self._timer = SnapshotTimer(settings.snapshot_bytes, settings.snapshot_interval_ms, 0)
+        self._subscribers: list[ImageSubscriber] = []
+        self._new_subscribers: list[ImageSubscriber] = []
+        self._committed = -1
+        self._snapshot: Snapshot | None = stored.loaded
+        self._work = trio.Event()
+        self._has_image = trio.Event()
+        self._is_writing = False
+
+    # --- for those that follow ------------------------------------------------------------------------------
+
+    @property
+    def in_transaction(self) -> bool:
+        """True if what is applied ends inside of a metadata transaction."""
+        return self._loader.state.in_transaction
+
+    @property
+    def applied_offset(self) -> int:
+        """The offset of the last record that the published image has; -1 before the first image."""
+        return self.image.position.offset
+
+    @property
+    def leadership(self) -> Leadership:
+        """Voters and kraft.version at the published image."""
+        return self._loader.state.leadership
+
+    def subscribe(self, subscriber: ImageSubscriber) -> None:
+        """Have a subscriber follow each change, in order, after a first delta with all that there is."""
+        self._new_subscribers.append(subscriber)
+        self._wake()
+
+    async def wait_for_image(self) -> QuorumImage:
+        """Wait until an image is complete, and return it."""
+        await self._has_image.wait()
+        return self.image
+
+    # --- for the task that keeps the log ----------------------------------------------------------------------
+
+    def committed(self, high_watermark: int) -> None:
+        """Apply the log up to an offset."""
+        self._committed = high_watermark
+        self._wake()
+
+    def load(self, snapshot: Snapshot) -> None:
+        """Take a snapshot, after which the log begins anew, in place of all so far."""
+        self._snapshot = snapshot
+
+    def begin(self, nursery: trio.Nursery, start: Callable[[Callable[[], Any], str], None]) -> None:
+        """Start the tasks; `start` runs a function as a task of a name, and ends all of them when it fails."""
+        self._timer.reset(0, self._now_ms())
+        start(lambda: self._apply(nursery), "metadata apply")
+        start(self._clean, "metadata retention")
+
+    @staticmethod
+    def _now_ms() -> int:
+        return int(trio.current_time() * 1000)
+
+    # --- applying -------------------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        self._work.set()
+
+    async def _apply(self, nursery: trio.Nursery) -> None:
+        try:
+            while True:
+                self._work = trio.Event()
+                await self._apply_committed(nursery)
+                await self._work.wait()
+        except UnknownMetadataVersionError:
+            raise
+        except MetadataLogError as error:
+            if not self._loader.has_published:
+                raise
+            self.fault = str(error)
+            log.error(
+                "the metadata is not followed any more, and stays as of offset %d: %s",
+                self.applied_offset,
+                error,
+            )
+
+    async def _apply_committed(self, nursery: trio.Nursery) -> None:
+        loader = self._loader
+        await self._admit_subscribers()
+        snapshot, self._snapshot = self._snapshot, None
+        if snapshot is not None:
+            loader.load(snapshot)
+            self._timer.reset(loader.bytes_applied, self._now_ms())
+        while self._snapshot is None and loader.next_offset < self._committed:
+            before = loader.next_offset
+            batches = self._stored.read(before, self._committed)
+            for _ in loader.apply(batches, upper_offset=self._committed):
+                await trio.lowlevel.checkpoint()
+            if loader.is_due and self._snapshot is None:
+                await self._publish(nursery)
+            if loader.next_offset == before:
+                break
+            await trio.lowlevel.checkpoint()
+        if self._snapshot is None and 0 <= self._committed <= loader.next_offset:
+            await self._publish(nursery)
+
+    async def _publish(self, nursery: trio.Nursery) -> None:
+        loader, delta = self._loader, None
+        if not loader.has_published:
+            self._subscribers, self._new_subscribers = self._new_subscribers, []
+        for delta in loader.take():  # noqa: B007 - the last one is delivered
+            await trio.lowlevel.checkpoint()
+        if delta is not None:
+            await self._deliver(delta, self._subscribers)
+            self._has_image.set()
+        if (
+            not self._is_writing
+            and not loader.state.in_transaction
+            and self._timer.is_due(loader.bytes_applied, self._now_ms())
+        ):
+            self._timer.reset(loader.bytes_applied, self._now_ms())
+            self._is_writing = True
+            nursery.start_soon(self._write_snapshot, self.image, loader.state.leadership)
+
+    async def _deliver(self, delta: ImageDelta, subscribers: list[ImageSubscriber]) -> None:
+        for subscriber in subscribers:
+            await subscriber.prepare(delta)
+        self.image = delta.after
+        for subscriber in subscribers:
+            subscriber.publish(delta)
+        for subscriber in subscribers:
+            await subscriber.clean_up(delta)
+
+    async def _admit_subscribers(self) -> None:
+        """Give new subscribers all that there is, as a first delta."""
+        while self._new_subscribers and self._loader.has_published:
+            subscriber = self._new_subscribers.pop(0)
+            changes = []
+            for compared in diff_steps(EMPTY, self.image):
+                changes += compared
+                await trio.lowlevel.checkpoint()
+            await self._deliver(ImageDelta(EMPTY, self.image, tuple(changes)), [subscriber])
+            self._subscribers.append(subscriber)
+
+    # --- snapshots and retention ----------------------------------------------------------------------------
+
+    async def _write_snapshot(self, image: QuorumImage, leadership: Leadership) -> None:
+        """Write the snapshot of an image; where the disk fails, the next one may succeed."""
+        stored, position = self._stored, 0
+        snapshot_id = SnapshotId(image.position.offset + 1, image.position.epoch)
+        try:
+            if not stored.takes_snapshot(snapshot_id):
+                return
+            for batch in snapshot_batches(image, leadership, now_ms=self._wall_clock_ms()):
+                stored.write_piece(snapshot_id, position, batch)
+                position += len(batch)
+                await trio.lowlevel.checkpoint()
+            flush = stored.log.begin_flush()
+            if flush is not None:
+                await self._threads.run(flush.run)
+                flush.finish(self._wall_clock_ms())
+            await self._threads.run(lambda: stored.finish_snapshot(snapshot_id))
+            stored.add_snapshot(snapshot_id, self._wall_clock_ms())
+            log.info("snapshot of the metadata up to offset %d: %d bytes", snapshot_id.end_offset, position)
+        except (StorageError, OSError) as error:
+            log.error("no snapshot of the metadata up to offset %d: %s", snapshot_id.end_offset, error)
+        finally:
+            self._is_writing = False
+
+    async def _clean(self) -> None:
+        while True:
+            await trio.sleep(self._clean_seconds)
+            now_ms = self._wall_clock_ms()
+            self._stored.clean(now_ms)
+            removal = self._stored.begin_removal(now_ms)
+            if removal is not None:
+                await self._threads.run(removal.run)
+                removal.finish()

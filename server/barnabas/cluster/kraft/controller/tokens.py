@@ -1,0 +1,231 @@
+"""Delegation tokens: CreateDelegationToken v1-v3, Renew- and ExpireDelegationToken v1-v2, and their end (KIP-48).
+
+The rule: errors are those of Apache Kafka's controller, in its order; a record has no password, which is the HMAC of the
+token's id with `delegation.token.secret.key`. DescribeDelegationToken is for brokers to answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome
+from barnabas.cluster.kraft.controller.versions import TOKENS_LEVEL
+from barnabas.config import broker as settings
+from barnabas.config.authorizer import token_secret_key
+from barnabas.errors import RequestError
+from barnabas.security.authorizer import Operation, ResourceType
+from barnabas.security.tokens import USER_TYPE, Token, later, token_hmac
+from barnabas.wire.generated.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
+from barnabas.wire.generated.metadata_records.delegation_token import DelegationTokenRecord
+from barnabas.wire.generated.metadata_records.remove_delegation_token import RemoveDelegationTokenRecord
+from barnabas.wire.generated.renew_delegation_token import (
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
+from barnabas.wire.ids import new_uuid, uuid_text
+
+CREATE_DELEGATION_TOKEN, RENEW_DELEGATION_TOKEN, EXPIRE_DELEGATION_TOKEN = 38, 39, 40
+NO_TIMESTAMP: Final = -1
+"""Stands in the answer to a request that is refused."""
+OWNER_SINCE: Final = 3
+"""Version of CreateDelegationToken that may name another owner (KIP-373)."""
+REMOVED_AT_ONCE_MAX: Final = 1_000
+ANONYMOUS: Final = "User:ANONYMOUS"
+_MACS, _CHECK_DUE = "token_macs", "token_check_due_ms"
+"""In `ControllerState.parts`: ids of tokens by HMAC, and when expired ones are looked for next."""
+
+
+def create_delegation_token(
+    state: ControllerState, request: CreateDelegationTokenRequest, caller: Caller
+) -> Outcome:
+    """Create a token for the caller, or for the owner that it names; a lifetime of 0 or less is the longest one."""
+    owner = caller.principal
+    if caller.version >= OWNER_SINCE and request.owner_principal_name:
+        owner = f"{request.owner_principal_type or ''}:{request.owner_principal_name}"
+    response = CreateDelegationTokenResponse(
+        issue_timestamp_ms=NO_TIMESTAMP, expiry_timestamp_ms=NO_TIMESTAMP, max_timestamp_ms=NO_TIMESTAMP
+    )
+    response.principal_type, response.principal_name = _parts_of(owner)
+    if caller.version >= OWNER_SINCE:
+        kind, name = _parts_of(caller.principal)
+        response.token_requester_principal_type, response.token_requester_principal_name = kind, name
+    try:
+        secret_key = _check_creation(state, request, caller, owner)
+    except RequestError as error:
+        response.error_code = error.code
+        return Outcome(response)
+    config = state.config
+    lifetime_ms = config.get(settings.DELEGATION_TOKEN_MAX_LIFETIME_MS)
+    if request.max_lifetime_ms > 0:
+        lifetime_ms = min(lifetime_ms, request.max_lifetime_ms)
+    expires_max_ms = later(state.now_ms, lifetime_ms)
+    expires_ms = later(state.now_ms, config.get(settings.DELEGATION_TOKEN_EXPIRY_TIME_MS))
+    token = Token(
+        uuid_text(new_uuid(state.entropy)),
+        owner,
+        caller.principal,
+        tuple(f"{renewer.principal_type}:{renewer.principal_name}" for renewer in request.renewers),
+        state.now_ms,
+        min(expires_max_ms, expires_ms),
+        expires_max_ms,
+    )
+    response.issue_timestamp_ms = token.issued_ms
+    response.expiry_timestamp_ms = token.expires_ms
+    response.max_timestamp_ms = token.expires_max_ms
+    response.token_id = token.token_id
+    response.hmac = token_hmac(secret_key, token.token_id)
+    return Outcome(response, (_record(token),))
+
+
+def _check_creation(
+    state: ControllerState, request: CreateDelegationTokenRequest, caller: Caller, owner: str
+) -> str:
+    """Return the secret key, or raise why there is to be no token."""
+    if not _may_handle_tokens(caller):
+        raise RequestError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+    if owner != caller.principal:
+        caller.require(Operation.CREATE_TOKENS, ResourceType.USER, owner)
+    secret_key = _check_served(state)
+    per_owner_max = state.config.get(settings.DELEGATION_TOKEN_MAX_PER_OWNER)
+    if len(request.renewers) > per_owner_max:
+        raise RequestError(ErrorCode.POLICY_VIOLATION)
+    if any(renewer.principal_type != USER_TYPE for renewer in request.renewers) or owner.startswith(":"):
+        raise RequestError(ErrorCode.INVALID_PRINCIPAL_TYPE)
+    held = sum(
+        token.owner == owner and not token.is_expired(state.now_ms) for token in state.image.tokens.values()
+    )
+    if held >= per_owner_max:
+        raise RequestError(ErrorCode.POLICY_VIOLATION)
+    return secret_key
+
+
+def renew_delegation_token(
+    state: ControllerState, request: RenewDelegationTokenRequest, caller: Caller
+) -> Outcome:
+    """Let a token live for so long from now on; 0 or less: as the settings say."""
+    try:
+        token = _token(state, bytes(request.hmac), caller)
+        _check_alive(state, token)
+        _check_allowed(token, caller)
+    except RequestError as error:
+        return Outcome(RenewDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=NO_TIMESTAMP))
+    period_ms = state.config.get(settings.DELEGATION_TOKEN_EXPIRY_TIME_MS)
+    if request.renew_period_ms > 0:
+        period_ms = min(period_ms, request.renew_period_ms)
+    expires_ms = min(token.expires_max_ms, later(state.now_ms, period_ms))
+    return Outcome(
+        RenewDelegationTokenResponse(expiry_timestamp_ms=expires_ms), (_record(token, expires_ms),)
+    )
+
+
+def expire_delegation_token(
+    state: ControllerState, request: ExpireDelegationTokenRequest, caller: Caller
+) -> Outcome:
+    """Let a token expire after so long; one of a period below 0 is removed, expired or not."""
+    period_ms = request.expiry_time_period_ms
+    record: Any
+    try:
+        token = _token(state, bytes(request.hmac), caller)
+        _check_allowed(token, caller)
+        if period_ms < 0:
+            expires_ms = state.now_ms
+            record = RemoveDelegationTokenRecord(token.token_id)
+        else:
+            _check_alive(state, token)
+            expires_ms = min(token.expires_max_ms, later(state.now_ms, period_ms))
+            record = _record(token, expires_ms)
+    except RequestError as error:
+        return Outcome(ExpireDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=NO_TIMESTAMP))
+    return Outcome(ExpireDelegationTokenResponse(expiry_timestamp_ms=expires_ms), (record,))
+
+
+def tick(state: ControllerState) -> tuple[Any, ...]:
+    """Return the removal of expired tokens every `delegation.token.expiry.check.interval.ms`, of many in several turns."""
+    interval_ms = state.config.get(settings.DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS)
+    if state.monotonic_ms < state.parts.setdefault(_CHECK_DUE, state.monotonic_ms + interval_ms):
+        return ()
+    expired = [token.token_id for token in state.image.tokens.values() if token.is_expired(state.now_ms)]
+    if len(expired) <= REMOVED_AT_ONCE_MAX:
+        state.parts[_CHECK_DUE] = state.monotonic_ms + interval_ms
+    return tuple(RemoveDelegationTokenRecord(token_id) for token_id in expired[:REMOVED_AT_ONCE_MAX])
+
+
+def _may_handle_tokens(caller: Caller) -> bool:
+    """Say whether tokens may be asked for: by no one that has logged in with a token, nor without any login.
+
+    A broker that forwards a request has seen to the latter.
+    """
+    if caller.is_token_authenticated:
+        return False
+    if caller.is_forwarded:
+        return True
+    if caller.security_protocol == "PLAINTEXT":
+        return False
+    return caller.security_protocol != "SSL" or caller.principal != ANONYMOUS
+
+
+def _check_served(state: ControllerState) -> str:
+    """Return the secret key. Raises DELEGATION_TOKEN_AUTH_DISABLED, UNSUPPORTED_VERSION."""
+    secret_key = token_secret_key(state.config)
+    if secret_key is None:
+        raise RequestError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+    if state.image.metadata_version < TOKENS_LEVEL:
+        raise RequestError(ErrorCode.UNSUPPORTED_VERSION)
+    return secret_key
+
+
+def _token(state: ControllerState, mac: bytes, caller: Caller) -> Token:
+    """Return the token of an HMAC; those of new tokens are worked out on the way. Raises RequestError."""
+    if not _may_handle_tokens(caller):
+        raise RequestError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+    secret_key = _check_served(state)
+    tokens, known = state.image.tokens, state.parts.get(_MACS, {})
+    ids = {one: token_id for one, token_id in known.items() if token_id in tokens}
+    for token_id in tokens.keys() - ids.values():
+        ids[token_hmac(secret_key, token_id)] = token_id
+    state.parts[_MACS] = ids
+    if mac not in ids:
+        raise RequestError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
+    return tokens[ids[mac]]
+
+
+def _check_alive(state: ControllerState, token: Token) -> None:
+    if token.is_expired(state.now_ms):
+        raise RequestError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
+
+
+def _check_allowed(token: Token, caller: Caller) -> None:
+    if not token.may_be_renewed_by(caller.principal):
+        raise RequestError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
+
+
+def _record(token: Token, expires_ms: int | None = None) -> DelegationTokenRecord:
+    return DelegationTokenRecord(
+        owner=token.owner,
+        requester=token.requester,
+        renewers=list(token.renewers),
+        issue_timestamp=token.issued_ms,
+        max_timestamp=token.expires_max_ms,
+        expiration_timestamp=token.expires_ms if expires_ms is None else expires_ms,
+        token_id=token.token_id,
+    )
+
+
+def _parts_of(principal: str) -> tuple[str, str]:
+    kind, _, name = principal.partition(":")
+    return kind, name
+
+
+HANDLERS: Handlers = {
+    CREATE_DELEGATION_TOKEN: create_delegation_token,
+    RENEW_DELEGATION_TOKEN: renew_delegation_token,
+    EXPIRE_DELEGATION_TOKEN: expire_delegation_token,
+}

@@ -1,0 +1,109 @@
+"""Files of a controller's metadata dir before its first start: records of a new cluster, and its first voters (KIP-853).
+
+The rule: they are those of `kafka-storage format`, so that a controller of Kafka can start with them too, and ours with
+Kafka's; `meta.properties` is written after them, since it says that the dir is formatted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.cluster.kraft.controller.features import formatting_records
+from barnabas.cluster.kraft.directory import DIRECTORY
+from barnabas.cluster.kraft.image import EMPTY, Position
+from barnabas.cluster.kraft.quorum import Leadership
+from barnabas.cluster.kraft.replay import Replay
+from barnabas.cluster.kraft.snapshots import snapshot_batches
+from barnabas.cluster.kraft.state import MetadataLogError
+from barnabas.cluster.kraft.values import LevelRange, Voter
+from barnabas.records.any_magic import iter_any_records
+from barnabas.records.batch import iter_batches
+from barnabas.records.errors import RecordsError
+from barnabas.wire.errors import DecodeError
+from barnabas.wire.ids import parse_uuid
+from barnabas.wire.metadata_records import decode_record
+
+if TYPE_CHECKING:
+    from barnabas.log.disk import Disk
+
+BOOTSTRAP: Final = "bootstrap.checkpoint"
+FIRST_VOTERS: Final = f"{DIRECTORY}/{0:020d}-{0:010d}.checkpoint"
+KRAFT_VERSIONS: Final = LevelRange(0, 1)
+LEVEL: Final = 30
+"""The metadata.version of a new cluster where none is asked for: that of 4.3."""
+_VOTER: Final = re.compile(r"(\d+)@(\[[^\]]+\]|[^:\[\]]+):(\d+):([\w-]+)")
+
+
+def bootstrap_file(records: Iterable[Any], now_ms: int) -> bytes:
+    """Return the content of `bootstrap.checkpoint`. Raises MetadataRecordError for records that contradict each other."""
+    replay = Replay()
+    for record in records:
+        replay.apply(record)
+    return b"".join(snapshot_batches(replay.publish(Position(-1, 0, 0)), Leadership(), now_ms=now_ms))
+
+
+def first_voters_file(voters: Sequence[Voter], now_ms: int) -> bytes:
+    """Return the content of the snapshot of which a quorum with voters in its log begins."""
+    image = EMPTY._replace(position=Position(-1, 0, now_ms))
+    return b"".join(snapshot_batches(image, Leadership(voters=tuple(voters), kraft_version=1), now_ms=now_ms))
+
+
+def read_bootstrap(disk: Disk, log_dir: str) -> tuple[Any, ...]:
+    """Return the records with which the first leader of a cluster begins, those of a new one where there is no file.
+
+    Raises MetadataLogError for a damaged file, OSError.
+    """
+    path = f"{log_dir}/{BOOTSTRAP}"
+    try:
+        content = disk.read(path)
+    except FileNotFoundError:
+        return formatting_records(LEVEL)
+    try:
+        return tuple(
+            decode_record(record.value or b"")[0]
+            for position, header in iter_batches(content)
+            if not header.is_control
+            for record in iter_any_records(content[position : position + header.size])
+        )
+    except (RecordsError, DecodeError) as error:
+        raise MetadataLogError(f"{path}: {error}") from None
+
+
+def parse_voters(text: str, listener: str) -> tuple[Voter, ...]:
+    """Return the voters of `ID@HOST:PORT:DIRECTORY,...`, reached by a listener. Raises ValueError."""
+    voters = []
+    for item in text.split(","):
+        match = _VOTER.fullmatch(item.strip())
+        if match is None or not 0 < int(match[3]) < 65536:
+            raise ValueError(f"{item.strip()!r} is not of the form ID@HOST:PORT:DIRECTORY")
+        try:
+            directory_id = parse_uuid(match[4])
+        except ValueError:
+            raise ValueError(f"{match[4]!r} in {item.strip()!r} is no id of a directory") from None
+        endpoint = (listener, match[2].strip("[]"), int(match[3]))
+        voters.append(Voter(int(match[1]), directory_id, (endpoint,), KRAFT_VERSIONS))
+    if len({voter.id for voter in voters}) < len(voters):
+        raise ValueError("two of them have the same id")
+    return tuple(voters)
+
+
+def level_of(release: str) -> int:
+    """Return the metadata.version of a release, as of `4.3` or `4.2-IV1`. Raises ValueError."""
+    line, _, step = release.strip().partition("-")
+    name = ".".join(line.split(".")[:2])
+    first, last = _LEVELS.get(name, (0, -1))
+    level = first + int(step.removeprefix("IV")) - _STEPS_FROM.get(name, 0) if step[2:].isdecimal() else last
+    if not first <= level <= last:
+        raise ValueError(f"{release!r} is no release with a metadata.version; there are {', '.join(_LEVELS)}")
+    return level
+
+
+_LEVELS: Final = {
+    "3.3": (7, 7), "3.4": (8, 8), "3.5": (9, 11), "3.6": (12, 14), "3.7": (15, 19), "3.8": (20, 20), "3.9": (21, 21),
+    "4.0": (22, 25), "4.1": (26, 27), "4.2": (28, 29), "4.3": (30, 30), "4.4": (31, 33),
+}  # fmt: skip
+"""First and last metadata.version of each release."""
+_STEPS_FROM: Final = {"3.3": 3}
+"""Number of a release's first metadata.version, where it is not IV0."""

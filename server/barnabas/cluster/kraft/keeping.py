@@ -1,0 +1,101 @@
+"""Carries out the decisions of a replica: its log on the disk, and what is committed of it.
+
+The rule: one task at a time has decisions carried out, each whole before the next; what syncs runs in a thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+import trio
+
+from barnabas.cluster.kraft.applying import ImageApplier
+from barnabas.cluster.kraft.decisions import (
+    Append,
+    Commit,
+    Decision,
+    DropSnapshot,
+    InstallSnapshot,
+    SaveElection,
+    SnapshotId,
+    Truncate,
+    WritePiece,
+)
+from barnabas.cluster.kraft.durable_log import DurableLog
+from barnabas.cluster.kraft.state import MetadataLogError, Snapshot
+from barnabas.environment import Threads
+
+log = logging.getLogger(__name__)
+
+
+class Installing(Protocol):
+    """The machine that decides; `Observer` is one."""
+
+    def installed(self, snapshot: Snapshot) -> Decision:
+        """Take note that the log begins anew after a snapshot."""
+
+    def abandon_snapshot(self) -> tuple[Decision, ...]:
+        """Give up the snapshot that is being fetched."""
+
+
+class LogKeeper:
+    """The hands of a replica."""
+
+    def __init__(
+        self, stored: DurableLog, applier: ImageApplier, *, wall_clock_ms: Callable[[], int], threads: Threads
+    ) -> None:
+        self._stored = stored
+        self._applier = applier
+        self._wall_clock_ms = wall_clock_ms
+        self._threads = threads
+
+    async def carry_out(self, decision: Decision, machine: Installing) -> bool:
+        """Carry out a decision; False for a snapshot that is damaged, and given up. Raises OSError, StorageError."""
+        stored = self._stored
+        match decision:
+            case Append(records):
+                stored.append(records, self._wall_clock_ms())
+            case Truncate(end_offset):
+                log.info("the quorum has another leader: records from offset %d on go", end_offset)
+                stored.truncate(end_offset, self._wall_clock_ms())
+            case Commit(high_watermark):
+                stored.commit(high_watermark)
+                self._applier.committed(high_watermark)
+            case SaveElection(state):
+                log.info("epoch %d of the quorum: leader %d", state.leader_epoch, state.leader_id)
+                await self._threads.run(lambda: stored.save_election(state))
+            case WritePiece(snapshot_id, position, data):
+                stored.write_piece(snapshot_id, position, data)
+            case DropSnapshot(snapshot_id):
+                stored.drop_piece(snapshot_id)
+            case InstallSnapshot(snapshot_id):
+                return await self._install(snapshot_id, machine)
+        return True
+
+    async def _install(self, snapshot_id: SnapshotId, machine: Installing) -> bool:
+        stored, snapshot = self._stored, None
+        try:
+            for decoded in stored.part_steps(snapshot_id):
+                snapshot = decoded
+                await trio.lowlevel.checkpoint()
+        except MetadataLogError as error:
+            log.warning("a snapshot of the quorum is damaged, and fetched again: %s", error)
+            for decision in machine.abandon_snapshot():
+                await self.carry_out(decision, machine)
+            return False
+        assert snapshot is not None
+        await self._threads.run(lambda: stored.finish_snapshot(snapshot_id))
+        stored.install(snapshot_id, self._wall_clock_ms())
+        self._applier.load(snapshot)
+        return await self.carry_out(machine.installed(snapshot), machine)
+
+    async def sync(self) -> int:
+        """Sync the log, and return the offset up to which that was done. Raises StorageError."""
+        flush = self._stored.begin_flush()
+        if flush is None:
+            return self._stored.log.log_end_offset
+        await self._threads.run(flush.run)
+        flush.finish(self._wall_clock_ms())
+        return flush.end_offset

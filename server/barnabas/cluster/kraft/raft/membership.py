@@ -1,0 +1,136 @@
+"""Changes of the voters, one at a time (KIP-853): a voter is added, removed, or has other endpoints. Pure.
+
+The rule: nothing is changed before the leader has committed a record of its epoch, nor while the last change of the voters
+is not committed; a new voter must have all of the log, and support the finalized kraft.version.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from barnabas.cluster.kraft.decisions import Decision
+from barnabas.cluster.kraft.raft.leading import Leading, VoterChange
+from barnabas.cluster.kraft.raft.values import ReplicaKey
+from barnabas.cluster.kraft.values import MIGRATING, LevelRange, Voter
+from barnabas.wire.generated.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.cluster.kraft.raft.voter import Replica
+
+KRAFT_VERSION = "kraft.version"
+
+
+class RefusedChangeError(Exception):
+    """A change of the voters is refused."""
+
+    def __init__(self, error: int, message: str | None = None) -> None:
+        super().__init__(message)
+        self.error = error
+        self.message = message
+
+
+def require_changeable(replica: Replica, leading: Leading) -> None:
+    """Raise RefusedChangeError while the voters cannot be changed."""
+    if leading.change is not None:
+        raise RefusedChangeError(ErrorCode.REQUEST_TIMED_OUT, "another change of the voters has not ended")
+    if replica.log.high_watermark <= leading.start_offset:
+        raise RefusedChangeError(
+            ErrorCode.REQUEST_TIMED_OUT, "the leader has not committed a record of its epoch yet"
+        )
+    level = replica.log.leadership.kraft_version
+    if not level:
+        raise RefusedChangeError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"the voters cannot be changed: {KRAFT_VERSION} is {level}, and 1 is needed",
+        )
+    if replica.log.voters_offset() >= replica.log.high_watermark:
+        raise RefusedChangeError(
+            ErrorCode.REQUEST_TIMED_OUT, "the last change of the voters is not committed yet"
+        )
+
+
+def begin_adding(
+    replica: Replica,
+    leading: Leading,
+    key: ReplicaKey,
+    endpoints: tuple[tuple[str, str, int], ...],
+    *,
+    waits_for_commit: bool,
+    now_ms: int,
+) -> VoterChange:
+    """Begin to add a voter: it is asked first what it supports. Raises RefusedChangeError."""
+    require_changeable(replica, leading)
+    if any(voter.id == key.id for voter in replica.voters):
+        raise RefusedChangeError(ErrorCode.DUPLICATE_VOTER, f"node {key.id} is a voter already")
+    leading.change = VoterChange(
+        key,
+        now_ms + replica.settings.request_timeout_ms,
+        endpoints=endpoints,
+        waits_for_commit=waits_for_commit,
+    )
+    return leading.change
+
+
+def take_versions(replica: Replica, response: Any, now_ms: int) -> tuple[Decision, ...]:
+    """Take in what a node supports that is to become a voter, and append the new voters if it may."""
+    leading = replica.leading
+    if leading is None or leading.change is None or leading.change.offset is not None:
+        return ()
+    change = leading.change
+    levels = next(
+        (
+            LevelRange(feature.min_version, feature.max_version)
+            for feature in response.supported_features
+            if feature.name == KRAFT_VERSION
+        ),
+        None,
+    )
+    level = replica.log.leadership.kraft_version
+    if response.error_code != ErrorCode.NONE:
+        replica.finish_change(
+            ErrorCode.REQUEST_TIMED_OUT, f"node {change.key.id} answers ApiVersions with error {response.error_code}"
+        )
+    elif levels is None or not levels.lowest <= level <= levels.highest:
+        replica.finish_change(
+            ErrorCode.INVALID_REQUEST, f"node {change.key.id} does not support {KRAFT_VERSION} {level}"
+        )
+    elif not leading.is_caught_up(change.key, now_ms):
+        replica.finish_change(ErrorCode.REQUEST_TIMED_OUT, f"node {change.key.id} has not all of the log yet")
+    else:
+        voter = Voter(*change.key, change.endpoints, levels)
+        append = replica.append_voters((*replica.voters, voter), now_ms)
+        change.offset = append.end_offset - 1
+        if not change.waits_for_commit:
+            replica.finish_change(ErrorCode.NONE)
+        return (append,)
+    return ()
+
+
+def begin_removing(
+    replica: Replica, leading: Leading, key: ReplicaKey, now_ms: int
+) -> tuple[VoterChange, tuple[Decision, ...]]:
+    """Remove a voter: it has no vote from now on. Raises RefusedChangeError."""
+    require_changeable(replica, leading)
+    left = tuple(voter for voter in replica.voters if (voter.id, voter.directory_id) != key)
+    if len(left) == len(replica.voters) or not left:
+        raise RefusedChangeError(ErrorCode.VOTER_NOT_FOUND, f"node {key.id} cannot be removed from the voters")
+    append = replica.append_voters(left, now_ms)
+    leading.change = VoterChange(
+        key, now_ms + replica.settings.request_timeout_ms, offset=append.end_offset - 1
+    )
+    return leading.change, (append,)
+
+
+def update(replica: Replica, leading: Leading, voter: Voter, now_ms: int) -> tuple[Decision, ...]:
+    """Note the endpoints and levels of a voter. Raises RefusedChangeError."""
+    require_changeable(replica, leading)
+    if not voter.kraft_versions.lowest <= replica.log.leadership.kraft_version <= voter.kraft_versions.highest:
+        raise RefusedChangeError(ErrorCode.INVALID_REQUEST)
+    before = replica.voters
+    after = tuple(
+        voter if entry.id == voter.id and entry.directory_id in (voter.directory_id, MIGRATING) else entry
+        for entry in before
+    )
+    if not any(entry.id == voter.id and entry.directory_id in (voter.directory_id, MIGRATING) for entry in before):
+        raise RefusedChangeError(ErrorCode.VOTER_NOT_FOUND)
+    return (replica.append_voters(after, now_ms),)

@@ -1,0 +1,96 @@
+"""Requests between voters, and the parts that all answers of theirs share. Pure.
+
+The rule: a request names the cluster, the metadata partition, and the voter it is meant for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from barnabas.cluster.kraft.raft.values import ReplicaKey
+from barnabas.cluster.kraft.values import LevelRange, Voter
+from barnabas.config.quorum import Address
+from barnabas.log.format.names import CLUSTER_METADATA_TOPIC
+from barnabas.wire.generated.begin_quorum_epoch import BeginQuorumEpochRequest
+from barnabas.wire.generated.end_quorum_epoch import EndQuorumEpochRequest
+from barnabas.wire.generated.update_raft_voter import UpdateRaftVoterRequest
+from barnabas.wire.generated.vote import VoteRequest
+
+
+class LeaderNews(NamedTuple):
+    """What an answer says of the leader: error of the partition, leader (-1 none), epoch, and its address if named."""
+
+    error: int
+    leader_id: int
+    epoch: int
+    address: Address | None
+
+
+def only_partition(message: Any, name_field: str = "topic_name", partition_field: str = "partition_index") -> Any:
+    """Return the one partition of a message, None unless it is that of the metadata log."""
+    topics = message.topics
+    if len(topics) != 1 or len(topics[0].partitions) != 1:
+        return None
+    topic = topics[0]
+    partition = topic.partitions[0]
+    is_metadata = getattr(topic, name_field) == CLUSTER_METADATA_TOPIC and getattr(partition, partition_field) == 0
+    return partition if is_metadata else None
+
+
+def news_of(response: Any) -> LeaderNews | None:
+    """Return what an answer to Vote, BeginQuorumEpoch or EndQuorumEpoch says of the leader; None if it says nothing."""
+    partition = only_partition(response)
+    if response.error_code or partition is None:
+        return None
+    address = next(
+        ((node.host, node.port) for node in response.node_endpoints if node.node_id == partition.leader_id), None
+    )
+    return LeaderNews(partition.error_code, partition.leader_id, partition.leader_epoch, address)
+
+
+class Asker(NamedTuple):
+    """The sender of requests to voters."""
+
+    cluster_id: str | None
+    key: ReplicaKey
+    endpoints: Sequence[tuple[str, str, int]]
+
+    def vote(self, voter: Voter, epoch: int, last_epoch: int, end_offset: int, *, pre_vote: bool) -> VoteRequest:
+        """Ask for a vote in an epoch, or whether it would be given."""
+        partition = VoteRequest.PartitionData(
+            0, epoch, *self.key, voter.directory_id, last_epoch, end_offset, pre_vote
+        )
+        topic = VoteRequest.TopicData(CLUSTER_METADATA_TOPIC, [partition])
+        return VoteRequest(self.cluster_id, voter.id, [topic])
+
+    def begin(self, voter: Voter, epoch: int) -> BeginQuorumEpochRequest:
+        """Say that the sender leads in an epoch."""
+        partition = BeginQuorumEpochRequest.PartitionData(0, voter.directory_id, self.key.id, epoch)
+        topic = BeginQuorumEpochRequest.TopicData(CLUSTER_METADATA_TOPIC, [partition])
+        endpoints = [BeginQuorumEpochRequest.LeaderEndpoint(*endpoint) for endpoint in self.endpoints]
+        return BeginQuorumEpochRequest(self.cluster_id, voter.id, [topic], endpoints)
+
+    def end(self, epoch: int, successors: Iterable[Voter]) -> EndQuorumEpochRequest:
+        """Say that the sender leads no longer, and which voters had best try."""
+        voters = tuple(successors)
+        partition = EndQuorumEpochRequest.PartitionData(
+            0,
+            self.key.id,
+            epoch,
+            [voter.id for voter in voters],
+            [EndQuorumEpochRequest.ReplicaInfo(voter.id, voter.directory_id) for voter in voters],
+        )
+        topic = EndQuorumEpochRequest.TopicData(CLUSTER_METADATA_TOPIC, [partition])
+        endpoints = [EndQuorumEpochRequest.LeaderEndpoint(*endpoint) for endpoint in self.endpoints]
+        return EndQuorumEpochRequest(self.cluster_id, [topic], endpoints)
+
+    def update(self, epoch: int, kraft_versions: LevelRange) -> UpdateRaftVoterRequest:
+        """Ask the leader to note the sender's endpoints and levels."""
+        return UpdateRaftVoterRequest(
+            self.cluster_id,
+            epoch,
+            *self.key,
+            [UpdateRaftVoterRequest.Listener(*endpoint) for endpoint in self.endpoints],
+            UpdateRaftVoterRequest.KRaftVersionFeature(*kraft_versions),
+        )

@@ -1,0 +1,366 @@
+"""A replica that runs: time, the disk, and connections to the others. Implements `ports.Raft`.
+
+The rule: what is taken in, and what comes of it, is one step at a time, which no cancellation cuts; nothing is sent or
+answered before its decisions are on disk. Records that the leader appends go to the disk and to the followers at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+
+import trio
+
+from barnabas.cluster.kraft.applying import CLEAN_SECONDS, ImageApplier, ImageSubscriber
+from barnabas.cluster.kraft.decisions import Append, Decision
+from barnabas.cluster.kraft.durable_log import DurableLog
+from barnabas.cluster.kraft.follower import ControllerError
+from barnabas.cluster.kraft.image import QuorumImage
+from barnabas.cluster.kraft.keeping import LogKeeper
+from barnabas.cluster.kraft.loader import ImageDelta
+from barnabas.cluster.kraft.observer import WrongAnswerError
+from barnabas.cluster.kraft.quorum import Leadership
+from barnabas.cluster.kraft.raft import requests
+from barnabas.cluster.kraft.raft.peers import Peers
+from barnabas.cluster.kraft.raft.ports import NotLeaderError, RaftListener
+from barnabas.cluster.kraft.raft.requests import Reply
+from barnabas.cluster.kraft.raft.values import Role, Send
+from barnabas.cluster.kraft.raft.voter import Replica
+from barnabas.cluster.kraft.state import MetadataLogError
+from barnabas.config.quorum import LogSettings
+from barnabas.environment import Threads
+from barnabas.errors import StorageError
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+LEAVE_SECONDS: Final = 5.0
+"""How long a node that ends waits for another one to lead, as in Kafka."""
+
+
+class _Standing(NamedTuple):
+    """What is logged when it changes."""
+
+    role: Role
+    epoch: int
+    leader_id: int
+
+
+class RaftNode:
+    """A voter, or a controller that may become one. Lifecycle: `run` in a task; `listen` and `subscribe` before or meanwhile."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        stored: DurableLog,
+        peers: Peers,
+        *,
+        log_settings: LogSettings,
+        wall_clock_ms: Callable[[], int],
+        threads: Threads,
+        clean_seconds: float = CLEAN_SECONDS,
+    ) -> None:
+        """`stored` is open, and `replica` has begun with what it holds."""
+        self.node_id = replica.key.id
+        self.replica = replica
+        self._stored = stored
+        self._peers = peers
+        self._wall_clock_ms = wall_clock_ms
+        self._applier = ImageApplier(
+            stored, settings=log_settings, wall_clock_ms=wall_clock_ms, threads=threads, clean_seconds=clean_seconds
+        )
+        self._applier.subscribe(_Announcing(self._announce))
+        self._keeper = LogKeeper(stored, self._applier, wall_clock_ms=wall_clock_ms, threads=threads)
+        self._listeners: list[RaftListener] = []
+        self._announced: int | None = None
+        self._step_lock = trio.StrictFIFOLock()
+        self._news = trio.Event()
+        self._wake = trio.Event()
+        self._unsynced = trio.Event()
+        self._begun = trio.Event()
+        self._nursery: trio.Nursery | None = None
+        self._failure: Exception | None = None
+        self._standing: _Standing | None = None
+        self._seen: tuple[Any, ...] = ()
+
+    # --- for a controller, and a broker -----------------------------------------------------------------------
+
+    @property
+    def leadership(self) -> Leadership:
+        """Voters and kraft.version, by the log."""
+        return self.replica.log.leadership
+
+    @property
+    def leader_id(self) -> int:
+        """The leader of the newest epoch, -1 if there is none yet."""
+        return self.replica.leader_id
+
+    @property
+    def epoch(self) -> int:
+        """The newest epoch."""
+        return self.replica.epoch
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last record of the own log."""
+        return self.replica.log.end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset up to which the log is committed, as far as that is known; -1 if it is not."""
+        return self.replica.log.high_watermark
+
+    @property
+    def image(self) -> QuorumImage:
+        """The image that was published last."""
+        return self._applier.image
+
+    @property
+    def in_transaction(self) -> bool:
+        """True if what is applied ends inside of a metadata transaction."""
+        return self._applier.in_transaction
+
+    @property
+    def fault(self) -> str:
+        """Say why the image is not followed any more; empty while it is."""
+        return self._applier.fault
+
+    @property
+    def applied_offset(self) -> int:
+        """The offset of the last record that the published image has; -1 before the first image."""
+        return self._applier.applied_offset
+
+    def subscribe(self, subscriber: ImageSubscriber) -> None:
+        """Have a subscriber follow each change, in order, after a first delta with all that there is."""
+        self._applier.subscribe(subscriber)
+
+    async def wait_for_image(self) -> QuorumImage:
+        """Wait until an image is complete, and return it."""
+        return await self._applier.wait_for_image()
+
+    def listen(self, listener: RaftListener) -> None:
+        """Have a listener follow whether this node leads; it is told at once if it does."""
+        self._listeners.append(listener)
+        if self._announced is not None:
+            listener.on_leader(self._announced, self.end_offset)
+
+    def append(self, epoch: int, values: Sequence[bytes]) -> int:
+        """Append records as one batch, and return the offset of the last. Raises NotLeaderError, StorageError."""
+        if self._announced != epoch or self._failure is not None:
+            raise NotLeaderError(f"node {self.node_id} does not lead in epoch {epoch}")
+        self._note_time()
+        decision = self.replica.append(epoch, values, self._now_ms())
+        try:
+            self._stored.append(decision.records, self._wall_clock_ms())
+        except (StorageError, OSError) as error:
+            self._fail(error)
+            raise NotLeaderError(str(error)) from error
+        self._unsynced.set()
+        return decision.end_offset - 1
+
+    async def wait_committed(self, offset: int, epoch: int) -> None:
+        """Return once an offset that was appended in `epoch` is committed. Raises NotLeaderError."""
+        while True:
+            if self._announced != epoch or self._failure is not None:
+                raise NotLeaderError(f"node {self.node_id} leads no longer in epoch {epoch}")
+            if self.high_watermark > offset:
+                return
+            await self._news.wait()
+
+    def resign(self, epoch: int) -> None:
+        """Give up leading, as after a fault; another voter is asked to take over."""
+        if self.replica.leading is not None and self.replica.leading.epoch == epoch:
+            self.replica.resign(self._now_ms())
+            self._spread()
+
+    async def answer(self, api_key: int, version: int, request: Any) -> Any:
+        """Return the response to a request of the quorum; a Fetch waits for news as long as it says."""
+        await self._begun.wait()
+        deadline: float | None = None
+        while True:
+            reply: Reply = await self._step(
+                lambda: requests.answer(self.replica, api_key, version, request, self._now_ms(), self._stored),
+                lambda reply: reply.decisions,
+            )
+            change = reply.change
+            if change is not None:
+                while change.error is None:
+                    await self._news.wait()
+                return requests.finished(reply.response, change)
+            if deadline is None:
+                deadline = trio.current_time() + reply.waits_ms / 1000
+            if not reply.waits_ms or trio.current_time() >= deadline:
+                return reply.response
+            with trio.move_on_at(deadline):
+                await self._news.wait()
+
+    # --- running --------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Take part in the quorum until cancelled. Raises MetadataLogError, StorageError and OSError, not in a group."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+
+            def start(work: Callable[[], Any], name: str) -> None:
+                nursery.start_soon(self._until_it_fails, work, name=name)
+
+            start(self._peers.run, "raft connections")
+            start(self._drive, "raft")
+            start(self._sync_own, "raft sync")
+            self._applier.begin(nursery, start)
+        if self._failure is not None:
+            raise self._failure
+
+    async def leave(self, seconds: float = LEAVE_SECONDS) -> None:
+        """Prepare for the end: resign, and give the other voters a while to hear of it."""
+        with trio.move_on_after(seconds):
+            await self._step(lambda: self.replica.stop(self._now_ms()), lambda _: ())
+            while not self.replica.is_known_to_resign and self._failure is None:
+                await self._news.wait()
+
+    async def _until_it_fails(self, work: Callable[[], Any]) -> None:
+        try:
+            await work()
+        except (MetadataLogError, StorageError, OSError) as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """End the node: after a fault of the disk nothing that it has appended or promised counts."""
+        if self._failure is None:
+            self._failure = error
+        if self._nursery is not None:
+            self._nursery.cancel_scope.cancel()
+        self._announce()
+        self._spread()
+
+    @staticmethod
+    def _now_ms() -> int:
+        return int(trio.current_time() * 1000)
+
+    def _note_time(self) -> None:
+        self.replica.wall_clock_ahead_ms = self._wall_clock_ms() - self._now_ms()
+
+    async def _step(self, take: Callable[[], T], decisions_of: Callable[[T], Sequence[Decision]]) -> T:
+        """Take something in, and carry out what it decides. Raises what ends the node, too."""
+        async with self._step_lock:
+            if self._failure is not None:
+                raise StorageError("", OSError(str(self._failure))) from self._failure
+            with trio.CancelScope(shield=True):
+                self._note_time()
+                taken = take()
+                await self._carry_out(decisions_of(taken))
+        self._announce()
+        self._spread()
+        return taken
+
+    async def _carry_out(self, decisions: Sequence[Decision]) -> None:
+        try:
+            for decision in decisions:
+                await self._keeper.carry_out(decision, self.replica)
+            if any(isinstance(decision, Append) for decision in decisions):
+                if self.replica.leading is not None:
+                    self._unsynced.set()
+                else:  # what the leader counts as being on disk, once it is asked for what follows
+                    await self._keeper.sync()
+        except (StorageError, OSError) as error:
+            self._fail(error)
+            raise
+
+    def _spread(self) -> None:
+        """Wake all that wait for news, if there are any; each looks again."""
+        self._wake.set()
+        replica, log_end = self.replica, self.replica.log
+        seen = (
+            self._standing,
+            self._announced,
+            self._failure,
+            log_end.end_offset,
+            log_end.high_watermark,
+            replica.leading is not None and replica.leading.change,
+            replica.is_known_to_resign,
+        )
+        if seen != self._seen:
+            self._seen = seen
+            self._news.set()
+            self._news = trio.Event()
+
+    def _announce(self) -> None:
+        """Tell the listeners whether this node leads: once all of the log is committed and applied, till it resigns."""
+        replica = self.replica
+        standing = _Standing(replica.role, replica.epoch, replica.leader_id)
+        if standing != self._standing:
+            self._standing = standing
+            log.info("quorum: %s in epoch %d, leader %d", standing.role.value, standing.epoch, standing.leader_id)
+        leading = replica.leading if self._failure is None else None
+        if self._announced is not None and (leading is None or leading.epoch != self._announced):
+            epoch, self._announced = self._announced, None
+            for listener in self._listeners:
+                listener.on_resigned(epoch)
+        if leading is None or self._announced is not None or self.high_watermark <= leading.start_offset:
+            return
+        if self.applied_offset + 1 == self.high_watermark == self.end_offset:
+            self._announced = leading.epoch
+            for listener in self._listeners:
+                listener.on_leader(leading.epoch, self.end_offset)
+
+    async def _drive(self) -> None:
+        replica = self.replica
+        await self._keeper.sync()  # of what a process that was killed has left to the page cache
+        await self._step(lambda: replica.begin(self._now_ms()), lambda decisions: decisions)
+        self._begun.set()
+        assert self._nursery is not None
+        while True:
+            async with self._step_lock:
+                self._wake = trio.Event()
+                for send in replica.sends(self._now_ms()):
+                    self._nursery.start_soon(self._until_it_fails, lambda send=send: self._ask(send))
+                deadline_ms = replica.next_deadline()
+            with trio.move_on_at(float("inf") if deadline_ms is None else (deadline_ms + 1) / 1000):
+                await self._wake.wait()
+            if deadline_ms is not None and deadline_ms <= self._now_ms():
+                await self._step(lambda: replica.tick(self._now_ms()), lambda decisions: decisions)
+
+    async def _ask(self, send: Send) -> None:
+        try:
+            response = await self._peers.ask(send.key, send.address, send.message)
+        except ControllerError as error:
+            log.debug("%s at %s:%d: %s", type(send.message).__name__, *send.address, error)
+            await self._step(lambda: self.replica.failed(send, self._now_ms()), lambda _: ())
+            return
+        try:
+            await self._step(lambda: self.replica.answered(send, response, self._now_ms()), lambda decisions: decisions)
+        except WrongAnswerError as error:
+            log.warning("controller at %s:%d: %s", *send.address, error)
+            self._spread()
+
+    async def _sync_own(self) -> None:
+        """Sync what the leader appends; several batches at once where other voters are waited for anyway."""
+        replica = self.replica
+        while True:
+            await self._unsynced.wait()
+            if not replica.is_alone:
+                await trio.sleep(replica.settings.linger_ms / 1000)
+            self._unsynced = trio.Event()
+            self._spread()  # followers may have it before it is on this disk
+            leading = replica.leading
+            end_offset = await self._keeper.sync()
+            if leading is not None and replica.leading is leading:
+                await self._step(lambda: replica.synced(end_offset, self._now_ms()), lambda decisions: decisions)
+
+
+class _Announcing:
+    """Subscriber to the image that says when all have it."""
+
+    def __init__(self, announce: Callable[[], None]) -> None:
+        self._announce = announce
+
+    async def prepare(self, delta: ImageDelta) -> None:
+        """Need nothing of a new image."""
+
+    def publish(self, delta: ImageDelta) -> None:
+        """Wait until the other subscribers have it, too."""
+
+    async def clean_up(self, delta: ImageDelta) -> None:
+        """Say that the image has all that is applied."""
+        self._announce()

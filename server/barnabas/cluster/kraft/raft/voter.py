@@ -1,0 +1,582 @@
+"""A replica of the quorum: its role, its elections, and what it sends (KIP-595, KIP-853, KIP-996). Pure.
+
+The rule: each method that takes in news or time returns decisions, which are carried out in their order before anything
+else is taken in or sent; so a vote is on disk before it is answered. The epoch never falls, and there is one vote in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from barnabas.cluster.kraft.contacts import Contacts
+from barnabas.cluster.kraft.decisions import Append, Decision
+from barnabas.cluster.kraft.observer import NO_VOTE, Identity, Leader, Observer, StoredLog, Vote, WrongAnswerError
+from barnabas.cluster.kraft.raft.leading import Leading, VoterChange
+from barnabas.cluster.kraft.raft.membership import take_versions
+from barnabas.cluster.kraft.raft.messages import Asker, LeaderNews, news_of, only_partition
+from barnabas.cluster.kraft.raft.ports import NotLeaderError
+from barnabas.cluster.kraft.raft.records import control_batch, leader_change, value_batch, voters_records
+from barnabas.cluster.kraft.raft.values import (
+    RaftSettings,
+    ReplicaKey,
+    Role,
+    Send,
+    address_by,
+    is_voter,
+)
+from barnabas.cluster.kraft.state import MetadataLogError, Snapshot
+from barnabas.cluster.kraft.values import Voter
+from barnabas.config.quorum import Address
+from barnabas.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.wire.generated.begin_quorum_epoch import BeginQuorumEpochResponse
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.fetch import FetchResponse
+from barnabas.wire.generated.fetch_snapshot import FetchSnapshotResponse
+from barnabas.wire.generated.update_raft_voter import UpdateRaftVoterResponse
+from barnabas.wire.generated.vote import VoteResponse
+
+FETCH_WAIT_MS: Final = 500
+FETCHING: Final = -1
+"""Key of the request by which the log is copied; others have that of the voter they go to."""
+UPDATE_FETCH_TIMEOUTS: Final = 3
+"""Fetch timeouts between two looks at whether the leader has the own endpoints."""
+_STALE: Final = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER})
+
+
+class Ballot:
+    """Votes of one election, or of the question before it."""
+
+    def __init__(self, voters: Sequence[Voter], own: ReplicaKey) -> None:
+        self.voters = tuple(voters)
+        self.votes: dict[int, bool] = {voter.id: True for voter in voters if is_voter(voter, own)}
+
+    @property
+    def needed(self) -> int:
+        """Number of votes that are a majority."""
+        return len(self.voters) // 2 + 1
+
+    @property
+    def is_won(self) -> bool:
+        """True once a majority has granted."""
+        return bool(self.voters) and sum(self.votes.values()) >= self.needed
+
+    @property
+    def is_lost(self) -> bool:
+        """True once no majority can grant any more."""
+        refused = len(self.votes) - sum(self.votes.values())
+        return len(self.voters) - refused < self.needed
+
+    def waiting(self) -> list[Voter]:
+        """Return the voters that have not answered, if their answers matter."""
+        if self.is_won or self.is_lost:
+            return []
+        return [voter for voter in self.voters if voter.id not in self.votes]
+
+
+class Replica:
+    """State machine of a voter, or of one that may become one. `log` knows the log, and who leads.
+
+    Lifecycle: `begin`, then `tick` whenever `next_deadline` is past, `sends` after anything was taken in; the methods named
+    for requests are in `requests`.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        stored: StoredLog,
+        settings: RaftSettings,
+        below: Callable[[int], int],
+    ) -> None:
+        """`below` draws a number from 0 to a limit, exclusive."""
+        self.settings = settings
+        self.cluster_id = identity.cluster_id
+        self.key = ReplicaKey(identity.node_id, identity.directory_id)
+        self.log = Observer(
+            identity,
+            stored,
+            static_voters=settings.static_voters,
+            listener=settings.listener,
+            fetch_bytes_max=settings.fetch_bytes_max,
+            snapshot_bytes_max=settings.snapshot_bytes_max,
+        )
+        self.role = Role.UNATTACHED
+        self.leading: Leading | None = None
+        self.has_fetched = False
+        """True once the leader that is followed has answered a fetch."""
+        self.is_stopping = False
+        """True once the node is to end: it leads no more, and stands in no election."""
+        self._below = below
+        self._asker = Asker(identity.cluster_id, self.key, settings.endpoints)
+        own = address_by(settings.endpoints, settings.listener)
+        others = [address for address in settings.bootstrap if address != own]
+        self._contacts = (
+            Contacts(
+                others,
+                first=below(len(others)),
+                backoff_ms=settings.retry_backoff_ms,
+                fetch_timeout_ms=settings.fetch_timeout_ms,
+            )
+            if others
+            else None
+        )
+        self._ballot: Ballot | None = None
+        self._deadline_ms = 0
+        self._update_at_ms = 0
+        self._successors: tuple[Voter, ...] = ()
+        self._unaware: dict[int, Voter] = {}
+        self._in_flight: dict[int, int] = {}
+        self._ready_at: dict[int, int] = {}
+        self._number = 0
+
+    # --- state ----------------------------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        """The newest epoch that is known."""
+        return self.log.leader.epoch
+
+    @property
+    def leader_id(self) -> int:
+        """The leader of the epoch, -1 if there is none yet, or it is not known."""
+        return self.log.leader.id
+
+    @property
+    def voters(self) -> tuple[Voter, ...]:
+        """Voters by the log, committed or not; the static ones with kraft.version 0."""
+        return self.settings.voters(self.log.leadership)
+
+    @property
+    def is_voter(self) -> bool:
+        """True if this replica has a vote."""
+        return any(is_voter(voter, self.key) for voter in self.voters)
+
+    @property
+    def is_alone(self) -> bool:
+        """True if this replica is the only voter."""
+        return self.is_voter and len(self.voters) == 1
+
+    def endpoints_of(self, node_id: int) -> tuple[tuple[str, str, int], ...]:
+        """Return the listeners of a voter, or of this node; nothing if they are not known."""
+        if node_id == self.key.id:
+            return tuple(self.settings.endpoints)
+        return next((voter.endpoints for voter in self.voters if voter.id == node_id), ())
+
+    # --- time -----------------------------------------------------------------------------------------------
+
+    def begin(self, now_ms: int) -> tuple[Decision, ...]:
+        """Take up the role that was left at the end; call once, before anything else."""
+        leader, vote = self.log.leader, self.log.vote
+        self._update_at_ms = now_ms
+        if leader.id == self.key.id:  # it may have appended in this epoch what is lost: it must not lead in it again
+            self._resigned((), now_ms)
+        elif leader.id < 0 and vote.id == self.key.id and vote.directory_id in (NO_VOTE.directory_id, self.key[1]):
+            decisions = self._stand(now_ms)
+            if self.role is Role.LEADER:
+                return decisions
+        elif leader.id >= 0 and leader.host:
+            self._follow(now_ms)
+        else:
+            self._become(Role.UNATTACHED, now_ms + self._election_ms())
+        return self._candidate(now_ms) if self.is_alone else ()
+
+    def next_deadline(self) -> int | None:
+        """Return when `tick` or `sends` has to be called next, if nothing is taken in before; None for never."""
+        times = [] if self.role is Role.LEADER or not self._has_timeout() else [self._deadline_ms]
+        leading = self.leading
+        if leading is not None:
+            times += [time for time in (leading.silent_at_ms(self.voters), leading.begin_at_ms(self.voters)) if time]
+            if leading.change is not None:
+                times.append(leading.change.deadline_ms)
+        times += [time for key, time in self._ready_at.items() if key not in self._in_flight]
+        if self._fetches() and FETCHING not in self._in_flight and self._contacts is not None:
+            times.append(self._contacts.ready_at_ms)
+        return min(times, default=None)
+
+    def _has_timeout(self) -> bool:
+        return not self.is_stopping and (self.role is Role.RESIGNED or self.is_voter)
+
+    def tick(self, now_ms: int) -> tuple[Decision, ...]:
+        """Do what is due."""
+        self._ready_at = {key: time for key, time in self._ready_at.items() if time > now_ms}
+        if self.role is Role.LEADER:
+            return self._check_quorum(now_ms)
+        if now_ms < self._deadline_ms or not self._has_timeout():
+            return ()
+        match self.role:
+            case Role.RESIGNED:
+                return self._unattached(self.epoch + 1, now_ms)
+            case Role.PROSPECTIVE:
+                return self._not_preferred(now_ms)
+            case _:
+                return self._prospective(now_ms)
+
+    def _check_quorum(self, now_ms: int) -> tuple[Decision, ...]:
+        assert self.leading is not None
+        change, silent_at_ms = self.leading.change, self.leading.silent_at_ms(self.voters)
+        if change is not None and change.deadline_ms <= now_ms:
+            self.finish_change(ErrorCode.REQUEST_TIMED_OUT)
+        if silent_at_ms is not None and silent_at_ms <= now_ms:
+            self.resign(now_ms)
+        return ()
+
+    def _election_ms(self) -> int:
+        return self.settings.election_timeout_ms + self._below(max(self.settings.election_timeout_ms, 1))
+
+    # --- roles ----------------------------------------------------------------------------------------------
+
+    def _become(self, role: Role, deadline_ms: int) -> None:
+        if self.leading is not None:
+            self.finish_change(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.role, self._deadline_ms = role, deadline_ms
+        self.leading, self._ballot = None, None
+        self.has_fetched = False
+        self._in_flight.clear()
+        self._ready_at.clear()
+
+    def _unattached(self, epoch: int, now_ms: int) -> tuple[Decision, ...]:
+        decisions = self.log.elect(Leader(-1, epoch)) if epoch > self.epoch else ()
+        self._become(Role.UNATTACHED, now_ms + self._election_ms())
+        return decisions
+
+    def _follow(self, now_ms: int) -> None:
+        self._become(Role.FOLLOWER, now_ms + self.settings.fetch_timeout_ms)
+        self._update_at_ms = now_ms + UPDATE_FETCH_TIMEOUTS * self.settings.fetch_timeout_ms
+
+    def _resigned(self, successors: Sequence[Voter], now_ms: int) -> None:
+        self._become(Role.RESIGNED, now_ms + self._election_ms())
+        self._successors = tuple(successors)
+        self._unaware = {voter.id: voter for voter in self.voters if not is_voter(voter, self.key)}
+
+    def resign(self, now_ms: int) -> None:
+        """Lead no longer, and say so to the other voters, the most advanced of which should stand first."""
+        if self.leading is not None:
+            self._resigned(self.leading.by_progress(self.voters), now_ms)
+
+    def voted(self, candidate: ReplicaKey, now_ms: int) -> tuple[Decision, ...]:
+        """Give the vote of this epoch to a candidate."""
+        self._deadline_ms = now_ms + self._election_ms()
+        return self.log.elect(self.log.leader, Vote(*candidate))
+
+    def leader_resigned(self, leader_id: int, position: int, count: int, now_ms: int) -> None:
+        """Take note that the leader resigns, and at which place of so many successors it has put this node."""
+        if self.role is not Role.FOLLOWER or leader_id != self.leader_id:
+            return
+        longest_ms = self.settings.election_backoff_max_ms
+        if position == 0:
+            wait_ms = 0
+        elif position < count:
+            wait_ms = min(longest_ms, longest_ms >> (count - 1) << (position - 1))
+        else:
+            wait_ms = longest_ms
+        self._deadline_ms = now_ms + wait_ms
+        self.has_fetched = False
+
+    def stop(self, now_ms: int) -> None:
+        """Prepare for the end: a leader resigns."""
+        self.is_stopping = True
+        self.resign(now_ms)
+
+    @property
+    def is_known_to_resign(self) -> bool:
+        """True if no voter is left to be told that this node leads no longer."""
+        return self.role is not Role.RESIGNED or not self._unaware
+
+    def _prospective(self, now_ms: int) -> tuple[Decision, ...]:
+        """Ask whether an election would be won, before the epoch is raised."""
+        self._become(Role.PROSPECTIVE, now_ms + self._election_ms())
+        self._ballot = Ballot(self.voters, self.key)
+        return self._candidate(now_ms) if self._ballot.is_won else ()
+
+    def _not_preferred(self, now_ms: int) -> tuple[Decision, ...]:
+        """Return to the leader if there is one; an election would not be won."""
+        if self.leader_id >= 0 and self.log.leader.host:
+            self._follow(now_ms)
+            return ()
+        return self._unattached(self.epoch, now_ms)
+
+    def _candidate(self, now_ms: int) -> tuple[Decision, ...]:
+        saved = self.log.elect(Leader(-1, self.epoch + 1), Vote(*self.key))
+        return (*saved, *self._stand(now_ms))
+
+    def _stand(self, now_ms: int) -> tuple[Decision, ...]:
+        self._become(Role.CANDIDATE, now_ms + self._election_ms())
+        self._ballot = Ballot(self.voters, self.key)
+        return self._lead(now_ms) if self._ballot.is_won else ()
+
+    def _lead(self, now_ms: int) -> tuple[Decision, ...]:
+        assert self._ballot is not None
+        granting = [ReplicaKey(voter.id, voter.directory_id) for voter in self._ballot.voters if self._ballot.votes.get(voter.id)]
+        host, port = address_by(self.settings.endpoints, self.settings.listener) or ("", -1)
+        saved = self.log.elect(Leader(self.key.id, self.epoch, host, port))
+        self._become(Role.LEADER, 0)
+        self.leading = Leading(
+            self.key,
+            self.epoch,
+            self.log.end_offset,
+            check_ms=self.settings.fetch_timeout_ms * 3 // 2,
+            begin_ms=self.settings.fetch_timeout_ms // 2,
+            now_ms=now_ms,
+        )
+        voters, level = self.voters, self.log.leadership.kraft_version
+        controls = [leader_change(self.key.id, voters, granting)]
+        if level:
+            updated = self.with_own_entry(voters)
+            if self.log.voters_offset() < 0 or updated != voters:
+                controls += voters_records(updated, level)
+        return (*saved, self._append(control_batch(controls, self.log.end_offset, self.epoch, self.wall_ms(now_ms))))
+
+    wall_clock_ahead_ms = 0
+    """What the wall clock, for timestamps, is ahead of the times that are passed in."""
+
+    def wall_ms(self, now_ms: int) -> int:
+        """Return the time for a timestamp."""
+        return now_ms + self.wall_clock_ahead_ms
+
+    def with_own_entry(self, voters: Sequence[Voter]) -> tuple[Voter, ...]:
+        """Return voters with the endpoints and levels that this one has now."""
+        own = Voter(*self.key, tuple(self.settings.endpoints), self.settings.kraft_versions)
+        return tuple(own if voter.id == own.id and voter.directory_id == own.directory_id else voter for voter in voters)
+
+    # --- leading --------------------------------------------------------------------------------------------
+
+    def require_leading(self, epoch: int) -> Leading:
+        """Return the state of the leader. Raises NotLeaderError."""
+        if self.leading is None or self.leading.epoch != epoch:
+            raise NotLeaderError(f"node {self.key.id} does not lead in epoch {epoch}")
+        return self.leading
+
+    def append(self, epoch: int, values: Sequence[bytes], now_ms: int) -> Append:
+        """Append records as one batch. Raises NotLeaderError."""
+        self.require_leading(epoch)
+        return self._append(value_batch(values, self.log.end_offset, epoch, self.wall_ms(now_ms)))
+
+    def append_voters(self, voters: Sequence[Voter], now_ms: int) -> Append:
+        """Append the record of new voters, which count from now on."""
+        controls = voters_records(sorted(voters))
+        return self._append(control_batch(controls, self.log.end_offset, self.epoch, self.wall_ms(now_ms)))
+
+    def _append(self, batch: bytes) -> Append:
+        return self.log.append_own(batch)
+
+    def synced(self, end_offset: int, now_ms: int) -> tuple[Decision, ...]:
+        """Take note that the own log is on disk up to an offset."""
+        if self.leading is None:
+            return ()
+        self.leading.synced_offset = max(self.leading.synced_offset, end_offset)
+        return self.commit(now_ms)
+
+    def commit(self, now_ms: int) -> tuple[Decision, ...]:
+        """Move the high watermark to what a majority has."""
+        leading = self.leading
+        assert leading is not None
+        decisions = self.log.commit(leading.majority_offset(self.voters))
+        change = leading.change
+        if decisions and change is not None and change.offset is not None and change.offset < self.log.high_watermark:
+            self.finish_change(ErrorCode.NONE)
+        if self.log.high_watermark > leading.start_offset and self._is_removed():
+            self.resign(now_ms)
+        return decisions
+
+    def _is_removed(self) -> bool:
+        """Say whether voters are committed of which this node is none."""
+        return not self.is_voter and self.log.voters_offset() < self.log.high_watermark
+
+    def finish_change(self, error: int, message: str | None = None) -> None:
+        """Say what came of the change of the voters that is under way, if there is one."""
+        if self.leading is not None and self.leading.change is not None:
+            change, self.leading.change = self.leading.change, None
+            change.finish(error, message)
+
+    # --- requests to others ---------------------------------------------------------------------------------
+
+    def sends(self, now_ms: int) -> list[Send]:
+        """Return the requests to send now; each is in flight until it is answered or has failed."""
+        sends: list[Send] = []
+        match self.role:
+            case Role.PROSPECTIVE | Role.CANDIDATE:
+                assert self._ballot is not None
+                is_asking = self.role is Role.PROSPECTIVE
+                for voter in self._ballot.waiting():
+                    vote = self._asker.vote(
+                        voter, self.epoch, self.log.last_epoch, self.log.end_offset, pre_vote=is_asking
+                    )
+                    self._send(sends, voter, vote, now_ms)
+            case Role.LEADER:
+                assert self.leading is not None
+                for voter in self.leading.to_begin(self.voters, now_ms):
+                    self._send(sends, voter, self._asker.begin(voter, self.epoch), now_ms)
+                    self.leading.told(voter.id, now_ms)
+                self._probe(sends, self.leading.change, now_ms)
+            case Role.RESIGNED:
+                for voter in self._unaware.values():
+                    self._send(sends, voter, self._asker.end(self.epoch, self._successors), now_ms)
+            case _:
+                self._send_fetch(sends, now_ms)
+        return sends
+
+    def _send(self, sends: list[Send], voter: Voter, message: Any, now_ms: int) -> None:
+        address = self.settings.address_of(voter)
+        if address is not None:
+            self._send_to(sends, voter.id, address, message, now_ms)
+
+    def _send_to(self, sends: list[Send], key: int, address: Address, message: Any, now_ms: int) -> bool:
+        if key in self._in_flight or self._ready_at.get(key, 0) > now_ms:
+            return False
+        self._number += 1
+        self._in_flight[key] = self._number
+        sends.append(Send(self._number, key, address, message))
+        return True
+
+    def _probe(self, sends: list[Send], change: VoterChange | None, now_ms: int) -> None:
+        """Ask a node that is to become a voter for the levels that it supports."""
+        if change is None or change.offset is not None or change.is_asked:
+            return
+        address = address_by(change.endpoints, self.settings.listener)
+        if address is not None:
+            request = ApiVersionsRequest(client_software_name="barnabas", client_software_version="1")
+            change.is_asked = self._send_to(sends, change.key.id, address, request, now_ms)
+
+    def _fetches(self) -> bool:
+        return self.role in (Role.FOLLOWER, Role.UNATTACHED)
+
+    def _send_fetch(self, sends: list[Send], now_ms: int) -> None:
+        leader = self.log.leader
+        if self.role is Role.FOLLOWER and self._is_to_be_updated(now_ms):
+            self._update_at_ms = now_ms + UPDATE_FETCH_TIMEOUTS * self.settings.fetch_timeout_ms
+            update = self._asker.update(self.epoch, self.settings.kraft_versions)
+            self._send_to(sends, leader.id, (leader.host, leader.port), update, now_ms)
+        if FETCHING in self._in_flight:
+            return
+        if self._contacts is not None:
+            address = self._contacts.choose(leader, now_ms)
+            is_ready = self._contacts.ready_at_ms <= now_ms
+        else:
+            address, is_ready = (leader.host, leader.port), bool(leader.host)
+        if is_ready:
+            self._send_to(sends, FETCHING, address, self.log.request(max_wait_ms=FETCH_WAIT_MS), now_ms)
+
+    def _is_to_be_updated(self, now_ms: int) -> bool:
+        return (
+            now_ms >= self._update_at_ms
+            and self.log.leadership.kraft_version > 0
+            and self.is_voter
+            and self.with_own_entry(self.voters) != self.voters
+        )
+
+    # --- their answers --------------------------------------------------------------------------------------
+
+    def failed(self, send: Send, now_ms: int) -> None:
+        """Take note that a node was not reached, or did not answer in time."""
+        if not self._settle(send):
+            return
+        if send.key == FETCHING and self._contacts is not None:
+            self._contacts.failed(now_ms)
+        else:
+            self._ready_at[send.key] = now_ms + self.settings.retry_backoff_ms
+        change = self.leading.change if self.leading is not None else None
+        if change is not None and change.offset is None and isinstance(send.message, ApiVersionsRequest):
+            self.finish_change(ErrorCode.REQUEST_TIMED_OUT, f"node {change.key.id} does not answer")
+
+    def _settle(self, send: Send) -> bool:
+        """Say whether a request is still waited for; it is not any more."""
+        if self._in_flight.get(send.key) != send.number:
+            return False
+        del self._in_flight[send.key]
+        return True
+
+    def answered(self, send: Send, response: Any, now_ms: int) -> tuple[Decision, ...]:
+        """Take in an answer. Raises MetadataLogError if the quorum is broken."""
+        if not self._settle(send):
+            return ()
+        if isinstance(response, FetchResponse | FetchSnapshotResponse):
+            return self._take_log(response, now_ms)
+        if isinstance(response, ApiVersionsResponse):
+            return take_versions(self, response, now_ms)
+        if isinstance(response, UpdateRaftVoterResponse):
+            leader = response.current_leader
+            news = LeaderNews(response.error_code, leader.leader_id, leader.leader_epoch, (leader.host, leader.port))
+            return self._take_news(news if leader.host else news._replace(address=None), now_ms)
+        found = news_of(response)
+        if found is None:
+            self._ready_at[send.key] = now_ms + self.settings.retry_backoff_ms
+            return ()
+        before = self.role, self.epoch
+        decisions = self._take_news(found, now_ms)
+        if (self.role, self.epoch) != before or found.epoch < self.epoch:
+            return decisions
+        if found.error != ErrorCode.NONE:
+            self._ready_at[send.key] = now_ms + self.settings.retry_backoff_ms
+        elif isinstance(response, VoteResponse):
+            return (*decisions, *self._count_vote(send, only_partition(response).vote_granted, now_ms))
+        elif not isinstance(response, BeginQuorumEpochResponse):
+            self._unaware.pop(send.key, None)
+        return decisions
+
+    def _count_vote(self, send: Send, is_granted: bool, now_ms: int) -> tuple[Decision, ...]:
+        ballot = self._ballot
+        is_pre_vote = send.message.topics[0].partitions[0].pre_vote
+        if ballot is None or is_pre_vote != (self.role is Role.PROSPECTIVE):
+            return ()
+        ballot.votes[send.key] = is_granted
+        if ballot.is_won:
+            return self._candidate(now_ms) if is_pre_vote else self._lead(now_ms)
+        return self._not_preferred(now_ms) if is_pre_vote and ballot.is_lost else ()
+
+    def _take_news(self, news: LeaderNews, now_ms: int) -> tuple[Decision, ...]:
+        if news.epoch > self.epoch or (news.epoch == self.epoch and (news.error in _STALE or self.leader_id < 0)):
+            return self.note_leader(news.leader_id, news.epoch, news.address, now_ms)
+        return ()
+
+    def note_leader(
+        self, leader_id: int, epoch: int, address: Address | None, now_ms: int
+    ) -> tuple[Decision, ...]:
+        """Take note of who leads in an epoch, which is not before the own one. Raises MetadataLogError for a second leader."""
+        current = self.log.leader
+        if leader_id >= 0 and epoch == current.epoch and leader_id != current.id:
+            if current.id >= 0 or leader_id == self.key.id:
+                raise MetadataLogError(
+                    f"the quorum has two leaders of epoch {epoch}: {leader_id}, and {current.id} as node {self.key.id} knows"
+                )
+        if leader_id < 0 or leader_id == self.key.id:
+            return self._unattached(epoch, now_ms) if epoch > current.epoch else ()
+        host, port = address or ("", -1)
+        decisions = self.log.elect(Leader(leader_id, epoch, host, port))
+        if (leader_id, epoch) != current[:2] or self.role in (Role.PROSPECTIVE, Role.UNATTACHED):
+            self._follow(now_ms)
+        return decisions
+
+    def _take_log(self, response: FetchResponse | FetchSnapshotResponse, now_ms: int) -> tuple[Decision, ...]:
+        before, contacts = self.log.leader, self._contacts
+        try:
+            taken = self.log.take(response)
+        except WrongAnswerError:
+            if contacts is not None:
+                contacts.failed(now_ms)
+            raise
+        if self.log.leader[:2] != before[:2]:
+            self._follow_answer(now_ms)
+        elif not taken.asks_elsewhere and not taken.must_wait:
+            self.has_fetched = True
+            if self.role is Role.FOLLOWER:
+                self._deadline_ms = now_ms + self.settings.fetch_timeout_ms
+        if contacts is not None:
+            contacts.answered(taken, now_ms)
+        elif taken.asks_elsewhere or taken.must_wait:
+            self._ready_at[FETCHING] = now_ms + self.settings.retry_backoff_ms
+        return taken.decisions
+
+    def _follow_answer(self, now_ms: int) -> None:
+        leader = self.log.leader
+        if leader.id >= 0 and leader.id != self.key.id:
+            self._follow(now_ms)
+        else:
+            self._become(Role.UNATTACHED, now_ms + self._election_ms())
+
+    def installed(self, snapshot: Snapshot) -> Decision:
+        """Take note that the log begins anew after a snapshot."""
+        return self.log.installed(snapshot)
+
+    def abandon_snapshot(self) -> tuple[Decision, ...]:
+        """Give up the snapshot that is being fetched, which is damaged."""
+        return self.log.abandon_snapshot()

@@ -1,0 +1,5 @@
+"""Errors of commands about log dirs."""
+
+
+class RefusedError(Exception):
+    """The command is not carried out; the message says why."""

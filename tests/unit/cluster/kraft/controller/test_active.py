@@ -1,0 +1,188 @@
+"""The active controller while it leads: answers wait for their records, and leadership that is lost is NOT_CONTROLLER."""
+
+import pytest
+import trio
+
+from barnabas.cluster.kraft.controller.active import ActiveController, Machine
+from barnabas.cluster.kraft.controller.outcome import Caller, Outcome
+from barnabas.cluster.kraft.controller.versions import version_of
+from barnabas.cluster.kraft.transitions import MetadataRecordError
+from barnabas.config.loading import BrokerConfig
+from barnabas.environment.real import real_environment
+from barnabas.errors import RequestError
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.metadata_records.abort_transaction import AbortTransactionRecord
+from barnabas.wire.generated.metadata_records.feature_level import FeatureLevelRecord
+from barnabas.wire.generated.metadata_records.no_op import NoOpRecord
+from barnabas.wire.generated.metadata_records.remove_topic import RemoveTopicRecord
+from barnabas.wire.generated.metadata_records.topic import TopicRecord
+from tests.support.only_voter import OnlyVoter
+
+CREATE, COUNT, BREAK, FAIL, REFUSE = range(5)
+
+
+def create(state, request, _caller):
+    return Outcome(state.next_offset, (TopicRecord(request, request.encode().ljust(16)),))
+
+
+def count(state, _request, _caller):
+    return Outcome(len(state.image.topics))
+
+
+def break_log(_state, _request, _caller):
+    return Outcome("", (RemoveTopicRecord(bytes(16)),))
+
+
+def fail(_state, _request, _caller):
+    raise ZeroDivisionError
+
+
+def refuse(_state, _request, _caller):
+    raise RequestError(ErrorCode.POLICY_VIOLATION)
+
+
+HANDLERS = {CREATE: create, COUNT: count, BREAK: break_log, FAIL: fail, REFUSE: refuse}
+
+
+def begin(_state, in_transaction):
+    aborted = (AbortTransactionRecord(),) if in_transaction else ()
+    return (*aborted, FeatureLevelRecord("metadata.version", 30))
+
+
+def active(voter, ticks=(), bytes_max=1 << 20):
+    machine = Machine(HANDLERS, dict(enumerate(ticks)), begin, lambda *_: None, version_of)
+    controller = ActiveController(
+        BrokerConfig(), real_environment(), machine, lambda: voter.image, lambda: voter.in_transaction,
+        cluster_id="cluster", batch_bytes_max=bytes_max, tick_seconds=0.001,
+    )  # fmt: skip
+    controller.attach(voter)
+    return controller
+
+
+def leading(**how):
+    voter = OnlyVoter(**how)
+    controller = active(voter)
+    voter.lead(controller)
+    return controller, voter
+
+
+async def ask(controller, key, request="", **how):
+    return await controller.handle(key, request, Caller(0), **how)
+
+
+async def code_of(controller, key, request="", **how):
+    with pytest.raises(RequestError) as caught:
+        await ask(controller, key, request, **how)
+    return caught.value.code
+
+
+def test_new_leader_begins_with_the_records_of_its_machine():
+    controller, voter = leading()
+    assert voter.batches == [[FeatureLevelRecord("metadata.version", 30)]]
+    assert controller.is_active
+
+
+def test_open_transaction_is_aborted_by_the_new_leader():
+    voter = OnlyVoter(commits_at_once=False)
+    voter.in_transaction = True
+    voter.lead(active(voter))
+    assert voter.batches[0][0] == AbortTransactionRecord()
+
+
+async def test_answer_has_the_offset_of_its_first_record():
+    controller, _ = leading()
+    assert await ask(controller, CREATE, "a") == 1
+    assert await ask(controller, CREATE, "b") == 2
+
+
+async def test_request_sees_records_that_are_not_committed_yet():
+    controller, voter = leading(commits_at_once=False)
+    answers = []
+
+    async def asked(key, request):
+        answers.append(await ask(controller, key, request))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(asked, CREATE, "a")
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(asked, COUNT, "")
+        await trio.testing.wait_all_tasks_blocked()
+        assert answers == []
+        voter.commit()
+    assert sorted(answers) == [1, 1]
+
+
+async def test_lost_leadership_answers_waiting_requests_not_controller():
+    controller, voter = leading(commits_at_once=False)
+    async with trio.open_nursery() as nursery:
+
+        async def waiting():
+            assert await code_of(controller, CREATE, "a") == ErrorCode.NOT_CONTROLLER
+
+        nursery.start_soon(waiting)
+        await trio.testing.wait_all_tasks_blocked()
+        voter.lose()
+    assert not controller.is_active
+    assert await code_of(controller, COUNT) == ErrorCode.NOT_CONTROLLER
+
+
+async def test_next_term_begins_with_the_committed_image():
+    controller, voter = leading()
+    voter.commits_at_once = False
+    with trio.move_on_after(0.01):
+        await ask(controller, CREATE, "a")
+    voter.lose()
+    voter.commits_at_once = True
+    voter.lead(controller)
+    assert await ask(controller, COUNT) == 0
+
+
+async def test_records_not_committed_in_time_are_request_timed_out():
+    controller, _ = leading(commits_at_once=False)
+    assert await code_of(controller, CREATE, "a", timeout_ms=5) == ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_record_that_does_not_replay_makes_the_leader_resign():
+    controller, voter = leading()
+    with pytest.raises(MetadataRecordError):
+        await ask(controller, BREAK)
+    assert not controller.is_active
+    assert len(voter.batches) == 1
+
+
+async def test_handler_that_fails_leaves_the_leader_active():
+    controller, _ = leading()
+    with pytest.raises(ZeroDivisionError):
+        await ask(controller, FAIL)
+    assert await code_of(controller, REFUSE) == ErrorCode.POLICY_VIOLATION
+    assert await ask(controller, COUNT) == 0
+
+
+async def test_records_beyond_a_batch_are_several_batches():
+    voter = OnlyVoter()
+    controller = active(voter, bytes_max=50)
+    voter.lead(controller)
+    HANDLERS[9] = lambda *_: Outcome(None, (NoOpRecord(),) * 5)
+    await ask(controller, 9)
+    assert [len(batch) for batch in voter.batches[1:]] == [2, 2, 1]
+    assert voter.image.position.offset == 5
+
+
+async def test_work_that_time_asks_for_is_appended_by_the_leader():
+    due = [(NoOpRecord(),)]
+
+    def failing(_state):
+        raise ZeroDivisionError
+
+    voter = OnlyVoter()
+    controller = active(voter, [failing, lambda _: due.pop() if due else ()])
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(controller.run)
+        await trio.sleep(0.02)
+        assert voter.batches == []
+        voter.lead(controller)
+        with trio.fail_after(5):
+            while len(voter.batches) < 2:
+                await trio.sleep(0.001)
+        nursery.cancel_scope.cancel()
+    assert voter.batches[1] == [NoOpRecord()]
