@@ -12,11 +12,11 @@ from typing import Any
 from barnabas.cluster.kraft.controller.conditions import (
     allows_unclean,
     default_dir,
-    has_elr,
     has_online_dir,
     is_active,
     min_isr,
 )
+from barnabas.cluster.kraft.controller.features import has_elr
 from barnabas.cluster.kraft.controller.index import Key
 from barnabas.cluster.kraft.controller.outcome import ControllerState
 from barnabas.cluster.kraft.controller.partition_changes import Conditions, Election, Target, change

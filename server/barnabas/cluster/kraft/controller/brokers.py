@@ -14,15 +14,14 @@ from typing import Any, Final
 
 from barnabas.cluster.kraft.controller.batch import Batch
 from barnabas.cluster.kraft.controller.conditions import (
-    CONTROLLER_REGISTRATION_LEVEL,
     has_directories,
-    has_elr,
     is_reserved,
-    require,
 )
+from barnabas.cluster.kraft.controller.features import has_elr
 from barnabas.cluster.kraft.controller.index import index_of
 from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome
 from barnabas.cluster.kraft.controller.sessions import sessions_of, timeout_ms
+from barnabas.cluster.kraft.controller.versions import CONTROLLER_REGISTRATION_LEVEL
 from barnabas.cluster.kraft.image import METADATA_VERSION, QuorumImage
 from barnabas.cluster.kraft.transitions import KRAFT_VERSION
 from barnabas.cluster.kraft.values import Broker
@@ -52,7 +51,7 @@ def register_broker(state: ControllerState, request: BrokerRegistrationRequest, 
     Raises INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, BROKER_ID_NOT_REGISTERED (ZooKeeper),
     INVALID_REGISTRATION, UNSUPPORTED_VERSION.
     """
-    require(caller, Operation.CLUSTER_ACTION)
+    caller.require_on_cluster(Operation.CLUSTER_ACTION)
     image, sessions = state.image, sessions_of(state)
     if request.cluster_id != state.cluster_id:
         raise RequestError(
@@ -215,7 +214,7 @@ def fence_stale(state: ControllerState) -> tuple[Any, ...]:
 
 def unregister_broker(state: ControllerState, request: UnregisterBrokerRequest, caller: Caller) -> Outcome:
     """Remove a broker; its replicas stay assigned to it. Raises BROKER_ID_NOT_REGISTERED."""
-    require(caller, Operation.ALTER)
+    caller.require_on_cluster(Operation.ALTER)
     broker = state.image.brokers.get(request.broker_id)
     if broker is None:
         raise RequestError(
@@ -232,7 +231,7 @@ def register_controller(
     state: ControllerState, request: ControllerRegistrationRequest, caller: Caller
 ) -> Outcome:
     """Register a controller, or change its registration. Raises UNSUPPORTED_VERSION, INVALID_REGISTRATION."""
-    require(caller, Operation.CLUSTER_ACTION)
+    caller.require_on_cluster(Operation.CLUSTER_ACTION)
     if state.image.metadata_version < CONTROLLER_REGISTRATION_LEVEL:
         raise RequestError(
             ErrorCode.UNSUPPORTED_VERSION,

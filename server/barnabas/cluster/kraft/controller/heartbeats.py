@@ -13,14 +13,13 @@ from enum import Enum
 from barnabas.cluster.kraft.controller.batch import Batch
 from barnabas.cluster.kraft.controller.brokers import fence, unfence
 from barnabas.cluster.kraft.controller.conditions import (
-    CORDONED_LEVEL,
     check_epoch,
     has_directories,
-    require,
 )
 from barnabas.cluster.kraft.controller.index import index_of
 from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome
 from barnabas.cluster.kraft.controller.sessions import Session, sessions_of
+from barnabas.cluster.kraft.controller.versions import CORDONED_LEVEL
 from barnabas.cluster.kraft.values import Broker
 from barnabas.security.authorizer import Operation
 from barnabas.wire.generated.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -38,7 +37,7 @@ class Stage(Enum):
 
 def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest, caller: Caller) -> Outcome:
     """Prolong a broker's session, and move it to its next stage. Raises STALE_BROKER_EPOCH."""
-    require(caller, Operation.CLUSTER_ACTION)
+    caller.require_on_cluster(Operation.CLUSTER_ACTION)
     broker = check_epoch(state.image, request.broker_id, request.broker_epoch)
     session = sessions_of(state).session(broker.id, broker.epoch)
     session.heard_ms = state.monotonic_ms

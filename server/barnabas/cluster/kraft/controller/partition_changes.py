@@ -11,8 +11,9 @@ from collections.abc import Callable, Collection
 from enum import Enum
 from typing import NamedTuple
 
-from barnabas.cluster.kraft.controller.conditions import DIRECTORIES_LEVEL, NO_BUMP_ON_SHRINK_LEVEL
+from barnabas.cluster.kraft.controller.conditions import NO_BUMP_ON_SHRINK_LEVEL
 from barnabas.cluster.kraft.controller.index import Key
+from barnabas.cluster.kraft.controller.versions import DIRECTORIES_LEVEL
 from barnabas.cluster.kraft.values import NO_LEADER, RECOVERING, Partition
 from barnabas.wire.generated.metadata_records.partition_change import PartitionChangeRecord
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from barnabas.cluster.kraft.controller.batch import Batch
-from barnabas.cluster.kraft.controller.conditions import check_epoch, is_active, require
+from barnabas.cluster.kraft.controller.conditions import check_epoch, is_active
 from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome
 from barnabas.cluster.kraft.controller.partition_changes import Target
 from barnabas.cluster.kraft.image import QuorumImage
@@ -35,7 +35,7 @@ class _Replica(NamedTuple):
 
 def alter_partition(state: ControllerState, request: AlterPartitionRequest, caller: Caller) -> Outcome:
     """Take proposed ISRs, each partition on its own. Raises STALE_BROKER_EPOCH."""
-    require(caller, Operation.CLUSTER_ACTION)
+    caller.require_on_cluster(Operation.CLUSTER_ACTION)
     response = AlterPartitionResponse()
     if not request.topics:
         return Outcome(response)

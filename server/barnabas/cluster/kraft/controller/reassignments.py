@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas.cluster.kraft.controller.batch import Batch
-from barnabas.cluster.kraft.controller.conditions import check_size, require
+from barnabas.cluster.kraft.controller.conditions import check_size
 from barnabas.cluster.kraft.controller.index import Key, index_of
 from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome
 from barnabas.cluster.kraft.controller.partition_changes import Election, Target
@@ -37,7 +37,7 @@ _Result = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
 
 def alter(state: ControllerState, request: AlterPartitionReassignmentsRequest, caller: Caller) -> Outcome:
     """Begin reassignments, replace or cancel them, each by itself."""
-    require(caller, Operation.ALTER)
+    caller.require_on_cluster(Operation.ALTER)
     batch = Batch(state)
     keeps_factor = not request.allow_replication_factor_change
     response = AlterPartitionReassignmentsResponse(
@@ -108,7 +108,7 @@ def list_ongoing(
     state: ControllerState, request: ListPartitionReassignmentsRequest, caller: Caller
 ) -> Outcome:
     """List the reassignments in progress, of some partitions or of all."""
-    require(caller, Operation.DESCRIBE)
+    caller.require_on_cluster(Operation.DESCRIBE)
     by_topic: dict[str, list[_Ongoing]] = {}
     for name, key in _asked(state, request):
         partition = state.image.partitions.get(key)
