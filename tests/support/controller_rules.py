@@ -78,7 +78,9 @@ def check_change(key, before, after, cluster, cause):
     is_in_sync = leads in before.isr or leads in cause.proposed
     is_from_elr = is_new_leader and not is_in_sync and leads in before.elr and not _recovers(before, after)
     is_unclean = is_new_leader and not is_from_elr and not is_in_sync
-    if not is_from_elr and not is_unclean:  # what an election leads to is looked at with the next change
+    if (
+        leads != -1 and not is_from_elr and not is_unclean
+    ):  # what an election leads to counts with the next change
         assert not is_over(after)
     if is_unclean:
         has_others = before.isr or set(before.elr) - {cause.unclean_broker}
@@ -88,7 +90,8 @@ def check_change(key, before, after, cluster, cause):
     elif not cause.proposed:
         assert after.leader_recovery_state == before.leader_recovery_state
     if is_new_leader and cluster.can_lead(after, led) and led in after.isr:
-        assert cause.is_preferred and leads == after.replicas[0]
+        assert cause.is_preferred
+        assert leads == after.replicas[0]
     elif is_new_leader:
         earlier = after.replicas[: after.replicas.index(leads)]
         candidates = set(after.elr if is_from_elr else after.replicas if is_unclean else after.isr)
@@ -149,7 +152,7 @@ def is_over(partition):
 
 def check_image(cluster):
     """Check what holds for all partitions and brokers after each outcome."""
-    for key, partition in cluster.image.partitions.items():
+    for partition in cluster.image.partitions.values():
         brokers = {replica: cluster.image.brokers.get(replica) for replica in partition.replicas}
         absent = {replica for replica, broker in brokers.items() if broker is None or broker.fenced}
         if partition.leader >= 0 or cluster.has_elr:

@@ -137,12 +137,11 @@ class Walk:
         count = len(self.active.changes)
         was_fenced = broker_id not in self.active.image.brokers or self.active.image.brokers[broker_id].fenced
         first = self.active.state.next_offset
+        lost = before.lost if is_same else ()
         code = self.active.register(
             broker_id,
             incarnation=incarnation,
-            log_dirs=[
-                log_dir(broker_id, one) for one in range(dirs) if not is_same or one not in before.lost
-            ],
+            log_dirs=[log_dir(broker_id, number) for number in range(dirs) if number not in lost],
             previous=before.epoch if is_clean and before is not None else -1,
         )
         is_unclean = before is None or not is_clean
@@ -218,9 +217,9 @@ class Walk:
             return "fenced" if asked == "fence" or read < heard.registered_at else "unfenced"
         if heard.shutdown_at >= 0:
             others = [
-                self.brokers[one.id].read
-                for one in self.active.image.brokers.values()
-                if not one.fenced and self.brokers[one.id].shutdown_at < 0
+                self.brokers[broker.id].read
+                for broker in self.active.image.brokers.values()
+                if not broker.fenced and self.brokers[broker.id].shutdown_at < 0
             ]
             is_read = all(heard.shutdown_at <= offset for offset in others)
             return "shutting down" if leads or not is_read else "shut down"
@@ -264,9 +263,8 @@ class Walk:
         answer = self.ask(19, Create([Create.CreatableTopic(name, -1, -1, entries)]), version=4)
         code = answer.topics[0].error_code
         if code:
-            is_bad = any(
-                len(one) != width or not set(one) <= set(self.active.image.brokers) for one in assignments
-            )
+            brokers = set(self.active.image.brokers)
+            is_bad = any(len(one) != width or not set(one) <= brokers for one in assignments)
             is_dead = any(not any(map(self.cluster.is_active, one)) for one in assignments)
             assert is_bad or is_dead or name in self.active.image.topic_ids
         else:
@@ -385,7 +383,7 @@ class Walk:
             assert (code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS) is not (before.adding or before.removing)
             if not code:
                 assert set(after.replicas) == set(before.replicas) - set(before.adding)
-                assert not after.adding and not after.removing
+                assert (after.adding, after.removing) == ((), ())
                 in_sync = tuple(one for one in before.isr if one not in before.adding)
                 assert after.isr == in_sync or (not in_sync and self.is_unclean and len(after.isr) == 1)
         elif code:

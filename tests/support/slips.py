@@ -7,6 +7,7 @@ test runs once more, in a process that runs the sources.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
@@ -42,8 +43,13 @@ def unnoticed(machine: type[RuleBasedStateMachine], slips: Mapping[str, Slip], t
     return [name for name, slip in searched.items() if not _is_noticed(machine, slip)]
 
 
+def planted(slip: Slip) -> AbstractContextManager[Any]:
+    """Have a slip in the code within the block."""
+    return mock.patch.object(*slip)
+
+
 def _is_noticed(machine: type[RuleBasedStateMachine], slip: Slip) -> bool:
-    with mock.patch.object(*slip):
+    with planted(slip):
         try:
             run_state_machine_as_test(machine, settings=SEARCH)
         except AssertionError:

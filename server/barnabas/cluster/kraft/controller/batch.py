@@ -12,11 +12,11 @@ from typing import Any
 from barnabas.cluster.kraft.controller.conditions import (
     allows_unclean,
     default_dir,
-    has_elr,
     has_online_dir,
     is_active,
     min_isr,
 )
+from barnabas.cluster.kraft.controller.features import has_elr
 from barnabas.cluster.kraft.controller.index import Key
 from barnabas.cluster.kraft.controller.outcome import ControllerState
 from barnabas.cluster.kraft.controller.partition_changes import Conditions, Election, Target, change
@@ -60,6 +60,11 @@ class Batch:
         self.records.append(record)
         self._changed[key] = after = changed_partition(before, record)
         return after
+
+    def can_lead(self, key: Key, replica: int) -> bool:
+        """Say whether a replica of a partition could lead, if it is in sync."""
+        partition = self.partition(key)
+        return partition is not None and self._conditions(key, partition, None).can_lead(replica)
 
     def election_of(self, topic_id: bytes) -> Election:
         """Return the way in which a topic's partitions get a leader: unclean if its settings allow that."""
@@ -110,10 +115,10 @@ class Batch:
         )
 
     def _of_topic(self, topic_id: bytes) -> tuple[int, Election]:
-        known = self._by_topic.get(topic_id)
-        if known is None:
+        rules = self._by_topic.get(topic_id)
+        if rules is None:
             topic: Topic = self._state.image.topics[topic_id]
             is_unclean = allows_unclean(self._state, topic.name)
-            known = min_isr(self._state, topic), Election.UNCLEAN if is_unclean else Election.ONLINE
-            self._by_topic[topic_id] = known
-        return known
+            rules = min_isr(self._state, topic), Election.UNCLEAN if is_unclean else Election.ONLINE
+            self._by_topic[topic_id] = rules
+        return rules

@@ -14,15 +14,14 @@ from typing import Any, Final
 
 from barnabas.cluster.kraft.controller.batch import Batch
 from barnabas.cluster.kraft.controller.conditions import (
-    CONTROLLER_REGISTRATION_LEVEL,
     has_directories,
-    has_elr,
     is_reserved,
-    require,
 )
+from barnabas.cluster.kraft.controller.features import has_elr
 from barnabas.cluster.kraft.controller.index import index_of
 from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome
 from barnabas.cluster.kraft.controller.sessions import sessions_of, timeout_ms
+from barnabas.cluster.kraft.controller.versions import CONTROLLER_REGISTRATION_LEVEL
 from barnabas.cluster.kraft.image import METADATA_VERSION, QuorumImage
 from barnabas.cluster.kraft.transitions import KRAFT_VERSION
 from barnabas.cluster.kraft.values import Broker
@@ -52,7 +51,7 @@ def register_broker(state: ControllerState, request: BrokerRegistrationRequest, 
     Raises INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, BROKER_ID_NOT_REGISTERED (ZooKeeper),
     INVALID_REGISTRATION, UNSUPPORTED_VERSION.
     """
-    require(caller, Operation.CLUSTER_ACTION)
+    caller.require_on_cluster(Operation.CLUSTER_ACTION)
     image, sessions = state.image, sessions_of(state)
     if request.cluster_id != state.cluster_id:
         raise RequestError(
@@ -81,12 +80,14 @@ def register_broker(state: ControllerState, request: BrokerRegistrationRequest, 
         incarnation_id=request.incarnation_id,
         broker_epoch=state.next_offset,
         end_points=[
-            RegisterBrokerRecord.BrokerEndpoint(one.name, one.host, one.port, one.security_protocol)
-            for one in _by_name(request.listeners)
+            RegisterBrokerRecord.BrokerEndpoint(entry.name, entry.host, entry.port, entry.security_protocol)
+            for entry in _by_name(request.listeners)
         ],
         features=[
-            RegisterBrokerRecord.BrokerFeature(one.name, one.min_supported_version, one.max_supported_version)
-            for one in _by_name(request.features)
+            RegisterBrokerRecord.BrokerFeature(
+                entry.name, entry.min_supported_version, entry.max_supported_version
+            )
+            for entry in _by_name(request.features)
         ],
         rack=request.rack,
         log_dirs=list(request.log_dirs) if has_directories(image) else [],
@@ -213,7 +214,7 @@ def fence_stale(state: ControllerState) -> tuple[Any, ...]:
 
 def unregister_broker(state: ControllerState, request: UnregisterBrokerRequest, caller: Caller) -> Outcome:
     """Remove a broker; its replicas stay assigned to it. Raises BROKER_ID_NOT_REGISTERED."""
-    require(caller, Operation.ALTER)
+    caller.require_on_cluster(Operation.ALTER)
     broker = state.image.brokers.get(request.broker_id)
     if broker is None:
         raise RequestError(
@@ -230,7 +231,7 @@ def register_controller(
     state: ControllerState, request: ControllerRegistrationRequest, caller: Caller
 ) -> Outcome:
     """Register a controller, or change its registration. Raises UNSUPPORTED_VERSION, INVALID_REGISTRATION."""
-    require(caller, Operation.CLUSTER_ACTION)
+    caller.require_on_cluster(Operation.CLUSTER_ACTION)
     if state.image.metadata_version < CONTROLLER_REGISTRATION_LEVEL:
         raise RequestError(
             ErrorCode.UNSUPPORTED_VERSION,
@@ -242,14 +243,16 @@ def register_controller(
         incarnation_id=request.incarnation_id,
         zk_migration_ready=False,
         end_points=[
-            RegisterControllerRecord.ControllerEndpoint(one.name, one.host, one.port, one.security_protocol)
-            for one in _by_name(request.listeners)
+            RegisterControllerRecord.ControllerEndpoint(
+                entry.name, entry.host, entry.port, entry.security_protocol
+            )
+            for entry in _by_name(request.listeners)
         ],
         features=[
             RegisterControllerRecord.ControllerFeature(
-                one.name, one.min_supported_version, one.max_supported_version
+                entry.name, entry.min_supported_version, entry.max_supported_version
             )
-            for one in _by_name(request.features)
+            for entry in _by_name(request.features)
         ],
     )
     return Outcome(ControllerRegistrationResponse(error_message=None), (record,))

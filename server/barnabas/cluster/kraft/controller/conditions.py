@@ -8,31 +8,21 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState
+from barnabas.cluster.kraft.controller.outcome import ControllerState
+from barnabas.cluster.kraft.controller.versions import DIRECTORIES_LEVEL
 from barnabas.cluster.kraft.image import BROKER, TOPIC, QuorumImage
 from barnabas.cluster.kraft.values import LOST, MIGRATING, UNASSIGNED, Broker, Topic
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.setting import SettingError
 from barnabas.errors import RequestError
-from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.wire.generated.errors import ErrorCode
 
 NO_BUMP_ON_SHRINK_LEVEL: Final = 12
 """3.6-IV0: from here on a leader keeps its epoch when the ISR shrinks (KAFKA-15021)."""
-CONTROLLER_REGISTRATION_LEVEL: Final = 15
-DIRECTORIES_LEVEL: Final = 17
-CORDONED_LEVEL: Final = 30
 RECORDS_PER_REQUEST_MAX: Final = 10_000
 """Kafka's MAX_RECORDS_PER_USER_OP."""
-_ELR = "eligible.leader.replicas.version"
 _MIN_ISR = "min.insync.replicas"
 _UNCLEAN = "unclean.leader.election.enable"
-
-
-def require(caller: Caller, operation: Operation) -> None:
-    """Raise CLUSTER_AUTHORIZATION_FAILED for a caller without a permission on the cluster."""
-    if not caller.may(operation, ResourceType.CLUSTER, CLUSTER_NAME):
-        raise RequestError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
 def check_size(records: list[Any]) -> None:
@@ -50,11 +40,6 @@ def check_size(records: list[Any]) -> None:
 def has_directories(image: QuorumImage) -> bool:
     """Say whether replicas are assigned to log dirs (KIP-858)."""
     return image.metadata_version >= DIRECTORIES_LEVEL
-
-
-def has_elr(image: QuorumImage) -> bool:
-    """Say whether eligible leader replicas are kept (KIP-966)."""
-    return image.features.get(_ELR, 0) >= 1
 
 
 def allows_unclean(state: ControllerState, topic_name: str) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from barnabas.cluster.kraft.controller.batch import Batch
-from barnabas.cluster.kraft.controller.conditions import check_size, require
+from barnabas.cluster.kraft.controller.conditions import check_size
 from barnabas.cluster.kraft.controller.index import Key, index_of
 from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome
 from barnabas.cluster.kraft.controller.partition_changes import Election, Target
@@ -39,7 +39,7 @@ _Result = ElectLeadersResponse.PartitionResult
 
 def elect_leaders(state: ControllerState, request: ElectLeadersRequest, caller: Caller) -> Outcome:
     """Elect leaders of partitions, or of all. Raises INVALID_REQUEST for an unknown type."""
-    require(caller, Operation.ALTER)
+    caller.require_on_cluster(Operation.ALTER)
     election = _TYPES.get(request.election_type)
     if election is None:
         raise RequestError(ErrorCode.INVALID_REQUEST, f"there is no election of type {request.election_type}")

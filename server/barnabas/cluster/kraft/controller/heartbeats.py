@@ -13,21 +13,22 @@ from enum import Enum
 from barnabas.cluster.kraft.controller.batch import Batch
 from barnabas.cluster.kraft.controller.brokers import fence, unfence
 from barnabas.cluster.kraft.controller.conditions import (
-    CORDONED_LEVEL,
     check_epoch,
     has_directories,
-    require,
 )
 from barnabas.cluster.kraft.controller.index import index_of
 from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome
 from barnabas.cluster.kraft.controller.sessions import Session, sessions_of
+from barnabas.cluster.kraft.controller.versions import CORDONED_LEVEL
 from barnabas.cluster.kraft.values import Broker
 from barnabas.security.authorizer import Operation
 from barnabas.wire.generated.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.wire.generated.metadata_records.broker_registration_change import BrokerRegistrationChangeRecord
 
 
-class _Stage(Enum):
+class Stage(Enum):
+    """Stages of a broker's life, as far as the controller is concerned."""
+
     FENCED = "fenced"
     UNFENCED = "unfenced"
     SHUTTING_DOWN = "shutting down"
@@ -36,18 +37,18 @@ class _Stage(Enum):
 
 def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest, caller: Caller) -> Outcome:
     """Prolong a broker's session, and move it to its next stage. Raises STALE_BROKER_EPOCH."""
-    require(caller, Operation.CLUSTER_ACTION)
+    caller.require_on_cluster(Operation.CLUSTER_ACTION)
     broker = check_epoch(state.image, request.broker_id, request.broker_epoch)
     session = sessions_of(state).session(broker.id, broker.epoch)
     session.heard_ms = state.monotonic_ms
     before = _stage(broker, session)
-    after = _next_stage(state, broker, session, request)
+    after = next_stage(state, broker, session, request)
     lost = _lost_dirs(state, broker, request)
     batch = Batch(state, offline_dirs=lost)
     if after is not before:
-        if after is _Stage.UNFENCED:
+        if after is Stage.UNFENCED:
             unfence(batch, broker)
-        elif after is _Stage.SHUTTING_DOWN:
+        elif after is Stage.SHUTTING_DOWN:
             _begin_shutdown(batch, broker)
         else:
             fence(batch, broker)
@@ -55,40 +56,41 @@ def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest, caller: C
     _cordon(batch, broker, request)
 
     session.metadata_offset = request.current_metadata_offset
-    if after is not _Stage.SHUTTING_DOWN:
+    if after is not Stage.SHUTTING_DOWN:
         session.shutdown_offset = -1
     elif session.shutdown_offset < 0:
         session.shutdown_offset = max(state.next_offset + len(batch.records) - 1, 0)
     response = BrokerHeartbeatResponse(
         is_caught_up=request.current_metadata_offset >= session.registration_offset,
-        is_fenced=after in (_Stage.FENCED, _Stage.SHUT_DOWN),
-        should_shut_down=after is _Stage.SHUT_DOWN,
+        is_fenced=after in (Stage.FENCED, Stage.SHUT_DOWN),
+        should_shut_down=after is Stage.SHUT_DOWN,
     )
     return Outcome(response, tuple(batch.records))
 
 
-def _stage(broker: Broker, session: Session) -> _Stage:
+def _stage(broker: Broker, session: Session) -> Stage:
     if broker.fenced:
-        return _Stage.FENCED
-    return _Stage.UNFENCED if session.shutdown_offset < 0 else _Stage.SHUTTING_DOWN
+        return Stage.FENCED
+    return Stage.UNFENCED if session.shutdown_offset < 0 else Stage.SHUTTING_DOWN
 
 
-def _next_stage(
+def next_stage(
     state: ControllerState, broker: Broker, session: Session, request: BrokerHeartbeatRequest
-) -> _Stage:
+) -> Stage:
+    """Return the stage that a broker is in after a heartbeat."""
     stage = _stage(broker, session)
-    if stage is _Stage.FENCED:
+    if stage is Stage.FENCED:
         if request.want_shut_down:
-            return _Stage.SHUT_DOWN
+            return Stage.SHUT_DOWN
         is_caught_up = request.current_metadata_offset >= session.registration_offset
-        return _Stage.UNFENCED if is_caught_up and not request.want_fence else _Stage.FENCED
+        return Stage.UNFENCED if is_caught_up and not request.want_fence else Stage.FENCED
     leads = index_of(state).leads(broker.id)
-    if stage is _Stage.SHUTTING_DOWN:
+    if stage is Stage.SHUTTING_DOWN:
         others_follow = session.shutdown_offset <= sessions_of(state).lowest_active_offset(state.image)
-        return _Stage.SHUT_DOWN if others_follow and not leads else _Stage.SHUTTING_DOWN
+        return Stage.SHUT_DOWN if others_follow and not leads else Stage.SHUTTING_DOWN
     if request.want_shut_down:
-        return _Stage.SHUTTING_DOWN if leads and not request.want_fence else _Stage.SHUT_DOWN
-    return _Stage.FENCED if request.want_fence else _Stage.UNFENCED
+        return Stage.SHUTTING_DOWN if leads and not request.want_fence else Stage.SHUT_DOWN
+    return Stage.FENCED if request.want_fence else Stage.UNFENCED
 
 
 def _begin_shutdown(batch: Batch, broker: Broker) -> None:

@@ -6,7 +6,7 @@ an image that did not come from there, `index_of` reads the whole image.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from barnabas.cluster.kraft.controller.conditions import is_reserved
@@ -38,7 +38,7 @@ class Index:
         for topic in image.topics.values():
             self._name(topic.name, is_added=True)
         for key, partition in image.partitions.items():
-            self._put(key, None, partition)
+            self.put(key, None, partition)
 
     def is_of(self, image: QuorumImage) -> bool:
         """Say whether this is the index of an image."""
@@ -48,7 +48,7 @@ class Index:
         """Become the index of an image that differs by changes."""
         for change in changes:
             if change.kind == "partition":
-                self._put(change.key, change.before, change.after)
+                self.put(change.key, change.before, change.after)
             elif change.kind == "topic":
                 topic: Topic = change.after or change.before
                 self._name(topic.name, is_added=change.after is not None)
@@ -86,24 +86,31 @@ class Index:
         if "." in name or "_" in name:
             _note(self._similar, unified(name), name, is_added=is_added)
 
-    def _put(self, key: Key, before: Partition | None, after: Partition | None) -> None:
-        for partition, is_added in ((before, False), (after, True)):
-            if partition is None:
-                continue
-            for broker_id in partition.isr:
-                _note(self._in_isr, broker_id, key, is_added=is_added)
-            for broker_id in partition.elr:
-                _note(self._in_elr, broker_id, key, is_added=is_added)
-            for directory in partition.directories:
-                if not is_reserved(directory):
-                    _note(self._in_dir, directory, key, is_added=is_added)
-            _note(self._led_by, partition.leader, key, is_added=is_added)
+    def put(self, key: Key, before: Partition | None, after: Partition | None) -> None:
+        """Note a partition that is added, has changed or is removed."""
+        self._move(self._in_isr, key, before.isr if before else (), after.isr if after else ())
+        self._move(self._in_elr, key, before.elr if before else (), after.elr if after else ())
+        self._move(
+            self._in_dir, key, before.directories if before else (), after.directories if after else ()
+        )
+        self._move(self._led_by, key, (before.leader,) if before else (), (after.leader,) if after else ())
         self.reassigning.pop(key, None)
         self.imbalanced.pop(key, None)
         if after is not None and (after.adding or after.removing):
             self.reassigning[key] = None
         if after is not None and after.leader != after.replicas[0]:
             self.imbalanced[key] = None
+
+    def _move(self, sets: dict[Any, Keys], key: Key, before: Sequence[Any], after: Sequence[Any]) -> None:
+        """Take a partition out of the sets of `before`, and put it into those of `after`."""
+        if before == after:
+            return
+        for member in before:
+            if member not in after:
+                _note(sets, member, key, is_added=False)
+        for member in after:
+            if sets is not self._in_dir or not is_reserved(member):
+                _note(sets, member, key, is_added=True)
 
 
 def unified(name: str) -> str:

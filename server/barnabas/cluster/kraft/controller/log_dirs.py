@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from barnabas.cluster.kraft.controller.batch import Batch
 from barnabas.cluster.kraft.controller.conditions import (
-    DIRECTORIES_LEVEL,
     check_epoch,
     has_directories,
     has_online_dir,
-    require,
 )
 from barnabas.cluster.kraft.controller.index import Key
 from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome
 from barnabas.cluster.kraft.controller.partition_changes import Target
+from barnabas.cluster.kraft.controller.versions import DIRECTORIES_LEVEL
 from barnabas.cluster.kraft.image import METADATA_VERSION
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import Operation
@@ -30,7 +29,7 @@ _Response = AssignReplicasToDirsResponse
 
 def assign(state: ControllerState, request: AssignReplicasToDirsRequest, caller: Caller) -> Outcome:
     """Assign replicas to log dirs. Raises STALE_BROKER_EPOCH, UNSUPPORTED_VERSION."""
-    require(caller, Operation.CLUSTER_ACTION)
+    caller.require_on_cluster(Operation.CLUSTER_ACTION)
     if not has_directories(state.image):
         raise RequestError(
             ErrorCode.UNSUPPORTED_VERSION,

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, Protocol
 
 from barnabas.cluster.kraft.image import EMPTY, QuorumImage
 from barnabas.config.loading import BrokerConfig
-from barnabas.environment import Entropy
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import CLUSTER_NAME, REFUSALS, Operation, ResourceType
 
@@ -59,8 +58,18 @@ class Outcome(NamedTuple):
     records: tuple[Any, ...] = ()
 
 
+class Entropy(Protocol):
+    """Random bytes and numbers, as those of `environment`."""
+
+    def token_bytes(self, size: int, /) -> bytes:
+        """Return `size` random bytes."""
+
+    def below(self, limit: int, /) -> int:
+        """Return a random number from 0 to `limit` - 1."""
+
+
 class Sessions(Protocol):
-    """Soft state about brokers: which ones have been heard of, and when; `brokers.py` implements it."""
+    """Soft state about brokers: when each was last heard of; `brokers.py` implements it."""
 
 
 @dataclass(slots=True)

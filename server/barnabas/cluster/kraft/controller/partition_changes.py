@@ -2,7 +2,7 @@
 
 The rule: whatever is asked for, an election follows, so that a partition has a leader whenever one can be had. A leader
 comes from the ISR, from the ELR if the ISR is empty, then is the last known leader, and any replica only in an unclean
-election, which makes it the whole ISR. A reassignment whose replicas are all in sync ends with the same record.
+election, which makes it the whole ISR. A reassignment with replicas that are all in sync ends with the same record.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Callable, Collection
 from enum import Enum
 from typing import NamedTuple
 
-from barnabas.cluster.kraft.controller.conditions import DIRECTORIES_LEVEL, NO_BUMP_ON_SHRINK_LEVEL
+from barnabas.cluster.kraft.controller.conditions import NO_BUMP_ON_SHRINK_LEVEL
 from barnabas.cluster.kraft.controller.index import Key
+from barnabas.cluster.kraft.controller.versions import DIRECTORIES_LEVEL
 from barnabas.cluster.kraft.values import NO_LEADER, RECOVERING, Partition
 from barnabas.wire.generated.metadata_records.partition_change import PartitionChangeRecord
 
@@ -56,7 +57,9 @@ class Target(NamedTuple):
     """Replica, and its log dir."""
 
 
-class _Leader(NamedTuple):
+class Leader(NamedTuple):
+    """Result of an election."""
+
     id: int
     is_unclean: bool = False
 
@@ -73,10 +76,10 @@ def change(
     if completed is not None:
         replicas, isr = completed
         removing = adding = ()
-    elr = _eligible(before, replicas, isr, target, conditions) if conditions.has_elr else ()
+    elr = eligible_replicas(before, replicas, isr, target, conditions) if conditions.has_elr else ()
     record = PartitionChangeRecord(topic_id=key[0], partition_id=key[1])
 
-    leader = _elect(before, target.election, replicas, isr, elr, conditions)
+    leader = elect(before, target.election, replicas, isr, elr, conditions)
     if leader.id != before.leader:
         record.leader = leader.id
         if leader.is_unclean:
@@ -95,8 +98,8 @@ def change(
     if set(elr) != set(before.elr):
         record.eligible_leader_replicas = list(elr)
     if conditions.has_elr:
-        _keep_last_leader(before, record)
-    _assign(before, record, replicas, target, conditions)
+        keep_last_leader(before, record)
+    assign(before, record, replicas, target, conditions)
     if removing != before.removing:
         record.removing_replicas = list(removing)
     if adding != before.adding:
@@ -126,7 +129,7 @@ def completed_reassignment(
     return (replicas, isr) if isr and replicas and needed <= set(isr) and set(adding) <= set(isr) else None
 
 
-def _eligible(
+def eligible_replicas(
     before: Partition,
     replicas: tuple[int, ...],
     isr: tuple[int, ...],
@@ -143,40 +146,41 @@ def _eligible(
 # --- elections ------------------------------------------------------------------------------------------------------
 
 
-def _elect(
+def elect(
     before: Partition,
     election: Election,
     replicas: tuple[int, ...],
     isr: tuple[int, ...],
     elr: tuple[int, ...],
     conditions: Conditions,
-) -> _Leader:
+) -> Leader:
+    """Return the leader of a partition with these replicas, ISR and ELR, which may be the one that it has."""
     eligible = isr or elr
     candidates = [before.leader, *replicas]
     if election is Election.PREFERRED:
         candidates.insert(0, replicas[0])
     for replica in candidates:
         if replica in eligible and conditions.can_lead(replica):
-            return _Leader(replica)
+            return Leader(replica)
     last_known = before.last_known_elr
     if conditions.has_elr and not eligible and len(last_known) == 1 and conditions.can_lead(last_known[0]):
-        return _Leader(last_known[0], is_unclean=True)
+        return Leader(last_known[0], is_unclean=True)
     if election is Election.UNCLEAN:
         for replica in replicas:
             if conditions.can_lead(replica):
-                return _Leader(replica, is_unclean=True)
-    return _Leader(NO_LEADER)
+                return Leader(replica, is_unclean=True)
+    return Leader(NO_LEADER)
 
 
-def _keep_last_leader(before: Partition, record: PartitionChangeRecord) -> None:
-    """Note the leader that goes without a successor, who may lead again; drop it when there is one."""
+def keep_last_leader(before: Partition, record: PartitionChangeRecord) -> None:
+    """Note the leader that goes without a successor, as it may lead again; drop it when there is one."""
     if record.leader == NO_LEADER and not before.last_known_elr and before.leader != NO_LEADER:
         record.last_known_elr = [before.leader]
     elif record.leader >= 0 and before.last_known_elr:
         record.last_known_elr = []
 
 
-def _assign(
+def assign(
     before: Partition,
     record: PartitionChangeRecord,
     replicas: tuple[int, ...],
@@ -184,14 +188,17 @@ def _assign(
     conditions: Conditions,
 ) -> None:
     """Set replicas and their log dirs, if these differ."""
+    if replicas != before.replicas:
+        record.replicas = list(replicas)
+    elif target.directory is None:
+        return
     if conditions.metadata_version >= DIRECTORIES_LEVEL:
-        known = dict(zip(before.replicas, before.directories, strict=True))
+        directory_of = dict(zip(before.replicas, before.directories, strict=True))
         if target.directory is not None:
-            known[target.directory[0]] = target.directory[1]
+            directory_of[target.directory[0]] = target.directory[1]
         directories = tuple(
-            known[replica] if replica in known else conditions.default_dir(replica) for replica in replicas
+            directory_of[replica] if replica in directory_of else conditions.default_dir(replica)
+            for replica in replicas
         )
         if directories != before.directories:
             record.directories = list(directories)
-    if replicas != before.replicas:
-        record.replicas = list(replicas)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from barnabas.cluster.kraft.controller.batch import Batch
-from barnabas.cluster.kraft.controller.conditions import check_epoch, is_active, require
+from barnabas.cluster.kraft.controller.conditions import check_epoch, is_active
 from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome
 from barnabas.cluster.kraft.controller.partition_changes import Target
 from barnabas.cluster.kraft.image import QuorumImage
@@ -35,7 +35,7 @@ class _Replica(NamedTuple):
 
 def alter_partition(state: ControllerState, request: AlterPartitionRequest, caller: Caller) -> Outcome:
     """Take proposed ISRs, each partition on its own. Raises STALE_BROKER_EPOCH."""
-    require(caller, Operation.CLUSTER_ACTION)
+    caller.require_on_cluster(Operation.CLUSTER_ACTION)
     response = AlterPartitionResponse()
     if not request.topics:
         return Outcome(response)
@@ -64,7 +64,7 @@ def _alter(batch: Batch, leader_id: int, topic_id: bytes, proposal: _Proposal, v
     if partition is None:
         return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     isr = _proposed_isr(proposal, version)
-    code = _refusal(batch.state.image, leader_id, partition, proposal, isr)
+    code = refusal(batch.state.image, leader_id, partition, proposal, isr)
     if code:
         return _refused(index, code)
     target = Target(
@@ -91,7 +91,7 @@ def _proposed_isr(proposal: _Proposal, version: int) -> tuple[_Replica, ...]:
     return tuple(_Replica(broker.broker_id, broker.broker_epoch) for broker in proposal.new_isr_with_epochs)
 
 
-def _refusal(
+def refusal(
     image: QuorumImage,
     leader_id: int,
     partition: Partition,

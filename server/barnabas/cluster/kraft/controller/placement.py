@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from barnabas.cluster.kraft.controller.outcome import Entropy
 from barnabas.cluster.kraft.image import QuorumImage
 from barnabas.cluster.kraft.values import Broker
-from barnabas.environment import Entropy
 from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.cluster.kraft.controller.conditions import check_epoch, require
+from barnabas.cluster.kraft.controller.conditions import check_epoch
 from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import Operation
@@ -24,7 +24,7 @@ _ID_MAX: Final = 2**63 - 1
 
 def allocate(state: ControllerState, request: AllocateProducerIdsRequest, caller: Caller) -> Outcome:
     """Allocate a block. Raises STALE_BROKER_EPOCH, UNKNOWN_SERVER_ERROR when all ids are used."""
-    require(caller, Operation.CLUSTER_ACTION)
+    caller.require_on_cluster(Operation.CLUSTER_ACTION)
     check_epoch(state.image, request.broker_id, request.broker_epoch)
     first = state.image.producer_ids or 0
     if first > _ID_MAX - BLOCK_SIZE:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas.cluster.kraft.controller.batch import Batch
-from barnabas.cluster.kraft.controller.conditions import check_size, require
+from barnabas.cluster.kraft.controller.conditions import check_size
 from barnabas.cluster.kraft.controller.index import Key, index_of
 from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome
 from barnabas.cluster.kraft.controller.partition_changes import Election, Target
@@ -37,7 +37,7 @@ _Result = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
 
 def alter(state: ControllerState, request: AlterPartitionReassignmentsRequest, caller: Caller) -> Outcome:
     """Begin reassignments, replace or cancel them, each by itself."""
-    require(caller, Operation.ALTER)
+    caller.require_on_cluster(Operation.ALTER)
     batch = Batch(state)
     keeps_factor = not request.allow_replication_factor_change
     response = AlterPartitionReassignmentsResponse(
@@ -51,7 +51,7 @@ def alter(state: ControllerState, request: AlterPartitionReassignmentsRequest, c
             try:
                 key = (topic_id or b"", partition.partition_index)
                 replicas = None if partition.replicas is None else tuple(partition.replicas)
-                _alter(batch, key, replicas, keeps_factor=keeps_factor)
+                alter_partition(batch, key, replicas, keeps_factor=keeps_factor)
             except RequestError as error:
                 result.error_code, result.error_message = error.code, error.message or None
             results.append(result)
@@ -62,12 +62,13 @@ def alter(state: ControllerState, request: AlterPartitionReassignmentsRequest, c
     return Outcome(response, tuple(batch.records))
 
 
-def _alter(batch: Batch, key: Key, replicas: tuple[int, ...] | None, *, keeps_factor: bool) -> None:
+def alter_partition(batch: Batch, key: Key, replicas: tuple[int, ...] | None, *, keeps_factor: bool) -> None:
+    """Begin the reassignment of a partition, replace or cancel it. Raises RequestError."""
     partition = batch.partition(key)
     if partition is None:
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
     if replicas is None:
-        batch.change(key, _cancelled(batch, key, partition))
+        batch.change(key, cancelled(batch, key, partition))
         return
     check_assignment(batch.state.image, replicas)
     count = len(set(partition.replicas) - set(partition.removing))
@@ -81,7 +82,7 @@ def _alter(batch: Batch, key: Key, replicas: tuple[int, ...] | None, *, keeps_fa
     batch.change(key, Target(replicas=replicas + removing, removing=removing, adding=tuple(sorted(adding))))
 
 
-def _cancelled(batch: Batch, key: Key, partition: Partition) -> Target:
+def cancelled(batch: Batch, key: Key, partition: Partition) -> Target:
     """Return what a partition is before its reassignment. Raises RequestError where it cannot go back."""
     if not partition.adding and not partition.removing:
         raise RequestError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "the partition is not being reassigned")
@@ -95,14 +96,19 @@ def _cancelled(batch: Batch, key: Key, partition: Partition) -> Target:
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "only replicas that are being added are in sync: without them records would be lost",
         )
-    return Target(replicas=replicas, isr=isr or replicas[:1], removing=(), adding=(), election=election)
+    if not isr and not any(batch.can_lead(key, replica) for replica in replicas):
+        raise RequestError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "only replicas that are being added are in sync and can lead",
+        )
+    return Target(replicas=replicas, isr=isr, removing=(), adding=(), election=election)
 
 
 def list_ongoing(
     state: ControllerState, request: ListPartitionReassignmentsRequest, caller: Caller
 ) -> Outcome:
     """List the reassignments in progress, of some partitions or of all."""
-    require(caller, Operation.DESCRIBE)
+    caller.require_on_cluster(Operation.DESCRIBE)
     by_topic: dict[str, list[_Ongoing]] = {}
     for name, key in _asked(state, request):
         partition = state.image.partitions.get(key)

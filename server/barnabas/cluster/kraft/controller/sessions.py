@@ -1,4 +1,4 @@
-"""Sessions of brokers: who was heard of, since when, and how far each has followed the metadata.
+"""Sessions of brokers: when each was last heard of, and how far it has followed the metadata.
 
 The rule: nothing of this is in the log. With each leader it begins anew: brokers that are not fenced are taken to have
 been heard of just then, so that a change of leaders fences nobody.

@@ -22,6 +22,7 @@ from barnabas.cluster.kraft.controller.conditions import (
 from barnabas.cluster.kraft.controller.index import index_of, unified
 from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome
 from barnabas.cluster.kraft.controller.placement import place, usable_brokers
+from barnabas.cluster.kraft.controller.settings import check_topic_configs
 from barnabas.cluster.kraft.image import TOPIC, QuorumImage
 from barnabas.cluster.metadata import topic_decisions
 from barnabas.cluster.metadata.described_topic import described_settings
@@ -105,8 +106,10 @@ def _create(
     topic_decisions.check_topic_name(name)
     if name in state.image.topic_ids:
         raise RequestError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists already")
-    settings = _settings(topic)
-    topic_decisions.check_settings(settings, state.config)
+    why = check_topic_configs(state, {entry.name: entry.value for entry in topic.configs})
+    if why is not None:
+        raise why
+    settings = {entry.name: entry.value or "" for entry in topic.configs}
     replicas, isrs = _replicas(state, topic)
     if "." in name or "_" in name:
         other = index_of(state).similar_topic(name) or similar.setdefault(unified(name), name)
@@ -127,15 +130,6 @@ def _create(
         if caller.version >= CONFIGS_SINCE:
             created.configs = described_settings(config, settings)
     return created, records
-
-
-def _settings(topic: _New) -> dict[str, str]:
-    settings: dict[str, str] = {}
-    for entry in topic.configs:
-        if entry.value is None:
-            raise RequestError(ErrorCode.INVALID_CONFIG, f"setting {entry.name!r} has no value")
-        settings[entry.name] = entry.value
-    return settings
 
 
 # --- replicas -------------------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def test_registration_of_another_cluster_is_refused(active):
     assert not active.image.brokers
 
 
-def test_registration_by_another_process_within_a_session_is_refused(active):
+def test_registration_of_a_second_process_is_refused(active):
     active.start(1)
     assert active.register(1, incarnation=2) == ErrorCode.DUPLICATE_BROKER_REGISTRATION
     active.state.monotonic_ms += 9_000
@@ -65,7 +65,7 @@ def test_registration_of_the_same_process_keeps_epoch_and_state(active):
     assert active.register(1, incarnation=2) == ErrorCode.DUPLICATE_BROKER_REGISTRATION
 
 
-def test_registration_that_is_changed_has_a_new_offset_to_catch_up_with(active):
+def test_registration_that_is_changed_must_be_read_again(active):
     active.register(1)
     active.apply([])
     offset = active.image.brokers[1].epoch
@@ -145,7 +145,7 @@ def test_restart_takes_a_broker_out_of_isrs_and_leadership(active):
 
 
 @pytest.mark.parametrize(("version", "is_told", "elr"), [(4, True, (1,)), (4, False, ()), (2, True, ())])
-def test_restart_after_an_unclean_stop_takes_a_broker_out_of_the_elr(version, is_told, elr):
+def test_unclean_restart_takes_a_broker_out_of_the_elr(version, is_told, elr):
     active = ActiveImage(elr=1, min_insync_replicas=2).start(1, 2)
     active.create("t", (1, 2))
     epoch = active.image.brokers[1].epoch
@@ -155,7 +155,7 @@ def test_restart_after_an_unclean_stop_takes_a_broker_out_of_the_elr(version, is
     assert active.partition("t").elr == elr
 
 
-def test_restart_after_an_unclean_stop_makes_a_last_known_leader():
+def test_unclean_restart_makes_a_last_known_leader():
     active = ActiveImage(elr=1).start(1)
     active.create("t", (1,))
     active.stop_hearing(1)

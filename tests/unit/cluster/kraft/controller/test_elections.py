@@ -43,7 +43,7 @@ def back_again(active, broker_id):
 # --- elections that are asked for -----------------------------------------------------------------------------------
 
 
-def test_preferred_election_moves_the_leader_to_the_first_replica(active):
+def test_preferred_election_makes_the_first_replica_lead(active):
     back_again(active, 1)
     assert active.partition("t").leader == 2
     assert elect(active, PREFERRED, ("t", 0)) == {("t", 0): 0}
@@ -59,7 +59,7 @@ def test_preferred_election_of_a_replica_out_of_sync_is_refused(active):
     assert elect(active, PREFERRED, ("t", 0)) == {("t", 0): ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
 
 
-def test_unclean_election_is_only_for_partitions_without_a_leader(active):
+def test_unclean_election_is_only_for_leaderless_partitions(active):
     assert elect(active, UNCLEAN, ("t", 0)) == {("t", 0): ErrorCode.ELECTION_NOT_NEEDED}
     active.propose("t", (1,))
     active.stop_hearing(1)
@@ -136,7 +136,7 @@ def test_leaders_return_so_many_at_once():
     assert sizes == [1_000, 500]
 
 
-def test_partitions_without_a_leader_get_any_where_that_is_allowed(active):
+def test_leaderless_partitions_get_any_leader_where_allowed(active):
     active.create("u", (1, 2, 3))
     active.propose("t", (1,))
     active.propose("u", (1,))
@@ -167,9 +167,9 @@ def ongoing(active, *partitions):
     """Return (topic, partition, replicas, adding, removing) of what is being reassigned."""
     topics = [List.ListPartitionReassignmentsTopics(name, [index]) for name, index in partitions] or None
     return [
-        (topic.name, one.partition_index, one.replicas, one.adding_replicas, one.removing_replicas)
+        (topic.name, move.partition_index, move.replicas, move.adding_replicas, move.removing_replicas)
         for topic in active.ask(46, List(topics=topics)).topics
-        for one in topic.partitions
+        for move in topic.partitions
     ]
 
 
@@ -259,7 +259,17 @@ def test_cancellation_does_not_lose_records_unless_allowed(active, is_allowed, e
         active.set("unclean.leader.election.enable", "true")
         active.beat(1)
     assert reassign(active, None) == expected
-    assert active.partition("t").leader == (1 if is_allowed else 4)
+    partition = active.partition("t")
+    assert (partition.leader, partition.leader_recovery_state) == ((1, 1) if is_allowed else (4, 0))
+
+
+def test_cancellation_without_a_replica_that_can_lead_is_refused(active):
+    active.set("unclean.leader.election.enable", "true")
+    reassign(active, (4, 5, 1))
+    active.propose("t", (1, 4))
+    active.stop_hearing(1, 2, 3)
+    assert reassign(active, None) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert active.partition("t").leader == 4
 
 
 @pytest.mark.parametrize(

@@ -77,8 +77,8 @@ def test_proposal_of_an_earlier_leader_epoch_is_refused(active):
 def test_proposals_for_unknown_partitions_are_refused(active):
     topic_id, _ = active.key("t")
     topics = [
-        AlterPartitionRequest.TopicData(one, partitions=[AlterPartitionRequest.PartitionData(index)])
-        for one, index in ((topic_id, 1), (b"x" * 16, 0), (bytes(16), 0))
+        AlterPartitionRequest.TopicData(unknown, partitions=[AlterPartitionRequest.PartitionData(index)])
+        for unknown, index in ((topic_id, 1), (b"x" * 16, 0), (bytes(16), 0))
     ]
     request = AlterPartitionRequest(1, active.image.brokers[1].epoch, topics)
     codes = [topic.partitions[0].error_code for topic in active.ask(56, request).topics]

@@ -233,9 +233,8 @@ def test_partitions_that_come_and_go_are_charged(active):
 
 
 def grow(active, name, count, assignments=None, *, validate_only=False, **options):
-    entries = assignments and [
-        CreatePartitionsRequest.CreatePartitionsAssignment(list(one)) for one in assignments
-    ]
+    entry = CreatePartitionsRequest.CreatePartitionsAssignment
+    entries = assignments and [entry(list(replicas)) for replicas in assignments]
     topic = CreatePartitionsRequest.CreatePartitionsTopic(name, count, entries)
     request = CreatePartitionsRequest([topic], validate_only=validate_only)
     (result,) = active.ask(37, request, **options).results

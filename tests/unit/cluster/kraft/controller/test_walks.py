@@ -1,7 +1,5 @@
 """Random walks of an active controller, and slips that they notice."""
 
-from unittest import mock
-
 import pytest
 
 from barnabas.cluster.kraft.controller import (
@@ -21,22 +19,23 @@ from barnabas.cluster.kraft.controller.sessions import BrokerSessions
 from barnabas.wire.generated.errors import ErrorCode
 from tests.support.controller_walks import Walk, broken
 from tests.support.effort import drawing, examples
+from tests.support.slips import planted
 
 SEEDS_MAX = 1_000
 
 _completed = partition_changes.completed_reassignment
-_eligible = partition_changes._eligible
-_elect = partition_changes._elect
-_keep_last_leader = partition_changes._keep_last_leader
-_refusal = partitions._refusal
+_eligible = partition_changes.eligible_replicas
+_elect = partition_changes.elect
+_keep_last_leader = partition_changes.keep_last_leader
+_refusal = partitions.refusal
 _update = Batch.update
 _registered = BrokerSessions.registered
 _ended = BrokerSessions.ended
-_put = Index._put
-_next_stage = heartbeats._next_stage
-_cancelled = reassignments._cancelled
-_alter = reassignments._alter
-_assign = partition_changes._assign
+_put = Index.put
+_next_stage = heartbeats.next_stage
+_cancelled = reassignments.cancelled
+_alter = reassignments.alter_partition
+_assign = partition_changes.assign
 
 
 def _without_waiting(replicas, isr, removing, adding):
@@ -86,7 +85,7 @@ def _no_last_known(before, election, replicas, isr, elr, conditions):
 def _last_known_beside_others(before, election, replicas, isr, elr, conditions):
     last = before.last_known_elr
     if last and conditions.can_lead(last[0]):
-        return partition_changes._Leader(last[0], is_unclean=True)
+        return partition_changes.Leader(last[0], is_unclean=True)
     return _elect(before, election, replicas, isr, elr, conditions)
 
 
@@ -140,7 +139,7 @@ def _stays_in_index(self, key, before, after):
 
 def _does_not_wait(state, broker, session, request):
     stage = _next_stage(state, broker, session, request)
-    return heartbeats._Stage.SHUT_DOWN if stage is heartbeats._Stage.SHUTTING_DOWN else stage
+    return heartbeats.Stage.SHUT_DOWN if stage is heartbeats.Stage.SHUTTING_DOWN else stage
 
 
 def _highest_offset(self, image):
@@ -150,8 +149,8 @@ def _highest_offset(self, image):
 
 def _unfenced_early(state, broker, session, request):
     stage = _next_stage(state, broker, session, request)
-    wants = stage is heartbeats._Stage.FENCED and not request.want_fence
-    return heartbeats._Stage.UNFENCED if wants else stage
+    wants = stage is heartbeats.Stage.FENCED and not request.want_fence
+    return heartbeats.Stage.UNFENCED if wants else stage
 
 
 def _shutdown_keeps_leaders(of, broker):
@@ -197,28 +196,40 @@ SLIPS = {
         _fewer_at_once,
     ),
     "no reassignment ends": (partition_changes, "completed_reassignment", lambda *_: None),
-    "a broker that lost records stays eligible": (partition_changes, "_eligible", _lost_records_are_eligible),
-    "a replica that leaves the ISR is not eligible": (partition_changes, "_eligible", _none_of_the_isr),
-    "replicas stay eligible beside a large ISR": (partition_changes, "_eligible", _eligible_for_ever),
-    "a replica that is none any more is eligible": (partition_changes, "_eligible", _eligible_elsewhere),
-    "a leader does not stay": (partition_changes, "_elect", _leaders_do_not_stay),
-    "an eligible replica leads beside an ISR": (partition_changes, "_elect", _eligible_beside_the_isr),
-    "an unclean election is always allowed": (partition_changes, "_elect", _always_unclean),
-    "the last known leader is not elected": (partition_changes, "_elect", _no_last_known),
+    "a broker that lost records stays eligible": (
+        partition_changes,
+        "eligible_replicas",
+        _lost_records_are_eligible,
+    ),
+    "a replica that leaves the ISR is not eligible": (
+        partition_changes,
+        "eligible_replicas",
+        _none_of_the_isr,
+    ),
+    "replicas stay eligible beside a large ISR": (partition_changes, "eligible_replicas", _eligible_for_ever),
+    "a replica that is none any more is eligible": (
+        partition_changes,
+        "eligible_replicas",
+        _eligible_elsewhere,
+    ),
+    "a leader does not stay": (partition_changes, "elect", _leaders_do_not_stay),
+    "an eligible replica leads beside an ISR": (partition_changes, "elect", _eligible_beside_the_isr),
+    "an unclean election is always allowed": (partition_changes, "elect", _always_unclean),
+    "the last known leader is not elected": (partition_changes, "elect", _no_last_known),
     "the last known leader is elected beside others": (
         partition_changes,
-        "_elect",
+        "elect",
         _last_known_beside_others,
     ),
-    "a preferred election has no preference": (partition_changes, "_elect", _no_preference),
-    "the last replica is elected first": (partition_changes, "_elect", _last_replica_first),
-    "the last known leader is not noted": (partition_changes, "_keep_last_leader", lambda *_: None),
+    "a preferred election has no preference": (partition_changes, "elect", _no_preference),
+    "the last replica is elected first": (partition_changes, "elect", _last_replica_first),
+    "the last known leader is not noted": (partition_changes, "keep_last_leader", lambda *_: None),
     "the last known leader is kept beside a leader": (
         partition_changes,
-        "_keep_last_leader",
+        "keep_last_leader",
         _last_leader_is_kept,
     ),
-    "log dirs are those of other replicas": (partition_changes, "_assign", _dirs_of_others),
+    "log dirs are those of other replicas": (partition_changes, "assign", _dirs_of_others),
     "ISRs that shrink begin an epoch at each level": (partition_changes, "NO_BUMP_ON_SHRINK_LEVEL", 99),
     "ISRs that shrink begin an epoch at no level": (partition_changes, "NO_BUMP_ON_SHRINK_LEVEL", 0),
     "a fenced broker can lead": (batch, "is_active", lambda image, broker_id: broker_id in image.brokers),
@@ -236,11 +247,11 @@ SLIPS = {
     "an ISR may have any broker": (partitions, "_is_eligible", lambda *_: True),
     "an earlier partition epoch is taken": (
         partitions,
-        "_refusal",
+        "refusal",
         _refused_but(ErrorCode.INVALID_UPDATE_VERSION),
     ),
-    "an earlier leader epoch is taken": (partitions, "_refusal", _refused_but(ErrorCode.FENCED_LEADER_EPOCH)),
-    "a later epoch is taken": (partitions, "_refusal", _refused_but(ErrorCode.NOT_CONTROLLER)),
+    "an earlier leader epoch is taken": (partitions, "refusal", _refused_but(ErrorCode.FENCED_LEADER_EPOCH)),
+    "a later epoch is taken": (partitions, "refusal", _refused_but(ErrorCode.NOT_CONTROLLER)),
     "a new process leaves the ISRs as they are": (brokers, "_leave", lambda *_, **__: None),
     "each stop was clean": (brokers, "has_elr", lambda _: False),
     "a broker is fenced and leads": (brokers, "fence", _fence_alone),
@@ -256,15 +267,19 @@ SLIPS = {
     ),
     "another process can have the id": (BrokerSessions, "is_valid", lambda *_: False),
     "a changed registration has no session": (BrokerSessions, "registered", _forgets_the_session),
-    "the index keeps what was": (Index, "_put", _stays_in_index),
-    "a shutdown does not wait": (heartbeats, "_next_stage", _does_not_wait),
+    "the index keeps what was": (Index, "put", _stays_in_index),
+    "a shutdown does not wait": (heartbeats, "next_stage", _does_not_wait),
     "a shutdown waits for the quickest": (BrokerSessions, "lowest_active_offset", _highest_offset),
-    "a broker is unfenced before it has caught up": (heartbeats, "_next_stage", _unfenced_early),
+    "a broker is unfenced before it has caught up": (heartbeats, "next_stage", _unfenced_early),
     "a shutdown leaves the leaders where they are": (heartbeats, "_begin_shutdown", _shutdown_keeps_leaders),
     "a lost dir is not noticed": (heartbeats, "_lose_dirs", lambda *_: None),
     "new partitions have all replicas in sync": (topics, "_in_sync", lambda _, replicas: tuple(replicas)),
-    "a replaced reassignment forgets what it added": (reassignments, "_alter", _forgets_what_is_added),
-    "a cancelled reassignment has all in sync": (reassignments, "_cancelled", _cancelled_with_all_in_sync),
+    "a replaced reassignment forgets what it added": (
+        reassignments,
+        "alter_partition",
+        _forgets_what_is_added,
+    ),
+    "a cancelled reassignment has all in sync": (reassignments, "cancelled", _cancelled_with_all_in_sync),
     "elections are always needed": (elections, "_elect", _elects_needlessly),
 }
 
@@ -276,5 +291,5 @@ def test_walks_break_no_rule(seed):
 
 @pytest.mark.parametrize("slip", SLIPS)
 def test_slips_are_noticed(slip):
-    with mock.patch.object(*SLIPS[slip]):
+    with planted(SLIPS[slip]):
         assert broken(range(SEEDS_MAX)) is not None
