@@ -286,7 +286,7 @@ def _add_tools(commands: Any) -> None:
 def _serve(options: argparse.Namespace) -> int:
     gc.disable()  # what a start makes stays, so looking for garbage in it is in vain; `run` switches it on again
     import_when_used(*OPENSSL_USERS)
-    from barnabas.broker.serve_options import SET_OPTION, collect
+    from barnabas.broker.serve_options import SET_OPTION, collect, has_metadata_log
     from barnabas.config.loading import BrokerConfig, explain_unknown
     from barnabas.config.setting import SettingError
     from barnabas.config.without_effect import judge
@@ -297,6 +297,7 @@ def _serve(options: argparse.Namespace) -> int:
         demo = _demo(options) if options.demo_security else None
         collected = collect(options, demo.settings if demo is not None else None)
         config = BrokerConfig(collected.settings, collected.origins)
+        config.has_metadata_log = not options.ephemeral and has_metadata_log(config)
     except SettingError as error:
         print(f"barnabas: {error}", file=sys.stderr)
         return USAGE_ERROR

@@ -32,7 +32,7 @@ from barnabas.cluster.controller.single_node import EmbeddedController
 from barnabas.cluster.replicas.in_sync import shrink_periodically
 from barnabas.cluster.replicas.moving import LogMover
 from barnabas.config import broker as settings
-from barnabas.config.cluster import Keeper, is_on_zookeeper, keeper_of
+from barnabas.config.cluster import is_in_quorum, is_on_zookeeper
 from barnabas.coordinators.image_events import CoordinatorEvents
 from barnabas.coordinators.locator import ImageLocator
 from barnabas.serving.channel import SECRET_BYTES, LoginParts
@@ -102,13 +102,13 @@ async def assembled(
         metrics_address = _metrics_address(config)
         if metrics_address is not None:
             stack.callback(metrics_address.close)
-        if membership is None and keeper_of(config) is Keeper.ZOOKEEPER:
+        if membership is None and is_on_zookeeper(config):
             from barnabas.broker.joining import joined
 
             membership = await stack.enter_async_context(
                 joined(config, environment, budget, connect_zookeeper)
             )
-        elif membership is None and keeper_of(config) is Keeper.QUORUM:
+        elif membership is None and is_in_quorum(config):
             from barnabas.broker.quorum_joining import joined_quorum
 
             membership = await stack.enter_async_context(joined_quorum(config, environment, budget))

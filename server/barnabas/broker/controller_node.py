@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.kraft.controller.active import Machine
     from barnabas.cluster.kraft.raft.node import RaftNode
     from barnabas.cluster.metadata.image import Delta
+    from barnabas.cluster.metadata.peers import Peers
     from barnabas.config.controller import ControllerSettings
     from barnabas.config.loading import BrokerConfig
     from barnabas.config.quorum import Address, QuorumSettings
@@ -76,13 +77,21 @@ class ControllerNode:
         cluster_id: str,
         listeners: list[Listener],
         connections: Connections,
+        voter: RaftNode,
         active: ActiveController,
+        store: QuorumStore,
+        peers: Peers,
         stopping: Stopping,
     ) -> None:
         self.config = config
         self.cluster_id = cluster_id
         self.listeners = listeners
+        self.voter = voter
         self.active = active
+        self.store = store
+        """The committed metadata, as a broker has them."""
+        self.peers = peers
+        """The way to the active controller."""
         self.stopping = stopping
         self._connections = connections
 
@@ -106,9 +115,8 @@ class ControllerNode:
             accepting.start_soon(self._connections.close_excess_forever)
             task_status.started(self)
             await self.stopping.wait()
-            raft = self.active.raft
             if self.active.is_active:
-                raft.resign(raft.epoch)
+                self.voter.resign(self.voter.epoch)
             accepting.cancel_scope.cancel()
         for listener in self.listeners:
             listener.close()
@@ -117,21 +125,42 @@ class ControllerNode:
 
 @asynccontextmanager
 async def controller(config: BrokerConfig, environment: Environment) -> AsyncIterator[ControllerNode]:
-    """Make a controller, complete and voting; it serves when it is told to.
+    """Make a controller that is no broker, complete and voting; it serves when it is told to.
 
     Raises StartupError and StorageError, also out of the block, when the disk of the metadata fails.
     """
+    quorum = controller_settings(config).quorum
+    ownership = Ownership(environment.disk, quorum.node_id)
+    try:
+        try:
+            await environment.threads.run(lambda: _take_dirs(config, quorum, ownership))
+        except OSError as error:
+            raise StorageError(quorum.log_dir, error) from error
+        budget = LoopBudget(clock=environment.monotonic, cpu_clock=time.thread_time)
+        async with controlling(config, environment, budget) as node:
+            with budget:
+                yield node
+    finally:
+        ownership.release()
+
+
+@asynccontextmanager
+async def controlling(
+    config: BrokerConfig, environment: Environment, budget: LoopBudget
+) -> AsyncIterator[ControllerNode]:
+    """Make a controller as `controller` does, of a node that has locked its dirs."""
     own = controller_settings(config)
     node_id = own.quorum.node_id
-    addresses: tuple[str, ...] = config.get(settings.LISTENERS)
+    addresses = [
+        text
+        for text in config.get(settings.LISTENERS)
+        if text.partition("://")[0].strip().upper() in own.protocols
+    ]
     listeners = open_listeners(addresses, own.protocols, environment.network)
     async with AsyncExitStack() as stack:
         for listener in listeners:
             stack.callback(listener.close)
-        ownership = Ownership(environment.disk, node_id)
-        stack.callback(ownership.release)
         try:
-            await environment.threads.run(lambda: _take_dirs(config, own.quorum, ownership))
             cluster_id = identity_of(environment.disk, own.quorum).cluster_id or ""
             bootstrap = read_bootstrap(environment.disk, own.quorum.log_dir)
         except MetadataLogError as error:
@@ -154,12 +183,10 @@ async def controller(config: BrokerConfig, environment: Environment) -> AsyncIte
                 taking_part(own.quorum, raft_settings, environment, client) as voter,
                 trio.open_nursery() as background,
             ):
-                budget = LoopBudget(clock=environment.monotonic, cpu_clock=time.thread_time)
                 base = _Base(
                     config, environment, own, cluster_id, listeners, endpoints, client, budget, background
                 )
-                with budget:
-                    yield _node(base, voter, machine(bootstrap))
+                yield _node(base, voter, machine(bootstrap))
                 background.cancel_scope.cancel()
         except MetadataLogError as error:
             raise StartupError(f"the log of the quorum cannot be continued: {error}") from error
@@ -262,7 +289,7 @@ def _node(base: _Base, voter: RaftNode, rules: Machine) -> ControllerNode:
     voter.listen(active)
     for run in (active.run, peers.run, registration.run, memory.run, log_limit.run):
         background.start_soon(run)
-    return ControllerNode(config, base.cluster_id, listeners, connections, active, stopping)
+    return ControllerNode(config, base.cluster_id, listeners, connections, voter, active, store, peers, stopping)
 
 
 def _advertised(

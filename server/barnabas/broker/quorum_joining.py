@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -27,8 +27,9 @@ from barnabas.cluster.kraft.state import MetadataLogError
 from barnabas.cluster.kraft.store import Projection, QuorumStore
 from barnabas.cluster.kraft.values import Endpoint, LevelRange
 from barnabas.cluster.metadata.image import BROKER, TOPIC
-from barnabas.cluster.metadata.peers import PeerUnavailableError
+from barnabas.cluster.metadata.peers import Peers, PeerUnavailableError
 from barnabas.config import broker as settings
+from barnabas.config.cluster import Keeper, keeper_of
 from barnabas.config.listeners import PROTOCOLS
 from barnabas.config.quorum import cordoned_log_dirs, quorum_settings
 from barnabas.config.setting import SettingError
@@ -64,10 +65,6 @@ async def joined_quorum(
     Raises StartupError, StorageError; also out of the block, when the disk of the metadata fails.
     """
     quorum = quorum_settings(config)
-    broker_id = config.get(settings.NODE_ID)
-    client = for_controllers(
-        config, quorum, ClientSettings(client_id=f"broker-{broker_id}", software_name="barnabas")
-    )
     store: QuorumStore | None = None
 
     def config_for(topic: str) -> LogConfig:
@@ -76,24 +73,54 @@ async def joined_quorum(
 
     logs = new_log_manager(config, environment, config_for)
     await environment.threads.run(lambda: logs.lock(quorum.log_dir))
+    follow = _voting if keeper_of(config) is Keeper.COMBINED else _observing
     try:
         _check_clusters(environment.disk, logs, quorum.log_dir)
-        async with observing(quorum, environment, client) as follower:
-            store = QuorumStore(follower.observer.identity.cluster_id or "", broker_id, budget)
-            follower.subscribe(Projection(store, lambda: follower.leadership.kraft_version))
+        async with follow(config, environment, budget) as (store, peers, wait_for_image):
             log.info("following the metadata of cluster %s", store.image.cluster_id)
-            await follower.wait_for_image()
-            peers = controllers(
-                lambda: follower.observer.leader, quorum.listener, environment.network, client
-            )
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(peers.run)
-                yield Membership(store, quorum=QuorumParts(store, peers, logs, quorum.log_dir))
-                nursery.cancel_scope.cancel()
+            await wait_for_image()
+            yield Membership(store, quorum=QuorumParts(store, peers, logs, quorum.log_dir))
     except MetadataLogError as error:
         raise StartupError(f"the metadata of the quorum cannot be followed: {error}") from error
     finally:
         logs.unlock()
+
+
+Followed = tuple[QuorumStore, Peers, Callable[[], Awaitable[object]]]
+"""The store, the way to the active controller, and a wait until the store has all that is committed."""
+
+
+@asynccontextmanager
+async def _observing(
+    config: BrokerConfig, environment: Environment, budget: LoopBudget
+) -> AsyncIterator[Followed]:
+    """Follow the controllers of other nodes."""
+    quorum = quorum_settings(config)
+    broker_id = quorum.node_id
+    client = for_controllers(
+        config, quorum, ClientSettings(client_id=f"broker-{broker_id}", software_name="barnabas")
+    )
+    async with observing(quorum, environment, client) as follower:
+        store = QuorumStore(follower.observer.identity.cluster_id or "", broker_id, budget)
+        follower.subscribe(Projection(store, lambda: follower.leadership.kraft_version))
+        peers = controllers(lambda: follower.observer.leader, quorum.listener, environment.network, client)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(peers.run)
+            yield store, peers, follower.wait_for_image
+            nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def _voting(
+    config: BrokerConfig, environment: Environment, budget: LoopBudget
+) -> AsyncIterator[Followed]:
+    """Follow the controller of this node, which serves as long: it ends after the broker."""
+    from barnabas.broker.controller_node import controlling  # not on the way of a broker
+
+    async with controlling(config, environment, budget) as node, trio.open_nursery() as nursery:
+        await nursery.start(node.serve)
+        yield node.store, node.peers, node.voter.wait_for_image
+        node.stop()
 
 
 def _check_clusters(disk: Disk, logs: LogManager, metadata_dir: str) -> None:

@@ -8,11 +8,15 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from barnabas.config import releases, tables
+from barnabas.config import broker, releases, tables
 from barnabas.config.loading import parse_pairs, protocols_of
 from barnabas.config.properties import parse_lines
 from barnabas.config.setting import SettingError
+
+if TYPE_CHECKING:
+    from barnabas.config.loading import BrokerConfig
 
 SET_OPTION = "--set"
 DEMO_OPTION = "--demo-security"
@@ -42,6 +46,20 @@ def check_workers(log_dirs: Sequence[str], workers: int, *, is_clustered: bool) 
             raise SettingError(
                 f"{path} holds the data of {count} workers: start with --workers {count}, or with more"
             )
+
+
+def has_metadata_log(config: BrokerConfig) -> bool:
+    """Say whether the dir of the metadata is a controller's, and was never that of a broker that was alone."""
+    if not config.get(broker.PROCESS_ROLES):
+        return False
+    from barnabas.cluster.metadata.journal import JOURNAL  # of a node that has roles alone
+    from barnabas.log.format.names import BOOTSTRAP_CHECKPOINT, CLUSTER_METADATA_TOPIC
+
+    path = config.get(broker.METADATA_LOG_DIR) or config.log_dirs[0]
+    return any(
+        os.path.exists(os.path.join(path, name))
+        for name in (BOOTSTRAP_CHECKPOINT, f"{CLUSTER_METADATA_TOPIC}-0")
+    ) and not any(os.path.exists(os.path.join(log_dir, JOURNAL)) for log_dir in config.log_dirs)
 
 
 class CollectedSettings:

@@ -88,15 +88,36 @@ class Keeper(Enum):
     """Controllers in a KRaft quorum; this node is no controller."""
     CONTROLLER = "controller"
     """This node, a controller in a KRaft quorum, with the others."""
+    COMBINED = "combined"
+    """This node, a controller in a KRaft quorum and a broker under it."""
 
 
 def keeper_of(config: BrokerConfig) -> Keeper:
     """Return what keeps the cluster's metadata."""
     if config.get(settings.ZOOKEEPER_CONNECT):
         return Keeper.ZOOKEEPER
-    roles = [role.strip() for role in config.get(settings.PROCESS_ROLES) or ()]
-    keepers = {"broker": Keeper.QUORUM, "controller": Keeper.CONTROLLER}
-    return keepers.get(",".join(roles), Keeper.ITSELF)
+    roles = frozenset(role.strip() for role in config.get(settings.PROCESS_ROLES) or ())
+    keeper = _KEEPERS.get(roles, Keeper.ITSELF)
+    if keeper is Keeper.COMBINED and not config.has_metadata_log and not _names_others(config):
+        return Keeper.ITSELF
+    return keeper
+
+
+_KEEPERS = {
+    frozenset(["broker"]): Keeper.QUORUM,
+    frozenset(["controller"]): Keeper.CONTROLLER,
+    frozenset(["broker", "controller"]): Keeper.COMBINED,
+}
+
+
+def _names_others(config: BrokerConfig) -> bool:
+    """Say whether the settings name another controller beside this node."""
+    voters: tuple[str, ...] = config.get(settings.CONTROLLER_QUORUM_VOTERS)
+    node = str(config.get(settings.NODE_ID))
+    return (
+        any(voter.partition("@")[0].strip() != node for voter in voters)
+        or len(config.get(settings.CONTROLLER_QUORUM_BOOTSTRAP_SERVERS)) > 1
+    )
 
 
 def is_clustered(config: BrokerConfig) -> bool:
@@ -111,7 +132,7 @@ def is_on_zookeeper(config: BrokerConfig) -> bool:
 
 def is_in_quorum(config: BrokerConfig) -> bool:
     """Say whether the broker belongs to the cluster of a KRaft quorum."""
-    return keeper_of(config) is Keeper.QUORUM
+    return keeper_of(config) in (Keeper.QUORUM, Keeper.COMBINED)
 
 
 def is_controller(config: BrokerConfig) -> bool:

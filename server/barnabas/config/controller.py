@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.config import broker as settings
+from barnabas.config.cluster import is_controller
 from barnabas.config.listeners import PROTOCOLS
 from barnabas.config.quorum import Address, QuorumSettings, has_default_protocols, quorum_of
 from barnabas.config.setting import SettingError
@@ -75,10 +76,13 @@ def advertised_controllers(config: BrokerConfig) -> dict[str, Address]:
     The host is empty for that of this machine, the port 0 for the one that is bound. Raises SettingError.
     """
     addresses: dict[str, Address] = {}
+    controllers = config.controller_listener_names()
     own, advertised = config.get(settings.LISTENERS), config.get(settings.ADVERTISED_LISTENERS) or ()
     for setting, texts in ((settings.LISTENERS.name, own), (settings.ADVERTISED_LISTENERS.name, advertised)):
         for text in texts:
             name, _, address = text.strip().partition("://")
+            if name.upper() not in controllers:
+                continue
             host, _, port = address.rpartition(":")
             if not port.isdecimal() or int(port) > 65535:
                 raise SettingError(f"{setting}: {text.strip()!r} is not of the form NAME://HOST:PORT")
@@ -100,7 +104,7 @@ def _protocols(config: BrokerConfig) -> dict[str, str]:
         raise SettingError(f"{ROLE} needs {settings.LISTENERS.name}={names[0]}://HOST:PORT")
     own = [text.partition("://")[0].strip().upper() for text in config.get(settings.LISTENERS)]
     for listener in own:
-        if listener not in names:
+        if listener not in names and is_controller(config):
             raise SettingError(
                 f"{settings.LISTENERS.name} has {listener}, which is not among {name}={','.join(names)}: a controller has "
                 "no listener for clients"

@@ -39,6 +39,7 @@ class BrokerConfig:
         "_static",
         "_texts",
         "_values",
+        "has_metadata_log",
         "is_node_id_set",
         "kept_for_all",
         "release",
@@ -75,6 +76,8 @@ class BrokerConfig:
                 origin = (origins or {}).get(name)
                 raise SettingError(f"{origin}: {error}" if origin else str(error)) from error
         self._name_the_node(texts)
+        self.has_metadata_log = False
+        """True if the log dir has the metadata log of a controller, as whoever reads the disk has found."""
         self.kept_for_all: Mapping[str, str] = {}
         """Texts by name of the settings that `keep_for_all` counts as set for all brokers."""
         self._texts: list[tuple[int, Mapping[str, str]]] = [(STATIC_BROKER_CONFIG, texts)]

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.config import broker as settings
+from barnabas.config.cluster import Keeper, keeper_of
 from barnabas.config.listeners import PROTOCOLS
 from barnabas.config.setting import SettingError
 
@@ -60,7 +61,12 @@ class QuorumSettings(NamedTuple):
 
 
 def quorum_settings(config: BrokerConfig) -> QuorumSettings:
-    """Return the settings of a broker in a quorum. Raises SettingError."""
+    """Return the settings of a broker in a quorum, be the node a controller too or not. Raises SettingError."""
+    if keeper_of(config) is Keeper.COMBINED:
+        from barnabas.config.controller import controller_settings  # which knows of this module
+
+        cordoned_log_dirs(config)
+        return controller_settings(config).quorum
     quorum = quorum_of(config, "", "")
     _check_node(config, quorum.static_voters)
     cordoned_log_dirs(config)

@@ -174,8 +174,13 @@ class Setting(Generic[T]):
         return self.effect in ("cluster", "zookeeper", "quorum", "controller")
 
     def acts_with(self, keeper: str) -> bool:
-        """Say whether a node in a cluster acts on the setting, by its keeper: "zookeeper", "quorum" or "controller"."""
-        return self.effect in ("cluster", keeper) or (self.effect == "quorum" and keeper == "controller")
+        """Say whether a node in a cluster acts on the setting, by its keeper, as in `cluster.Keeper`."""
+        in_quorum = keeper in ("quorum", "controller", "combined")
+        return (
+            self.effect in ("cluster", keeper)
+            or (self.effect == "quorum" and in_quorum)
+            or (self.effect == "controller" and keeper == "combined")
+        )
 
     @property
     def sensitive(self) -> bool:

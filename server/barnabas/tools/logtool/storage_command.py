@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import trio
 
-from barnabas.broker.serve_options import collect_stored
+from barnabas.broker.serve_options import collect_stored, has_metadata_log
 from barnabas.cluster.kraft.directory import DIRECTORY
 from barnabas.cluster.kraft.formatting import BOOTSTRAP, FIRST_VOTERS
 from barnabas.cluster.metadata.access_changes import ScramCredentialChanged
@@ -38,6 +38,7 @@ from barnabas.tools.logtool.quorum_files import QuorumFiles, quorum_files
 from barnabas.wire.ids import new_uuid, parse_uuid, uuid_text
 
 SALT_BYTES = 24
+_CONTROLLERS = (Keeper.CONTROLLER, Keeper.COMBINED)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -78,7 +79,7 @@ def parser() -> argparse.ArgumentParser:
     voters = format_.add_mutually_exclusive_group()
     voters.add_argument(
         "-s", "--standalone", action="store_true",
-        help="make a controller the only voter of its quorum; for a broker that is alone it has no effect",
+        help="make a controller the only voter of its quorum",
     )  # fmt: skip
     voters.add_argument(
         "-I", "--initial-controllers", metavar="VOTERS",
@@ -116,7 +117,13 @@ def _random_uuid(_: argparse.Namespace) -> int:
 def _config(options: argparse.Namespace) -> BrokerConfig:
     """Return the broker's settings. Raises SettingError."""
     collected = collect_stored(options.config, options.data, options.set)
-    return BrokerConfig(collected.settings, collected.origins)
+    config = BrokerConfig(collected.settings, collected.origins)
+    begins_quorum = any(
+        getattr(options, name, None)
+        for name in ("standalone", "initial_controllers", "no_initial_controllers")
+    )
+    config.has_metadata_log = begins_quorum or has_metadata_log(config)
+    return config
 
 
 # --- format -----------------------------------------------------------------------------------------------------
@@ -130,7 +137,7 @@ def _format(options: argparse.Namespace) -> int:
             "a broker joins the cluster of its controllers: name its id with --cluster-id (kafka-cluster.sh cluster-id "
             "prints it)"
         )
-    if keeper is Keeper.CONTROLLER and not options.cluster_id:
+    if keeper in _CONTROLLERS and not options.cluster_id:
         raise RefusedError(
             "all nodes of a quorum have the same cluster id: name it with --cluster-id (`barnabas storage random-uuid` "
             "prints a new one)"
@@ -148,7 +155,7 @@ def _format(options: argparse.Namespace) -> int:
         raise RefusedError(
             f"the users of a cluster are kept in {place}: add them with kafka-configs.sh once a broker runs"
         )
-    quorum = quorum_files(config, options, credentials) if keeper is Keeper.CONTROLLER else None
+    quorum = quorum_files(config, options, credentials) if keeper in _CONTROLLERS else None
     dirs = _new_dirs(config, ignore_formatted=options.ignore_formatted)
     if not dirs:
         print("All of the log directories are already formatted.")
@@ -196,7 +203,7 @@ def _dirs(config: BrokerConfig) -> list[str]:
     """Return the log dirs, that of a quorum's metadata among them. Raises SettingError."""
     dirs = list(config.log_dirs)
     keeper = keeper_of(config)
-    if keeper in (Keeper.QUORUM, Keeper.CONTROLLER):
+    if keeper is Keeper.QUORUM or keeper in _CONTROLLERS:
         quorum = quorum_settings(config) if keeper is Keeper.QUORUM else controller_settings(config).quorum
         if quorum.log_dir not in dirs:
             dirs.append(quorum.log_dir)
