@@ -333,6 +333,12 @@ def test_new_leader_of_an_empty_log_writes_what_formatting_says(number, elr, in_
     assert ("Controller failover" in texts) == in_transaction
 
 
+def test_other_records_of_formatting_are_kept():
+    user = RECORDS["UserScramCredential"]("admin", 1, b"salt", b"stored", b"server", 4096)
+    bootstrap = [level("metadata.version", 12), user]
+    assert activation_records(EMPTY, BrokerConfig(), bootstrap, in_transaction=False) == tuple(bootstrap)
+
+
 def test_new_cluster_has_min_insync_replicas_of_the_file():
     assert activated(26, elr=1, own={MIN_IN_SYNC: "2"})[-2] == config("", MIN_IN_SYNC, "2")
     assert activated(26, elr=1)[-2] == config("", MIN_IN_SYNC, "1")

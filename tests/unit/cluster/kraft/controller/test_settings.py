@@ -173,7 +173,7 @@ def test_alteration_that_cannot_be_is_refused_alone(kind, name, entry, code):
         (CLIENT_METRICS, "m", "interval.ms", "1000"),
         (BROKER, "", "log.cleaner.threads", "not even a number"),
         (BROKER, "1", "a.plugin's", "1"),
-        (BROKER, "01", "a.plugin's", "1"),
+        (BROKER, "00000000001", "a.plugin's", "1"),
         (BROKER, "", "ssl.keystore.key", "x" * 32_767),
     ],
 )

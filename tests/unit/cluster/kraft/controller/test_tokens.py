@@ -83,6 +83,12 @@ def test_token_lives_as_long_as_is_asked_and_allowed(lifetime, longest, expires)
     assert (response.principal_type, response.principal_name) == ("User", "alice")
 
 
+@pytest.mark.parametrize(("version", "name"), [(2, ""), (3, "alice")])
+def test_requester_is_named_since_v3(version, name):
+    response = create(new(), version=version)
+    assert (response.principal_name, response.token_requester_principal_name) == ("alice", name)
+
+
 def test_times_do_not_go_beyond_the_largest_timestamp():
     bench = new(config={**SETTINGS, "delegation.token.max.lifetime.ms": str(TIMESTAMP_MAX)})
     mac = create(bench).hmac
@@ -128,6 +134,17 @@ def test_token_for_another_owner_needs_create_tokens():
         ),
         ({"caller": {"is_forwarded": False, "security_protocol": "SSL"}}, "NONE"),
         ({"caller": {"is_forwarded": False, "security_protocol": "SASL_PLAINTEXT"}}, "NONE"),
+        (
+            {
+                "caller": {
+                    "is_forwarded": False,
+                    "security_protocol": "SASL_SSL",
+                    "principal": "User:ANONYMOUS",
+                }
+            },
+            "NONE",
+        ),
+        ({"renewers": [BOB, "User:carol"]}, "NONE"),
         ({"level": 14}, "NONE"),
     ],
 )
