@@ -104,4 +104,4 @@ Handler = Callable[[ControllerState, Any, Caller], Outcome]
 Handlers = Mapping[int, Handler]
 """By API key."""
 Tick = Callable[[ControllerState], tuple[Any, ...]]
-"""Records that are due by time, such as those that fence a broker after its session; called several times a second."""
+"""Records that are due by time, as those that fence a broker after its session; called several times a second."""

@@ -1,7 +1,7 @@
 """Sessions of brokers: when each was last heard of, and how far it has followed the metadata.
 
 The rule: nothing of this is in the log. With each leader it begins anew: brokers that are not fenced are taken to have
-been heard of just then, so that a change of leaders fences nobody.
+been heard of just then, so that a change of leaders fences none.
 """
 
 from __future__ import annotations
