@@ -21,21 +21,15 @@ from barnabas.wire.generated.data.leader_change_message import LeaderChangeMessa
 Control = tuple[ControlType, bytes]
 
 
-def leader_change(
-    leader_id: int, voters: Iterable[Voter], granting: Iterable[ReplicaKey], kraft_version: int
-) -> Control:
-    """Return the record that begins an epoch."""
-    version = min(kraft_version, 1)
-
-    def entry(voter: Voter | ReplicaKey) -> LeaderChangeMessage.Voter:
-        if not version:
-            return LeaderChangeMessage.Voter(voter.id)
-        return LeaderChangeMessage.Voter(voter.id, voter.directory_id)
-
+def leader_change(leader_id: int, voters: Iterable[Voter], granting: Iterable[ReplicaKey]) -> Control:
+    """Return the record that begins an epoch: v0, as controllers up to 4.4 read no other, whatever the kraft.version."""
     message = LeaderChangeMessage(
-        version, leader_id, [entry(voter) for voter in voters], [entry(key) for key in granting]
+        0,
+        leader_id,
+        [LeaderChangeMessage.Voter(voter.id) for voter in voters],
+        [LeaderChangeMessage.Voter(key.id) for key in granting],
     )
-    return ControlType.LEADER_CHANGE, leader_change_message.CODEC.encode_bytes(message, version)
+    return ControlType.LEADER_CHANGE, leader_change_message.CODEC.encode_bytes(message, 0)
 
 
 def voters_records(voters: Iterable[Voter], kraft_version: int | None = None) -> list[Control]:

@@ -307,7 +307,7 @@ class Roles:
             now_ms=now_ms,
         )
         voters, level = self.voters, self.log.leadership.kraft_version
-        controls = [leader_change(self.key.id, voters, granting, level)]
+        controls = [leader_change(self.key.id, voters, granting)]
         if level:
             updated = self.with_own_entry(voters)
             if self.log.voters_offset() < 0 or updated != voters:
