@@ -60,7 +60,9 @@ class AutoJoin:
                 continue
             if response.error_code:
                 log.info(
-                    "this controller is no voter yet: error %d %s", response.error_code, response.error_message or ""
+                    "this controller is no voter yet: error %d %s",
+                    response.error_code,
+                    response.error_message or "",
                 )
 
     def _request(self) -> AddRaftVoterRequest | RemoveRaftVoterRequest | None:
@@ -77,5 +79,8 @@ class AutoJoin:
             int(TIMEOUT_SECONDS * 1000),
             key.id,
             key.directory_id,
-            [AddRaftVoterRequest.Listener(name, host, port) for name, (host, port) in self._endpoints.items()],
+            [
+                AddRaftVoterRequest.Listener(name, host, port)
+                for name, (host, port) in self._endpoints.items()
+            ],
         )
