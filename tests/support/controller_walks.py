@@ -36,7 +36,7 @@ class Walk:
 
     def __init__(self, seed):
         self.random = random = Random(seed)
-        level = random.choice([11, 16, 30, 30, 30, 30])
+        level = random.choice([11, 16, 17, 30, 30, 30])
         self.is_unclean, self.min_isr = random.random() < 0.3, random.randint(1, 3)
         self.active = ActiveImage(
             level=level,

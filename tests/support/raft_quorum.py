@@ -8,6 +8,7 @@ from barnabas.cluster.kraft.raft.running import taking_part
 from barnabas.errors import StorageError
 from barnabas.testing.simulation.world import run_world
 from barnabas.wire import registry
+from barnabas.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tests.support.raft_nodes import Recording, formatted_disk, settings_of
 
 
@@ -35,6 +36,9 @@ class Peer:
         node = wires.nodes.get(target)
         if node is None or wires.cut & {target, self.node_id}:
             raise ControllerError("not reached")
+        if isinstance(message, ApiVersionsRequest):
+            feature = ApiVersionsResponse.SupportedFeatureKey("kraft.version", 0, 1)
+            return ApiVersionsResponse(supported_features=[feature])
         info = registry.info(registry.key_of(type(message).__name__.removesuffix("Request")))
         version = info.max_stable_version
         with trio.move_on_after(2):
@@ -63,7 +67,8 @@ class Quorum:
         self.lives = 0
 
     async def serve(self, number, task_status=trio.TASK_STATUS_IGNORED):
-        quorum, settings = settings_of(number, self.nodes, is_static=self.is_static)
+        joins = not self.is_static
+        quorum, settings = settings_of(number, self.nodes, is_static=self.is_static, joins=joins)
         self.lives += 1
         environment = self.world.environment(f"n{number}-{self.lives}", self.disks[number])
         with trio.CancelScope() as scope:

@@ -16,6 +16,7 @@ import trio
 
 from barnabas.broker.app import Stopping
 from barnabas.broker.authorization import authorizer_of
+from barnabas.broker.auto_join import AutoJoin
 from barnabas.broker.controller_apis import CONTROLLER
 from barnabas.broker.controller_handlers import ControllerHandlers, ControllerServices
 from barnabas.broker.controller_registration import ControllerRegistration
@@ -287,6 +288,8 @@ def _node(base: _Base, voter: RaftNode, rules: Machine) -> ControllerNode:
     voter.subscribe(Projection(store, lambda: voter.leadership.kraft_version))
     voter.subscribe(registration)
     voter.listen(active)
+    if own.joins_by_itself:
+        background.start_soon(AutoJoin(own, base.cluster_id, endpoints, voter, peers).run)
     for run in (active.run, peers.run, registration.run, memory.run, log_limit.run):
         background.start_soon(run)
     return ControllerNode(config, base.cluster_id, listeners, connections, voter, active, store, peers, stopping)

@@ -104,7 +104,9 @@ class ActiveController:
         self._last_offset = -1
         self._state = self._new_state(image)
         self._state.epoch = epoch
-        self._do("activation", self._begin)
+        if not self._do("activation", self._begin) and self._state is not None:
+            self._state = None
+            self.raft.resign(epoch)
 
     def _begin(self, state: ControllerState) -> tuple[Any, ...]:
         """Return what this leader begins with; a transaction that the last one has left open is to be aborted by it."""
@@ -126,19 +128,22 @@ class ActiveController:
             for name, tick in self._machine.ticks.items():
                 self._do(name, tick)
 
-    def _do(self, name: str, records_of: Tick) -> None:
-        """Append the records that something asks for; a failure of ours is logged, and the next one is tried."""
+    def _do(self, name: str, records_of: Tick) -> bool:
+        """Append the records that something asks for; returns whether that went well. A failure of ours is logged."""
         state = self._now()
         if state is None:
-            return
+            return False
         try:
             records = records_of(state)
             if records:
                 self._append(state, records)
         except NotLeaderError:
             self._state = None
+            return False
         except Exception:
-            log.exception("%s of the active controller failed", name)
+            log.exception("%s: the active controller has failed to do it", name)
+            return False
+        return True
 
     # --- requests -------------------------------------------------------------------------------------------
 

@@ -21,8 +21,6 @@ from barnabas.wire.generated.errors import ErrorCode
 
 FETCHING: Final = -1
 """Key of the request by which the log is copied; others have that of the voter they go to."""
-UPDATE_FETCH_TIMEOUTS: Final = 3
-"""Fetch timeouts between two looks at whether the leader has the own endpoints."""
 
 
 class Ballot:
@@ -150,7 +148,8 @@ class Roles:
         ):  # it may have appended in this epoch what is lost: it must not lead in it again
             self._resigned((), now_ms)
         elif (
-            leader.id < 0
+            self.is_voter
+            and leader.id < 0
             and vote.id == self.key.id
             and vote.directory_id in (NO_VOTE.directory_id, self.key[1])
         ):
@@ -226,7 +225,7 @@ class Roles:
 
     def _follow(self, now_ms: int) -> None:
         self._become(Role.FOLLOWER, now_ms + self.settings.fetch_timeout_ms)
-        self._update_at_ms = now_ms + UPDATE_FETCH_TIMEOUTS * self.settings.fetch_timeout_ms
+        self._update_at_ms = now_ms + self.settings.fetch_timeout_ms
 
     def _resigned(self, successors: Sequence[Voter], now_ms: int) -> None:
         self._become(Role.RESIGNED, now_ms + self._election_ms())

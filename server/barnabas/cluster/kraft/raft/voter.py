@@ -13,16 +13,18 @@ from barnabas.cluster.kraft.observer import Leader, WrongAnswerError
 from barnabas.cluster.kraft.raft.leading import VoterChange
 from barnabas.cluster.kraft.raft.membership import take_versions
 from barnabas.cluster.kraft.raft.messages import LeaderNews, news_of, only_partition
-from barnabas.cluster.kraft.raft.roles import FETCHING, UPDATE_FETCH_TIMEOUTS, Roles
+from barnabas.cluster.kraft.raft.roles import FETCHING, Roles
 from barnabas.cluster.kraft.raft.values import Role, Send, address_by
 from barnabas.cluster.kraft.state import MetadataLogError, Snapshot
 from barnabas.cluster.kraft.values import Voter
 from barnabas.config.quorum import Address
+from barnabas.wire.generated.add_raft_voter import AddRaftVoterResponse
 from barnabas.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.wire.generated.begin_quorum_epoch import BeginQuorumEpochResponse
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchResponse
 from barnabas.wire.generated.fetch_snapshot import FetchSnapshotResponse
+from barnabas.wire.generated.remove_raft_voter import RemoveRaftVoterResponse
 from barnabas.wire.generated.update_raft_voter import UpdateRaftVoterResponse
 from barnabas.wire.generated.vote import VoteResponse
 
@@ -88,10 +90,11 @@ class Replica(Roles):
 
     def _send_fetch(self, sends: list[Send], now_ms: int) -> None:
         leader = self.log.leader
-        if self.role is Role.FOLLOWER and self._is_to_be_updated(now_ms):
-            self._update_at_ms = now_ms + UPDATE_FETCH_TIMEOUTS * self.settings.fetch_timeout_ms
-            update = self._asker.update(self.epoch, self.settings.kraft_versions)
-            self._send_to(sends, leader.id, (leader.host, leader.port), update, now_ms)
+        if self.role is Role.FOLLOWER and now_ms >= self._update_at_ms and leader.host:
+            self._update_at_ms = now_ms + self.settings.fetch_timeout_ms
+            request = self._own_entry_request()
+            if request is not None:
+                self._send_to(sends, leader.id, (leader.host, leader.port), request, now_ms)
         if FETCHING in self._in_flight:
             return
         if self._contacts is not None:
@@ -102,13 +105,20 @@ class Replica(Roles):
         if is_ready:
             self._send_to(sends, FETCHING, address, self.log.request(max_wait_ms=FETCH_WAIT_MS), now_ms)
 
-    def _is_to_be_updated(self, now_ms: int) -> bool:
-        return (
-            now_ms >= self._update_at_ms
-            and self.log.leadership.kraft_version > 0
-            and self.is_voter
-            and self.with_own_entry(self.voters) != self.voters
-        )
+    def _own_entry_request(self) -> Any:
+        """Return what asks the leader to note the own endpoints, or to make this node a voter; None if all is well.
+
+        A voter of the same node id with another directory, which was lost, is removed first.
+        """
+        if not self.log.leadership.kraft_version:
+            return None
+        if self.is_voter:
+            is_current = self.with_own_entry(self.voters) == self.voters
+            return None if is_current else self._asker.update(self.epoch, self.settings.kraft_versions)
+        if not self.settings.joins or not self.has_fetched:
+            return None
+        former = next((voter for voter in self.voters if voter.id == self.key.id), None)
+        return self._asker.join() if former is None else self._asker.remove(former)
 
     # --- their answers --------------------------------------------------------------------------------------
 
@@ -145,6 +155,8 @@ class Replica(Roles):
                 response.error_code, leader.leader_id, leader.leader_epoch, (leader.host, leader.port)
             )
             return self._take_news(news if leader.host else news._replace(address=None), now_ms)
+        if isinstance(response, AddRaftVoterResponse | RemoveRaftVoterResponse):
+            return ()  # the log says whether it was done, and it is asked for again otherwise
         found = news_of(response)
         if found is None:
             self._ready_at[send.key] = now_ms + self.settings.retry_backoff_ms

@@ -11,8 +11,15 @@ from barnabas.cluster.kraft.raft.messages import Asker
 from barnabas.cluster.kraft.raft.ports import NotLeaderError
 from barnabas.cluster.kraft.raft.values import ReplicaKey
 from barnabas.log.format.quorum_state import QUORUM_STATE, QuorumState
-
-from tests.support.raft_nodes import CLUSTER, DIR, describe_request, directory_id, record, voter
+from tests.support.raft_nodes import (
+    CLUSTER,
+    DIR,
+    describe_request,
+    directory_id,
+    formatted_disk,
+    record,
+    voter,
+)
 from tests.support.raft_quorum import run
 
 
@@ -70,6 +77,33 @@ def test_leader_that_resigns_is_followed_by_another():
     run(work)
 
 
+async def until_voters_are(quorum, *keys):
+    with trio.fail_after(60):
+        while True:
+            leader = await quorum.leader()
+            voters = {(voter.id, voter.directory_id) for voter in leader.leadership.voters}
+            if voters == set(keys) and leader.high_watermark == leader.end_offset:
+                return leader
+            await trio.sleep(0.1)
+
+
+def test_node_joins_and_one_with_a_new_directory_takes_its_old_place():
+    async def work(quorum, nursery):
+        await quorum.leader()
+        keys = {number: (number, directory_id(number)) for number in (1, 2, 3, 4)}
+        quorum.disks[4] = formatted_disk(4)
+        await nursery.start(quorum.serve, 4)
+        leader = await until_voters_are(quorum, *keys.values())
+        lost = next(number for number in (1, 2, 3) if number != leader.node_id)
+        quorum.cut_power(lost)
+        keys[lost] = (lost, bytes([77]) * 16)
+        quorum.disks[lost] = formatted_disk(lost, directory=keys[lost][1])
+        await nursery.start(quorum.serve, lost)
+        await until_voters_are(quorum, *keys.values())
+
+    run(work)
+
+
 # --- power cuts ---------------------------------------------------------------------------------------------------------
 
 
@@ -106,7 +140,11 @@ async def through_power_cuts(quorum, nursery, *, cuts=12):
             break
     assert len(acknowledged) > cuts
     for node in quorum.wires.nodes.values():
-        missing = [name for name in acknowledged[:-20] if name not in {topic.name for topic in node.image.topics.values()}]
+        missing = [
+            name
+            for name in acknowledged[:-20]
+            if name not in {topic.name for topic in node.image.topics.values()}
+        ]
         assert not missing, f"node {node.node_id} lacks {missing}"
 
 
