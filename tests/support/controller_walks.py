@@ -402,6 +402,8 @@ class Walk:
         else:
             assert [one for one in after.replicas if one not in after.removing] == target
             assert set(after.removing) in (set(), set(before.replicas) - set(target))
+            adding = (set(target) - set(before.replicas)) | (set(before.adding) & set(target))
+            assert set(after.adding) == adding or (not after.adding and adding <= set(after.isr))
 
     def elect(self, name, number, is_unclean):
         before = self._partition(name, number)
