@@ -116,7 +116,7 @@ class Companions:
 
     def begin(self) -> str:
         """Have all bind their addresses; returns words for the ready line. Raises StartupError."""
-        return "".join(one.begin() for one in self._all)
+        return "".join(companion.begin() for companion in self._all)
 
     def attach(self, broker: Broker) -> None:
         """Have all show this broker from now on."""
