@@ -91,7 +91,7 @@ class Groups(Base):
             if isinstance(answer, ClientError):
                 failures[broker] = answer
             else:
-                groups |= {one.group_id: one for one in answer if _is_wanted(one, states, kinds)}
+                groups |= {group.group_id: group for group in answer if _is_wanted(group, states, kinds)}
         return dict(sorted(groups.items())), failures
 
     async def describe_groups(self, kinds: dict[str, str]) -> dict[str, GroupInfo | ClientError]:

@@ -173,7 +173,7 @@ class Fetcher:
     # --- fetching -------------------------------------------------------------------------------------------
 
     async def _fetch(self, source: int, broker: _Broker, asked: Asked, size: int) -> None:
-        partitions = [one for one, _, _ in asked.values()]
+        partitions = [partition for partition, _, _ in asked.values()]
         settings = self._client.settings
         try:
             connection = await self._client.broker(source, lane=LANE)

@@ -146,10 +146,10 @@ class Sender:
     def _give_up_unsent(self) -> None:
         """Fail what cannot be sent any more: the producer has failed for good, or its transaction has to be aborted."""
         if (failure := self._identity.failure) is not None:
-            for batch in [one for one in self.incomplete if not one.is_sending]:
+            for batch in [batch for batch in self.incomplete if not batch.is_sending]:
                 self.fail(batch, copy_of(failure))
         elif self._identity.is_aborting:
-            unsent = [one for one in self.incomplete if one.sequence < 0]
+            unsent = [batch for batch in self.incomplete if batch.sequence < 0]
             self.drop(unsent, TransactionAbortedError("the transaction was aborted"))
 
     def _start(self, leader: int, broker: _Broker, batches: list[Batch]) -> None:
@@ -199,7 +199,11 @@ class Sender:
         """Write the request. Raises ClientError."""
         connection = await self._client.broker(leader, lane=LANE)
         version = self._version(connection)
-        large = [one for one in batches if one.payload is None and len(one.body) > COMPRESSED_IN_THREAD_BYTES]
+        large = [
+            batch
+            for batch in batches
+            if batch.payload is None and len(batch.body) > COMPRESSED_IN_THREAD_BYTES
+        ]
         if large and self._codec:
             await trio.to_thread.run_sync(self._close, large)
         self._close(batches)
