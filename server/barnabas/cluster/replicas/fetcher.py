@@ -194,7 +194,12 @@ class Fetcher:
         """Wait until a partition may be tried again, or leave them all to the next request."""
         now = trio.current_time()
         due_s = min(
-            (one.again_at for one in self._open() if one.is_aside and one.again_at > now), default=math.inf
+            (
+                partition.again_at
+                for partition in self._open()
+                if partition.is_aside and partition.again_at > now
+            ),
+            default=math.inf,
         )
         if due_s - now > ASIDE_SECONDS_MAX:
             self._end_aside()
@@ -226,7 +231,9 @@ class Fetcher:
         """Wait until a partition comes, goes, or may be tried again; those that are throttled are looked at again soon."""
         backoff_s = self._parts.config.get(settings.REPLICA_FETCH_BACKOFF_MS) / 1000
         now = trio.current_time()
-        due_s = min((one.again_at for one in self._open() if one.again_at > now), default=now)
+        due_s = min(
+            (partition.again_at for partition in self._open() if partition.again_at > now), default=now
+        )
         with trio.move_on_after(due_s - now if due_s > now else max(backoff_s, 0.01)):
             await self._changed.wait()
 

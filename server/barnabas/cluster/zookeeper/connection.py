@@ -266,9 +266,9 @@ class ZooKeeperConnection(TrackedSession):
                     raise
                 self._has_multi_read = False  # before 3.6
             else:
-                return [one for part in answers for one in part]
+                return [answer for part in answers for answer in part]
         singles = await self._ask_many([packets.GetData(path, None) for path in full], shown)
-        return [None if one is None else (one[0] or b"", stat_of(one[1])) for one in singles]
+        return [None if node is None else (node[0] or b"", stat_of(node[1])) for node in singles]
 
     async def _ask_many(self, requests: Sequence[Any], shown: str) -> list[Any]:
         """Ask for all of these at once; None is the answer for a znode that is not there."""
