@@ -138,12 +138,12 @@ class Sessions:
             self._nursery = nursery
             while True:
                 await trio.sleep(CHECK_SECONDS)
-                for session in [one for one in self._sessions.values() if one.is_over]:
+                for session in [session for session in self._sessions.values() if session.is_over]:
                     self.end(session)
                 if self._anonymous is not None and self._anonymous.is_over:
                     self.end(self._anonymous)
                     self._anonymous = None
-                for session in [one for one in self._sessions.values() if one.uses]:
+                for session in [session for session in self._sessions.values() if session.uses]:
                     with suppress(ConsoleError):
                         await self.prove(session)
 
