@@ -95,7 +95,9 @@ class State:
         if key.kind == "CONFIG":
             self.configs.pop(subject, None)
             if value is not None:
-                self.configs[subject] = {name: one for name, one in value.items() if name != "subject"}
+                self.configs[subject] = {
+                    name: setting for name, setting in value.items() if name != "subject"
+                }
         else:
             self.modes.pop(subject, None)
             if value is not None and isinstance(value.get("mode"), str):
@@ -162,7 +164,11 @@ class State:
 
     def versions(self, subject: str, *, deleted: bool = False) -> list[Version]:
         """Return the versions of a subject in their order, with `deleted` also those that are deleted."""
-        return [one for one in self.subjects.get(subject, {}).values() if deleted or not one.is_deleted]
+        return [
+            version
+            for version in self.subjects.get(subject, {}).values()
+            if deleted or not version.is_deleted
+        ]
 
     def versions_below(self, name: str | None) -> Iterator[Version]:
         """Yield all versions of a subject, of a context (a name without a subject), or of the default one (None)."""
@@ -192,7 +198,9 @@ class State:
 
     def referring_to(self, subject: str, number: int, *, deleted: bool) -> list[Version]:
         """Return the versions that refer to one, with `deleted` also those that are deleted."""
-        versions = [self.subjects[name][one] for name, one in self._referring.get((subject, number), {})]
+        versions = [
+            self.subjects[name][version] for name, version in self._referring.get((subject, number), {})
+        ]
         return [version for version in versions if deleted or not version.is_deleted]
 
     def config(self, subject: str | None) -> dict[str, Any]:
@@ -207,7 +215,9 @@ class State:
         scopes = [*reversed(names.scopes(subject))]
         if any(self.modes.get(scope) == "READONLY_OVERRIDE" for scope in scopes):
             return "READONLY_OVERRIDE"
-        return next((self.modes[one] for one in names.scopes(subject) if one in self.modes), DEFAULT_MODE)
+        return next(
+            (self.modes[scope] for scope in names.scopes(subject) if scope in self.modes), DEFAULT_MODE
+        )
 
     def contexts(self) -> list[str]:
         """Return all contexts, the default one first."""
