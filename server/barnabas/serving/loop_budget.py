@@ -328,7 +328,7 @@ class LoopBudget:
             await trio.lowlevel.wait_task_rescheduled(leave)
             if queue is self._active or not self._is_measured:
                 return
-            if not any(queue is one for one in self._has_run):
+            if not any(queue is other for other in self._has_run):
                 self._has_run.append(queue)
                 return
             if self._clock() < self._ends:

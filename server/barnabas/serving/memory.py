@@ -201,7 +201,9 @@ class IncomingMemory:
         if not self._waiting:
             return
         limit = self._clock() - RECEIVE_STALLED_SECONDS
-        for held in [one for one in self._arriving if one not in self._waiting and one.moved_s <= limit]:
+        for held in [
+            arrival for arrival in self._arriving if arrival not in self._waiting and arrival.moved_s <= limit
+        ]:
             held.close(f"its request stopped after {held.size} bytes, for which others wait")
 
     def _fits(self, size: int) -> bool:
