@@ -62,8 +62,8 @@ class DerivedJob:
         """Merge partials that may say something of the same things; the result is a frame of partials, too."""
         from pyspark.sql import functions as sf
 
-        keys = [one for one in partials.columns if one not in self.sums]
-        return partials.groupBy(*keys).agg(*(sf.sum(one).alias(one) for one in self.sums))
+        keys = [column for column in partials.columns if column not in self.sums]
+        return partials.groupBy(*keys).agg(*(sf.sum(column).alias(column) for column in self.sums))
 
     def part(self) -> SparkColumn:
         """Make the column that says which part a partial is of; a run writes again the parts that it has news of.
@@ -185,13 +185,13 @@ class Derived:
             None if replay or not earlier.version or earlier.params != params else self._news(earlier, states)
         )
         if news is None:
-            news = _News({one: table.pieces(span=self._span(states[one])) for one, table in self.tables.items()
-                          if states[one].version}, is_replay=True)  # fmt: skip
+            news = _News({name: table.pieces(span=self._span(states[name])) for name, table in self.tables.items()
+                          if states[name].version}, is_replay=True)  # fmt: skip
         settings = hashlib.sha256(
             json.dumps(vars(self.job), sort_keys=True, default=repr).encode()
         ).hexdigest()
         files = news.all
-        summary = DerivedSummary(files_read=len(files), rows_read=sum(one.rows for one in files))
+        summary = DerivedSummary(files_read=len(files), rows_read=sum(file.rows for file in files))
         summary.is_replay = news.is_replay
         newer = replace(
             earlier,
@@ -216,7 +216,7 @@ class Derived:
             for path in sorted(results)
             if path.endswith(".parquet") and path.removesuffix(".parquet").split("/")[0] == name
         ]
-        return pa.concat_tables(self.store.read_table(results[one]) for one in names)
+        return pa.concat_tables(self.store.read_table(results[path]) for path in names)
 
     # --- what is new ------------------------------------------------------------------------------------------------
 
@@ -231,7 +231,7 @@ class Derived:
             if earlier.digests.get(kind, "") != (entries[0].previous if entries else states[kind].digest):
                 return None  # the table went back, or is another one
             for entry in entries:
-                files = [one for one in entry.add if self._is_in_span(one)]
+                files = [file for file in entry.add if self._is_in_span(file)]
                 if files and entry.kind in REPLAY_KINDS:
                     return None
                 if entry.kind != "compact":

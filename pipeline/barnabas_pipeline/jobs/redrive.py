@@ -54,7 +54,7 @@ def redrive(
     job = {"name": "redrive", "id": uuid.uuid4().hex, "decoder": options.decoder.limits()}
     entry = new_entry(table, "redrive", identity, options.schema, job)
     summary = RedriveSummary()
-    dead = [one for one in table.files().dead.values() if one.topic_id == state.topic_id]
+    dead = [entry for entry in table.files().dead.values() if entry.topic_id == state.topic_id]
     if dead:
         table.prepare(options.schema)
     with explained():
@@ -129,7 +129,7 @@ def _decode(
     rows, bad = to_table(columns, decoder, topic_id, partition)
     good = np.zeros(len(letters), bool)
     good[picked] = True
-    good[picked[[one.row for one in bad]]] = False
+    good[picked[[refusal.row for refusal in bad]]] = False
     return good, rows
 
 

@@ -119,12 +119,16 @@ class Results:
         with suppress(FileNotFoundError):
             before = int(store.read(self.io, mark))
         while (state := self.state()).version != published:
-            there = {one.location.removeprefix(f"{directory}/") for one in store.listing(self.io, directory)}
+            there = {
+                file.location.removeprefix(f"{directory}/") for file in store.listing(self.io, directory)
+            }
             for name, path in state.results.items():
                 if name not in there or _version_of(path) > min(before, state.version) - COMMITS_KEPT:
                     store.replace(self.io, f"{directory}/{name}", store.read(self.io, self.path(path)))
                     faults.point("derived.during_publish")
-            for name in {name for one in self._commits() for name in one.results} - state.results.keys():
+            for name in {
+                name for commit in self._commits() for name in commit.results
+            } - state.results.keys():
                 with suppress(FileNotFoundError):
                     self.io.delete(f"{directory}/{name}")
             published = state.version
@@ -172,7 +176,7 @@ class Results:
                     for batch in pq.ParquetFile(stream).iter_batches(BATCH_ROWS):
                         yield _with_columns(batch, arrow)
 
-        return frames.read_items(spark, [self.path(one).encode() for one in parts.values()], schema, read)
+        return frames.read_items(spark, [self.path(part).encode() for part in parts.values()], schema, read)
 
     @explained("the place of results")
     def rows(self, path: str) -> int:
@@ -190,9 +194,11 @@ class Results:
         """Write tables, each as Parquet and, unless it has lists, as CSV; returns the files by their names."""
         named = {}
         for name, table in tables:
-            rows = table.sort_by([(one, "ascending") for one in table.column_names if _is_plain(table, one)])
+            rows = table.sort_by(
+                [(column, "ascending") for column in table.column_names if _is_plain(table, column)]
+            )
             formats = {"parquet": pq.write_table}
-            if all(_is_plain(table, one) for one in table.column_names):
+            if all(_is_plain(table, column) for column in table.column_names):
                 formats["csv"] = pc_csv.write_csv
             for ending, write in formats.items():
                 buffer = io.BytesIO()
@@ -220,8 +226,8 @@ class Results:
 
     def _commits(self, *, newest_first: bool = False) -> Iterator[ResultState]:
         """The commits that there are, the oldest first, without those that another run removes just now."""
-        there = (one.location for one in store.listing(self.io, self.path("commits")))
-        for location in sorted((one for one in there if one.endswith(".json")), reverse=newest_first):
+        there = (file.location for file in store.listing(self.io, self.path("commits")))
+        for location in sorted((path for path in there if path.endswith(".json")), reverse=newest_first):
             with suppress(FileNotFoundError):
                 yield ResultState(**json.loads(store.read(self.io, location)))
 
@@ -230,8 +236,8 @@ class Results:
         commits = [*self._commits()]
         if len(commits) <= COMMITS_KEPT:
             return
-        kept = {path for one in commits[-COMMITS_KEPT:] for path in one.paths}
-        there = sorted(self.below(one.location) for one in store.listing(self.io, self.path("files")))
+        kept = {path for commit in commits[-COMMITS_KEPT:] for path in commit.paths}
+        there = sorted(self.below(file.location) for file in store.listing(self.io, self.path("files")))
         for run, paths in groupby(there, lambda path: "/".join(path.split("/")[:2])):
             if _version_of(run) <= newest - COMMITS_KEPT:
                 self._clean(run, [*paths], kept)

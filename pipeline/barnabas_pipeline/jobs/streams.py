@@ -159,13 +159,16 @@ class Stream:
         if self._table is None and any(map(len, ranges)):  # while it was put away others may have loaded
             self.table.refresh()
             return self.pending(identity, bounds)
-        self.behind = {one.partition: len(one) for one in ranges}
+        self.behind = {offset_range.partition: len(offset_range) for offset_range in ranges}
         return ranges
 
     def _resolved(self, selection: Selection, bounds: dict[int, Bounds], edge: str) -> dict[int, int]:
         log = open_log(self.options.log)
         try:
-            return {one.partition: getattr(one, edge) for one in resolve(log, selection, bounds)}
+            return {
+                offset_range.partition: getattr(offset_range, edge)
+                for offset_range in resolve(log, selection, bounds)
+            }
         finally:
             log.close()
 

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from barnabas_pipeline.data_types import Integers
 
 UNREADABLE = (OSError, pa.ArrowException, KeyError, ValueError)
-IDENTITY = pa.schema([one for one in COORDINATES if one.name in ("_topic_id", PARTITION, "_offset")])
+IDENTITY = pa.schema(
+    [coordinate for coordinate in COORDINATES if coordinate.name in ("_topic_id", PARTITION, "_offset")]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +83,8 @@ def check_file(layout: Layout, seen: Seen, topic_id: str) -> FileCheck:
     try:
         if entry is None or not seen.is_ours:
             assert piece is not None
-            count = sum(int((one["_topic_id"].to_numpy(zero_copy_only=False) == topic_id).sum())
-                        for one in scan.rows(layout, [piece], IDENTITY))  # fmt: skip
+            count = sum(int((rows["_topic_id"].to_numpy(zero_copy_only=False) == topic_id).sum())
+                        for rows in scan.rows(layout, [piece], IDENTITY))  # fmt: skip
             return FileCheck(path, "", count, False)
         with io.new_input(path).open() as stream:
             rows = pq.read_metadata(stream).num_rows

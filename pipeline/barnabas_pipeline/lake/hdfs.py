@@ -32,7 +32,7 @@ def is_installed() -> bool:
 
 def open_hdfs(netloc: str, properties: Mapping[str, str]) -> fs.FileSystem:
     """Return the file system of a namenode, or of a name service that HADOOP_CONF_DIR knows. Raises UsageError."""
-    return _opened(netloc, tuple(sorted(one for one in properties.items() if one[0].startswith(OWN))))
+    return _opened(netloc, tuple(sorted(entry for entry in properties.items() if entry[0].startswith(OWN))))
 
 
 @cache

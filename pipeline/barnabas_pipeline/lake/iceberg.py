@@ -284,8 +284,10 @@ def _fits(kind: IcebergType, column_type: IcebergType) -> bool:
     """Return whether a table can hold values of a type: it has all fields, nested ones included, as wide or wider."""
     match kind, column_type:
         case StructType(), StructType():
-            types = {one.name: one.field_type for one in column_type.fields}
-            return all(one.name in types and _fits(one.field_type, types[one.name]) for one in kind.fields)
+            types = {field.name: field.field_type for field in column_type.fields}
+            return all(
+                field.name in types and _fits(field.field_type, types[field.name]) for field in kind.fields
+            )
         case ListType(), ListType():
             return _fits(kind.element_type, column_type.element_type)
         case MapType(), MapType():
@@ -303,7 +305,7 @@ def _fits(kind: IcebergType, column_type: IcebergType) -> bool:
 
 def numbered(schema: pa.Schema, table: Schema) -> pa.Schema:
     """Return Arrow columns with the field ids and the widths that they have in a table. Raises KeyError for others."""
-    fields_by_name = {one.name: one for one in table.fields}
+    fields_by_name = {field.name: field for field in table.fields}
     return pa.schema(
         [
             _numbered(field, fields_by_name[field.name].field_type, fields_by_name[field.name].field_id)
@@ -320,9 +322,9 @@ def _numbered(field: pa.Field, column_type: IcebergType, number: int) -> pa.Fiel
 
 def _typed(kind: pa.DataType, column_type: IcebergType) -> pa.DataType:
     if isinstance(column_type, StructType):
-        by_name = {one.name: one for one in column_type.fields}
+        by_name = {field.name: field for field in column_type.fields}
         return pa.struct(
-            [_numbered(one, by_name[one.name].field_type, by_name[one.name].field_id) for one in kind]
+            [_numbered(field, by_name[field.name].field_type, by_name[field.name].field_id) for field in kind]
         )
     if isinstance(column_type, ListType):
         return pa.list_(_numbered(kind.value_field, column_type.element_type, column_type.element_id))
@@ -418,7 +420,7 @@ def named_files(table: IcebergTable, paths: Iterable[str]) -> list[IcebergFile]:
     if not chosen or snapshot is None:
         return []
     manifests = snapshot.manifests(table.io)
-    entries = (entry for one in manifests for entry in one.fetch_manifest_entry(table.io))
+    entries = (entry for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io))
     return [entry.data_file for entry in entries if entry.data_file.file_path in chosen]
 
 
@@ -464,7 +466,7 @@ def bounds_of(file: IcebergFile, schema: Schema) -> FileBounds:
     return FileBounds(
         topic_id[0] if topic_id[0] is not None and topic_id[0] == topic_id[1] else "",
         partition[0] if partition[0] is not None and partition[0] == partition[1] else -1,
-        *(-1 if one is None else one for one in offsets),
+        *(-1 if offset is None else offset for offset in offsets),
     )
 
 

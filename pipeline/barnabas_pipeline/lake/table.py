@@ -164,7 +164,7 @@ class Table:
                 for candidate in self._iceberg.snapshots()
                 if iceberg.summary_of(candidate).get(VERSION) == str(version)
             )
-            snapshot = next((one.snapshot_id for one in named), None)
+            snapshot = next((candidate.snapshot_id for candidate in named), None)
             if snapshot is None:
                 raise UsageError(f"version {version} of {self.place.location} has expired")
         schema = self._iceberg.schema()
@@ -181,7 +181,7 @@ class Table:
         with iceberg.explained():
             listed = store.listing(self._opened.io, f"{self._opened.location()}/{LEDGER}")
             first = f"{after + 1:020d}-"  # by name, so that files of others there are no error
-            paths = [one.location for one in listed if one.location.rpartition("/")[2] > first]
+            paths = [file.location for file in listed if file.location.rpartition("/")[2] > first]
             with ThreadPoolExecutor(READ_AHEAD_THREADS) as pool:
                 return dict(
                     zip(paths, pool.map(lambda path: store.read(self._opened.io, path), paths), strict=True)
@@ -331,6 +331,10 @@ def expire_all_but(transaction: Transaction, count: int) -> None:
     metadata = transaction.table_metadata
     heads = {ref.snapshot_id for ref in metadata.refs.values()}
     by_age = sorted(metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
-    old = [one.snapshot_id for one in by_age[: max(0, len(by_age) - count)] if one.snapshot_id not in heads]
+    old = [
+        snapshot.snapshot_id
+        for snapshot in by_age[: max(0, len(by_age) - count)]
+        if snapshot.snapshot_id not in heads
+    ]
     if old:
         ExpireSnapshots(transaction).by_ids(old).commit()

@@ -52,7 +52,7 @@ def find_orphans(table: Table, age_seconds: float) -> list[str]:
     before = time.time() - age_seconds
     location = seen.location()
     with explained():
-        listed = [one for name in DIRECTORIES for one in store.listing(table.io, f"{location}/{name}")]
+        listed = [file for name in DIRECTORIES for file in store.listing(table.io, f"{location}/{name}")]
         table.refresh()  # after the listing: what is committed meanwhile is not taken for old
         if table.iceberg is None:
             return []  # perhaps it has another name now
@@ -60,18 +60,18 @@ def find_orphans(table: Table, age_seconds: float) -> list[str]:
         for iceberg in (table.iceberg, DeadLetters(table).iceberg()):
             if iceberg is not None:
                 named_paths |= named(iceberg)
-    old = (one.location for one in listed if one.modified <= before)
+    old = (file.location for file in listed if file.modified <= before)
     return sorted(location for location in old if location not in named_paths)
 
 
 def named(iceberg: IcebergTable) -> set[str]:
     """All that an Iceberg table names: metadata, manifests, files of all its snapshots."""
-    paths = {iceberg.metadata_location, *(one.metadata_file for one in iceberg.metadata.metadata_log)}
-    paths |= {one.statistics_path for one in iceberg.metadata.statistics}
+    paths = {iceberg.metadata_location, *(entry.metadata_file for entry in iceberg.metadata.metadata_log)}
+    paths |= {statistics.statistics_path for statistics in iceberg.metadata.statistics}
     manifests: dict[str, ManifestFile] = {}
     for snapshot in iceberg.snapshots():
         paths.add(snapshot.manifest_list)
-        manifests |= {one.manifest_path: one for one in snapshot.manifests(iceberg.io)}
+        manifests |= {manifest.manifest_path: manifest for manifest in snapshot.manifests(iceberg.io)}
     for path, manifest in manifests.items():
         paths.add(path)
         paths |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(iceberg.io)}
