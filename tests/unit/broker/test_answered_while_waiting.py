@@ -205,7 +205,7 @@ async def test_a_read_that_fills_the_buffer_is_left_to_the_task() -> None:
         assert await client.receive() == "small"
 
 
-async def test_a_connection_whose_requests_follow_each_other_at_once_looks_for_the_next(
+async def test_connection_with_quick_requests_polls_for_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(barnabas.serving.pacing, "BUSY_POLL_WITHIN_SECONDS", 60.0)
@@ -240,7 +240,7 @@ async def test_a_connection_ends_with_an_answer_that_says_so() -> None:
         assert await client.theirs.recv(1) == b""
 
 
-async def test_a_request_that_cannot_be_understood_closes_the_connection(
+async def test_malformed_request_closes_the_connection(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with waiting() as client:
@@ -308,7 +308,7 @@ async def test_an_answer_is_dropped_with_its_connection() -> None:
         assert not client.connection.answering
 
 
-async def test_a_connection_that_is_to_stop_ends_with_the_answer_in_hand() -> None:
+async def test_stopping_connection_ends_with_the_current_answer() -> None:
     async with waiting() as client:
         answer = Answer()
         client.handler.results.append(answer)

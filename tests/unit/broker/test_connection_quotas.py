@@ -118,7 +118,7 @@ def world_of(nursery):
     return make
 
 
-async def test_a_full_broker_takes_the_next_connection_when_one_is_closed(world_of, autojump_clock):
+async def test_full_broker_accepts_when_a_connection_closes(world_of, autojump_clock):
     world = world_of(max_connections="3")
     first, *_ = world.clients.dial(count=5)
     await world.settle()
@@ -191,7 +191,7 @@ async def test_connections_beyond_the_rate_of_the_broker_wait(world_of, autojump
     assert 0 < max(pauses) <= 1.001
 
 
-async def test_a_listener_has_a_rate_of_its_own_and_another_one_does_not_wait(world_of, autojump_clock):
+async def test_listener_rate_does_not_delay_another_listener(world_of, autojump_clock):
     world = world_of(listener_name_clients_max_connection_creation_rate="1")
     world.clients.dial(count=30)
     world.brokers.dial(count=30)

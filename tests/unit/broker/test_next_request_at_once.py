@@ -108,7 +108,7 @@ async def test_an_old_turn_ends_without_a_wait_for_the_next_request(broker, pati
     assert turns.number >= 50
 
 
-async def test_after_a_large_request_the_next_one_is_looked_for_shortly(broker, patient, monkeypatch):
+async def test_next_request_is_polled_shortly_after_a_large_one(broker, patient, monkeypatch):
     """Its client takes long to make the next one, and may need the core on which the broker would look."""
     looks = []
     large = REQUEST[4:12] + struct.pack(">h", 5_000) + b"x" * 5_000
@@ -126,9 +126,7 @@ async def test_after_a_large_request_the_next_one_is_looked_for_shortly(broker, 
     assert looks == [TIMEOUT_S, barnabas.serving.pacing.BUSY_POLL_AFTER_LARGE_SECONDS, TIMEOUT_S]
 
 
-async def test_after_a_very_large_request_nothing_is_read_before_the_next_one_is_there(
-    broker, patient, monkeypatch
-):
+async def test_nothing_is_read_ahead_after_a_very_large_request(broker, patient, monkeypatch):
     """Its first read has filled the buffer, and so has more than one request of a client that sends many."""
     monkeypatch.setattr(barnabas.serving.pacing, "BUSY_POLL_AFTER_LARGE_SECONDS", TIMEOUT_S)
     records = bytes(100_000)

@@ -38,7 +38,7 @@ class Signals:
 
 
 @pytest.mark.parametrize("may_break_off", [False, True])
-async def test_a_signal_while_it_starts_breaks_off_only_what_may_wait_for_others(may_break_off: bool) -> None:
+async def test_signal_during_start_interrupts_only_what_may_wait(may_break_off: bool) -> None:
     stopper, signals, stops = Stopper(may_break_off_start=may_break_off), Signals(), []
     broker: Any = SimpleNamespace(stop=lambda: stops.append("stop"))
     async with trio.open_nursery() as nursery:
@@ -81,7 +81,7 @@ def ready(*, metrics: str | None = None, member: bool = False) -> Any:
     )  # fmt: skip
 
 
-def test_the_ready_line_says_where_everything_is_with_the_data_last(
+def test_ready_line_names_each_place_and_the_data_last(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process.connection, "__file__", "/x/connection.py")
@@ -110,7 +110,7 @@ def test_a_person_at_a_terminal_is_told_how_to_stop_it(
     assert capsys.readouterr().out.splitlines()[1:] == ["Clients connect to h:9092; Ctrl-C stops the broker."]
 
 
-def test_a_broker_that_cannot_say_that_it_is_ready_does_not_serve(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broker_that_cannot_report_ready_does_not_serve(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.EIO, "Input/output error")
 

@@ -35,7 +35,7 @@ def case(listeners: str, **settings: str) -> tuple[BrokerConfig, Any]:
     return config, SimpleNamespace(listeners=made)
 
 
-def test_the_registry_connects_to_a_listener_without_encryption_if_there_is_one(
+def test_registry_uses_an_unencrypted_listener_if_there_is_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     own = ClientSettings(client_id="peer")
@@ -49,7 +49,7 @@ def test_the_registry_connects_to_a_listener_without_encryption_if_there_is_one(
         _own(config, broker)
 
 
-def test_users_log_in_by_the_best_mechanism_of_the_first_listener_that_takes_a_password(
+def test_users_log_in_by_the_best_mechanism_with_a_password(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(

@@ -158,7 +158,7 @@ def checker_of(keys: Keys) -> SignedTokens:
     return SignedTokens(keys, Expected(), threads=Threads(), clock_ms=lambda: NOW * 1000, now_s=lambda: 7.0)  # type: ignore[arg-type]
 
 
-async def test_keys_are_read_with_the_first_token_and_then_when_they_are_due_or_lack_one() -> None:
+async def test_keys_are_read_at_the_first_token_and_when_due_or_absent() -> None:
     keys = Keys("k")
     checker = checker_of(keys)
     await checker._refresh(None)
@@ -216,7 +216,7 @@ def test_scopes_are_different_texts(scopes: Any, is_good: bool) -> None:
             _check_scopes(scopes)
 
 
-async def test_a_signed_token_has_its_algorithm_its_keys_and_its_claims_looked_at(
+async def test_algorithm_keys_and_claims_of_a_signed_token_are_checked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     keys = Keys("k")

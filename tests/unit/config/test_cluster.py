@@ -129,7 +129,7 @@ def test_consumers_read_in_their_rack_where_that_is_set():
 
 
 @pytest.mark.parametrize("text", ["user", "user:", ":password", ":"])
-def test_credentials_for_zookeeper_have_a_user_and_a_password_which_are_not_repeated(text):
+def test_zookeeper_credentials_need_both_and_are_not_repeated(text):
     with pytest.raises(SettingError, match=r"=\.\.\.: it is not of the form USER:PASSWORD"):
         cluster._digest(text)
 

@@ -169,7 +169,7 @@ async def test_a_login_is_an_object_of_texts(body: bytes) -> None:
     assert (refused.status, refused.json) == (401, {"error": "the token is wrong"})
 
 
-async def test_who_looks_is_told_who_they_are_and_let_in_where_nobody_logs_in() -> None:
+async def test_viewer_is_named_and_admitted_where_no_login_is_needed() -> None:
     free, guarded, named = Sessions(), Sessions(needs_token=True), Sessions("PLAIN")
     assert "Set-Cookie" in (await ask(answering(free), "GET", "/api/session")).headers
     for sessions in (guarded, named):

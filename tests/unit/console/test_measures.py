@@ -82,7 +82,7 @@ async def test_a_rate_of_all_topics_asks_those_for_offsets_that_grow(
 
 
 @pytest.mark.parametrize("column", ["bytes", "rate"])
-async def test_a_rate_after_a_look_that_failed_is_none_of_the_time_before(
+async def test_rate_after_a_failed_look_ignores_the_time_before(
     nursery: trio.Nursery, autojump_clock: trio.testing.MockClock, column: str
 ) -> None:
     world = World("busy")

@@ -103,7 +103,7 @@ async def allowed(broker: Broker, subject: str | None = "t-value") -> set[str]:
         (Broker(Code.INVALID_TOPIC_EXCEPTION, may_cluster="alter"), set(NEEDS)),
     ],
 )
-async def test_a_user_may_do_with_a_subject_what_the_broker_allows_with_its_topic(
+async def test_subject_rights_are_those_of_its_topic(
     broker: Broker, may: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Admin:
@@ -125,7 +125,7 @@ async def test_the_settings_of_all_are_for_who_may_alter_the_cluster(subject: st
     assert await allowed(Broker(may_cluster="alter"), subject) == set(NEEDS)
 
 
-async def test_subjects_that_may_be_read_are_those_of_topics_that_are_described() -> None:
+async def test_readable_subjects_are_those_of_described_topics() -> None:
     subjects = ["t-key", "t-value", "u"]
     for code, found in (
         (0, set(subjects)), (Code.UNKNOWN_TOPIC_OR_PARTITION, set(subjects)), (Code.TOPIC_AUTHORIZATION_FAILED, set()),
@@ -169,7 +169,7 @@ def test_who_is_nobody_is_refused(header: bytes) -> None:
     assert (refused.value.status, refused.value.code) == (401, 40101)
 
 
-def test_a_reference_to_the_newest_version_names_the_one_that_is_newest_now() -> None:
+def test_reference_to_the_newest_version_names_the_current_one() -> None:
     state = State()
     for number in (1, 2, 4, 5):
         schema = Schema("JSON", f'{{"title":"{number}"}}')

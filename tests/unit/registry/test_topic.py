@@ -105,7 +105,7 @@ async def test_a_topic_that_would_lose_schemas_is_refused(
         (ConnectionLostError("gone"), None, None),
     ],
 )
-async def test_a_change_is_tried_again_while_another_registry_writes_and_told_otherwise(
+async def test_change_is_retried_while_another_registry_writes(
     error: ClientError, status: int | None, code: int | None, autojump_clock: trio.testing.MockClock
 ) -> None:
     store = Store([], ClientSettings(), "kept")
