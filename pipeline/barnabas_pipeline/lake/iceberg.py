@@ -285,9 +285,7 @@ def _fits(kind: IcebergType, column_type: IcebergType) -> bool:
     match kind, column_type:
         case StructType(), StructType():
             types = {field.name: field.field_type for field in column_type.fields}
-            return all(
-                field.name in types and _fits(field.field_type, types[field.name]) for field in kind.fields
-            )
+            return all(new.name in types and _fits(new.field_type, types[new.name]) for new in kind.fields)
         case ListType(), ListType():
             return _fits(kind.element_type, column_type.element_type)
         case MapType(), MapType():

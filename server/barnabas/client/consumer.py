@@ -309,9 +309,7 @@ class Consumer:
         self, times_ms: Mapping[Place, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first record that is not older than a time, by partition; None if all are. Raises ClientError."""
-        return await self._list_offsets(
-            {TopicPartition(*place): time_ms for place, time_ms in times_ms.items()}
-        )
+        return await self._list_offsets({TopicPartition(*place): time for place, time in times_ms.items()})
 
     async def _bounds(self, partitions: Places, time: int) -> dict[TopicPartition, int]:
         offsets_by_place = await self._list_offsets({TopicPartition(*place): time for place in partitions})
