@@ -83,9 +83,13 @@ class ResultState:
 class Results:
     """The files of one result below a location."""
 
-    def __init__(self, root: str, files: StoreIO) -> None:
+    def __init__(
+        self, root: str, files: StoreIO, *, commits_kept: int = COMMITS_KEPT, tries_max: int = TRIES_MAX
+    ) -> None:
         self.root = results_location(root)
         self.io = files
+        self._commits_kept = commits_kept
+        self._tries_max = tries_max
 
     @explained("the place of results")
     def state(self) -> ResultState:
@@ -102,7 +106,7 @@ class Results:
         faults.point("derived.before_commit")
         data = json.dumps(asdict(state), sort_keys=True).encode()
         is_mine = self._put(self._commit_file(state.version), data)
-        if not is_mine or self.state().version >= state.version + COMMITS_KEPT:  # it was removed since
+        if not is_mine or self.state().version >= state.version + self._commits_kept:  # it was removed since
             raise ConflictError(f"version {state.version} of {self.root} was committed by another run")
         faults.point("derived.after_commit")
         self._vacuum(state.version)
@@ -123,7 +127,7 @@ class Results:
                 file.location.removeprefix(f"{directory}/") for file in store.listing(self.io, directory)
             }
             for name, path in state.results.items():
-                if name not in there or _version_of(path) > min(before, state.version) - COMMITS_KEPT:
+                if name not in there or _version_of(path) > min(before, state.version) - self._commits_kept:
                     store.replace(self.io, f"{directory}/{name}", store.read(self.io, self.path(path)))
                     faults.point("derived.during_publish")
             for name in {
@@ -220,7 +224,7 @@ class Results:
                 return False  # of another run, which has committed many since
             except Exception as error:
                 tries += 1
-                if not is_foreign(error) or tries == TRIES_MAX:
+                if not is_foreign(error) or tries == self._tries_max:
                     raise
                 time.sleep(WAIT_SECONDS * 2**tries)
 
@@ -234,14 +238,14 @@ class Results:
     def _vacuum(self, newest: int) -> None:
         """Remove what only commits name that are older than those kept, and what none names."""
         commits = [*self._commits()]
-        if len(commits) <= COMMITS_KEPT:
+        if len(commits) <= self._commits_kept:
             return
-        kept = {path for commit in commits[-COMMITS_KEPT:] for path in commit.paths}
+        kept = {path for commit in commits[-self._commits_kept :] for path in commit.paths}
         there = sorted(self.below(file.location) for file in store.listing(self.io, self.path("files")))
         for run, paths in groupby(there, lambda path: "/".join(path.split("/")[:2])):
-            if _version_of(run) <= newest - COMMITS_KEPT:
+            if _version_of(run) <= newest - self._commits_kept:
                 self._clean(run, [*paths], kept)
-        for commit in commits[:-COMMITS_KEPT]:
+        for commit in commits[: -self._commits_kept]:
             with suppress(FileNotFoundError):
                 self.io.delete(self._commit_file(commit.version))
 

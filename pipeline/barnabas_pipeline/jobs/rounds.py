@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from barnabas.client import ClientError
 from barnabas_pipeline.errors import (
@@ -27,8 +27,8 @@ from barnabas_pipeline.errors import (
 from barnabas_pipeline.jobs.choices import Choice, choose
 from barnabas_pipeline.jobs.load import LoadOptions, LoadSummary, Plan, run_tasks
 from barnabas_pipeline.jobs.portions import share
-from barnabas_pipeline.jobs.sites import Cluster, Topic, open_source
-from barnabas_pipeline.jobs.streams import Stream
+from barnabas_pipeline.jobs.sites import Cluster, Source, Topic, open_source
+from barnabas_pipeline.jobs.streams import RETRY_SECONDS, Stream
 from barnabas_pipeline.lake import current, dead
 from barnabas_pipeline.lake.iceberg import Catalogs, Place, place_of
 from barnabas_pipeline.lake.table import ConflictError
@@ -53,6 +53,19 @@ Pending = tuple[Stream, TopicIdentity, dict[int, Bounds], list[OffsetRange]]
 """A topic with something new: its bounds by partition, and what comes after its table."""
 
 
+class Parts(NamedTuple):
+    """What rounds are made of."""
+
+    open_source: Callable[..., Source] = open_source
+    run_tasks: Callable[[SparkSession, list[LoadTask]], list[TaskResult | PipelineError]] = run_tasks
+    split: Callable[..., list[OffsetRange]] = split
+    retry_seconds: float = RETRY_SECONDS
+    tables_open_max: int = TABLES_OPEN_MAX
+
+
+PARTS = Parts()
+
+
 @dataclass(frozen=True, slots=True)
 class Topics:
     """Topics of a cluster that are loaded: how it is reached, and into which table and how a topic is loaded.
@@ -65,6 +78,7 @@ class Topics:
     place_of: Callable[[str], Place | str]
     options_of: Callable[[str], LoadOptions]
     catalogs: Catalogs = field(default_factory=Catalogs)
+    parts: Parts = PARTS
 
 
 class TableNames:
@@ -172,7 +186,7 @@ class Rounds:
         log = topics.log
         log_dirs = log.log_dirs if log.transport == "disk" else ()
         self._cluster = Cluster("", log.bootstrap, log.client, log_dirs, log.isolation)
-        self._source = open_source(self._cluster, topics.choice.names, client_id=CLIENT_ID)
+        self._source = topics.parts.open_source(self._cluster, topics.choice.names, client_id=CLIENT_ID)
         self._pool = ThreadPoolExecutor(TOGETHER, "barnabas-load")
         self._count = self._offsets = 0
 
@@ -244,7 +258,13 @@ class Rounds:
         for name in dict.fromkeys([*choice.names, *chosen]):
             if name in self.streams:
                 continue
-            stream = Stream(name, self._topics.options_of, self._topics.catalogs, is_bounded=self._is_bounded)
+            stream = Stream(
+                name,
+                self._topics.options_of,
+                self._topics.catalogs,
+                is_bounded=self._is_bounded,
+                retry_seconds=self._topics.parts.retry_seconds,
+            )
             try:
                 self._tables.take(name, self._topics.place_of(name))
             except UsageError as error:
@@ -312,7 +332,7 @@ class Rounds:
             ranges = shorten(whole, portion)
             log = open_log(stream.options.log)
             try:
-                tasks = split(log, ranges, bytes_max=stream.options.split_bytes)
+                tasks = self._topics.parts.split(log, ranges, bytes_max=stream.options.split_bytes)
             finally:
                 log.close()
             plans.append((stream, Plan(stream.table, identity, stream_bounds, ranges, tasks, stream.options)))
@@ -377,7 +397,9 @@ class Rounds:
         if not tasks:
             return []
         try:
-            remaining = iter(run_tasks(self._spark, [task for mine in tasks for task in mine]))
+            remaining = iter(
+                self._topics.parts.run_tasks(self._spark, [task for mine in tasks for task in mine])
+            )
         except Exception as error:
             if len(tasks) == 1:
                 return [self._failure(error)]
@@ -412,7 +434,7 @@ class Rounds:
         for stream, _ in plans:
             self._active[stream.name] = stream
             self._active.move_to_end(stream.name)
-        while len(self._active) > TABLES_OPEN_MAX:
+        while len(self._active) > self._topics.parts.tables_open_max:
             self._active.popitem(last=False)[1].put_away()
 
 

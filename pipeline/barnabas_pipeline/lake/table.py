@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,11 +52,20 @@ class Table:
     """The table at a place, which need not exist yet. What others commit is seen after `refresh` only."""
 
     def __init__(
-        self, root: Place | str | Path, *, may_be_old: bool = False, catalogs: Catalogs | None = None
+        self,
+        root: Place | str | Path,
+        *,
+        may_be_old: bool = False,
+        catalogs: Catalogs | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        read_ahead_min: int = READ_AHEAD_MIN,
     ) -> None:
+        """`sleep` waits between the tries of a commit; so many entries and more are read ahead."""
         self.place = iceberg.place_of(root)
         self.catalogs = catalogs or Catalogs()
         self._may_be_old = may_be_old
+        self._sleep = sleep
+        self._read_ahead_min = read_ahead_min
         self._iceberg: IcebergTable | None = None
         self._state: State | None = None
 
@@ -133,7 +142,7 @@ class Table:
     def entries(self, after: int = 0) -> list[Entry]:
         """Return the entries after a version, in order. Raises BrokenLakeError if one is not what the next one names."""
         state = self.state()
-        ahead = self._read_ahead(after) if state.version - after > READ_AHEAD_MIN else {}
+        ahead = self._read_ahead(after) if state.version - after > self._read_ahead_min else {}
         entries: list[Entry] = []
         path, sha256 = state.path, state.digest
         while path and (not entries or entries[-1].version > after + 1) and state.version > after:
@@ -246,7 +255,7 @@ class Table:
                 if not iceberg.is_foreign(error):
                     raise
                 failure = error
-            time.sleep(
+            self._sleep(
                 0 if isinstance(failure, CommitFailedException) and not tries else WAIT_SECONDS * 2**tries
             )
             try:

@@ -7,6 +7,7 @@ the ledger are kept.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -24,19 +25,19 @@ if TYPE_CHECKING:
 DIRECTORIES = ("data", "metadata", DEAD)
 
 
-def vacuum(root: Place | str, *, age_seconds: float) -> int:
+def vacuum(root: Place | str, *, age_seconds: float, clock: Callable[[], float] = time.time) -> int:
     """Expire snapshots so old, but for heads and tags, and remove files that nothing names; returns how many files."""
     table = Table(root)
     dead = DeadLetters(table)
     dead.publish()
-    before = datetime.fromtimestamp(time.time() - age_seconds, UTC)
+    before = datetime.fromtimestamp(clock() - age_seconds, UTC)
     for iceberg in (table.iceberg, dead.iceberg()):
         if iceberg is not None and any(
             each.timestamp_ms < before.timestamp() * 1000 for each in iceberg.snapshots()
         ):
             with explained():
                 iceberg.maintenance.expire_snapshots().older_than(before).commit()
-    orphans = find_orphans(Table(root), age_seconds)
+    orphans = find_orphans(Table(root), age_seconds, clock)
     with explained():
         for location in orphans:
             with suppress(FileNotFoundError):  # removed by another run
@@ -44,12 +45,12 @@ def vacuum(root: Place | str, *, age_seconds: float) -> int:
     return len(orphans)
 
 
-def find_orphans(table: Table, age_seconds: float) -> list[str]:
+def find_orphans(table: Table, age_seconds: float, clock: Callable[[], float] = time.time) -> list[str]:
     """Return locations of objects at least `age_seconds` old that neither a snapshot nor the ledger's dead letters name."""
     seen = table.iceberg
     if seen is None:
         return []
-    before = time.time() - age_seconds
+    before = clock() - age_seconds
     location = seen.location()
     with explained():
         listed = [file for name in DIRECTORIES for file in store.listing(table.io, f"{location}/{name}")]
