@@ -114,9 +114,7 @@ def test_other_errors_are_no_matter_of_the_person_who_starts_it() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_PLAINTEXT"])
-async def test_it_serves_for_the_broker_that_it_is_attached_to(
-    monkeypatch: pytest.MonkeyPatch, protocol: str
-) -> None:
+async def test_it_serves_for_the_broker_that_it_is_attached_to(protocol: str) -> None:
     made: list[Any] = []
     ran: list[Any] = []
 
@@ -129,11 +127,10 @@ async def test_it_serves_for_the_broker_that_it_is_attached_to(
         async def run(self, bootstrap: Any, own: Any, logins: Any, *, task_status: Any) -> None:
             ran.append((list(bootstrap), own.client_id, logins is not None))
 
-    monkeypatch.setattr(registry_beside, "RegistryServer", Server)
     has_logins = protocol.startswith("SASL")
     offers = {"sasl.enabled.mechanisms": "PLAIN", PROTOCOLS: f"ONE:{protocol},TWO:PLAINTEXT"}
     config, broker = case("ONE TWO", **{"registry.listener": "127.0.0.1:0", **offers})
-    beside = RegistryBeside(config)
+    beside = RegistryBeside(config, Server)  # type: ignore[arg-type]
     assert beside.begin() == " registry=http://r"
     beside.attach(broker)
     await beside.run()
