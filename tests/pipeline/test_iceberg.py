@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -343,7 +344,7 @@ def test_a_table_of_another_place_is_refused(tmp_path: Path, place: Place) -> No
 
 
 def test_a_catalog_of_pyicebergs_configuration_is_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, set_environment: Callable[..., None]
 ) -> None:
     from pyiceberg.catalog import load_catalog
     from pyiceberg.utils.config import Config
@@ -355,7 +356,7 @@ def test_a_catalog_of_pyicebergs_configuration_is_used(
         "URI": f"sqlite:///{lake}/other.db",
         "WAREHOUSE": f"file://{lake}",
     }.items():
-        monkeypatch.setenv(f"PYICEBERG_CATALOG__MINE__{name}", value)
+        set_environment(**{f"PYICEBERG_CATALOG__MINE__{name}": value})
     monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())  # as a new process reads it
     with pytest.raises(UsageError, match="needs a catalog"):
         load(Lake(str(lake), "another").place("logins"), 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Callable
 
 import pytest
 
@@ -30,9 +31,9 @@ def test_login_of_the_environment_goes_to_its_registry_only(named: str, url: str
     assert Registry.at(url, environment=token).token == ("t0k" if is_told else "")
 
 
-def test_a_user_that_is_typed_is_for_the_registry_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_that_is_typed_is_for_the_registry_beside_it(set_environment: Callable[..., None]) -> None:
     for name, text in ((ADDRESS, A), (USER, "ann"), (PASSWORD, "s3cret"), (TOKEN, "")):
-        monkeypatch.setenv(name, text)
+        set_environment(**{name: text})
     options = Namespace(registry_user="bob", registry_ca="", registry_cert="", registry_key="")
     assert registry_of(options, B).login == ("bob", "s3cret")
     assert Registry.at(B).login == ("bob", "s3cret"), "also later in the process"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,9 +31,9 @@ def given(*arguments: str, demo: dict[str, str] | None = None) -> CollectedSetti
 
 
 @pytest.fixture
-def usual(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+def usual(set_environment: Callable[..., None]) -> dict[str, str]:
     """The settings of no option at all."""
-    monkeypatch.setenv("XDG_STATE_HOME", "/state")
+    set_environment(XDG_STATE_HOME="/state")
     return given().settings
 
 
@@ -70,9 +71,9 @@ def test_without_a_file_groups_start_at_once_on_the_users_data(
     assert "log.dirs" not in given("--ephemeral").settings
 
 
-def test_a_state_directory_is_in_the_home_unless_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
-    monkeypatch.setenv("HOME", "/home/ann")
+def test_a_state_directory_is_in_the_home_unless_one_is_named(set_environment: Callable[..., None]) -> None:
+    set_environment(XDG_STATE_HOME=None)
+    set_environment(HOME="/home/ann")
     assert given().settings["log.dirs"] == "/home/ann/.local/state/barnabas"
 
 

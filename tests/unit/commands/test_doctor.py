@@ -7,7 +7,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -132,19 +132,19 @@ def test_logins_that_do_not_fit_are_told(
     secured: KafkaBroker,
     broker: KafkaBroker,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    set_environment: Callable[..., None],
 ) -> None:
     [(check, text)] = problems(capsys, secured.bootstrap)
     assert check == "login"
     assert "wants a login, and the settings have none; it offers PLAIN, SCRAM-SHA-512" in text
-    monkeypatch.setenv("BARNABAS_PASSWORD", "wrong")
+    set_environment(BARNABAS_PASSWORD="wrong")
     [(_, text)] = problems(capsys, secured.bootstrap, "--user", "admin", "--mechanism", "SCRAM-SHA-256")
     assert text == "it offers PLAIN, SCRAM-SHA-512, not SCRAM-SHA-256"
     [(_, text)] = problems(capsys, secured.bootstrap, "--user", "admin", "--mechanism", "PLAIN")
     assert "refuses the login" in text
     [(_, text)] = problems(capsys, broker.bootstrap, "--user", "admin")
     assert text == "the listener wants no login, and the settings have one"
-    monkeypatch.setenv("BARNABAS_PASSWORD", "secret")
+    set_environment(BARNABAS_PASSWORD="secret")
     result = examined(capsys, secured.bootstrap, "--user", "admin", "--mechanism", "PLAIN", code=0)
     assert ("login", "ok") in {(one["check"], one["status"]) for one in result}
 

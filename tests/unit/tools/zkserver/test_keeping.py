@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -187,11 +188,11 @@ def test_other_addresses_are_refused(text: str, capsys: pytest.CaptureFixture[st
     assert f"{text}: HOST:PORT expected" in capsys.readouterr().err
 
 
-def test_znodes_are_kept_where_it_is_said_or_in_the_users_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/u")
-    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+def test_znodes_are_kept_where_it_is_said_or_in_the_users_state(set_environment: Callable[..., None]) -> None:
+    set_environment(HOME="/home/u")
+    set_environment(XDG_STATE_HOME=None)
     assert command._directory(None) == Path("/home/u/.local/state/barnabas-zookeeper")
-    monkeypatch.setenv("XDG_STATE_HOME", "/state")
+    set_environment(XDG_STATE_HOME="/state")
     assert command._directory(None) == Path("/state/barnabas-zookeeper")
     assert command._directory("x") == Path("x").absolute()
 
