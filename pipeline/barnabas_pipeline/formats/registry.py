@@ -47,7 +47,7 @@ class Registry:
     login: tuple[str, str] = field(default=("", ""), repr=False)
     token: str = field(default="", repr=False)
     asked: RegistryClient | None = field(default=None, repr=False, compare=False)
-    """What is asked in place of the process's client."""
+    """A client in place of the process's."""
 
     def to_dict(self) -> dict[str, str]:
         """As manifests keep it: without a login."""

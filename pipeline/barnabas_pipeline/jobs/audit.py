@@ -167,7 +167,7 @@ def _check_rows(
     ranges = _doubtful(runs, doubtful, inventory, is_all=report.deep)
     differences = compare(spark, table, inventory, log, options, ranges, unreadable)
     report.rows_decoded = differences.rows
-    _tell(differences, report)
+    tell(differences, report)
 
 
 def _judge(run: Run, report: AuditReport) -> None:
@@ -231,7 +231,7 @@ def _doubtful(runs: list[Run], paths: set[str], inventory: Inventory, *, is_all:
     return ranges
 
 
-def _tell(differences: Differences, report: AuditReport) -> None:
+def tell(differences: Differences, report: AuditReport) -> None:
     """Report problems of values."""
     if differences.altered:
         report.problems.append(f"{differences.altered} rows of the log are altered")

@@ -54,7 +54,7 @@ Pending = tuple[Stream, TopicIdentity, dict[int, Bounds], list[OffsetRange]]
 
 
 class Parts(NamedTuple):
-    """What rounds are made of."""
+    """Parts of rounds."""
 
     open_source: Callable[..., Source] = open_source
     run_tasks: Callable[[SparkSession, list[LoadTask]], list[TaskResult | PipelineError]] = run_tasks

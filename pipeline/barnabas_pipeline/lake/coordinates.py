@@ -158,7 +158,7 @@ def _read(
             file = pq.ParquetFile(stream)
             if partition not in file.schema_arrow.names:
                 partition = EARLIER_PARTITION
-            groups, is_sure = _choose(file.metadata, offset_range, partition, names[0])
+            groups, is_sure = choose(file.metadata, offset_range, partition, names[0])
             if not groups:
                 return nothing
             rows = file.read_row_groups(groups, columns=[*names] if is_sure else [*names, partition])
@@ -171,7 +171,7 @@ def _read(
     return [array[keep] for array in arrays]
 
 
-def _choose(
+def choose(
     metadata: pq.FileMetaData, offset_range: OffsetRange, partition: str, offset: str
 ) -> tuple[list[int], bool]:
     """Row groups that may have rows of the range, and whether all their rows are of its partition for sure."""

@@ -269,13 +269,14 @@ class Increment:
 
     def changes(self, pieces: Iterable[Piece]) -> Iterator[tuple[int, pa.Table]]:
         """Yield (bucket, changes) of some files of events."""
-        for table in _blocks(scan.rows(self.layout, pieces, self.form.read), ROWS_PER_BLOCK):
+        for table in blocks_of(scan.rows(self.layout, pieces, self.form.read), ROWS_PER_BLOCK):
             chosen = within(table, self.topic_id, self.ranges)
             if len(chosen):
                 yield from changes(self.form, chosen)
 
 
-def _blocks(tables: Iterable[pa.Table], rows_min: int) -> Iterator[pa.Table]:
+def blocks_of(tables: Iterable[pa.Table], rows_min: int) -> Iterator[pa.Table]:
+    """Yield tables of so many rows at least, the last one excepted."""
     held: list[pa.Table] = []
     for table in tables:
         held.append(table)
@@ -311,7 +312,9 @@ class Merger:
             file = OpenFile(io, gone_path, self.form.gone)
             file.write(gone)
             file.finish()
-        return Bucket(bucket, sum(map(len, parts)), tuple(_files(metadata, io, bucket, rows)), old, gone_path)
+        return Bucket(
+            bucket, sum(map(len, parts)), tuple(data_files(metadata, io, bucket, rows)), old, gone_path
+        )
 
     def merged(self, changed: list[pa.Table], rows: pa.Table, gone: pa.Table) -> tuple[pa.Table, pa.Table]:
         """Merge changes into rows and what deleted ones have left."""
@@ -346,7 +349,7 @@ class Bucket:
     lost: int = 0
 
 
-def _files(metadata: TableMetadata, io: FileIO, bucket: int, rows: pa.Table) -> Iterator[DataFile]:
+def data_files(metadata: TableMetadata, io: FileIO, bucket: int, rows: pa.Table) -> Iterator[DataFile]:
     """Write the rows of a bucket, into several files if they are many."""
     schema = iceberg.numbered(rows.schema, metadata.schema())
     count = -(-rows.nbytes // TARGET_FILE_BYTES)

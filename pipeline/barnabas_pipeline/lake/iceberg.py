@@ -171,7 +171,7 @@ def open_catalog(place: Place) -> Catalog:
     if here is not None:
         here.mkdir(parents=True, exist_ok=True)
     try:
-        return _loaded(place.catalog, {**IO_PROPERTIES, **properties})
+        return loaded_catalog(place.catalog, {**IO_PROPERTIES, **properties})
     except (ValueError, NotInstalledError) as error:
         raise UsageError(f"catalog {place.catalog}: {error}") from None
 
@@ -192,7 +192,7 @@ class Catalogs:
             return self._known[key]
 
 
-def _loaded(name: str, properties: dict[str, str]) -> Catalog:
+def loaded_catalog(name: str, properties: dict[str, str]) -> Catalog:
     """Load a catalog; of two that make the tables of a new database at the same time, the second finds them made."""
     try:
         return load_catalog(name, **properties)
@@ -237,7 +237,7 @@ def create(catalog: Catalog, place: Place, schema: EventSchema) -> None:
     with transaction.update_schema() as update:
         update.union_by_name(lake_schema(schema))
     with transaction.update_spec() as spec:
-        for column, transform, name in _partition_fields(place.partition_by, schema):
+        for column, transform, name in partition_fields(place.partition_by, schema):
             try:
                 spec.add_field(column, transform, name)
             except ValueError as error:
@@ -339,9 +339,7 @@ def _typed(kind: pa.DataType, column_type: IcebergType) -> pa.DataType:
 _PARTITION = re.compile(r"(?:([a-z]+)(\[0*[1-9]\d*\])?\(([^()]+)\)|([^()\[\]]+))")
 
 
-def _partition_fields(
-    text: str, schema: EventSchema
-) -> Iterator[tuple[str, Transform[Any, Any], str | None]]:
+def partition_fields(text: str, schema: EventSchema) -> Iterator[tuple[str, Transform[Any, Any], str | None]]:
     """Yield (column, transform, name) of `day(ts), bucket[16](member)`, by default the hour of the event."""
     if not text:
         is_time = pa.types.is_timestamp(lake_schema(schema).field(schema.event_time).type)

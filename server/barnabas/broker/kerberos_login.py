@@ -31,7 +31,7 @@ LOGINS_AT_ONCE_MAX = 4
 
 
 class Library(NamedTuple):
-    """What logins take of Kerberos' library."""
+    """Parts of Kerberos' library that logins use."""
 
     acceptor: Callable[[str, str | None], Acceptor] = Acceptor
     """Makes the key of a service, by its principal and its keytab."""

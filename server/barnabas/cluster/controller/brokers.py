@@ -30,7 +30,7 @@ def start(core: Core) -> Steps[None]:
     yield from partitions.elect_after_absence(core)
     yield from partitions.elect_offline(core)
     yield from partitions.shrink_isr(core, (yield from _with_replicas_lost(core)))
-    yield from _announce(core, state.brokers)
+    yield from announce(core, state.brokers)
     yield from core.send()
 
 
@@ -48,7 +48,7 @@ def _with_replicas_lost(core: Core) -> Steps[list[TopicPartition]]:
     return lost
 
 
-def _announce(core: Core, broker_ids: Collection[int]) -> Steps[None]:
+def announce(core: Core, broker_ids: Collection[int]) -> Steps[None]:
     """Send brokers the partitions that they have replicas of, and as metadata all partitions."""
     state = core.state
     deleted = {topic for topic in state.deletions if state.is_deleting(topic)}
@@ -113,7 +113,7 @@ def _started(core: Core, brokers: Mapping[int, Broker]) -> Steps[None]:
     deletion.brokers_changed(core, brokers)
     core.batch.update_metadata(state.brokers)
     yield from core.send()
-    yield from _announce(core, brokers)
+    yield from announce(core, brokers)
     yield from core.send()
     yield from partitions.elect_offline(core)
     yield from core.send()
@@ -140,7 +140,7 @@ def log_dirs_failed(core: Core, broker_ids: Iterable[int]) -> Steps[None]:
     """Ask brokers which of their replicas are offline: they answer LeaderAndIsr with KAFKA_STORAGE_ERROR for these."""
     asked = set(broker_ids) & core.state.brokers.keys()
     if asked:
-        yield from _announce(core, asked)
+        yield from announce(core, asked)
         yield from core.send()
 
 
@@ -205,7 +205,7 @@ def reached(core: Core, broker: Broker) -> Steps[None]:
     if registered is not None and registered.epoch == broker.epoch and broker.id in state.refusing:
         state.refusing.discard(broker.id)
         state.shutting_down.discard(broker.id)
-        yield from _announce(core, {broker.id})
+        yield from announce(core, {broker.id})
         yield from partitions.elect_offline(core)
         yield from core.send()
 

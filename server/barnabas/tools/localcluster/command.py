@@ -165,7 +165,7 @@ def say(text: str) -> None:
 
 
 class Parts(NamedTuple):
-    """What a cluster is made of, and how it tells what happens."""
+    """Parts of a cluster, and `say`, which tells what happens."""
 
     child: Callable[[str, Sequence[str], Path], Child] = Child
     own_zookeeper: Callable[[Path], OwnZooKeeper] = OwnZooKeeper

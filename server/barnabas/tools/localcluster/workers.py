@@ -74,7 +74,7 @@ async def _switch_on(servers: str) -> str:
 
 
 class Parts(NamedTuple):
-    """What workers are made of."""
+    """Parts of workers."""
 
     child: Callable[[str, Sequence[str], Path | None], Child] = Child
     zookeeper: Callable[..., OwnZooKeeper] = OwnZooKeeper

@@ -112,7 +112,7 @@ PARTS: Any = Parts(
 
 @pytest.fixture
 def told():
-    """What the command tells."""
+    """Lines that the command tells."""
     EVENTS.clear()
     TOLD.clear()
     FakeChild.lines, FakeChild.code_at_end, FakeChild.in_time = {}, {}, True
