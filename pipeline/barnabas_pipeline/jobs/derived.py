@@ -182,7 +182,7 @@ class Derived:
         states = states or self.states()
         params = json.loads(json.dumps(self.job.params(), default=repr))
         news = (
-            None if replay or not earlier.version or earlier.params != params else self._news(earlier, states)
+            None if replay or not earlier.version or earlier.params != params else self.news(earlier, states)
         )
         if news is None:
             news = _News({name: table.pieces(span=self._span(states[name])) for name, table in self.tables.items()
@@ -220,7 +220,7 @@ class Derived:
 
     # --- what is new ------------------------------------------------------------------------------------------------
 
-    def _news(self, earlier: ResultState, states: Mapping[str, State]) -> _News | None:
+    def news(self, earlier: ResultState, states: Mapping[str, State]) -> _News | None:
         """The files that came after the last commit; None if that cannot be told, or rows have changed since."""
         chosen: dict[str, list[Piece]] = {}
         for kind, table in self.tables.items():
@@ -231,7 +231,7 @@ class Derived:
             if earlier.digests.get(kind, "") != (entries[0].previous if entries else states[kind].digest):
                 return None  # the table went back, or is another one
             for entry in entries:
-                files = [file for file in entry.add if self._is_in_span(file)]
+                files = [file for file in entry.add if self.is_in_span(file)]
                 if files and entry.kind in REPLAY_KINDS:
                     return None
                 if entry.kind != "compact":
@@ -242,7 +242,8 @@ class Derived:
                 return None  # compacted and removed before anybody came
         return _News(chosen, is_replay=False)
 
-    def _is_in_span(self, file: DataFile) -> bool:
+    def is_in_span(self, file: DataFile) -> bool:
+        """Say whether a file may have events of the span that is asked for."""
         if self._span_ms is None or not file.hours:
             return True
         first, last = self._span_ms[0] // HOUR_MS, (self._span_ms[1] - 1) // HOUR_MS

@@ -61,7 +61,7 @@ class State:
             last = read_value(value_data).get("version")
             for version in [*self.subjects.get(key.subject or "", {}).values()]:
                 if type(last) is int and version.number <= last and not version.is_deleted:
-                    self._put(replace(version, is_deleted=True))
+                    self.put(replace(version, is_deleted=True))
         elif key.kind == "CLEAR_SUBJECT" and value_data is not None:
             for version in [*self.versions_below(key.subject)]:
                 if version.is_deleted:
@@ -87,7 +87,7 @@ class State:
             return
         version = read_version(data, key)
         if version is not None:
-            self._put(version)
+            self.put(version)
 
     def _apply_setting(self, key: Key, data: bytes | None) -> None:
         value = None if data is None else read_value(data)
@@ -103,7 +103,8 @@ class State:
             if value is not None and isinstance(value.get("mode"), str):
                 self.modes[subject] = value["mode"]
 
-    def _put(self, version: Version) -> None:
+    def put(self, version: Version) -> None:
+        """Keep a version in place of an earlier one of its number."""
         existing = self.subjects.get(version.subject, {}).get(version.number)
         if existing is not None:
             self._remove(existing, keeps_subject=True)

@@ -95,17 +95,17 @@ async def test_rate_after_a_failed_look_ignores_the_time_before(
 
     measured = measuring.AllMeasured(NOBODY, world, nursery, sums_of=sums_of)  # type: ignore[arg-type]
     as_it_grows = {"busy": pytest.approx(10, abs=1), "idle": 0, "late": 0}
-    assert await measured._read_rates() == as_it_grows
+    assert await measured.read_rates() == as_it_grows
     for seconds in (60, measuring.RATE_SECONDS_MAX + 1):
         await trio.sleep(seconds)
         fails.append(column)
         with pytest.raises(ConnectionLostError):
-            await measured._read_rates()
+            await measured.read_rates()
         fails.clear()
         await trio.sleep(2)
-        assert await measured._read_rates() == as_it_grows
+        assert await measured.read_rates() == as_it_grows
         await trio.sleep(2)
-        assert await measured._read_rates() == as_it_grows
+        assert await measured.read_rates() == as_it_grows
 
 
 def reachable(*brokers: int) -> Any:

@@ -173,7 +173,7 @@ def test_reference_to_the_newest_version_names_the_current_one() -> None:
     state = State()
     for number in (1, 2, 4, 5):
         schema = Schema("JSON", f'{{"title":"{number}"}}')
-        state._put(Version("other", number, number, schema, is_deleted=number == 5))
+        state.put(Version("other", number, number, schema, is_deleted=number == 5))
     given = (
         Reference("a", "other", -1), Reference("b", "other", 1), Reference("c", "not there", -1),
         Reference("d", "other", 9),
@@ -189,6 +189,6 @@ def test_references_that_lead_in_a_circle_end() -> None:
     state = State()
     for number, (subject, other) in enumerate((("a", "b"), ("b", "a")), 1):
         references = (Reference(f"{other}.json", other, 1),)
-        state._put(Version(subject, 1, number, Schema("JSON", f'{{"title":"{subject}"}}', references)))
+        state.put(Version(subject, 1, number, Schema("JSON", f'{{"title":"{subject}"}}', references)))
     found = dependencies_of(state, "c", [Reference("a.json", "a", 1)])
     assert found == [("b.json", '{"title":"b"}'), ("a.json", '{"title":"a"}')]
