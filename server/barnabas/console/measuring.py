@@ -236,6 +236,10 @@ class AllMeasured:
             await trio.lowlevel.checkpoint()
         return values
 
+    def forget(self, column: str) -> None:
+        """Read a column anew when it is asked for next."""
+        self._kept[column].forget()
+
     async def read_rates(self) -> Mapping[str, float]:
         """Return records a second. Offsets are asked for only of topics with other bytes than at the look before."""
         before_s = self._looked_at_s

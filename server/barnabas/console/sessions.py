@@ -147,6 +147,11 @@ class Sessions:
                     with suppress(ConsoleError):
                         await self.prove(session)
 
+    @property
+    def users(self) -> tuple[Session, ...]:
+        """The sessions of users, in the order in which they began."""
+        return tuple(self._sessions.values())
+
     def find(self, identity: str) -> Session | None:
         """Return the session of a cookie; None where there is none, or not any more."""
         session = self._sessions.get(identity) if identity else None

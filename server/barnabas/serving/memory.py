@@ -257,6 +257,11 @@ class UnsentMemory:
         self._wanted = is_wanted
         self._clock = clock
 
+    @property
+    def has_stuck(self) -> bool:
+        """Say whether a reader does not keep up."""
+        return bool(self._stuck)
+
     def begin(self, held: Held, size: int) -> None:
         """Count a response of `size` bytes in memory, beside what was reserved for it, that waits for its reader."""
         held.size = size

@@ -202,7 +202,7 @@ async def send_and_read_nothing(broker, client) -> int:
     while data:
         data = data[await client.send(data) :]
     with trio.fail_after(60):
-        while not broker.memory.unsent._stuck:
+        while not broker.memory.unsent.has_stuck:
             await trio.sleep(0.001)
     return unread(broker)
 
@@ -217,7 +217,7 @@ async def test_what_is_not_read_is_counted_until_it_is(broker) -> None:
         assert len(await answer(client)) + 4 == held
         await wait_all_tasks_blocked()
         assert unread(broker) == 0
-        assert not broker.memory.unsent._stuck
+        assert not broker.memory.unsent.has_stuck
 
 
 async def test_a_reader_that_gives_up_leaves_nothing_behind(broker) -> None:
@@ -226,7 +226,7 @@ async def test_a_reader_that_gives_up_leaves_nothing_behind(broker) -> None:
         connection.scope.cancel()
         await wait_all_tasks_blocked()
         assert unread(broker) == 0
-        assert not broker.memory.unsent._stuck
+        assert not broker.memory.unsent.has_stuck
 
 
 async def test_malformed_requests_are_logged_once_by_name(broker, caplog) -> None:

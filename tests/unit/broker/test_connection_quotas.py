@@ -104,7 +104,7 @@ class World:
         return self.limits.open_on(listener)
 
     def hang_up(self, transport: Transport) -> None:
-        for one in list(self.connections._open):
+        for one in list(self.connections.open_connections):
             if one._transport is transport:
                 one.scope.cancel()
 
@@ -134,9 +134,9 @@ async def test_brokers_are_let_in_and_a_client_that_is_idle_goes(world_of, autoj
     world = world_of(max_connections="3")
     clients = world.clients.dial(count=3)
     await world.settle()
-    for age, one in enumerate(world.connections._open):
+    for age, one in enumerate(world.connections.open_connections):
         one.last_active = float(-age)
-    oldest = min(world.connections._open, key=lambda one: one.last_active)._transport
+    oldest = min(world.connections.open_connections, key=lambda one: one.last_active)._transport
     world.brokers.dial()
     await world.settle()
     assert (world.open_on("CLIENTS"), world.open_on("BROKERS")) == (2, 1)

@@ -62,7 +62,7 @@ async def test_a_rate_of_all_topics_asks_those_for_offsets_that_grow(
     assert world.asked == [("bytes", everybody)] * 2 + [("rate", ["busy"])] * 2
 
     world.asked.clear()
-    measured._kept["rate"].forget()
+    measured.forget("rate")
     await trio.sleep(4)
     later = trio.current_time()
     assert await measured.get("rate") == {"busy": pytest.approx(10, abs=1), "idle": 0, "late": 0}
@@ -70,12 +70,12 @@ async def test_a_rate_of_all_topics_asks_those_for_offsets_that_grow(
     assert world.asked == [("bytes", everybody), ("rate", ["busy"])]
 
     world.growing = {"late"}
-    measured._kept["rate"].forget()
+    measured.forget("rate")
     await trio.sleep(4)
     assert await measured.get("rate") == {"busy": 0, "idle": 0, "late": pytest.approx(10, abs=1)}
 
     world.asked.clear()
-    measured._kept["rate"].forget()
+    measured.forget("rate")
     await trio.sleep(measuring.RATE_SECONDS_MAX + 1)
     await measured.get("rate")
     assert [column for column, _ in world.asked] == ["bytes", "bytes", "rate", "rate"], "all is too old"

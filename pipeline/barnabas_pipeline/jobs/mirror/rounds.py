@@ -123,7 +123,7 @@ class Mirror:
 
         def step() -> tuple[bool, bool]:
             began = time.monotonic()
-            done = self._round(is_bounded=is_bounded)
+            done = self.round(is_bounded=is_bounded)
             self._note(done)
             self._progress(done.summary, time.monotonic() - began)
             has_done = bool(done.summary.mirrored)
@@ -176,7 +176,8 @@ class Mirror:
 
     # --- a round --------------------------------------------------------------------------------------------
 
-    def _round(self, *, is_bounded: bool) -> _Round:
+    def round(self, *, is_bounded: bool) -> _Round:
+        """Copy what is new, once."""
         done = _Round()
         try:
             self._find_streams(done)
