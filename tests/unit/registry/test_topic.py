@@ -92,7 +92,7 @@ async def opened(client: Any) -> AsyncIterator[Any]:
 
 
 def store_of(topics: Topics, records: list[Any] | None = None, open_producer: Any = None) -> Store:
-    """A store whose topic is as it is said, with these records."""
+    """A store of this topic, with these records."""
     clients = Clients(
         lambda *_: opened(None),
         lambda _: topics,  # type: ignore[arg-type,return-value]
@@ -126,7 +126,7 @@ async def test_a_topic_that_would_lose_schemas_is_refused(topics: Topics, words:
 
 
 class Failing:
-    """Producers whose transactions all fail; counts how often one was opened, each after `delay_s`."""
+    """Producers without a transaction that works; counts how often one was opened, each after `delay_s`."""
 
     def __init__(self, error: ClientError, delay_s: float = 0.0) -> None:
         self.error, self.delay_s = error, delay_s

@@ -79,7 +79,7 @@ class World:
         self.children: list[FakeChild] = []
         self.zookeepers: list[FakeZooKeeper] = []
         self.switched: list[str] = []
-        """The servers whose features were switched on."""
+        """The servers that had their features switched on."""
         self.line = ""
         self.in_time, self.code_at_end, self.come_back = True, 0, True
 
