@@ -29,6 +29,7 @@ from barnabas_pipeline.schema import EventSchema
 from .tables import (
     BEGAN_MS,
     GROWN,
+    ScriptedCatalogs,
     catalog,
     compact,
     entry_of,
@@ -264,10 +265,11 @@ def test_what_is_published_is_what_is_new(place: Place, monkeypatch: pytest.Monk
     assert DeadLetters(Table(place)).differences(Table(place).entries()) == []
 
 
-def test_removed_or_changed_dead_letters_are_reported(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_removed_or_changed_dead_letters_are_reported(place: Place) -> None:
     load(place, 0, dead=3)
     load(place, 0, dead=2)
-    dead = DeadLetters(Table(place))
+    catalogs = ScriptedCatalogs()
+    dead = DeadLetters(Table(place, catalogs=catalogs))
     dead.publish()
     [first, second] = sorted(Table(place).files().dead.values(), key=lambda one: one.offset_min)
 
@@ -281,12 +283,15 @@ def test_removed_or_changed_dead_letters_are_reported(place: Place, monkeypatch:
         ([task(first.path, 3), task(second.path, 2, 1)], [f"hides rows of {second.path}"]),
         ([task(second.path, 2), task("x", 3)], [f"lacks {first.path}", "has x, which does not count"]),
     ):
-        iceberg = dead.iceberg()
-        monkeypatch.setattr(iceberg, "scan", lambda tasks=tasks: SimpleNamespace(plan_files=lambda: tasks))
-        monkeypatch.setattr(dead, "_open", lambda *, create, iceberg=iceberg: iceberg)
-        found = dead.differences(Table(place).entries())
-        monkeypatch.undo()
-        assert found == [f"table barnabas.logins__dead {one}" for one in problems]
+
+        def planned(_: str, load_table: Any, tasks: Any = tasks) -> Any:
+            table = load_table()
+            table.scan = lambda: SimpleNamespace(plan_files=lambda: tasks)
+            return table
+
+        catalogs.on_load = planned
+        differences = dead.differences(Table(place).entries())
+        assert differences == [f"table barnabas.logins__dead {problem}" for problem in problems]
 
 
 def test_dead_letters_follow_a_rollback_of_their_table(place: Place) -> None:
