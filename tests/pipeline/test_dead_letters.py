@@ -131,6 +131,17 @@ def test_rolled_back_letters_are_removed(place: Place, loads: int) -> None:
     assert not dead.publish()
 
 
+def test_rollback_to_no_letters_removes_the_published_ones(place: Place) -> None:
+    load(place, 5)
+    load(place, 0, dead=2)
+    dead = DeadLetters(table := Table(place))
+    assert dead.publish()
+    rolled_back(place, 1)
+    assert table.refresh().version == 1
+    assert dead.publish()
+    assert letters(place) == []
+
+
 def test_redrive_restores_letters_removed_by_an_engine(place: Place) -> None:
     for count in (3, 2):
         load(place, 0, dead=count)
