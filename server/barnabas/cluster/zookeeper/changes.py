@@ -230,7 +230,9 @@ class ChangeWriter:
         """Let those that make topics which are being deleted wait for that, each once; returns them."""
         held = set()
         for pending in batch if deleting else ():
-            names = frozenset(one.topic.name for one in pending.changes if isinstance(one, TopicCreated))
+            names = frozenset(
+                change.topic.name for change in pending.changes if isinstance(change, TopicCreated)
+            )
             if names & deleting and pending.held_until is None:
                 pending.held_until = trio.current_time() + DELETION_SECONDS_MAX
                 self._held[pending] = names & deleting

@@ -307,7 +307,9 @@ class ZooKeeperStore:
             assignments = await read_assignments(self._zookeeper, names, self._budget)
         except ZooKeeperError as error:
             raise closed() if self._is_closed else StorageError(PLACE, error) from error
-        counts = {name: 1 + max(one.partitions, default=-1) for name, one in assignments.items()}
+        counts = {
+            name: 1 + max(assignment.partitions, default=-1) for name, assignment in assignments.items()
+        }
         return [_with_count(change, counts, self.image) for change in changes]
 
     async def _settings_of_new(self, topics: Sequence[str]) -> list[Change]:

@@ -11,9 +11,10 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import trio
 
@@ -25,7 +26,7 @@ from barnabas.ending import FAILED, USAGE_ERROR
 from barnabas.tools.localcluster.children import Child, ChildError, ending
 from barnabas.tools.localcluster.defaults import settings_of
 from barnabas.tools.localcluster.features import switch_on
-from barnabas.tools.localcluster.jars import MAVEN_CENTRAL, find
+from barnabas.tools.localcluster.jars import MAVEN_CENTRAL, Program, find
 from barnabas.tools.localcluster.process_group import ProcessGroup
 from barnabas.tools.localcluster.zookeeper import ApacheZooKeeper, OwnZooKeeper, is_free
 
@@ -163,11 +164,24 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
+class Parts(NamedTuple):
+    """Parts of a cluster, and `say`, which tells what happens."""
+
+    child: Callable[[str, Sequence[str], Path], Child] = Child
+    own_zookeeper: Callable[[Path], OwnZooKeeper] = OwnZooKeeper
+    apache_zookeeper: type[ApacheZooKeeper] = ApacheZooKeeper
+    find: Callable[..., Program] = find
+    is_free: Callable[[int], bool] = is_free
+    switch_on: Callable[[str], Awaitable[str]] = switch_on
+    say: Callable[[str], None] = say
+
+
 class Cluster(ProcessGroup):
     """The processes of one cluster."""
 
-    def __init__(self, options: argparse.Namespace, directory: Path) -> None:
+    def __init__(self, options: argparse.Namespace, directory: Path, parts: Parts | None = None) -> None:
         super().__init__()
+        self._parts = parts or Parts()
         self._options = options
         self._directory = directory
         self._own_zookeeper: OwnZooKeeper | None = None
@@ -176,7 +190,7 @@ class Cluster(ProcessGroup):
 
     def say_stopping(self, name: str, *, at_once: bool) -> None:
         """Tell that a signal has come."""
-        say("stopping at once" if at_once else f"stopping on {name}")
+        self._parts.say("stopping at once" if at_once else f"stopping on {name}")
 
     def children(self) -> list[Child]:
         """Return brokers and ZooKeeper."""
@@ -192,7 +206,7 @@ class Cluster(ProcessGroup):
         if zookeeper is None:
             directory = self._directory / "zookeeper"
             wants_apache = options.apache_zookeeper or options.zookeeper_jars or options.fetch
-            if wants_apache or ApacheZooKeeper.was_used_in(directory):
+            if wants_apache or self._parts.apache_zookeeper.was_used_in(directory):
                 zookeeper = await self._start_apache(nursery, directory)
             else:
                 zookeeper = await self._start_own(nursery, directory)
@@ -201,39 +215,46 @@ class Cluster(ProcessGroup):
             for broker_id in range(1, options.brokers + 1):
                 starting.start_soon(self._start_broker, broker_id, zookeeper, addresses, nursery)
         servers = ",".join(addresses[broker_id] for broker_id in sorted(addresses))
-        if is_new and (problem := await switch_on(servers)):
-            say(f"groups of KIP-848, share groups and streams groups are not served: {problem}")
-        say(f"barnabas cluster is ready: {READY}{servers} zookeeper={zookeeper} dir={self._directory}")
-        say("Ctrl-C stops it.")
+        if is_new and (problem := await self._parts.switch_on(servers)):
+            self._parts.say(f"groups of KIP-848, share groups and streams groups are not served: {problem}")
+        self._parts.say(
+            f"barnabas cluster is ready: {READY}{servers} zookeeper={zookeeper} dir={self._directory}"
+        )
+        self._parts.say("Ctrl-C stops it.")
 
     async def _start_own(self, nursery: trio.Nursery, directory: Path) -> str:
-        server = OwnZooKeeper(directory)
+        server = self._parts.own_zookeeper(directory)
         await server.start()
         self._own_zookeeper = server
         nursery.start_soon(server.run)
-        say(f"ZooKeeper is ready: {server.address}, in this process")
+        self._parts.say(f"ZooKeeper is ready: {server.address}, in this process")
         return server.address
 
     async def _start_apache(self, nursery: trio.Nursery, directory: Path) -> str:
         options = self._options
         program = await trio.to_thread.run_sync(
-            lambda: find(
-                may_fetch=options.fetch, jars=options.zookeeper_jars, repository=options.maven, say=say
+            lambda: self._parts.find(
+                may_fetch=options.fetch,
+                jars=options.zookeeper_jars,
+                repository=options.maven,
+                say=self._parts.say,
             )
         )
-        say(f"starting ZooKeeper: {program.origin}")
-        server = ApacheZooKeeper(program, directory)
+        self._parts.say(f"starting ZooKeeper: {program.origin}")
+        server = self._parts.apache_zookeeper(program, directory)
         server.start()
         self._zookeeper = server
         nursery.start_soon(self._watch_zookeeper, server)
         await server.ready()
-        say(f"ZooKeeper is ready: {server.address} pid={server.child.pid} log={server.child.output}")
+        self._parts.say(
+            f"ZooKeeper is ready: {server.address} pid={server.child.pid} log={server.child.output}"
+        )
         return server.address
 
     async def _start_broker(
         self, broker_id: int, zookeeper: str, addresses: dict[int, str], nursery: trio.Nursery
     ) -> None:
-        child = Child(
+        child = self._parts.child(
             f"broker {broker_id}",
             self._command(broker_id, zookeeper),
             self._directory / f"broker-{broker_id}.log",
@@ -248,7 +269,9 @@ class Cluster(ProcessGroup):
         self._address_file(broker_id).write_text(f"{addresses[broker_id]}\n")
         listen = f"localhost:{addresses[broker_id].rpartition(':')[2]}"  # where it is started again
         child.command = tuple(listen if word == "localhost:0" else word for word in child.command)
-        say(f"broker {broker_id} is ready: {addresses[broker_id]} pid={child.pid} log={child.output}")
+        self._parts.say(
+            f"broker {broker_id} is ready: {addresses[broker_id]} pid={child.pid} log={child.output}"
+        )
 
     def _command(self, broker_id: int, zookeeper: str) -> list[str]:
         options = self._options
@@ -274,7 +297,7 @@ class Cluster(ProcessGroup):
             port = int(self._address_file(broker_id).read_text().rpartition(":")[2])
         except (OSError, ValueError):
             return 0
-        return port if is_free(port) else 0
+        return port if self._parts.is_free(port) else 0
 
     def _address_file(self, broker_id: int) -> Path:
         return self._directory / f"broker-{broker_id}.address"
@@ -284,7 +307,7 @@ class Cluster(ProcessGroup):
     async def _watch_zookeeper(self, server: ApacheZooKeeper) -> None:
         code = await server.child.wait()
         if not self.is_stopping:
-            say(f"ZooKeeper has ended ({ending(code)}); the brokers are stopped")
+            self._parts.say(f"ZooKeeper has ended ({ending(code)}); the brokers are stopped")
             self.fail()
 
     async def _watch_broker(self, child: Child) -> None:
@@ -292,7 +315,7 @@ class Cluster(ProcessGroup):
         if self.is_stopping:
             return
         remaining = sum(not other.ended.is_set() for other in self._brokers.values())
-        say(
+        self._parts.say(
             f"{child.name} has ended ({ending(code)}), {remaining} of {len(self._brokers)} are left; "
             f"its log is {child.output}; this starts it again:\n  {shlex.join(child.command)}"
         )
@@ -314,7 +337,7 @@ class Cluster(ProcessGroup):
         if child.ended.is_set():
             return
         in_time = await child.stop(STOP_SECONDS)
-        say(
+        self._parts.say(
             f"{child.name} has stopped"
             if in_time
             else f"{child.name} was killed: it did not stop in {STOP_SECONDS:.0f} s"

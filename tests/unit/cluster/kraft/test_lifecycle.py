@@ -50,7 +50,7 @@ def running():
     return lifecycle
 
 
-def test_registration_names_listeners_features_dirs_and_the_last_epoch():
+def test_registration_names_listeners_features_dirs_and_epoch():
     request = Lifecycle(IDENTITY, interval_ms=INTERVAL_MS).request(-1)
     assert (request.broker_id, request.cluster_id, request.rack) == (3, "cluster", "r1")
     assert (request.incarnation_id, request.previous_broker_epoch) == (bytes(range(16)), 20)

@@ -10,7 +10,7 @@ import pytest
 import trio.testing
 
 from barnabas.tools.localcluster import command
-from barnabas.tools.localcluster.command import Cluster, parser
+from barnabas.tools.localcluster.command import Cluster, Parts, parser
 
 EVENTS: list[str] = []
 
@@ -93,37 +93,40 @@ class Apache(FakeZooKeeper):
         EVENTS.append("start Apache")
 
 
+async def switch_on(servers: str) -> str:
+    EVENTS.append(f"switch on {servers}")
+    return "they are too old" if "9003" in servers else ""
+
+
+TOLD: list[str] = []
+PARTS: Any = Parts(
+    FakeChild,  # type: ignore[arg-type]
+    Own,  # type: ignore[arg-type]
+    Apache,  # type: ignore[arg-type]
+    lambda **options: SimpleNamespace(origin=f"jars {options['may_fetch']}"),  # type: ignore[arg-type,return-value]
+    lambda port: port != 5,
+    switch_on,
+    TOLD.append,
+)
+
+
 @pytest.fixture
-def said(monkeypatch):
+def told():
+    """Lines that the command tells."""
     EVENTS.clear()
-    result: list[str] = []
-    monkeypatch.setattr(command, "say", result.append)
-    monkeypatch.setattr(command, "Child", FakeChild)
-    monkeypatch.setattr(command, "OwnZooKeeper", Own)
-    monkeypatch.setattr(command, "ApacheZooKeeper", Apache)
-    monkeypatch.setattr(
-        command, "find", lambda **options: SimpleNamespace(origin=f"jars {options['may_fetch']}")
-    )
-    monkeypatch.setattr(command, "is_free", lambda port: port != 5)
-    for name, value in (("lines", {}), ("code_at_end", {}), ("in_time", True)):
-        monkeypatch.setattr(FakeChild, name, value)
-
-    async def switch_on(servers: str) -> str:
-        EVENTS.append(f"switch on {servers}")
-        return "they are too old" if "9003" in servers else ""
-
-    monkeypatch.setattr(command, "switch_on", switch_on)
-    return result
+    TOLD.clear()
+    FakeChild.lines, FakeChild.code_at_end, FakeChild.in_time = {}, {}, True
+    return TOLD
 
 
 def cluster_of(tmp_path: Path, *options: str) -> Cluster:
-    return Cluster(parser().parse_args(options), tmp_path)
+    return Cluster(parser().parse_args(options), tmp_path, PARTS)
 
 
 @pytest.mark.parametrize(
     "way", ["--apache-zookeeper", "--fetch", "--zookeeper-jars=/j", "used before", "own", "given"]
 )
-async def test_zookeeper_is_the_one_that_is_wanted(tmp_path, said, way):
+async def test_zookeeper_is_the_one_that_is_wanted(tmp_path, told, way):
     options = [way] if way.startswith("--") else ["--zookeeper", "z:1/c"] if way == "given" else []
     if way == "used before":
         (tmp_path / "zookeeper").mkdir()
@@ -137,10 +140,10 @@ async def test_zookeeper_is_the_one_that_is_wanted(tmp_path, said, way):
         (broker, *others) = cluster.children()
         where = "z:1/c" if way == "given" else "localhost:2181"
         assert broker.command[4:6] == ("--zookeeper", where)
-        assert f" zookeeper={where} " in said[-2]
+        assert f" zookeeper={where} " in told[-2]
         assert [one.name for one in others] == (["ZooKeeper"] if "ready Apache" in EVENTS else [])
         if others:
-            assert f"starting ZooKeeper: jars {way == '--fetch'}" in said
+            assert f"starting ZooKeeper: jars {way == '--fetch'}" in told
         EVENTS.clear()
         cluster.is_stopping = True
         await cluster.stop()
@@ -149,40 +152,40 @@ async def test_zookeeper_is_the_one_that_is_wanted(tmp_path, said, way):
         nursery.cancel_scope.cancel()
 
 
-async def test_a_broker_that_ends_is_told_and_the_last_one_ends_it_all(tmp_path, said):
+async def test_a_broker_that_ends_is_told_and_the_last_one_ends_it_all(tmp_path, told):
     cluster = cluster_of(tmp_path, "--brokers", "2")
     failed: list[str] = []
     cluster.fail = lambda: failed.append("failed")  # type: ignore[method-assign]
     async with trio.open_nursery() as nursery:
         await cluster.start(nursery)
         first, second = cluster.children()
-        said.clear()
+        told.clear()
         first.end(-9)
         await trio.testing.wait_all_tasks_blocked()
-        assert said[0].startswith(f"{first.name} has ended (killed by SIGKILL), 1 of 2 are left; its log is ")
-        assert f"  {first.command[0]} -m barnabas serve --zookeeper" in said[0]
+        assert told[0].startswith(f"{first.name} has ended (killed by SIGKILL), 1 of 2 are left; its log is ")
+        assert f"  {first.command[0]} -m barnabas serve --zookeeper" in told[0]
         assert failed == []
         second.end(1)
         await trio.testing.wait_all_tasks_blocked()
-        assert said[1].startswith(f"{second.name} has ended (exit code 1), 0 of 2 are left")
+        assert told[1].startswith(f"{second.name} has ended (exit code 1), 0 of 2 are left")
         assert failed == ["failed"]
         nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("is_stopping", [False, True])
-async def test_the_end_of_zookeeper_stops_the_brokers(tmp_path, said, is_stopping):
+async def test_the_end_of_zookeeper_stops_the_brokers(tmp_path, told, is_stopping):
     cluster = cluster_of(tmp_path, "--brokers", "1", "--apache-zookeeper")
     failed: list[str] = []
     cluster.fail = lambda: failed.append("failed")  # type: ignore[method-assign]
     async with trio.open_nursery() as nursery:
         await cluster.start(nursery)
-        said.clear()
+        told.clear()
         cluster.is_stopping = is_stopping
         for child in cluster.children():
             child.end(1)
         await trio.testing.wait_all_tasks_blocked()
-        assert ("ZooKeeper has ended (exit code 1); the brokers are stopped" in said) is not is_stopping
-        assert bool(said) is bool(failed) is not is_stopping
+        assert ("ZooKeeper has ended (exit code 1); the brokers are stopped" in told) is not is_stopping
+        assert bool(told) is bool(failed) is not is_stopping
         nursery.cancel_scope.cancel()
 
 
@@ -190,7 +193,7 @@ def value_of(words: tuple[str, ...], option: str) -> str:
     return words[words.index(option) + 1]
 
 
-async def test_a_broker_on_any_port_is_started_again_where_it_was(tmp_path, said):
+async def test_a_broker_on_any_port_is_started_again_where_it_was(tmp_path, told):
     cluster = cluster_of(tmp_path, "--brokers", "1", "--port", "0")
     async with trio.open_nursery() as nursery:
         await cluster.start(nursery)

@@ -53,15 +53,15 @@ def test_settings_that_prevent_a_start_are_refused_at_once(pair):
         check_settings(None, [pair])
 
 
-def test_data_lies_in_given_directory_or_the_users_state(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+def test_data_lies_in_given_directory_or_the_users_state(tmp_path, set_environment):
+    set_environment(XDG_STATE_HOME=str(tmp_path / "state"))
     with _directory(parser().parse_args(["--dir", str(tmp_path / "a" / "b")])) as result:
         assert result == tmp_path / "a" / "b"
         assert result.is_dir()
     with _directory(parser().parse_args([])) as result:
         assert result == tmp_path / "state" / "barnabas-cluster"
-    monkeypatch.delenv("XDG_STATE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    set_environment(XDG_STATE_HOME=None)
+    set_environment(HOME=str(tmp_path / "home"))
     with _directory(parser().parse_args([])) as result:
         assert result == tmp_path / "home" / ".local" / "state" / "barnabas-cluster"
     with _directory(parser().parse_args(["--ephemeral"])) as result:
