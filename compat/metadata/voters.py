@@ -229,9 +229,9 @@ async def lead_in_turn(mixed: Mixed, rounds: int) -> list[str]:
     """Have ours and Kafka's lead in turn; returns what is to be said."""
     story = []
     threads = trio.to_thread.run_sync
-    for node in mixed.kafka.values():
-        if node.id == 1 or not mixed.joins:
-            await threads(node.launch)
+    for kafka in mixed.kafka.values():
+        if kafka.id == 1 or not mixed.joins:
+            await threads(kafka.launch)
     async with mixed.ours() as node:
         if mixed.joins:
             story += await join_in_turn(mixed)

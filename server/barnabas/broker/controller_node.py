@@ -292,7 +292,9 @@ def _node(base: _Base, voter: RaftNode, rules: Machine) -> ControllerNode:
         background.start_soon(AutoJoin(own, base.cluster_id, endpoints, voter, peers).run)
     for run in (active.run, peers.run, registration.run, memory.run, log_limit.run):
         background.start_soon(run)
-    return ControllerNode(config, base.cluster_id, listeners, connections, voter, active, store, peers, stopping)
+    return ControllerNode(
+        config, base.cluster_id, listeners, connections, voter, active, store, peers, stopping
+    )
 
 
 def _advertised(

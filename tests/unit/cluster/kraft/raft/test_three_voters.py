@@ -158,6 +158,7 @@ def test_a_log_that_is_not_synced_is_noticed(monkeypatch):
         return 1 << 40
 
     monkeypatch.setattr(LogKeeper, "sync", planted)
+
     def run_all():
         for seed in range(5):
             run(through_power_cuts, seed)
