@@ -104,7 +104,7 @@ class ActiveController:
         self._last_offset = -1
         self._state = self._new_state(image)
         self._state.epoch = epoch
-        self._do("activation", self._begin)
+        self.do("activation", self._begin)
 
     def _begin(self, state: ControllerState) -> tuple[Any, ...]:
         """Return what this leader begins with; a transaction that the last one has left open is to be aborted by it."""
@@ -124,11 +124,11 @@ class ActiveController:
         while True:
             await trio.sleep(self._tick_seconds)
             for name, tick in self._machine.ticks.items():
-                self._do(name, tick)
+                self.do(name, tick)
 
-    def _do(self, name: str, records_of: Tick) -> None:
+    def do(self, name: str, records_of: Tick) -> None:
         """Append the records that something asks for; a failure of ours is logged, and the next one is tried."""
-        state = self._now()
+        state = self.state()
         if state is None:
             return
         try:
@@ -147,7 +147,7 @@ class ActiveController:
 
         Raises NOT_CONTROLLER, REQUEST_TIMED_OUT where that is not so in time, and what a handler refuses.
         """
-        state = self._now()
+        state = self.state()
         if state is None:
             raise self._not_controller()
         outcome: Outcome = self._machine.handlers[key](state, request, caller)
@@ -190,7 +190,7 @@ class ActiveController:
         self._note_now(state)
         return state
 
-    def _now(self) -> ControllerState | None:
+    def state(self) -> ControllerState | None:
         """Return the state as of now, None where this node is not active."""
         if self._state is not None:
             self._note_now(self._state)
