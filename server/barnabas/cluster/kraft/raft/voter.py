@@ -194,6 +194,8 @@ class Replica(Roles):
             return self._unattached(epoch, now_ms) if epoch > current.epoch else ()
         host, port = address or ("", -1)
         decisions = self.log.elect(Leader(leader_id, epoch, host, port))
+        if (leader_id, epoch) != current[:2] and self._contacts is not None:
+            self._contacts.elected(now_ms)
         if (leader_id, epoch) != current[:2] or self.role in (Role.PROSPECTIVE, Role.UNATTACHED):
             self._follow(now_ms)
         return decisions
