@@ -421,9 +421,7 @@ class Walk:
                 return
             is_done.append(True)
             if response is None:
-                node.step(
-                    lambda: node.replica.failed(send, self.now_ms, is_refused=is_refused), lambda _: ()
-                )
+                node.step(lambda: node.replica.failed(send, self.now_ms, is_refused=is_refused), lambda _: ())
                 return
             try:
                 node.step(lambda: node.replica.answered(send, response, self.now_ms))

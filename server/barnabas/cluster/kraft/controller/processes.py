@@ -1,7 +1,7 @@
 """Processes of brokers that have ended before their sessions: what tells them from those that are only silent.
 
-The rule: a broker's session ends early if the connection of its heartbeats has closed, none came by another one, and each of
-its listeners refuses connections. Silence, a timeout and any other error say nothing: then the session decides, as in Kafka.
+The rule: a broker's session ends early if the connection of its heartbeats has closed, none came by another one, and each
+of its listeners refuses connections. Silence, a timeout and any other error say nothing: the session decides, as in Kafka.
 A session that was ended by mistake begins again with the next heartbeat.
 """
 
@@ -61,6 +61,7 @@ class BrokerProcesses:
 
     def on_leader(self, epoch: int, end_offset: int) -> None:
         """Look at brokers in one process with another controller: that of the last leader may have ended."""
+        del epoch, end_offset
         state = self._active.state()
         for broker_id in state.image.controllers if state is not None else ():
             if broker_id != self._active.raft.node_id:
@@ -86,7 +87,9 @@ class BrokerProcesses:
                 if broker.id in self._connections:
                     return
                 if has_ended:
-                    log.info("the process of broker %d has ended: its listeners refuse connections", broker.id)
+                    log.info(
+                        "the process of broker %d has ended: its listeners refuse connections", broker.id
+                    )
                     self._active.do("end of a session", partial(end_session, broker))
                     return
 

@@ -270,7 +270,9 @@ class Roles:
         """
         if self.role is not Role.FOLLOWER or self._leader_is_refused:
             return
-        longest_ms = min(self.settings.election_timeout_ms // 2 << self._refused_rounds, self.settings.fetch_timeout_ms)
+        longest_ms = min(
+            self.settings.election_timeout_ms // 2 << self._refused_rounds, self.settings.fetch_timeout_ms
+        )
         self._deadline_ms = min(self._deadline_ms, now_ms + self._below(max(longest_ms, 1)))
         self._refused_rounds = min(self._refused_rounds + 1, REFUSED_ROUNDS_MAX)
         self._leader_is_refused = True

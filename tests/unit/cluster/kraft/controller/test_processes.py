@@ -158,7 +158,9 @@ async def test_listener_that_closes_after_the_connection_is_refused(autojump_clo
 
 
 @pytest.mark.parametrize("outcome", ["accepted", "silent", OSError("no route"), ValueError("no host name")])
-async def test_any_other_outcome_leaves_the_session(autojump_clock: Any, led: Led, outcome: Exception | str) -> None:
+async def test_any_other_outcome_leaves_the_session(
+    autojump_clock: Any, led: Led, outcome: Exception | str
+) -> None:
     led.net.outcomes["b1"] = [outcome]
     led.processes.closed(1)
     await trio.sleep(60)
@@ -221,7 +223,9 @@ async def test_controller_that_does_not_lead_looks_at_no_process(autojump_clock:
     assert led.net.attempts == []
 
 
-async def test_new_leader_fences_the_broker_in_the_last_leaders_process(autojump_clock: Any, led: Led) -> None:
+async def test_new_leader_fences_the_broker_in_the_last_leaders_process(
+    autojump_clock: Any, led: Led
+) -> None:
     listener = ControllerRegistrationRequest.Listener("CONTROLLER", "c1", 9093, 0)
     for controller_id in (1, CONTROLLER_ID):
         request = ControllerRegistrationRequest(
