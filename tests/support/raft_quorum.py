@@ -3,7 +3,7 @@
 import trio
 
 from barnabas.client import ClientSettings
-from barnabas.cluster.kraft.follower import ControllerError
+from barnabas.cluster.kraft.follower import ControllerError, RefusedError
 from barnabas.cluster.kraft.raft.running import taking_part
 from barnabas.errors import StorageError
 from barnabas.testing.simulation.world import run_world
@@ -18,6 +18,8 @@ class Wires:
     def __init__(self):
         self.nodes = {}
         self.cut = set()
+        self.refused = set()
+        """Senders and targets between which connections are refused."""
 
     def of(self, node_id):
         return Peer(self, node_id)
@@ -34,8 +36,10 @@ class Peer:
         wires, target = self.wires, int(address[0][1:])
         await trio.sleep(0.002)
         node = wires.nodes.get(target)
-        if node is None or wires.cut & {target, self.node_id}:
+        if wires.cut & {target, self.node_id}:
             raise ControllerError("not reached")
+        if node is None or (self.node_id, target) in wires.refused:
+            raise RefusedError("nothing listens there")
         if isinstance(message, ApiVersionsRequest):
             feature = ApiVersionsResponse.SupportedFeatureKey("kraft.version", 0, 1)
             return ApiVersionsResponse(supported_features=[feature])

@@ -122,10 +122,12 @@ class Replica(Roles):
 
     # --- their answers --------------------------------------------------------------------------------------
 
-    def failed(self, send: Send, now_ms: int) -> None:
-        """Take note that a node was not reached, or did not answer in time."""
+    def failed(self, send: Send, now_ms: int, *, is_refused: bool = False) -> None:
+        """Take note that a node was not reached, or did not answer in time; `is_refused` if nothing listens there."""
         if not self._settle(send):
             return
+        if is_refused and send.address == (self.log.leader.host, self.log.leader.port):
+            self.leader_ended(now_ms)
         if send.key == FETCHING and self._contacts is not None:
             self._contacts.failed(now_ms)
         else:
@@ -204,6 +206,8 @@ class Replica(Roles):
             return self._unattached(epoch, now_ms) if epoch > current.epoch else ()
         host, port = address or ("", -1)
         decisions = self.log.elect(Leader(leader_id, epoch, host, port))
+        if (leader_id, epoch) != current[:2] and self._contacts is not None:
+            self._contacts.elected(now_ms)
         if (leader_id, epoch) != current[:2] or self.role in (Role.PROSPECTIVE, Role.UNATTACHED):
             self._follow(now_ms)
         return decisions
@@ -220,6 +224,7 @@ class Replica(Roles):
             self._follow_answer(now_ms)
         elif not taken.asks_elsewhere and not taken.must_wait:
             self.has_fetched = True
+            self._leader_is_refused, self._refused_rounds = False, 0
             if self.role is Role.FOLLOWER:
                 self._deadline_ms = now_ms + self.settings.fetch_timeout_ms
         if contacts is not None:

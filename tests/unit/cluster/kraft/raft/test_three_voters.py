@@ -64,6 +64,38 @@ def test_another_voter_leads_when_the_leader_is_cut_off():
     run(work)
 
 
+@pytest.mark.parametrize("is_static", [True, False])
+def test_ended_leader_is_followed_before_the_fetch_timeout(is_static):
+    async def work(quorum, nursery):
+        first = await quorum.leader()
+        epoch = first.epoch
+        await first.wait_committed(first.append(epoch, [record(1)]), epoch)
+        await trio.sleep(3)
+        quorum.cut_power(first.node_id)
+        with trio.fail_after(1):
+            second = await quorum.leader()
+        assert second.epoch == epoch + 1
+
+    run(work, is_static=is_static)
+
+
+def test_voter_that_alone_is_refused_disturbs_no_leader():
+    async def work(quorum, nursery):
+        leader = await quorum.leader()
+        epoch = leader.epoch
+        follower = next(node for node in quorum.wires.nodes.values() if node is not leader)
+        quorum.wires.refused.add((follower.node_id, leader.node_id))
+        await trio.sleep(20)
+        assert {node.epoch for node in quorum.wires.nodes.values()} == {epoch}
+        quorum.wires.refused.clear()
+        offset = leader.append(epoch, [record(1)])
+        while follower.applied_offset < offset:
+            await trio.sleep(0.1)
+        assert follower.epoch == epoch
+
+    run(work)
+
+
 def test_leader_that_resigns_is_followed_by_another():
     async def work(quorum, nursery):
         first = await quorum.leader()
