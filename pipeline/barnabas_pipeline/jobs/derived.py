@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from barnabas_pipeline import faults
 from barnabas_pipeline.errors import UsageError
-from barnabas_pipeline.jobs.results import PART, Results, ResultState, results_location
+from barnabas_pipeline.jobs.results import COMMITS_KEPT, PART, Results, ResultState, results_location
 from barnabas_pipeline.lake import frames
 from barnabas_pipeline.lake.iceberg import Lake, explained, lake_of, store_properties
 from barnabas_pipeline.lake.ledger import HOUR_MS, DataFile, State
@@ -151,10 +151,12 @@ class Derived:
         root: str,
         prefix: str = "",
         span_ms: tuple[int, int] | None = None,
+        commits_kept: int = COMMITS_KEPT,
     ):
         self.job = job
         self.root = f"{results_location(root)}/{job.name}"
-        self.store = Results(self.root, StoreIO(store_properties(lake_of(lake))))
+        files = StoreIO(store_properties(lake_of(lake)))
+        self.store = Results(self.root, files, commits_kept=commits_kept)
         self.tables = {kind: Table(lake_of(lake).place(f"{prefix}{kind}")) for kind in job.kinds}
         self._span_ms = span_ms
 
