@@ -321,7 +321,7 @@ def test_of_two_runs_one_wins_and_what_nobody_names_goes(
         derived(Visitors(), lake, where, commits_kept=2).update(spark)
     compact(spark, Lake(str(lake)).place("profiles"))
     vacuum(Lake(str(lake)).place("profiles"), age_seconds=0)
-    done = update(spark, Visitors(), lake, where)
+    done = derived(Visitors(), lake, where, commits_kept=2).update(spark)
     assert (done.files_read, done.is_replay) == (0, False), "a compaction brings nothing"
     kept = where / "visitors"
     assert derived(Visitors(), lake, where).store.state().inputs == {"profiles": 7}
