@@ -13,7 +13,7 @@ ELR = "eligible.leader.replicas.version"
 
 
 class Cause(NamedTuple):
-    """What was asked for, as far as a change may show it."""
+    """The request of a change, as far as the change may show it."""
 
     is_preferred: bool = False
     is_unclean_election: bool = False

@@ -22,7 +22,7 @@ SESSION_MS = 9_000
 
 
 class Heard:
-    """What the model knows of a broker's registration."""
+    """A broker's registration, as far as the model has it."""
 
     def __init__(self, incarnation, dirs, epoch, offset):
         self.incarnation, self.dirs, self.epoch, self.registered_at = incarnation, dirs, epoch, offset

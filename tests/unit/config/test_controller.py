@@ -2,15 +2,9 @@
 
 import pytest
 
-from barnabas.config.cluster import (
-    Keeper,
-    check_cluster,
-    is_clustered,
-    is_controller,
-    is_in_quorum,
-    keeper_of,
-)
+from barnabas.config.cluster import check_cluster
 from barnabas.config.controller import advertised_controllers, controller_settings
+from barnabas.config.keeper import Keeper, is_clustered, is_controller, is_in_quorum, keeper_of
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.setting import SettingError
 from barnabas.config.without_effect import judge

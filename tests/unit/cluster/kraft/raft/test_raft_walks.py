@@ -163,7 +163,7 @@ def earlier_epochs_are_committed_by_counting(patch):
 
 
 def half_of_the_logs_is_enough(patch):
-    """What one too few have is committed."""
+    """Records that one voter too few has are committed."""
 
     def planted(self, voters):
         offsets = sorted((self._end_of(voter) for voter in voters), reverse=True)
@@ -174,7 +174,7 @@ def half_of_the_logs_is_enough(patch):
 
 
 def observers_count(patch):
-    """What any replicas have, voters or not, is committed."""
+    """Records that any replicas have, voters or not, are committed."""
 
     def planted(self, voters):
         ends = [progress.end_offset for progress in self._progress.values()]
