@@ -224,7 +224,7 @@ class Node:
         disk, random = self.disk, self.walk.random
         offset = self.applied
         last = next((batch for batch in disk.log if batch.end == offset), None)
-        if last is None or any(known.end_offset >= offset for known in disk.snapshots):
+        if last is None or any(snapshot.end_offset >= offset for snapshot in disk.snapshots):
             return
         snapshot_id = SnapshotId(offset, last.epoch)
         image = EMPTY._replace(position=Position(offset - 1, last.epoch, 1))
@@ -234,7 +234,7 @@ class Node:
         disk.sync()
         if random.random() < 0.7:
             oldest = random.choice(disk.snapshot_ids)
-            disk.snapshots = {known: data for known, data in disk.snapshots.items() if known >= oldest}
+            disk.snapshots = {kept: data for kept, data in disk.snapshots.items() if kept >= oldest}
             disk.start_offset = oldest.end_offset
             disk.log = [batch for batch in disk.log if batch.base >= oldest.end_offset]
             disk.sync()

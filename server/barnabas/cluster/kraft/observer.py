@@ -36,7 +36,6 @@ from barnabas.cluster.kraft.replica_values import (
 )
 from barnabas.cluster.kraft.state import MetadataLogError, Snapshot
 from barnabas.log.epochs import UNDEFINED_EPOCH, LeaderEpochs
-from barnabas.log.format.names import CLUSTER_METADATA_TOPIC
 from barnabas.log.format.quorum_state import QuorumState
 from barnabas.records.any_magic import iter_any_records
 from barnabas.records.batch import HEADER_SIZE, BatchHeader, read_any_header, require_crc

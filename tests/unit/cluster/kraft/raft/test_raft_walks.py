@@ -1,5 +1,7 @@
 """Random histories of whole quorums keep Raft's promises; a bug that is planted breaks one."""
 
+import pytest
+
 from barnabas.cluster.kraft.decisions import Truncate
 from barnabas.cluster.kraft.observer import Observer
 from barnabas.cluster.kraft.raft import membership, requests
@@ -357,10 +359,10 @@ def is_noticed(seeds):
     return False
 
 
-def test_planted_bugs_are_noticed(monkeypatch):
+def test_planted_bugs_are_noticed():
     missed = []
     for plant, seed in PLANTED.items():
-        with monkeypatch.context() as patch:
+        with pytest.MonkeyPatch.context() as patch:
             plant(patch)
             if not is_noticed([seed, *range(examples(OTHER_SEEDS))]):
                 missed.append(plant.__name__)
