@@ -262,6 +262,16 @@ def test_leader_without_a_useful_answer_is_doubted():
     assert contacts.choose(leader, 2_001) == ("b", 2)
 
 
+def test_leader_that_makes_itself_known_is_asked_immediately():
+    contacts = Contacts([("a", 1), ("b", 2)], backoff_ms=20)
+    for now_ms in range(5):
+        contacts.failed(now_ms)
+    contacts.elected(10)
+    assert (contacts.choose(Leader(3, 2, "c", 3), 10), contacts.ready_at_ms) == (("c", 3), 10)
+    contacts.failed(10)
+    assert contacts.ready_at_ms == 30
+
+
 def test_leader_of_the_last_life_is_asked_first():
     election = QuorumState(0, 2, 7, voters=(1, 2, 3))
     voters = {number + 1: address for number, address in enumerate(ADDRESSES)}
