@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -56,8 +56,8 @@ def leaders(node: Node, topic: str) -> list[int]:
 
 def is_led_by(node: Node, topic: str, broker_ids: Sequence[int]) -> bool:
     """Say whether a node knows a leader among the brokers for each partition, and each leads some."""
-    found = leaders(node, topic)
-    return len(found) == PARTITIONS and set(found) == set(broker_ids)
+    ids = leaders(node, topic)
+    return len(ids) == PARTITIONS and set(ids) == set(broker_ids)
 
 
 def test_killed_broker_is_replaced_before_its_session_ends(tmp_path: Path, nodes: list[Node]) -> None:
@@ -98,7 +98,7 @@ def test_killed_leading_controller_is_replaced_with_its_broker(tmp_path: Path, n
         list(starting.map(Node.start, nodes))
     create(nodes[0], "t", replicas=2)
     until(lambda: is_led_by(nodes[0], "t", (1, 2, 3)))
-    leader_id = trio.run(leader_of, controllers[1])
+    leader_id = trio.run(leader_of, controllers)
     others = [number for number in controllers if number != leader_id]
     began = time.monotonic()
     nodes[leader_id - 1].end(signal.SIGKILL)
@@ -111,13 +111,14 @@ def test_killed_leading_controller_is_replaced_with_its_broker(tmp_path: Path, n
     assert "DUPLICATE_BROKER_REGISTRATION" not in nodes[leader_id - 1].log.read_text()
 
 
-async def leader_of(port: int) -> int:
-    """Return the id of the controller that leads, by what another one says."""
+async def leader_of(controllers: Mapping[int, int]) -> int:
+    """Return the id of the controller that leads, of those that listen at ports."""
     topic = DescribeQuorumRequest.TopicData("__cluster_metadata", [DescribeQuorumRequest.PartitionData(0)])
     while True:
-        async with open_connection(parse_bootstrap(f"127.0.0.1:{port}")[0], ClientSettings()) as connection:
-            response = await connection.ask(DescribeQuorumRequest([topic]))
-        leader_id: int = response.topics[0].partitions[0].leader_id
-        if leader_id >= 0:
-            return leader_id
+        for controller_id, port in controllers.items():
+            endpoint = parse_bootstrap(f"127.0.0.1:{port}")[0]
+            async with open_connection(endpoint, ClientSettings()) as connection:
+                response = await connection.ask(DescribeQuorumRequest([topic]))
+            if response.topics[0].partitions[0].error_code == 0:
+                return controller_id
         await trio.sleep(0.1)

@@ -1,6 +1,6 @@
 """Choice of the controller that is asked next, and of the time. Pure.
 
-The rule: the leader is asked while it answers; otherwise the named controllers in turn, each further failure with a longer
+The rule: the leader is asked while it answers; otherwise the named controllers in turn, each further round with a longer
 pause. A leader that gives no usable answer for the fetch timeout is doubted: another node may know a later one.
 """
 
@@ -80,6 +80,7 @@ class Contacts:
         self._useful_at_ms = now_ms
 
     def _pause_ms(self) -> int:
-        pause_ms = min(self._backoff_ms << min(self._failures, 10), BACKOFF_MS_MAX)
+        rounds = self._failures // len(self._bootstrap)
+        pause_ms = min(self._backoff_ms << min(rounds, 10), BACKOFF_MS_MAX)
         self._failures += 1
         return pause_ms

@@ -69,6 +69,9 @@ class _Link:
     lock: trio.Lock = field(default_factory=trio.Lock)
 
 
+_NEW = _Link()
+
+
 class Peers:
     """Asks other brokers. Lifecycle: `run` in a task; requests before it runs wait for it.
 
@@ -182,7 +185,7 @@ class Peers:
             controller_id = self._image().controller_id
             if controller_id < 0:
                 failure = failure or PeerUnavailableError("no controller is elected")
-            else:
+            elif self._links.get((controller_id, channel), _NEW).again_at <= trio.current_time():
                 try:
                     response = await self.ask(
                         controller_id,

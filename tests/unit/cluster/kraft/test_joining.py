@@ -249,6 +249,12 @@ def test_pauses_grow_until_an_answer_is_of_use():
         contacts.failed(0)
         pauses.append(contacts.ready_at_ms)
     assert pauses == [20, 40, 80, 160, 320, 640, 1_000, 1_000]
+    others = Contacts([("a", 1), ("b", 2), ("c", 3)], backoff_ms=20)
+    pauses = []
+    for _ in range(8):
+        others.failed(0)
+        pauses.append(others.ready_at_ms)
+    assert pauses == [20, 20, 20, 40, 40, 40, 80, 80], "the same for all in turn"
     contacts.answered(Taken(), 5_000)
     contacts.failed(5_000)
     assert contacts.ready_at_ms == 5_020
@@ -261,6 +267,16 @@ def test_leader_without_a_useful_answer_is_doubted():
     contacts.answered(Taken(must_wait=True), 1_000)
     assert contacts.choose(leader, 2_000) == ("c", 3)
     assert contacts.choose(leader, 2_001) == ("b", 2)
+
+
+def test_leader_that_makes_itself_known_is_asked_immediately():
+    contacts = Contacts([("a", 1), ("b", 2)], backoff_ms=20)
+    for now_ms in range(8):
+        contacts.failed(now_ms)
+    contacts.elected(10)
+    assert (contacts.choose(Leader(3, 2, "c", 3), 10), contacts.ready_at_ms) == (("c", 3), 10)
+    contacts.failed(10)
+    assert contacts.ready_at_ms == 30
 
 
 def test_leader_of_the_last_life_is_asked_first():

@@ -192,7 +192,7 @@ PLANTED: dict[Callable[[pytest.MonkeyPatch], None], int] = {
     uncommitted_is_applied: 0,
     snapshot_is_taken_as_additions: 0,
     cut_is_not_carried_out: 1,
-    epochs_survive_a_cut: 13,
+    epochs_survive_a_cut: 19,
     checksums_are_not_checked: 1,
     gaps_are_appended: 0,
     transaction_counts_at_once: 0,

@@ -198,6 +198,28 @@ async def test_the_controller_is_followed_until_one_answers(autojump_clock: trio
         assert 4.8 < trio.current_time() - before <= 5.001
 
 
+async def test_next_controller_does_not_wait_for_the_last_ones_pause(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    cluster = Cluster()
+    cluster.answer = lambda *_: DescribeClusterResponse(cluster_id="two")
+    async with cluster.running() as peers:
+        del cluster.addresses[1]
+        answered_at = []
+
+        async def ask() -> None:
+            await peers.ask_controller(DescribeClusterRequest(), version=0)
+            answered_at.append(trio.current_time())
+
+        cluster.spawn(ask)
+        await trio.sleep(10)  # pauses before the next connection are 1 s by now
+        began = trio.current_time()
+        cluster.change(ControllerChanged(2, 2))
+        await trio.sleep(1)
+        assert answered_at
+        assert answered_at[0] - began < 0.2
+
+
 async def test_connections_that_nobody_uses_are_closed(autojump_clock: trio.testing.MockClock) -> None:
     cluster = Cluster()
     async with cluster.running() as peers:

@@ -223,9 +223,7 @@ async def test_controller_that_does_not_lead_looks_at_no_process(autojump_clock:
     assert led.net.attempts == []
 
 
-async def test_new_leader_fences_the_broker_in_the_last_leaders_process(
-    autojump_clock: Any, led: Led
-) -> None:
+async def test_new_leader_fences_the_broker_of_the_last_leader(autojump_clock: Any, led: Led) -> None:
     listener = ControllerRegistrationRequest.Listener("CONTROLLER", "c1", 9093, 0)
     for controller_id in (1, CONTROLLER_ID):
         request = ControllerRegistrationRequest(
