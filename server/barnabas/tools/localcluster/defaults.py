@@ -5,6 +5,17 @@ from __future__ import annotations
 SESSION_MS = 6000
 """Milliseconds that a killed broker is taken for alive: shorter than Kafka's 18 s, since all is on one machine."""
 COPIES_MAX = 3
+ON_ZOOKEEPER = {
+    "zookeeper.session.timeout.ms": str(SESSION_MS),
+    "controlled.shutdown.retry.backoff.ms": "500",
+}
+IN_QUORUM = {
+    "broker.session.timeout.ms": str(SESSION_MS),
+    "controller.quorum.fetch.timeout.ms": "800",
+    "controller.quorum.election.timeout.ms": "250",
+    "controller.quorum.election.backoff.max.ms": "200",
+}
+"""Times without a network between the nodes: a controller that is killed is missed after 0.8 s, where Kafka takes 2 s."""
 
 
 def settings_of(brokers: int) -> dict[str, str]:
@@ -20,6 +31,4 @@ def settings_of(brokers: int) -> dict[str, str]:
         "transaction.state.log.min.isr": str(least),
         "share.coordinator.state.topic.replication.factor": str(copies),
         "share.coordinator.state.topic.min.isr": str(least),
-        "zookeeper.session.timeout.ms": str(SESSION_MS),
-        "controlled.shutdown.retry.backoff.ms": "500",
     }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import socket
+from collections.abc import Collection
 from pathlib import Path
 
 import trio
@@ -118,14 +119,14 @@ class ApacheZooKeeper:
         return b"Mode:" in answer
 
 
-def free_port() -> int:
-    """A TCP port of loopback that was free a moment ago.
+def free_port(*, but: Collection[int] = ()) -> int:
+    """A TCP port of loopback that was free a moment ago, and is none of those.
 
     Not one of those that the system gives to connections: trying to connect to such a port may connect to itself.
     """
     while True:
         port = random.randrange(*PORTS)
-        if is_free(port):
+        if port not in but and is_free(port):
             return port
 
 
