@@ -9,9 +9,9 @@ ON_ZOOKEEPER = {
     "zookeeper.session.timeout.ms": str(SESSION_MS),
     "controlled.shutdown.retry.backoff.ms": "500",
 }
-IN_QUORUM = {
+IN_QUORUM = {"controller.quorum.fetch.timeout.ms": "800"}
+OF_CONTROLLERS = {
     "broker.session.timeout.ms": str(SESSION_MS),
-    "controller.quorum.fetch.timeout.ms": "800",
     "controller.quorum.election.timeout.ms": "250",
     "controller.quorum.election.backoff.max.ms": "200",
 }

@@ -16,7 +16,7 @@ import trio
 from barnabas.broker.serve_options import WITHOUT_FILE
 from barnabas.tools.localcluster.children import Child
 from barnabas.tools.localcluster.cluster import Cluster
-from barnabas.tools.localcluster.defaults import IN_QUORUM, settings_of
+from barnabas.tools.localcluster.defaults import IN_QUORUM, OF_CONTROLLERS, settings_of
 from barnabas.tools.localcluster.quorum import Quorum, format_and_write, prepare, settings_of_node
 from barnabas.tools.localcluster.zookeeper import free_port
 
@@ -61,7 +61,7 @@ class QuorumCluster(Cluster):
             self._quorum,
             node_id,
             self._directory / name,
-            self._shared,
+            {**(OF_CONTROLLERS if node_id in self._quorum.ports else {}), **self._shared},
             port=self.port(node_id) or free_port(but=self._quorum.ports.values()),
             rack=self.rack(node_id),
         )
