@@ -15,8 +15,8 @@ from pathlib import Path
 import trio
 
 from barnabas.tools.localcluster.children import Child, ChildError, ending
+from barnabas.tools.localcluster.ports import is_free
 from barnabas.tools.localcluster.process_group import ProcessGroup
-from barnabas.tools.localcluster.zookeeper import is_free
 
 READY = "bootstrap.servers="
 READY_SECONDS = 120.0

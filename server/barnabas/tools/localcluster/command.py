@@ -22,9 +22,8 @@ from barnabas.config.without_effect import judge
 from barnabas.ending import FAILED, USAGE_ERROR
 from barnabas.tools.localcluster.children import ChildError
 from barnabas.tools.localcluster.cluster import Cluster, say
+from barnabas.tools.localcluster.defaults import MAVEN_CENTRAL
 from barnabas.tools.localcluster.in_quorum import QuorumCluster
-from barnabas.tools.localcluster.jars import MAVEN_CENTRAL
-from barnabas.tools.localcluster.on_zookeeper import ZooKeeperCluster
 from barnabas.tools.localcluster.quorum import Quorum, check, controller_ids, read, settings_of_node
 
 
@@ -38,6 +37,8 @@ def main(arguments: Sequence[str]) -> int:
         with _made(directory) as place:
             cluster: Cluster
             if on_zookeeper:
+                from barnabas.tools.localcluster.on_zookeeper import ZooKeeperCluster
+
                 cluster = ZooKeeperCluster(options, place)
             else:
                 cluster = QuorumCluster(options, place, shared)

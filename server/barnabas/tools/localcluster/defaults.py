@@ -1,10 +1,11 @@
-"""Default settings of brokers that are all on one machine."""
+"""Defaults of a cluster that is all on one machine."""
 
 from __future__ import annotations
 
 SESSION_MS = 6000
 """Milliseconds that a killed broker is taken for alive: shorter than Kafka's 18 s, since all is on one machine."""
 COPIES_MAX = 3
+MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
 ON_ZOOKEEPER = {
     "zookeeper.session.timeout.ms": str(SESSION_MS),
     "controlled.shutdown.retry.backoff.ms": "500",

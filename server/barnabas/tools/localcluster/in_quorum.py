@@ -17,8 +17,8 @@ from barnabas.broker.serve_options import WITHOUT_FILE
 from barnabas.tools.localcluster.children import Child
 from barnabas.tools.localcluster.cluster import Cluster
 from barnabas.tools.localcluster.defaults import IN_QUORUM, OF_CONTROLLERS, settings_of
+from barnabas.tools.localcluster.ports import free_port
 from barnabas.tools.localcluster.quorum import Quorum, format_and_write, prepare, settings_of_node
-from barnabas.tools.localcluster.zookeeper import free_port
 
 READY = "bootstrap.controllers="
 

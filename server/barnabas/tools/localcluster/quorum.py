@@ -15,10 +15,9 @@ from barnabas.config.properties import format_properties, parse_lines
 from barnabas.config.setting import SettingError
 from barnabas.environment.real import OsEntropy
 from barnabas.errors import StorageError
+from barnabas.log.format.names import META_PROPERTIES
 from barnabas.tools.localcluster.children import ChildError
-from barnabas.tools.localcluster.zookeeper import free_port, is_free
-from barnabas.tools.logtool.errors import RefusedError
-from barnabas.tools.logtool.storage_command import format_node
+from barnabas.tools.localcluster.ports import free_port, is_free
 from barnabas.wire.ids import new_uuid, uuid_text
 
 FILE = "cluster.properties"
@@ -143,6 +142,11 @@ def settings_of_node(
 def format_and_write(settings: Mapping[str, str], cluster_id: str, file: Path) -> None:
     """Write the file of a node's settings, and format its log dirs before its first start. Raises ChildError."""
     _write(file, format_properties(settings))
+    if Path(settings["log.dirs"], META_PROPERTIES).exists():
+        return
+    from barnabas.tools.logtool.errors import RefusedError  # not on the way of a later start
+    from barnabas.tools.logtool.storage_command import format_node
+
     try:
         format_node(BrokerConfig(dict(settings), dict.fromkeys(settings, str(file))), cluster_id)
     except (RefusedError, SettingError, StorageError) as error:

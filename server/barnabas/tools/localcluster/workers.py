@@ -21,8 +21,9 @@ from barnabas.config.properties import format_properties
 from barnabas.ending import FAILED
 from barnabas.tools.localcluster.children import Child, ChildError, ending
 from barnabas.tools.localcluster.defaults import SESSION_MS, settings_of
+from barnabas.tools.localcluster.ports import free_port
 from barnabas.tools.localcluster.process_group import ProcessGroup
-from barnabas.tools.localcluster.zookeeper import OwnZooKeeper, free_port
+from barnabas.tools.localcluster.zookeeper import OwnZooKeeper
 
 if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
