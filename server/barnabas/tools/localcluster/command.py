@@ -31,10 +31,10 @@ def main(arguments: Sequence[str]) -> int:
     """Run `barnabas cluster`; returns the exit code."""
     options = parser().parse_args(arguments)
     try:
-        directory = None if options.ephemeral else _directory_of(options)
+        directory = None if options.ephemeral else directory_of(options)
         on_zookeeper = is_on_zookeeper(options, directory)
         shared = check_settings(options.config, options.set, on_zookeeper=on_zookeeper)
-        with _made(directory) as place:
+        with made(directory) as place:
             cluster: Cluster
             if on_zookeeper:
                 from barnabas.tools.localcluster.on_zookeeper import ZooKeeperCluster
@@ -193,13 +193,14 @@ def check_settings(file: str | None, pairs: Sequence[str], *, on_zookeeper: bool
     return shared
 
 
-def _directory_of(options: argparse.Namespace) -> Path:
+def directory_of(options: argparse.Namespace) -> Path:
+    """Return where everything is kept."""
     base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
     return Path(options.dir or os.path.join(base, "barnabas-cluster")).absolute()
 
 
 @contextmanager
-def _made(directory: Path | None) -> Iterator[Path]:
+def made(directory: Path | None) -> Iterator[Path]:
     """Make the directory, or one in memory without a name, for as long as it is used. Raises ChildError."""
     if directory is None:
         from barnabas.environment.ephemeral import ephemeral_directory

@@ -13,8 +13,8 @@ ON_ZOOKEEPER = {
 IN_QUORUM = {"controller.quorum.fetch.timeout.ms": "800"}
 OF_CONTROLLERS = {
     "broker.session.timeout.ms": str(SESSION_MS),
-    "controller.quorum.election.timeout.ms": "250",
-    "controller.quorum.election.backoff.max.ms": "200",
+    "controller.quorum.election.timeout.ms": "200",
+    "controller.quorum.election.backoff.max.ms": "150",
 }
 """Times without a network between the nodes: a controller that is killed is missed after 0.8 s, where Kafka takes 2 s."""
 
