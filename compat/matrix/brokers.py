@@ -213,7 +213,7 @@ class BarnabasCluster(Barnabas):
     def stop(self, how: str = "term") -> None:
         if (
             how == "kill" and not self.has_ended
-        ):  # each of its own: without their ZooKeeper they would take long
+        ):  # each of its own: without their controllers they would take long
             for pid in self.pids:
                 os.kill(pid, signal.SIGKILL)
         super().stop(how)
