@@ -1,4 +1,4 @@
-"""`make cluster-demo`: three brokers with their controllers, stock clients under load, one broker killed, nothing lost; told step by step.
+"""`make cluster-demo`: three brokers, stock clients under load, one broker killed, nothing lost; told step by step.
 
 The rule: everything is done by what a user has: `barnabas cluster`, librdkafka, kafka-python, SIGKILL.
 """
