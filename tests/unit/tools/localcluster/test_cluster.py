@@ -1,4 +1,4 @@
-"""A local cluster without processes: what brokers are started with, the order in which all is stopped, and what is said."""
+"""A local cluster without processes: what brokers are started with, the order in which all is stopped, and what is new_lines."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Apache(FakeZooKeeper):
 
 
 @pytest.fixture
-def said(monkeypatch, capsys):
+def new_lines(monkeypatch, capsys):
     EVENTS.clear()
     monkeypatch.setattr(processes, "Child", FakeChild)
     monkeypatch.setattr(on_zookeeper, "OwnZooKeeper", Own)
@@ -131,7 +131,7 @@ def quorum_of(tmp_path: Path, *options: str) -> Cluster:
 @pytest.mark.parametrize(
     "way", ["--apache-zookeeper", "--fetch", "--zookeeper-jars=/j", "used before", "own", "given"]
 )
-async def test_zookeeper_is_the_one_that_is_wanted(tmp_path, said, way):
+async def test_zookeeper_is_the_one_that_is_wanted(tmp_path, new_lines, way):
     options = [way] if way.startswith("--") else ["--zookeeper", "z:1/c"] if way == "given" else []
     if way == "used before":
         (tmp_path / "zookeeper").mkdir()
@@ -145,7 +145,7 @@ async def test_zookeeper_is_the_one_that_is_wanted(tmp_path, said, way):
         (broker, *others) = cluster.children()
         where = "z:1/c" if way == "given" else "localhost:2181"
         assert broker.command[4:6] == ("--zookeeper", where)
-        lines = said()
+        lines = new_lines()
         assert f" zookeeper={where} " in lines[-2]
         assert [one.name for one in others] == (["ZooKeeper"] if "ready Apache" in EVENTS else [])
         if others:
@@ -158,40 +158,40 @@ async def test_zookeeper_is_the_one_that_is_wanted(tmp_path, said, way):
         nursery.cancel_scope.cancel()
 
 
-async def test_a_broker_that_ends_is_told_and_the_last_one_ends_it_all(tmp_path, said):
+async def test_a_broker_that_ends_is_told_and_the_last_one_ends_it_all(tmp_path, new_lines):
     cluster = cluster_of(tmp_path, "--brokers", "2")
     failed: list[str] = []
     cluster.fail = lambda: failed.append("failed")  # type: ignore[method-assign]
     async with trio.open_nursery() as nursery:
         await cluster.start(nursery)
         first, second = cluster.children()
-        said()
+        new_lines()
         first.end(-9)
         await trio.testing.wait_all_tasks_blocked()
-        ended, again = said()
+        ended, again = new_lines()
         assert ended.startswith(f"{first.name} has ended (killed by SIGKILL), 1 of 2 are left; its log is ")
         assert again.startswith(f"  {first.command[0]} -m barnabas serve --zookeeper")
         assert failed == []
         second.end(1)
         await trio.testing.wait_all_tasks_blocked()
-        assert said()[0].startswith(f"{second.name} has ended (exit code 1), 0 of 2 are left")
+        assert new_lines()[0].startswith(f"{second.name} has ended (exit code 1), 0 of 2 are left")
         assert failed == ["failed"]
         nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("is_stopping", [False, True])
-async def test_the_end_of_zookeeper_stops_the_brokers(tmp_path, said, is_stopping):
+async def test_the_end_of_zookeeper_stops_the_brokers(tmp_path, new_lines, is_stopping):
     cluster = cluster_of(tmp_path, "--brokers", "1", "--apache-zookeeper")
     failed: list[str] = []
     cluster.fail = lambda: failed.append("failed")  # type: ignore[method-assign]
     async with trio.open_nursery() as nursery:
         await cluster.start(nursery)
-        said()
+        new_lines()
         cluster.is_stopping = is_stopping
         for child in cluster.children():
             child.end(1)
         await trio.testing.wait_all_tasks_blocked()
-        lines = said()
+        lines = new_lines()
         assert ("ZooKeeper has ended (exit code 1); the brokers are stopped" in lines) is not is_stopping
         assert bool(lines) is bool(failed) is not is_stopping
         nursery.cancel_scope.cancel()
@@ -201,7 +201,7 @@ def value_of(words: tuple[str, ...], option: str) -> str:
     return words[words.index(option) + 1]
 
 
-async def test_a_broker_on_any_port_is_started_again_where_it_was(tmp_path, said):
+async def test_a_broker_on_any_port_is_started_again_where_it_was(tmp_path, new_lines):
     cluster = cluster_of(tmp_path, "--brokers", "1", "--port", "0")
     async with trio.open_nursery() as nursery:
         await cluster.start(nursery)
@@ -228,11 +228,11 @@ def settings_in(path: Path) -> dict[str, str]:
         (("--brokers", "1", "--controllers", "2"), [101, 102], {1: "broker", 101: "controller"}),
     ],
 )
-async def test_first_brokers_or_own_nodes_are_controllers(tmp_path, said, options, voters, roles):
+async def test_first_brokers_or_own_nodes_are_controllers(tmp_path, new_lines, options, voters, roles):
     cluster = quorum_of(tmp_path, *options, "--racks", "a,b")
     async with trio.open_nursery() as nursery:
         await cluster.start(nursery)
-        ready = said()[-2]
+        ready = new_lines()[-2]
         assert ready.startswith("barnabas cluster is ready: bootstrap.servers=localhost:9001")
         for node_id, role in roles.items():
             name = f"{'broker' if 'broker' in role else 'controller'}-{node_id}"
@@ -249,7 +249,7 @@ async def test_first_brokers_or_own_nodes_are_controllers(tmp_path, said, option
         nursery.cancel_scope.cancel()
 
 
-async def test_ports_and_controllers_stay_with_more_brokers(tmp_path, said):
+async def test_ports_and_controllers_stay_with_more_brokers(tmp_path, new_lines):
     voters = []
     for brokers in (1, 4):
         async with trio.open_nursery() as nursery:
@@ -268,7 +268,7 @@ async def test_ports_and_controllers_stay_with_more_brokers(tmp_path, said):
         (("--controllers", "3"), [], ["3", "2", "1", "101 102 103"]),
     ],
 )
-async def test_brokers_stop_while_controllers_have_a_majority(tmp_path, said, options, killed, stops):
+async def test_brokers_stop_while_controllers_have_a_majority(tmp_path, new_lines, options, killed, stops):
     cluster = quorum_of(tmp_path, *options)
     async with trio.open_nursery() as nursery:
         await cluster.start(nursery)
@@ -288,17 +288,17 @@ async def test_brokers_stop_while_controllers_have_a_majority(tmp_path, said, op
         nursery.cancel_scope.cancel()
 
 
-async def test_end_of_a_node_is_told_with_its_file(tmp_path, said):
+async def test_end_of_a_node_is_told_with_its_file(tmp_path, new_lines):
     cluster = quorum_of(tmp_path, "--brokers", "1", "--controllers", "2")
     failed: list[str] = []
     cluster.fail = lambda: failed.append("failed")  # type: ignore[method-assign]
     async with trio.open_nursery() as nursery:
         await cluster.start(nursery)
         by_name = {child.name: child for child in cluster.children()}
-        said()
+        new_lines()
         by_name["controller 101"].end(-9)
         await trio.testing.wait_all_tasks_blocked()
-        ended, again = said()
+        ended, again = new_lines()
         assert ended.startswith("controller 101 has ended (killed by SIGKILL), 1 of 2 are left; its log is ")
         assert again.endswith(f"serve --config {tmp_path / 'controller-101.properties'} --log-level warning")
         assert failed == []
