@@ -159,6 +159,7 @@ conform: $(VENV)/.ready-test $(WITH_CODE)  ## the wire suite against Apache Kafk
 handover: $(VENV)/.ready-test $(WITH_CODE)  ## log dirs, groups and transactions handed from us to Apache Kafka and back, and from Kafka to us (needs a JDK)
 	$(CODE) $(BIN)/python -m compat.log.handover $(ARGS)
 	$(CODE) $(BIN)/python -m compat.groups.handover $(ARGS)
+	$(CODE) $(BIN)/python -m compat.metadata.handover
 
 soak: $(VENV)/.ready-test $(WITH_CODE)  ## transactional clients and the broker killed at random, nothing lost (ARGS="--rounds 100 --seed 7")
 	$(CODE) $(BIN)/python -m compat.soak $(ARGS)

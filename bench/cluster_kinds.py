@@ -15,6 +15,8 @@ from compat.kafka.broker import CLUSTER_ID
 from compat.kafka.releases import fetch, release
 
 BROKERS = (1, 2, 3)
+JOINING = 4
+"""A broker that joins later, in a quorum."""
 SESSION_S = 6.0
 """After which a broker that was killed is given up: ZooKeeper's session, KRaft's heartbeats."""
 SETTINGS = {
@@ -149,13 +151,13 @@ def _ours_in_quorum(directory: Path, connect: str) -> dict[int, Peer]:
             },
             free_port(),
         )
-        for broker_id in BROKERS
+        for broker_id in (*BROKERS, JOINING)
     }
 
 
 def _kafka_in_quorum(directory: Path, connect: str) -> dict[int, Peer]:
     peers: dict[int, Peer] = {}
-    for broker_id in BROKERS:
+    for broker_id in (*BROKERS, JOINING):
         port = free_port()
         own = {
             "node.id": str(FIRST_IN_QUORUM + broker_id),

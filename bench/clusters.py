@@ -26,7 +26,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from bench.cluster_kinds import ALONE, BROKERS, KINDS, SESSION_S, SETTINGS
+from bench.cluster_kinds import ALONE, BROKERS, JOINING, KINDS, SESSION_S, SETTINGS
 from bench.peers.base import Running
 from bench.procfs import back_memory, cpu_s, describe_machine, rss_bytes
 from bench.scenarios.throughput import QUEUE
@@ -38,6 +38,8 @@ from compat.metadata.quorum import Quorum
 
 MANY = 2_000
 MANY_PER_REQUEST = 500
+TOPICS = 10_000
+"""Topics of a cluster that a broker joins, one partition with one replica each."""
 PARTITIONS = 6
 ENDED = 24
 """Partitions of a transaction that has several."""
@@ -244,6 +246,31 @@ def failover(cluster: Cluster, partitions: int) -> Values:
     return values
 
 
+def join(cluster: Cluster, count: int) -> Values:
+    """Measure a broker with an empty disk that joins a quorum with so many topics, until it tells a client of them."""
+    begun = time.monotonic()
+    names = [f"joined-{number}" for number in range(count)]
+    for start in range(0, count, MANY_PER_REQUEST):
+        topics = [NewTopic(name, 1, 1) for name in names[start : start + MANY_PER_REQUEST]]
+        for created in cluster.admin.create_topics(topics, request_timeout=WAIT_S).values():
+            created.result(WAIT_S)
+    values = {"create_topics_s": time.monotonic() - begun}
+    cluster.wait(
+        "the brokers know all topics", lambda: len(cluster.admin.list_topics(timeout=30).topics) >= count
+    )
+    cluster.peers[JOINING].format(cluster._data(JOINING))
+    begun = time.monotonic()
+    running = cluster.brokers[JOINING] = cluster._started(JOINING)
+    client = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
+
+    def has_joined() -> bool:
+        described = client.list_topics(timeout=30)
+        return len(described.brokers) == 4 and len(described.topics) >= count
+
+    cluster.wait("the broker has joined", has_joined)
+    return values | {"join_s": time.monotonic() - begun, "join_rss_mb": rss_bytes(running.pid) / 1e6}
+
+
 METRICS = {
     "ready_s": "three brokers started, s",
     "rss_idle_mb": "RSS of three, nothing to do, MB",
@@ -265,6 +292,9 @@ METRICS = {
     "rss_many_mb": f"RSS of three with {MANY:,} partitions each, MB",
     "failover_s": f"killed, until {MANY:,} partitions are led again, s",
     "back_after_kill_s": "started again, until in sync, s",
+    "create_topics_s": f"{TOPICS:,} topics made, s",
+    "join_s": f"a new broker, until it tells of {TOPICS:,} topics, s",
+    "join_rss_mb": "  RSS of that broker, MB",
     "stop_s": "clean stop of a broker, s",
     "restart_s": "clean stop and start, until in sync, s",
 }
@@ -314,7 +344,7 @@ def main(argv: list[str] | None = None) -> int:
         "--kinds", default=",".join(ALONE), help="in this order; ratios are those of the first"
     )
     parser.add_argument(
-        "--parts", default="load,transactions,failover", help="which of load, transactions, failover"
+        "--parts", default="load,transactions,failover", help="which of load, transactions, failover, join"
     )
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--mb", type=int, default=300, help="megabytes for each throughput")
@@ -333,11 +363,12 @@ def main(argv: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("bench: terminated"))
     build()
     kinds = options.kinds.split(",")
-    many = MANY
+    many, topics = MANY, TOPICS
     if options.quick:
         if options.json:
             parser.error("--quick measures nothing that belongs to --json's values")
-        options.mb, options.count, many = min(options.mb, 20), min(options.count, 200), MANY_PER_REQUEST
+        options.mb, options.count = min(options.mb, 20), min(options.count, 200)
+        many, topics = MANY_PER_REQUEST, MANY_PER_REQUEST
     results: dict[str, list[Values]] = {}
     described: dict[str, str] = {}
     if options.json:
@@ -361,6 +392,8 @@ def main(argv: list[str] | None = None) -> int:
                         values |= ends(cluster, options.count)
                     if "failover" in options.parts:
                         values |= failover(cluster, many)
+                    if "join" in options.parts:
+                        values |= join(cluster, topics)
                 results[kind].append(values)
                 print(f"{kind}: {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
     except (BenchError, OSError, subprocess.SubprocessError) as error:

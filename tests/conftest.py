@@ -4,7 +4,7 @@ import gc
 import logging
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +27,20 @@ ROOT = Path(__file__).resolve().parents[1]
 OPEN_FILES = 300
 """Above so many the garbage of tests is collected: `select()` takes no descriptor above 1023."""
 PACKAGE = Path(barnabas.__file__).resolve().parent
+
+
+@pytest.fixture
+def set_environment(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Set variables of the environment until the end of the test; None removes one."""
+
+    def put(**variables: str | None) -> None:
+        for name, value in variables.items():
+            if value is None:
+                monkeypatch.delenv(name, raising=False)
+            else:
+                monkeypatch.setenv(name, value)
+
+    return put
 
 
 @pytest.hookimpl(tryfirst=True)  # before that of Hypothesis

@@ -138,7 +138,11 @@ def controllers_tools(cluster: Brokers) -> str:
         ("cluster", ("list-endpoints",), "controller"),
         ("configs", ("--alter", *topic, "--add-config", "max.message.bytes=777777"), "Completed"),
         ("configs", ("--alter", *topic, "--delete-config", "max.message.bytes"), "Completed"),
-        ("configs", ("--describe", "--all", "--entity-type", "brokers", "--entity-name", str(ids[0])), "node.id"),
+        (
+            "configs",
+            ("--describe", "--all", "--entity-type", "brokers", "--entity-name", str(ids[0])),
+            "node.id",
+        ),
         ("reassign-partitions", ("--list",), "No partition reassignments"),
     )
     for tool, arguments, expected in questions:
@@ -233,7 +237,8 @@ def as_printed(cluster: Brokers) -> str:
 
 CHECKS: tuple[checks.Check, ...] = (
     checks.membership, checks.creation, checks.produce_and_consume, checks.java_clients, checks.transactions,
-    checks.identical_replicas, kafkas_tools, controllers_tools, checks.other_tools, checks.reassignment, checks.preferred_leaders,
+    checks.identical_replicas, kafkas_tools, controllers_tools, checks.other_tools, checks.reassignment,
+    checks.preferred_leaders,
     checks.leader_killed, checks.preferred_leaders, checks.clean_stop, controllers_killed, checks.offsets_survive,
     unregistered, as_printed, checks.identical_replicas,
 )  # fmt: skip

@@ -1,8 +1,8 @@
 """Our voter and two controllers of Kafka in one quorum: python -m compat.metadata.voters [--version V] [--rounds N]
 
-Static and dynamic voters. In each round the leading controller of Kafka is killed until ours leads and commits records,
-then ours resigns, and Kafka commits. The exit code is 1 if a leader does not come, a record is not committed, a controller
-of Kafka complains, or the logs of the three differ.
+Static voters, dynamic ones, and ones that join. In each round the leading controller of Kafka is killed until ours leads
+and commits records, then ours resigns, and Kafka commits. The exit code is 1 if
+a leader does not come, a record is not committed, a controller of Kafka complains, or the logs of the three differ.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import argparse
 import sys
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from barnabas.log.format.properties import MetaProperties, encode_uuid
 from barnabas.records.batch import iter_batches, whole_size
 from barnabas.wire.generated.api_versions import ApiVersionsResponse
 from barnabas.wire.generated.describe_quorum import DescribeQuorumRequest
+from barnabas.wire.generated.metadata_records.feature_level import FeatureLevelRecord
 from barnabas.wire.generated.metadata_records.no_op import NoOpRecord
 from barnabas.wire.headers import encode_response, parse_request_header
 from barnabas.wire.metadata_records import encode_record
@@ -54,8 +55,14 @@ VERSIONS = {
 DESCRIBE = DescribeQuorumRequest(
     [DescribeQuorumRequest.TopicData(CLUSTER_METADATA_TOPIC, [DescribeQuorumRequest.PartitionData(0)])]
 )
+EXPECTED = ("ControllerRegistration", "Graceful shutdown")
+"""Complaints about a leader that is no controller, and of the last voter that is stopped."""
 OURS = 3
+LEVEL = 30
+"""metadata.version, if ours is the first to lead."""
 PATIENCE_S = 90
+KINDS = ("static", "dynamic", "joining")
+"""Voters in the settings, voters in the log from the first, and voters that join one after the other."""
 SETTINGS = {
     "controller.quorum.election.timeout.ms": "1500",
     "metadata.log.max.snapshot.interval.ms": "15000",
@@ -69,8 +76,9 @@ class VotersError(Exception):
 class Mixed:
     """Controllers 1 and 2 of Kafka, and our voter 3."""
 
-    def __init__(self, version: str, directory: Path, *, is_dynamic: bool) -> None:
-        self.directory, self.is_dynamic = directory, is_dynamic
+    def __init__(self, version: str, directory: Path, kind: str) -> None:
+        is_dynamic = kind != "static"
+        self.directory, self.is_dynamic, self.joins = directory, is_dynamic, kind == "joining"
         self.port = free_port()
         self.kafka = {
             number: Node(version, directory / f"controller-{number}", number, "controller")
@@ -90,13 +98,15 @@ class Mixed:
             f"{number}@{text}:{encode_uuid(meta[number].directory_id or b'')}"
             for number, text in listed.items()
         )
-        for node in self.kafka.values():
-            node.configure({**SETTINGS, **quorum})
-            node.format(*(["--initial-controllers", voters] if is_dynamic else []))
+        for number, node in self.kafka.items():
+            joining = {"controller.quorum.auto.join.enable": "true"} if self.joins else {}
+            node.configure({**SETTINGS, **quorum, **joining})
+            first = "--standalone" if number == 1 else "--no-initial-controllers"
+            node.format(*([first] if self.joins else ["--initial-controllers", voters] if is_dynamic else []))
         self.data = directory / "ours"
         (self.data / DIRECTORY).mkdir(parents=True)
         (self.data / "meta.properties").write_bytes(meta[OURS].encode())
-        if is_dynamic:
+        if is_dynamic and not self.joins:
             entries = [
                 Voter(number, bytes([number]) * 16, (("CONTROLLER", *address),), KRAFT_VERSIONS)
                 for number, address in self.addresses.items()
@@ -120,7 +130,7 @@ class Mixed:
             snapshot_bytes_max=1 << 20,
             log=LogSettings(snapshot_interval_ms=20_000),
         )
-        settings = RaftSettings.of(quorum, [("CONTROLLER", HOST, self.port)])
+        settings = RaftSettings.of(quorum, [("CONTROLLER", HOST, self.port)], joins=self.joins)
         async with (
             taking_part(quorum, settings, real_environment(), ClientSettings()) as node,
             trio.open_nursery() as nursery,
@@ -131,6 +141,10 @@ class Mixed:
             nursery.cancel_scope.cancel()
 
     async def _serve(self, node: RaftNode, stream: trio.SocketStream) -> None:
+        with suppress(trio.BrokenResourceError):
+            await self._answer(node, stream)
+
+    async def _answer(self, node: RaftNode, stream: trio.SocketStream) -> None:
         data = b""
         while True:
             while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
@@ -156,7 +170,7 @@ class Mixed:
             await stream.send_all(b"".join(bytes(chunk) for chunk in chunks))  # type: ignore[arg-type]
 
     async def leader_other_than(self, *others: int) -> int:
-        """Return who leads, by our voter."""
+        """Return the leader, as our voter says."""
         with trio.move_on_after(PATIENCE_S):
             while self.node.leader_id in (-1, *others):
                 await trio.sleep(0.05)
@@ -174,28 +188,53 @@ class Mixed:
 
     def logs(self) -> dict[int, dict[int, bytes]]:
         """Return the batches of each node by offset."""
-        found: dict[int, dict[int, bytes]] = {}
+        logs: dict[int, dict[int, bytes]] = {}
         places = {
             OURS: self.data / DIRECTORY,
             **{number: node.metadata_dir for number, node in self.kafka.items()},
         }
         for number, place in places.items():
-            found[number] = {}
+            logs[number] = {}
             for path in sorted(place.glob("*.log")):
                 data = path.read_bytes()
                 for at, header in iter_batches(data[: whole_size(data)]):
                     if header.magic == 2:
-                        found[number][header.base_offset] = data[at : at + header.size]
-        return found
+                        logs[number][header.base_offset] = data[at : at + header.size]
+        return logs
+
+
+async def join_in_turn(mixed: Mixed) -> list[str]:
+    """Have ours join a quorum of Kafka's, and a controller of Kafka's join while ours leads."""
+    node, threads = mixed.node, trio.to_thread.run_sync
+
+    async def voters_are(*ids: int) -> None:
+        with trio.fail_after(PATIENCE_S):
+            while sorted(voter.id for voter in node.leadership.voters) != list(ids):
+                await trio.sleep(0.1)
+
+    await voters_are(1, OURS)
+    story = [f"ours joined under Kafka {node.leader_id}"]
+    for _ in range(10):
+        if await mixed.leader_other_than() == OURS:
+            break
+        await threads(mixed.kafka[1].process.stop)
+        await threads(mixed.kafka[1].launch)
+        await trio.sleep(8)  # an election
+    await threads(mixed.kafka[2].launch)
+    await voters_are(1, 2, OURS)
+    return [*story, f"Kafka 2 joined under {node.leader_id}, epoch {node.epoch}"]
 
 
 async def lead_in_turn(mixed: Mixed, rounds: int) -> list[str]:
     """Have ours and Kafka's lead in turn; returns what is to be said."""
     story = []
     threads = trio.to_thread.run_sync
-    for node in mixed.kafka.values():
-        await threads(node.launch)
+    for kafka in mixed.kafka.values():
+        if kafka.id == 1 or not mixed.joins:
+            await threads(kafka.launch)
     async with mixed.ours() as node:
+        if mixed.joins:
+            story += await join_in_turn(mixed)
         for _ in range(rounds):
             for _ in range(10):
                 leader = await mixed.leader_other_than()
@@ -211,8 +250,13 @@ async def lead_in_turn(mixed: Mixed, rounds: int) -> list[str]:
             epoch = node.epoch
             with trio.fail_after(PATIENCE_S):
                 while True:
+                    begin = (
+                        [] if node.image.metadata_version else [FeatureLevelRecord("metadata.version", LEVEL)]
+                    )
                     try:
-                        offset = node.append(epoch, [encode_record(NoOpRecord(), 0)] * 3)
+                        offset = node.append(
+                            epoch, [encode_record(record, 0) for record in (*begin, NoOpRecord())]
+                        )
                         break
                     except NotLeaderError:  # not yet
                         await trio.sleep(0.1)
@@ -257,32 +301,35 @@ def main() -> int:
     )
     parser.add_argument("--version", default="4.3.1")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--voters", choices=("static", "dynamic", "both"), default="both")
+    parser.add_argument("--voters", choices=(*KINDS, "all"), default="all")
     arguments = parser.parse_args()
-    kinds = ("static", "dynamic") if arguments.voters == "both" else (arguments.voters,)
+    kinds = KINDS if arguments.voters == "all" else (arguments.voters,)
     failures = 0
     for kind in kinds:
         with tempfile.TemporaryDirectory() as text:
-            mixed = Mixed(arguments.version, Path(text), is_dynamic=kind == "dynamic")
+            mixed = Mixed(arguments.version, Path(text), kind)
             try:
                 for line in trio.run(lead_in_turn, mixed, arguments.rounds):
                     print(f"{kind}: {line}")
-            except (VotersError, trio.TooSlowError) as error:
+            except* (VotersError, trio.TooSlowError) as error:
                 failures += 1
                 print(f"{kind}: FAILED {error!r}")
             finally:
                 for node in mixed.kafka.values():
                     node.process.kill()
-                    lines = node.process.output.read_text(errors="replace").splitlines()
+                    output = node.process.output
+                    lines = output.read_text(errors="replace").splitlines() if output.exists() else []
                     complaints = [
                         line
                         for line in lines
-                        if (" ERROR " in line or " FATAL " in line) and "ControllerRegistration" not in line
-                    ]  # our voter is no controller, at which they could register
+                        if (" ERROR " in line or " FATAL " in line)
+                        and not any(text in line for text in EXPECTED)
+                    ]
                     failures += bool(complaints)
                     print(f"{kind}: Kafka {node.id} complains {len(complaints)} times")
                     for line in complaints[:8]:
-                        print("   ", line[:300])
+                        place = lines.index(line)
+                        print("   ", "\n    ".join(text[:300] for text in lines[place : place + 8]))
     return 1 if failures else 0
 
 

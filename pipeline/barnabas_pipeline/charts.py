@@ -146,7 +146,7 @@ def _over_time(axes: Axes) -> None:
 
 
 def _moments(timestamps_ms: Iterable[float]) -> list[datetime]:
-    return [datetime.fromtimestamp(one / 1000, UTC) for one in timestamps_ms]
+    return [datetime.fromtimestamp(timestamp_ms / 1000, UTC) for timestamp_ms in timestamps_ms]
 
 
 def _in_thousands(axis: Axis) -> None:

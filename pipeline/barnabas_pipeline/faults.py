@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 POINTS = {
     "task.before_read": "worker: nothing was read yet",
@@ -48,9 +50,25 @@ POINTS = {
 }
 
 
+_acts: dict[str, Callable[[], None]] = {}
+
+
+@contextmanager
+def acting(name: str, act: Callable[[], None]) -> Iterator[None]:
+    """Have this process do something when it comes to a point for the first time, as another one could meanwhile."""
+    _acts[name] = act
+    try:
+        yield
+    finally:
+        _acts.pop(name, None)
+
+
 def point(name: str) -> None:
     """Die here if asked to."""
     assert name in POINTS, name
+    act = _acts.pop(name, None)
+    if act is not None:
+        act()
     if os.environ.get("BARNABAS_FAULT") != name:
         return
     once = os.environ.get("BARNABAS_FAULT_ONCE")

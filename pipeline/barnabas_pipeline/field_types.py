@@ -155,9 +155,9 @@ def arrow_type(kind: Type) -> pa.DataType:
         case Map():
             return pa.map_(arrow_type(kind.key), pa.field("value", arrow_type(kind.value.type)))
         case Record():
-            return pa.struct([pa.field(one.name, arrow_type(one.type)) for one in kind.fields])
+            return pa.struct([pa.field(field.name, arrow_type(field.type)) for field in kind.fields])
         case Union():
-            return pa.struct([pa.field(one.name, arrow_type(one.type)) for one in kind.branches])
+            return pa.struct([pa.field(branch.name, arrow_type(branch.type)) for branch in kind.branches])
 
 
 def name_of(kind: Type) -> str:
@@ -204,9 +204,9 @@ def type_to_json(kind: Type) -> Json:
             key = {} if kind.key == "string" else {"key": kind.key}
             return {"map": _element_to_dict(kind.value), **key}
         case Record():
-            return {"record": [field_to_dict(one) for one in kind.fields]}
+            return {"record": [field_to_dict(field) for field in kind.fields]}
         case Union():
-            return {"union": [field_to_dict(one) for one in kind.branches]}
+            return {"union": [field_to_dict(branch) for branch in kind.branches]}
 
 
 def field_from_dict(entry: Mapping[str, Json], depth: int = 0) -> Field:
@@ -236,7 +236,7 @@ def type_from_json(data: Json, depth: int = 0) -> Type:
         return data
     if not isinstance(data, Mapping) or not data:
         raise ValueError(f"{data!r} is no type")
-    kind = next((one for one in NESTED if one in data), next(iter(data)))
+    kind = next((kind for kind in NESTED if kind in data), next(iter(data)))
     held = data[kind]
     match kind:
         case "decimal":
@@ -265,7 +265,7 @@ def type_from_json(data: Json, depth: int = 0) -> Type:
 def fields_from(entries: Iterable[Document], depth: int = 0) -> tuple[Field, ...]:
     """Read fields; their names must differ. Raises ValueError, KeyError, TypeError."""
     fields = tuple(field_from_dict(entry, depth) for entry in entries)
-    names = [one.name.lower() for one in fields]
+    names = [field.name.lower() for field in fields]
     if len(set(names)) != len(names) or not names:
         raise ValueError("fields of a record must be some, with different names")
     return fields

@@ -57,16 +57,16 @@ class EventSchema:
     @property
     def arrow(self) -> pa.Schema:
         """The columns as Arrow types."""
-        return pa.schema([pa.field(one.name, arrow_type(one.type)) for one in self.columns])
+        return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in self.columns])
 
     def to_dict(self) -> Document:
         """As it is kept in manifests and schema files."""
         document = {
             "name": self.name,
             "event_time": self.event_time,
-            "fields": [field_to_dict(one) for one in self.fields],
+            "fields": [field_to_dict(field) for field in self.fields],
         }
-        return document | ({"key": [field_to_dict(one) for one in self.key]} if self.key else {})
+        return document | ({"key": [field_to_dict(field) for field in self.key]} if self.key else {})
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Json]) -> EventSchema:
@@ -83,7 +83,7 @@ class EventSchema:
 
     def checked(self) -> EventSchema:
         """Return the schema itself. Raises UsageError if it cannot be that of a table."""
-        if any(one.name.startswith("_") for one in self.fields):
+        if any(field.name.startswith("_") for field in self.fields):
             raise UsageError(f"schema {self.name}: field names must not begin with an underscore")
         if self.event_time != NO_EVENT_TIME and not any(
             field.name == self.event_time and field.type in _TIME_TYPES and field.required

@@ -37,7 +37,7 @@ def end_signals() -> list[signal.Signals]:
     return [
         signal.SIGTERM,
         signal.SIGINT,
-        *(one for one in others if signal.getsignal(one) is not signal.SIG_IGN),
+        *(number for number in others if signal.getsignal(number) is not signal.SIG_IGN),
     ]
 
 

@@ -53,7 +53,7 @@ def leaves(error: BaseException) -> list[BaseException]:
     """Return the errors in a group and in the groups within it; an error by itself, alone."""
     if not isinstance(error, BaseExceptionGroup):
         return [error]
-    return [leaf for one in error.exceptions for leaf in leaves(one)]
+    return [leaf for inner in error.exceptions for leaf in leaves(inner)]
 
 
 _NO_ROOM = (ENOSPC, EDQUOT)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -119,7 +121,10 @@ class Cluster:
 
     def __init__(self, directory: Path, shared: Mapping[str, str] = NO_SETTINGS) -> None:
         """`shared` are settings of both."""
-        elsewhere = {"controller.quorum.bootstrap.servers": "127.0.0.1:1", "broker.session.timeout.ms": "2000"}
+        elsewhere = {
+            "controller.quorum.bootstrap.servers": "127.0.0.1:1",
+            "broker.session.timeout.ms": "2000",
+        }
         self.controller = Node(directory, 1, "controller", {**elsewhere, **shared})
         self.address = f"127.0.0.1:{self.controller.port}"
         self.broker = Node(
@@ -256,6 +261,55 @@ def test_secured_controller_serves_its_nodes_and_refuses_others(tmp_path: Path) 
         assert trio.run(answers_to, cluster.address, "node") == [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NONE]
     finally:
         cluster.end()
+
+
+def test_controller_that_joins_by_itself_becomes_a_voter(tmp_path: Path) -> None:
+    first = Node(tmp_path, 1, "controller", {"controller.quorum.bootstrap.servers": "127.0.0.1:1"})
+    asked = {"controller.quorum.bootstrap.servers": f"127.0.0.1:{first.port}"}
+    joining = Node(tmp_path, 2, "controller", {**asked, "controller.quorum.auto.join.enable": "true"})
+    try:
+        first.format("--standalone").start()
+        joining.format("--no-initial-controllers").start()
+        until(lambda: voters(f"127.0.0.1:{first.port}") == [1, 2])
+    finally:
+        first.end(signal.SIGKILL)
+        joining.end(signal.SIGKILL)
+
+
+def voters(address: str) -> list[int]:
+    """Return the ids of the voters that are committed."""
+    connecting = Connecting(parse_bootstrap(address), ClientSettings(client_id="test"), {})
+    return sorted(voter.id for voter in state_of(connecting)[1].voters)
+
+
+def test_commands_of_the_page_start_a_controller(tmp_path: Path) -> None:
+    page = (ROOT / "docs/how-to/cluster.md").read_text()
+    (block,) = re.findall(
+        r"(?:^    .*\n)+", page.partition("## Controllers without Java\n")[2].partition("\n## ")[0], re.M
+    )
+    commands = re.sub(r"^    ", "", block, flags=re.M)
+    data, port = tmp_path / "data", free_port()
+    commands = commands.replace("/var/lib/barnabas-controller", str(data)).replace(
+        "localhost:9093", f"localhost:{port}"
+    )
+    program = tmp_path / "barnabas"
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(PROGRAM)} "$@"\n')
+    program.chmod(0o755)
+    own = {**environment(), "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    with subprocess.Popen(
+        ["sh", "-ec", commands],
+        cwd=tmp_path,
+        env=own,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as shell:
+        try:
+            assert shell.stdout is not None
+            assert f"Formatted {data} for node 1" in shell.stdout.readline()
+            assert f"bootstrap.controllers=127.0.0.1:{port}" in shell.stdout.readline()
+        finally:
+            os.killpg(shell.pid, signal.SIGTERM)
 
 
 async def answers_to(address: str, user: str) -> list[int]:

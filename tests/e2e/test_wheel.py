@@ -50,8 +50,8 @@ def environment() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("switch", [pytest.param("", marks=linux_only), "no"])
-def test_an_installed_wheel_serves_stock_clients(tmp_path, monkeypatch, switch):
-    monkeypatch.setenv(hatch_build.SWITCH, switch)
+def test_an_installed_wheel_serves_stock_clients(tmp_path, set_environment, switch):
+    set_environment(**{hatch_build.SWITCH: switch})
     is_compiled = switch != "no" and not hatch_build.missing()
     wheel = build(ROOT, CACHE, tmp_path)
     assert wheel.name.endswith("-py3-none-any.whl") is not is_compiled
@@ -78,9 +78,9 @@ def test_an_installed_wheel_serves_stock_clients(tmp_path, monkeypatch, switch):
     assert all(file.startswith(str(tmp_path)) for file in files)
 
 
-def test_wheel_that_cannot_be_compiled_as_required_fails(tmp_path, monkeypatch):
-    monkeypatch.setenv(hatch_build.SWITCH, "yes")
-    monkeypatch.setenv("CC", str(tmp_path / "no-compiler"))
+def test_wheel_that_cannot_be_compiled_as_required_fails(tmp_path, set_environment):
+    set_environment(**{hatch_build.SWITCH: "yes"})
+    set_environment(CC=str(tmp_path / "no-compiler"))
     command = [sys.executable, "-c", "import hatchling.build; hatchling.build.build_wheel('.')"]
     done = subprocess.run([*command], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode != 0

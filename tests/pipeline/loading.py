@@ -13,13 +13,15 @@ from barnabas_pipeline.errors import IncompleteError
 from barnabas_pipeline.jobs.choices import Choice
 from barnabas_pipeline.jobs.follow import Follower
 from barnabas_pipeline.jobs.load import LoadOptions
-from barnabas_pipeline.jobs.rounds import Commit, Round, Rounds, Topics, Watcher
+from barnabas_pipeline.jobs.rounds import Commit, Parts, Round, Rounds, Topics, Watcher
 from barnabas_pipeline.jobs.sites import Topic
 from barnabas_pipeline.jobs.triggers import AVAILABLE
 from barnabas_pipeline.lake.iceberg import Lake
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.lake.task import LoadTask, TaskResult
 from barnabas_pipeline.log.model import Bounds, LogOptions
+
+from .tables import ScriptedCatalogs
 
 CLUSTER = "cluster"
 LOG = LogOptions("", bootstrap="127.0.0.1:1")
@@ -126,6 +128,8 @@ class World:
     refused: dict[str, Exception] = field(default_factory=dict)
     more: dict[str, dict[str, Any]] = field(default_factory=dict)
     tables: dict[str, str] = field(default_factory=dict)
+    catalogs: ScriptedCatalogs = field(default_factory=ScriptedCatalogs)
+    tables_open_max: int = 1_000
 
     def place(self, topic: str) -> Any:
         return Lake(str(self.root)).place(topic, self.tables.get(topic, ""))
@@ -138,7 +142,18 @@ class World:
         )
 
     def topics(self, *names: str, patterns: tuple[str, ...] = (), excluded: tuple[str, ...] = ()) -> Topics:
-        return Topics(LOG, Choice(names, patterns, excluded), self.place, self.options)
+        choice = Choice(names, patterns, excluded)
+        return Topics(LOG, choice, self.place, self.options, self.catalogs, self.parts)
+
+    @property
+    def parts(self) -> Any:
+        return Parts(
+            lambda *_, **__: self.cluster,
+            self.tasks,
+            lambda _, ranges, bytes_max: [one for one in ranges if len(one)],
+            retry_seconds=0.0,
+            tables_open_max=self.tables_open_max,
+        )
 
     def rounds(self, topics: Topics, *, is_bounded: bool = False, offsets_max: int = 0) -> Rounds:
         return Rounds(None, topics, is_bounded=is_bounded, offsets_max=offsets_max, watchers=[self.noted])

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
 
 from barnabas_pipeline.formats.json import JsonDecoder as Decoder
 from barnabas_pipeline.jobs.compact import FILES_MIN, merge, plan
 from barnabas_pipeline.lake.columns import DEAD_SCHEMA
 from barnabas_pipeline.lake.files import TableWriter, write_dead
-from barnabas_pipeline.lake.iceberg import CATALOG_FILE, Lake, Place
+from barnabas_pipeline.lake.iceberg import CATALOG_FILE, Catalogs, Lake, Place
 from barnabas_pipeline.lake.ledger import HOUR_MS, DataFile, Entry, PartitionCommit
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.lake.task import to_table
@@ -22,6 +25,51 @@ from barnabas_pipeline.schema import BUILT_IN, EventSchema, Field
 SCHEMA = BUILT_IN["logins"]
 GROWN = EventSchema("logins", "ts", (*SCHEMA.fields, Field("device", "string")))
 BEGAN_MS = 490_000 * HOUR_MS
+Script = Callable[[str, Callable[[], Any]], Any]
+
+
+class ScriptedCatalogs(Catalogs):
+    """Catalogs that answer as a test says: `on_commit` and `on_load` get the table's name, and what does as it should."""
+
+    def __init__(self, on_commit: Script | None = None, on_load: Script | None = None) -> None:
+        super().__init__()
+        self.on_commit, self.on_load = on_commit, on_load
+
+    def of(self, place: Place) -> Any:
+        catalog = super().of(place)
+        if not isinstance(catalog, ScriptedCatalog):
+            catalog.__class__ = ScriptedCatalog
+        catalog.scripts = self  # type: ignore[attr-defined]
+        return catalog
+
+
+class ScriptedCatalog(SqlCatalog):
+    scripts: ScriptedCatalogs
+
+    def commit_table(self, table: Any, *more: Any) -> Any:
+        script = self.scripts.on_commit
+        commit = partial(super().commit_table, table, *more)
+        return commit() if script is None else script(table.name()[-1], commit)
+
+    def load_table(self, identifier: Any) -> Any:
+        script = self.scripts.on_load
+        load = partial(super().load_table, identifier)
+        return load() if script is None else script(str(identifier).rpartition(".")[2], load)
+
+
+def failing(*outcomes: Callable[[], BaseException] | None, is_late: bool = False) -> tuple[Script, list[str]]:
+    """A script that fails one after the other, `is_late`: after it has been done; and the tries. None lets one be done."""
+    remaining, tries = [*outcomes], []
+
+    def script(name: str, do: Callable[[], Any]) -> Any:
+        tries.append(name)
+        outcome = remaining.pop(0) if remaining else None
+        answer = do() if is_late or outcome is None else None
+        if outcome is not None:
+            raise outcome()
+        return answer
+
+    return script, tries
 
 
 def local_place(directory: Path, partition_by: str = "") -> Place:

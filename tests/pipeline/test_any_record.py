@@ -88,7 +88,7 @@ def stored(root: Path, records: list[AnyRecord], decoder: Decoder) -> tuple[list
         assert len(file.hours) == 1
         rows += part.to_pylist()
     task = LoadTask(LogOptions("t"), decoder, lake.layout, "id", OffsetRange(0, 0, len(records)), 1 << 20)
-    letters = [load_task._dead_record(task, columns, one) for one in bad]
+    letters = [load_task.dead_record(task, columns, one) for one in bad]
     if not letters:
         return rows, None
     entry = write_dead(lake.layout, pa.Table.from_pylist(letters, schema=load_task.DEAD_SCHEMA), "id", 0)
@@ -119,7 +119,7 @@ def test_any_record_is_a_row_or_a_dead_letter(
             row["_headers"],
         )
     if letters is not None:  # what is tried again is judged as before
-        good, _ = redrive._decode(letters, redrive._choose(letters, None, None), decoder, "id", 0)
+        good, _ = redrive.decode_again(letters, redrive.chosen_letters(letters, None, None), decoder, "id", 0)
         assert not good.any()
         letters["timestamp"].to_pylist()
 
@@ -150,8 +150,8 @@ def test_dead_letters_of_an_earlier_version_are_redriven(
     lake = Table(tmp_path / "t")
     found = read_dead(lake.io, f"file://{path}")
     assert found["timestamp_ms"].to_pylist() == [NOW] * 3
-    good, rows = redrive._decode(
-        found, redrive._choose(found, None, NOW), Decoder(SCHEMA, past_max_ms=1 << 50), "id", 0
+    good, rows = redrive.decode_again(
+        found, redrive.chosen_letters(found, None, NOW), Decoder(SCHEMA, past_max_ms=1 << 50), "id", 0
     )
     assert (good.tolist(), rows["_offset"].to_pylist()) == ([True, False, True], [0, 2])
     left = write_dead(lake.layout, found.filter(pa.array(~good)), "id", 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -102,8 +103,10 @@ def test_tasks_that_do_not_cover_the_range_are_a_defect(tmp_path: Path, ranges: 
         fill(empty(tmp_path), [OffsetRange(0, 0, 21)], [result(*one) for one in ranges], bounds_of(21, 21))
 
 
-def test_an_entry_follows_the_state_of_its_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BARNABAS_ATTEMPT", "4")
+def test_an_entry_follows_the_state_of_its_table(
+    tmp_path: Path, set_environment: Callable[..., None]
+) -> None:
+    set_environment(BARNABAS_ATTEMPT="4")
     table = Table(tmp_path)
     first = new_entry(table, "load", IDENTITY, schema.load("logins"), {"name": "load"})
     assert (first.version, first.previous, first.previous_path, first.kind) == (1, "", "", "load")

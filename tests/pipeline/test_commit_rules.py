@@ -9,17 +9,17 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from sqlalchemy.exc import OperationalError
 
-from barnabas_pipeline.lake import iceberg
-from barnabas_pipeline.lake import table as table_module
 from barnabas_pipeline.lake.iceberg import Place
-from barnabas_pipeline.lake.ledger import BrokenLakeError, Entry
+from barnabas_pipeline.lake.ledger import BrokenLakeError
 from barnabas_pipeline.lake.table import ConflictError, Table
 
 from .tables import (
+    ScriptedCatalogs,
     add_snapshot,
     catalog,
     entries_of,
     entry_of,
+    failing,
     load,
     scan,
     staged,
@@ -28,19 +28,23 @@ from .tables import (
 )
 
 
-@pytest.fixture
-def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The seconds that were waited; nobody really waits."""
-    waited: list[float] = []
-    monkeypatch.setattr(table_module.time, "sleep", waited.append)
-    return waited
+class Begun:
+    """A table with ten rows, and an entry with seven more that is to be committed to a catalog that fails first.
 
+    `waits`: the seconds that were waited; nobody really waits.
+    """
 
-def begun(place: Place) -> tuple[Table, Entry]:
-    """A table with ten rows, and an entry with seven more that is to be committed."""
-    load(place, 10)
-    table = Table(place)
-    return table, staged(table, 7)
+    def __init__(self, place: Place, *errors: Callable[[], BaseException]) -> None:
+        load(place, 10)
+        self.waits: list[float] = []
+        self.script, self.tries = failing(*errors)
+        self.catalogs = ScriptedCatalogs()
+        self.table = Table(place, catalogs=self.catalogs, sleep=self.waits.append)
+        self.entry = staged(self.table, 7)
+
+    def commit(self) -> None:
+        self.catalogs.on_commit = self.script
+        self.table.commit(self.entry)
 
 
 def unknown() -> Exception:
@@ -55,94 +59,60 @@ def refused() -> Exception:
     return CommitFailedException("another was faster")
 
 
-def failing(monkeypatch: pytest.MonkeyPatch, *errors: Callable[[], Exception] | None) -> list[Any]:
-    """Have the tries of a commit fail, one after the other; None lets one be done, and so does the end of the list."""
-    left, tries, put = [*errors], [], Table._put
-
-    def fail(self: Table, *more: Any) -> None:
-        tries.append(more)
-        error = left.pop(0) if left else None
-        if error is not None:
-            raise error()
-        put(self, *more)
-
-    monkeypatch.setattr(Table, "_put", fail)
-    return tries
-
-
 # --- tries ------------------------------------------------------------------------------------------------------------
 
 
-def test_commit_retries_while_other_writers_make_progress(
-    place: Place, waits: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table, made = begun(place)
-
+def test_commit_retries_while_other_writers_make_progress(place: Place) -> None:
     def overtaken() -> Exception:
         add_snapshot(place)
         return refused()
 
-    tries = failing(monkeypatch, locked, locked, *[overtaken] * 7, refused)
-    table.commit(made)
-    assert len(tries) == 11
-    assert waits == [0.05, 0.1, 0.2, 0, 0, 0, 0, 0, 0, 0], "counted anew after each snapshot of another"
+    begun = Begun(place, locked, locked, *[overtaken] * 7, refused)
+    begun.commit()
+    assert len(begun.tries) == 11
+    assert begun.waits == [0.05, 0.1, 0.2, 0, 0, 0, 0, 0, 0, 0], "counted anew after each snapshot of another"
     assert scan(place) == list(range(17))
     assert versions(place) == ["1", *[None] * 7, "2"]
 
 
-def test_lost_answer_of_a_commit_is_resolved_by_the_catalog(
-    place: Place, waits: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table, made = begun(place)
-    kind = type(table.catalogs.of(place))
-    left, tries, load_or_none, commit_table = [1, 2], [], iceberg.load_or_none, kind.commit_table
+def test_lost_answer_of_a_commit_is_resolved_by_the_catalog(place: Place) -> None:
+    begun = Begun(place)
+    away, _ = failing(*[lambda: ConnectionError("no route")] * 3)  # of the second try, too
+    lost, tries = failing(*[unknown] * 9, is_late=True)
 
-    def away(*more: Any) -> Any:
-        if left:
-            left.pop()
-            raise ConnectionError("no route")
-        return load_or_none(*more)
+    def commit(name: str, do: Callable[[], Any]) -> Any:
+        begun.catalogs.on_load = away
+        return lost(name, do)
 
-    def lost(self: Any, *more: Any) -> None:
-        tries.append(1)
-        commit_table(self, *more)
-        monkeypatch.setattr(iceberg, "load_or_none", away)
-        raise unknown()
-
-    monkeypatch.setattr(kind, "commit_table", lost)
-    table.commit(made)
-    monkeypatch.undo()
-    assert (len(tries), waits) == (3, [0.05, 0.1, 0.2]), "a second commit of the same is refused"
+    begun.script = commit
+    begun.commit()
+    assert (len(tries), begun.waits) == (3, [0.05, 0.1, 0.2]), "a second commit of the same is refused"
     assert versions(place) == ["1", "2"]
     assert scan(place) == list(range(17))
-    assert table.state().version == 2
+    assert begun.table.state().version == 2
 
 
 # --- conflicts --------------------------------------------------------------------------------------------------------
 
 
-def test_a_commit_that_another_has_overtaken_is_tried_once(
-    place: Place, waits: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table, made = begun(place)
-
+def test_a_commit_that_another_has_overtaken_is_tried_once(place: Place) -> None:
     def overtaken() -> Exception:
-        monkeypatch.undo()
         load(place, 3)
         return refused()
 
-    tries = failing(monkeypatch, overtaken)
+    begun = Begun(place, overtaken)
     with pytest.raises(ConflictError) as raised:
-        table.commit(made)
+        begun.commit()
     assert str(raised.value) == f"version 2 of {place.location} was committed by another writer"
-    assert len(tries) == 1
-    assert table.state().version == 2, "it has seen the other"
+    assert len(begun.tries) == 1
+    assert begun.table.state().version == 2, "it has seen the other"
     assert scan(place) == list(range(13))
 
 
-def test_files_of_another_partitioning_are_written_again(place: Place, waits: list[float]) -> None:
+def test_files_of_another_partitioning_are_written_again(place: Place) -> None:
     load(place, 5)
-    table = Table(place)
+    waits: list[float] = []
+    table = Table(place, sleep=waits.append)
     made = staged(table, 25)
     assert len(made.add) > 1
     with stock(place).update_spec() as spec:
@@ -157,21 +127,17 @@ def test_files_of_another_partitioning_are_written_again(place: Place, waits: li
     assert scan(place) == list(range(12))
 
 
-def test_table_dropped_during_a_commit_is_a_conflict(
-    place: Place, waits: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table, made = begun(place)
-
+def test_table_dropped_during_a_commit_is_a_conflict(place: Place) -> None:
     def dropped() -> Exception:
         catalog(place).drop_table(place.name)
         return refused()
 
-    tries = failing(monkeypatch, dropped)
+    begun = Begun(place, dropped)
     with pytest.raises(ConflictError) as raised:
-        table.commit(made)
+        begun.commit()
     assert str(raised.value) == f"version 2 of {place.location}: table barnabas.logins is gone"
-    assert len(tries) == 1
-    assert not table.exists()
+    assert len(begun.tries) == 1
+    assert not begun.table.exists()
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote
@@ -87,7 +87,7 @@ S3 = {"s3.endpoint": "URL", "s3.access-key-id": "k", "s3.secret-access-key": "s"
 )  # fmt: skip
 def test_put_is_conditional_in_each_store(
     recorder: Recorder,
-    monkeypatch: pytest.MonkeyPatch,
+    set_environment: Callable[..., None],
     location: str,
     properties: dict[str, str],
     path: str,
@@ -95,7 +95,7 @@ def test_put_is_conditional_in_each_store(
     who: str,
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
-        monkeypatch.setenv(name, "other")
+        set_environment(**{name: "other"})
     places = {"URL": recorder.url, "HOST": recorder.url.removeprefix("http://")}
     given = {name: places.get(value, value) for name, value in properties.items()}
     assert create(location, b"1", given, "r")
@@ -109,17 +109,17 @@ def test_put_is_conditional_in_each_store(
 
 
 def test_s3_keys_are_found_by_boto3_or_the_environment(
-    recorder: Recorder, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch, set_environment: Callable[..., None], tmp_path: Any
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
+        set_environment(**{name: None})
     (tmp_path / "credentials").write_text("[mine]\naws_access_key_id = p\naws_secret_access_key = s\n")
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
-    monkeypatch.setenv("AWS_PROFILE", "mine")
+    set_environment(AWS_SHARED_CREDENTIALS_FILE=str(tmp_path / "credentials"))
+    set_environment(AWS_PROFILE="mine")
     assert create("s3://b/1", b"", {"s3.endpoint": recorder.url}, "r")
     monkeypatch.setattr(conditional, "find_spec", lambda _: None)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "e")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    set_environment(AWS_ACCESS_KEY_ID="e")
+    set_environment(AWS_SECRET_ACCESS_KEY="s")
     assert create("s3://b/2", b"", {"s3.endpoint": recorder.url}, "r")
     asked = [one["authorization"].partition("Credential=")[2][:2] for one in recorder.asked]
     assert asked == ["p/", "e/"]

@@ -183,10 +183,10 @@ def test_only_row_groups_that_may_have_the_offsets_are_read(
     rows += [("id", partition, n) for n, partition in zip(range(20, 25), (0, 1, 3, 1, 0), strict=True)]
     file_of(tmp_path / "a", rows, row_group_size=5)
     metadata = pq.read_metadata(tmp_path / "a")
-    assert coordinates._choose(metadata, wanted, "_topic_partition", "_offset") == (groups, is_sure)
+    assert coordinates.choose(metadata, wanted, "_topic_partition", "_offset") == (groups, is_sure)
     file_of(tmp_path / "b", rows, row_group_size=5, write_statistics=False)
     metadata = pq.read_metadata(tmp_path / "b")
-    assert coordinates._choose(metadata, wanted, "_topic_partition", "_offset") == ([0, 1, 2], False)
+    assert coordinates.choose(metadata, wanted, "_topic_partition", "_offset") == ([0, 1, 2], False)
 
 
 # --- which files are read ---------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from barnabas_pipeline.lake.iceberg import Place, ledger_of
 from barnabas_pipeline.lake.ledger import BrokenLakeError, PartitionCommit, State, hour_number
 from barnabas_pipeline.lake.table import Table
 
-from .tables import catalog, entry_of, load, stock
+from .tables import ScriptedCatalogs, catalog, entry_of, failing, load, stock
 
 NAME = "barnabas.logins__dead"
 
@@ -60,19 +60,10 @@ def test_dead_letter_table_names_the_entry_of_its_ledger(place: Place) -> None:
 
 
 @pytest.mark.parametrize("refusals", [19, 20])
-def test_a_publisher_that_is_refused_looks_again_twenty_times(
-    place: Place, monkeypatch: pytest.MonkeyPatch, refusals: int
-) -> None:
+def test_a_publisher_that_is_refused_looks_again_twenty_times(place: Place, refusals: int) -> None:
     load(place, 5, dead=2)
-    dead, tries, commit = DeadLetters(Table(place)), [], DeadLetters._commit
-
-    def refuse(self: DeadLetters, iceberg: Any) -> None:
-        tries.append(1)
-        if len(tries) <= refusals:
-            raise CommitFailedException("another was faster")
-        commit(self, iceberg)
-
-    monkeypatch.setattr(DeadLetters, "_commit", refuse)
+    refuse, tries = failing(*[lambda: CommitFailedException("another was faster")] * refusals)
+    dead = DeadLetters(Table(place, catalogs=ScriptedCatalogs(refuse)))
     if refusals < 20:
         assert dead.publish()
         assert letters(place) == [5, 6]
@@ -83,23 +74,19 @@ def test_a_publisher_that_is_refused_looks_again_twenty_times(
     assert len(tries) == 20
 
 
-def test_of_two_publishers_at_once_the_second_finds_it_done(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_two_publishers_at_once_the_second_finds_it_done(place: Place) -> None:
     load(place, 5, dead=2)
-    slow, point = DeadLetters(Table(place)), faults.point
+    catalogs = ScriptedCatalogs()
+    slow = DeadLetters(Table(place, catalogs=catalogs))
 
-    def meanwhile(name: str) -> None:
-        point(name)
-        if name == "dead.before_commit":
-            monkeypatch.setattr(faults, "point", point)
-            assert DeadLetters(Table(place)).publish()
+    def meanwhile() -> None:
+        assert DeadLetters(Table(place)).publish()
 
-    monkeypatch.setattr(faults, "point", meanwhile)
-    assert not slow.publish()
+    with faults.acting("dead.before_commit", meanwhile):
+        assert not slow.publish()
     assert letters(place) == [5, 6]
     assert len(catalog(place).load_table(NAME).snapshots()) == 1
-    monkeypatch.setattr(slow, "_open", lambda **_: pytest.fail("the catalog was asked"))
+    catalogs.on_load = lambda *_: pytest.fail("the catalog was asked")
     assert not slow.publish(), "and knows it"
 
 
@@ -142,6 +129,17 @@ def test_rolled_back_letters_are_removed(place: Place, loads: int) -> None:
     paths = {one.file.file_path for one in dead.iceberg().scan().plan_files()}
     assert paths == set(table.files().dead), "those of before are not there beside them"
     assert not dead.publish()
+
+
+def test_rollback_to_no_letters_removes_the_published_ones(place: Place) -> None:
+    load(place, 5)
+    load(place, 0, dead=2)
+    dead = DeadLetters(table := Table(place))
+    assert dead.publish()
+    rolled_back(place, 1)
+    assert table.refresh().version == 1
+    assert dead.publish()
+    assert letters(place) == []
 
 
 def test_redrive_restores_letters_removed_by_an_engine(place: Place) -> None:

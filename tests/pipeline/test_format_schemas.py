@@ -43,8 +43,8 @@ def registered(url: str, *texts: str, form: str = "AVRO") -> registries.Registry
     one = registries.Registry(url)
     for n, text in enumerate(texts, 1):
         schema = Schema(form, text)
-        registries._KNOWN[one, n] = (float("inf"), schema, parse(schema))
-    registries._KNOWN[one, 99] = (float("inf"), None, None)
+        registries.SCHEMAS.put(one, n, schema, parse(schema))
+    registries.SCHEMAS.put(one, 99, None, None)
     return one
 
 
@@ -116,7 +116,8 @@ def test_records_are_resolved_from_the_writers_schema() -> None:
 def test_framing_is_a_zero_byte_and_four_bytes_of_id() -> None:
     schema = record(("a", "long", {}))
     one, large = registered("http://framed:1", json.dumps(schema)), 0x01020304
-    registries._KNOWN[one, large] = registries._KNOWN[one, 1]
+    text = Schema("AVRO", json.dumps(schema))
+    registries.SCHEMAS.put(one, large, text, parse(text))
     decoder = AvroDecoder(
         EventSchema("t", NO_EVENT_TIME, fields_of_text(json.dumps(schema))[1]), registry=one
     )
@@ -127,33 +128,6 @@ def test_framing_is_a_zero_byte_and_four_bytes_of_id() -> None:
     ]
     for each in (decoder, careful(decoder)):
         assert verdict(each, values) == [{"a": 5, EXTRA: None}, "framing", "framing"]
-
-
-def test_unknown_schema_id_is_requested_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, asked = [100.0], []
-    there: list[Any] = [(None, None), (None, None), (Schema("AVRO", '"int"'), "understood")]
-
-    def ask(_: Any, client: Any, schema_id: int) -> Any:
-        asked.append((now[0], schema_id))
-        return there.pop(0)
-
-    monkeypatch.setattr(registries, "ask", ask)
-    monkeypatch.setattr(registries.time, "monotonic", lambda: now[0])
-    one = registries.Registry("http://asked:1")
-    assert [one.schema(7), one.schema(7)] == [None, None]
-    now[0] += registries.ASK_AGAIN_SECONDS - 0.1
-    assert one.schema(7) is None
-    now[0] += 0.2
-    assert one.understood(7) is None
-    now[0] += registries.ASK_AGAIN_SECONDS + 0.1
-    found = one.understood(7)
-    assert found is not None
-    assert found[1] == "understood"
-    now[0] += 1e9
-    assert one.schema(7) == found[0], "what is there stays as it is"
-    assert [at for at, _ in asked] == pytest.approx(
-        [100.0, 100.1 + registries.ASK_AGAIN_SECONDS, 100.2 + 2 * registries.ASK_AGAIN_SECONDS]
-    )
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -28,6 +29,7 @@ from barnabas_pipeline.schema import EventSchema
 from .tables import (
     BEGAN_MS,
     GROWN,
+    ScriptedCatalogs,
     catalog,
     compact,
     entry_of,
@@ -263,10 +265,11 @@ def test_what_is_published_is_what_is_new(place: Place, monkeypatch: pytest.Monk
     assert DeadLetters(Table(place)).differences(Table(place).entries()) == []
 
 
-def test_removed_or_changed_dead_letters_are_reported(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_removed_or_changed_dead_letters_are_reported(place: Place) -> None:
     load(place, 0, dead=3)
     load(place, 0, dead=2)
-    dead = DeadLetters(Table(place))
+    catalogs = ScriptedCatalogs()
+    dead = DeadLetters(Table(place, catalogs=catalogs))
     dead.publish()
     [first, second] = sorted(Table(place).files().dead.values(), key=lambda one: one.offset_min)
 
@@ -280,12 +283,15 @@ def test_removed_or_changed_dead_letters_are_reported(place: Place, monkeypatch:
         ([task(first.path, 3), task(second.path, 2, 1)], [f"hides rows of {second.path}"]),
         ([task(second.path, 2), task("x", 3)], [f"lacks {first.path}", "has x, which does not count"]),
     ):
-        iceberg = dead.iceberg()
-        monkeypatch.setattr(iceberg, "scan", lambda tasks=tasks: SimpleNamespace(plan_files=lambda: tasks))
-        monkeypatch.setattr(dead, "_open", lambda *, create, iceberg=iceberg: iceberg)
-        found = dead.differences(Table(place).entries())
-        monkeypatch.undo()
-        assert found == [f"table barnabas.logins__dead {one}" for one in problems]
+
+        def planned(_: str, load_table: Any, tasks: Any = tasks) -> Any:
+            table = load_table()
+            table.scan = lambda: SimpleNamespace(plan_files=lambda: tasks)
+            return table
+
+        catalogs.on_load = planned
+        differences = dead.differences(Table(place).entries())
+        assert differences == [f"table barnabas.logins__dead {problem}" for problem in problems]
 
 
 def test_dead_letters_follow_a_rollback_of_their_table(place: Place) -> None:
@@ -343,7 +349,7 @@ def test_a_table_of_another_place_is_refused(tmp_path: Path, place: Place) -> No
 
 
 def test_a_catalog_of_pyicebergs_configuration_is_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, set_environment: Callable[..., None]
 ) -> None:
     from pyiceberg.catalog import load_catalog
     from pyiceberg.utils.config import Config
@@ -355,7 +361,7 @@ def test_a_catalog_of_pyicebergs_configuration_is_used(
         "URI": f"sqlite:///{lake}/other.db",
         "WAREHOUSE": f"file://{lake}",
     }.items():
-        monkeypatch.setenv(f"PYICEBERG_CATALOG__MINE__{name}", value)
+        set_environment(**{f"PYICEBERG_CATALOG__MINE__{name}": value})
     monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())  # as a new process reads it
     with pytest.raises(UsageError, match="needs a catalog"):
         load(Lake(str(lake), "another").place("logins"), 1)

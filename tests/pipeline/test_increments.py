@@ -67,8 +67,8 @@ def published(root: Where) -> dict[str, bytes]:
     return {name: root.read(name) for name in names}
 
 
-def derived(job: Any, lake: Path, root: Where) -> Derived:
-    return Derived(job, lake=lake_for(lake, root), root=root.location)
+def derived(job: Any, lake: Path, root: Where, **more: Any) -> Derived:
+    return Derived(job, lake=lake_for(lake, root), root=root.location, **more)
 
 
 def lake_for(lake: Path, root: Where) -> Lake:
@@ -302,29 +302,26 @@ def test_parts_have_values_of_each_type_as_they_were(spark: Any, where: Where, z
 
 @somewhere
 def test_of_two_runs_one_wins_and_what_nobody_names_goes(
-    spark: Any, events: list[Event], tmp_path: Path, where: Where, monkeypatch: pytest.MonkeyPatch
+    spark: Any, events: list[Event], tmp_path: Path, where: Where
 ) -> None:
     lake = tmp_path / "lake"
     shares = list(portions([event for event in events if event.kind == "profiles"], 6))
     append(lake, shares[0])
-    real, overtaken = faults.point, []
 
-    def overtake(name: str) -> None:
-        if name == "derived.before_commit" and not overtaken:
-            overtaken.append(name)
-            update(spark, Visitors(), lake, where)
-        real(name)
-
-    monkeypatch.setattr(faults, "point", overtake)
-    with pytest.raises(ConflictError, match="by another run"):
+    def overtake() -> None:
         update(spark, Visitors(), lake, where)
-    monkeypatch.setattr(results, "COMMITS_KEPT", 2)
+
+    with (
+        faults.acting("derived.before_commit", overtake),
+        pytest.raises(ConflictError, match="by another run"),
+    ):
+        update(spark, Visitors(), lake, where)
     for share in shares[1:]:
         append(lake, share)
-        update(spark, Visitors(), lake, where)
+        derived(Visitors(), lake, where, commits_kept=2).update(spark)
     compact(spark, Lake(str(lake)).place("profiles"))
     vacuum(Lake(str(lake)).place("profiles"), age_seconds=0)
-    done = update(spark, Visitors(), lake, where)
+    done = derived(Visitors(), lake, where, commits_kept=2).update(spark)
     assert (done.files_read, done.is_replay) == (0, False), "a compaction brings nothing"
     kept = where / "visitors"
     assert derived(Visitors(), lake, where).store.state().inputs == {"profiles": 7}

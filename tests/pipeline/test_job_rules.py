@@ -90,7 +90,7 @@ def test_report_has_the_hours_of_its_day_and_unsealed_ones() -> None:
     views = State(version=7, hours={first - 1, first, first + 5, first + 23, first + 24}, sealed={first})
     votes = State(version=3, hours={first + 5, first + 6}, sealed={first + 5, first + 6})
     states = {"views": views, "votes": votes, "logins": State(hours={first})}
-    found = report._judged(report.ReportSummary("2026-11-20"), states, first)
+    found = report.judged(report.ReportSummary("2026-11-20"), states, first)
     assert found.versions == {"views": 7, "votes": 3}
     assert found.unsealed == [f"views {hour_name(first + n)}" for n in (5, 23)]
     assert found.hours == 4

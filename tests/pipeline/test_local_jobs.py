@@ -295,11 +295,11 @@ def test_a_table_of_another_topic_is_not_audited(tmp_path: Path, options: LoadOp
 
 def test_differences_of_values_are_told_with_their_offsets() -> None:
     report = audits.AuditReport(1)
-    audits._tell(Differences(9, 0, 2, [(0, 5), (1, 6)], 1, [(0, 7)]), report)
+    audits.tell(Differences(9, 0, 2, [(0, 5), (1, 6)], 1, [(0, 7)]), report)
     assert report.problems == ["1 rows of the log are altered"]
     assert report.missing == [[0, 7, 8]], "what is missing is told once"
     report = audits.AuditReport(1)
-    audits._tell(Differences(9, 0, 30, [(0, n) for n in range(30)]), report)
+    audits.tell(Differences(9, 0, 30, [(0, n) for n in range(30)]), report)
     assert report.problems == ["30 rows of the log are not in the lake"]
     assert report.missing == [[0, n, n + 1] for n in range(coverage.EXAMPLES_MAX)]
 

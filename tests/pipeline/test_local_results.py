@@ -173,7 +173,7 @@ def test_result_reads_new_files_or_all_after_changed_rows(topic: Topic, options:
         states = derived.states()
         digests[states["logins"].version] = states["logins"].digest
         known = ResultState(1, {"logins": version}, {"logins": digests.get(version, "another")})
-        found = derived._news(known, states)
+        found = derived.news(known, states)
         return None if found is None else [one.path for one in found.all]
 
     first = {*Table(options.root).files().rows}
@@ -207,14 +207,14 @@ def test_news_are_of_existing_tables_and_files(topic: Topic, options: LoadOption
     lake = options.root.location.rpartition("/")[0]  # type: ignore[union-attr]
     job: Any = SimpleNamespace(name="job", kinds=("logins", "views"))
     derived = Derived(job, lake=local_path(lake) or "", root="out")
-    found = derived._news(ResultState(1), derived.states())
+    found = derived.news(ResultState(1), derived.states())
     assert found is not None
     assert (found.is_replay, [*found.pieces]) == (False, ["logins"])
     assert sum(one.rows for one in found.all) == 4
     path = local_path(found.all[0].path)
     assert path is not None
     path.unlink()
-    assert derived._news(ResultState(1), derived.states()) is None, "compacted, and removed by a vacuum"
+    assert derived.news(ResultState(1), derived.states()) is None, "compacted, and removed by a vacuum"
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_files_of_other_hours_are_not_read(
     job: Any = SimpleNamespace(name="job", kinds=("logins",))
     derived = Derived(job, lake=str(tmp_path), root="out", span_ms=span)
     file = DataFile("f", 1, 1, "", "id", hours=hours)
-    assert derived._is_wanted(file) is is_wanted
+    assert derived.is_in_span(file) is is_wanted
     derived = Derived(job, lake=str(tmp_path), root="out", span_ms=(first * HOUR_MS, first * HOUR_MS + 1))
-    assert derived._is_wanted(file) is (first in hours or not hours)
-    assert Derived(job, lake=str(tmp_path), root="out")._is_wanted(file)
+    assert derived.is_in_span(file) is (first in hours or not hours)
+    assert Derived(job, lake=str(tmp_path), root="out").is_in_span(file)

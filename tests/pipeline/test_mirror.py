@@ -397,7 +397,7 @@ def test_live_and_further_groups_stay_and_ahead_ones_wait(spark: Any, pair: tupl
         {"bootstrap.servers": target.bootstrap, "group.id": "live", "enable.auto.commit": False}
     )
     try:
-        done = one._round(is_bounded=False).summary
+        done = one.round(is_bounded=False).summary
         assert (done.mirrored, done.groups_committed, done.groups_waiting) == (80, 3, 1)
         assert committed(target.bootstrap, "new", "t")[0] == 60
         assert committed(target.bootstrap, "other", "t")[0] < 0
@@ -406,7 +406,7 @@ def test_live_and_further_groups_stay_and_ahead_ones_wait(spark: Any, pair: tupl
         commit(source.bootstrap, "live", "t", 55)
         member.subscribe(["t"])
         wait_until(lambda: bool(member.poll(0.1) or member.assignment()), "the group has got no member")
-        done = one._round(is_bounded=False).summary
+        done = one.round(is_bounded=False).summary
         assert (done.groups_committed, done.groups_waiting, done.groups_live, done.groups_kept) == (
             1,
             0,
@@ -417,7 +417,7 @@ def test_live_and_further_groups_stay_and_ahead_ones_wait(spark: Any, pair: tupl
         assert values_from(target.bootstrap, "t", there) == values_from(source.bootstrap, "t", 90)
         assert committed(target.bootstrap, "further", "t")[0] == 75
         member.close()
-        done = one._round(is_bounded=False).summary
+        done = one.round(is_bounded=False).summary
         assert (done.groups_committed, done.groups_live) == (1, 0)
         assert committed(target.bootstrap, "live", "t")[0] == 55
     finally:

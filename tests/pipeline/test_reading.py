@@ -235,8 +235,8 @@ def test_a_topic_is_read_whole_in_splits(stream: Stream, open_log: OpenLog, tran
 def test_zeros_behind_the_entries_of_an_index_are_cut_off() -> None:
     first, entry = bytes(8), bytes.fromhex("0000000100000100")
     for whole in (b"", first, first + entry, first + entry + entry):
-        assert disk._trim(whole + bytes(10 << 20), 8) == (whole or first)
-        assert disk._trim(whole + bytes(3), 8) == whole
+        assert disk.trim(whole + bytes(10 << 20), 8) == (whole or first)
+        assert disk.trim(whole + bytes(3), 8) == whole
 
 
 def test_tasks_are_large_but_leave_no_core_without_work() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Callable
 
 import pytest
 
@@ -10,12 +11,6 @@ from barnabas_pipeline.commands.formats import registry_of
 from barnabas_pipeline.formats.registry import ADDRESS, PASSWORD, TOKEN, USER, Registry
 
 A, B = "http://a:8081", "http://b:8081"
-
-
-@pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, text in ((ADDRESS, ""), (USER, "ann"), (PASSWORD, "s3cret"), (TOKEN, "")):
-        monkeypatch.setenv(name, text)
 
 
 @pytest.mark.parametrize(
@@ -29,18 +24,16 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
         (A, "https://a:8081", False),
     ],
 )
-def test_login_of_the_environment_goes_to_its_registry_only(
-    monkeypatch: pytest.MonkeyPatch, named: str, url: str, is_told: bool
-) -> None:
-    monkeypatch.setenv(ADDRESS, named)
-    assert Registry.at(url).login == (("ann", "s3cret") if is_told else ("", ""))
-    monkeypatch.setenv(USER, "")
-    monkeypatch.setenv(TOKEN, "t0k")
-    assert Registry.at(url).token == ("t0k" if is_told else "")
+def test_login_of_the_environment_goes_to_its_registry_only(named: str, url: str, is_told: bool) -> None:
+    login = {ADDRESS: named, USER: "ann", PASSWORD: "s3cret"}
+    assert Registry.at(url, environment=login).login == (("ann", "s3cret") if is_told else ("", ""))
+    token = {ADDRESS: named, TOKEN: "t0k"}
+    assert Registry.at(url, environment=token).token == ("t0k" if is_told else "")
 
 
-def test_a_user_that_is_typed_is_for_the_registry_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(ADDRESS, A)
+def test_a_user_that_is_typed_is_for_the_registry_beside_it(set_environment: Callable[..., None]) -> None:
+    for name, text in ((ADDRESS, A), (USER, "ann"), (PASSWORD, "s3cret"), (TOKEN, "")):
+        set_environment(**{name: text})
     options = Namespace(registry_user="bob", registry_ca="", registry_cert="", registry_key="")
     assert registry_of(options, B).login == ("bob", "s3cret")
     assert Registry.at(B).login == ("bob", "s3cret"), "also later in the process"

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from barnabas.registry.errors import RegistryError, SchemaError
+from barnabas.registry.errors import RegistryError
 from barnabas.registry.schemas import Schema
 from barnabas_pipeline.errors import IncompleteError, UsageError
 from barnabas_pipeline.formats import registry as registries
-from barnabas_pipeline.formats.registry import Registry
+from barnabas_pipeline.formats.registry import Registry, Schemas
 
 SCHEMA = Schema("AVRO", '"long"')
 
@@ -36,15 +36,6 @@ class Client:
     schema = latest = _next
 
 
-@pytest.fixture
-def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The pauses between tries."""
-    found: list[float] = []
-    monkeypatch.setattr(registries.time, "sleep", found.append)
-    monkeypatch.setattr(registries, "_KNOWN", {})
-    return found
-
-
 @pytest.mark.parametrize(
     ("answers", "outcome", "pauses"),
     [
@@ -58,24 +49,21 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     ],
 )
 def test_transient_errors_of_a_registry_are_retried(
-    slept: list[float], answers: list[Any], outcome: str | None, pauses: list[float]
+    answers: list[Any], outcome: str | None, pauses: list[float]
 ) -> None:
-    client = Client(*answers)
+    client, slept = Client(*answers), list[float]()
     if outcome is None:
         with pytest.raises(IncompleteError, match=f"the schema registry: {answers[-1]}"):
-            registries.ask(client.schema)
+            registries.ask(client.schema, sleep=slept.append)
     else:
-        assert registries.ask(client.schema) == outcome
+        assert registries.ask(client.schema, sleep=slept.append) == outcome
     assert slept == pytest.approx(pauses)
     assert client.answers == []
 
 
-def test_missing_subject_or_schema_is_none_and_others_raise(
-    slept: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client = Client()
-    monkeypatch.setattr(registries, "_client", lambda _: client)
-    one = Registry("http://r")
+def test_missing_subject_or_schema_is_none_and_others_raise() -> None:
+    client: Any = Client()
+    one = Registry("http://r", asked=client)
     client.answers = ["found"]
     assert one.latest("s") == "found"
     for ask, usage in ((one.latest, True), (one.schema, False)):
@@ -88,38 +76,37 @@ def test_missing_subject_or_schema_is_none_and_others_raise(
         client.answers = [no(403)]
         with pytest.raises(IncompleteError, match="status 403"):
             ask(6)  # type: ignore[arg-type]
-    assert slept == []
 
 
-def test_schema_is_requested_once_and_a_missing_one_again(
-    slept: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client, now = Client(), [0.0]
-    monkeypatch.setattr(registries, "_client", lambda _: client)
-    monkeypatch.setattr(registries.time, "monotonic", lambda: now[0])
+def test_schema_is_requested_once_and_a_missing_one_again() -> None:
+    now, there, asked = [100.0], dict[int, Schema](), list[int]()
+    schemas, registry = Schemas(lambda: now[0]), Registry("http://r")
 
-    async def parsed(_: Any, schema: Schema) -> Any:
-        if schema.text == "?":
-            raise SchemaError("no sense in it")
-        return "parsed"
+    def schema(schema_id: int, of: Registry = registry) -> Schema | None:
+        def look_up() -> tuple[Schema | None, None]:
+            asked.append(schema_id)
+            return there.get(schema_id), None
 
-    monkeypatch.setattr(registries, "parsed_of", parsed)
-    one = Registry("http://r")
-    client.answers = [SCHEMA, no(404), Schema("AVRO", "?")]
-    for _ in range(2):
-        assert (one.schema(1), one.understood(1)) == (SCHEMA, (SCHEMA, "parsed"))
-        assert (one.schema(2), one.understood(2)) == (None, None)
-        assert (one.schema(3), one.understood(3)) == (Schema("AVRO", "?"), None)
-    assert client.answers == []
-    now[0] = registries.ASK_AGAIN_SECONDS - 0.5
-    assert one.schema(2) is None
-    now[0] = registries.ASK_AGAIN_SECONDS + 0.5
-    client.answers = [SCHEMA]
-    assert one.schema(2) == SCHEMA
-    assert one.schema(1) == SCHEMA
-    assert Registry("http://other") != one
-    client.answers = [no(404)]
-    assert Registry("http://other").schema(1) is None, "another registry has other schemas"
+        return schemas.of(of, schema_id, look_up)[0]
+
+    there[1] = SCHEMA
+    assert [schema(1), schema(2), schema(1), schema(2)] == [SCHEMA, None] * 2
+    now[0] += registries.ASK_AGAIN_SECONDS - 0.1
+    assert (schema(2), asked) == (None, [1, 2])
+    now[0] += 0.2
+    there[2] = SCHEMA
+    assert (schema(2), asked) == (SCHEMA, [1, 2, 2])
+    now[0] += 1e9
+    there.clear()
+    assert [schema(1), schema(2)] == [SCHEMA] * 2, "what is there stays as it is"
+    assert asked == [1, 2, 2]
+    assert schema(1, Registry("http://other")) is None, "another registry has other schemas"
+
+
+def test_schema_without_sense_is_there_and_not_understood() -> None:
+    client: Any = Client(Schema("AVRO", "?"))
+    registry = Registry("http://senseless", asked=client)
+    assert (registry.schema(3), registry.understood(3)) == (Schema("AVRO", "?"), None)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import io
 import json
 import logging
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -98,9 +98,9 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_bars_show_all_topics_and_the_largest_lags(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setenv("TERM", "xterm")
+def test_bars_show_all_topics_and_the_largest_lags(set_environment: Callable[..., None]) -> None:
+    set_environment(COLUMNS="200")
+    set_environment(TERM="xterm")
     file = Terminal()
     with reporting.Bars(file) as bars:
         story(bars)

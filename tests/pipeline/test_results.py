@@ -14,11 +14,10 @@ import pytest
 
 from barnabas_pipeline import faults
 from barnabas_pipeline.errors import IncompleteError, UsageError
-from barnabas_pipeline.jobs import results as results_module
-from barnabas_pipeline.jobs.results import Results, ResultState, results_location
+from barnabas_pipeline.jobs.results import COMMITS_KEPT, Results, ResultState, results_location
 from barnabas_pipeline.lake import store
 from barnabas_pipeline.lake.store import StoreIO
-from barnabas_pipeline.lake.table import ConflictError
+from barnabas_pipeline.lake.table import TRIES_MAX, ConflictError
 from tests.support.effort import drawing
 
 from .stores import FailingS3, Where
@@ -35,13 +34,8 @@ POINTS = {
 """Places where a run dies when its partials are there, and whether it has committed by then."""
 
 
-@pytest.fixture
-def few_commits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results_module, "COMMITS_KEPT", KEPT)
-
-
-def results_at(where: Where) -> Results:
-    return Results(f"{where.location}/job", where.io)
+def results_at(where: Where, commits_kept: int = COMMITS_KEPT, tries_max: int = TRIES_MAX) -> Results:
+    return Results(f"{where.location}/job", where.io, commits_kept=commits_kept, tries_max=tries_max)
 
 
 def write(kept: Results, known: ResultState, parts: Iterable[str], names: Iterable[str]) -> ResultState:
@@ -79,7 +73,6 @@ class Model:
     published: int = 0
 
 
-@pytest.mark.usefixtures("few_commits")
 @pytest.mark.parametrize(
     ("where", "steps", "run"),
     [*(("local", 40, run) for run in range(8)), ("s3", 40, 8), ("s3", 40, 9), ("hdfs", 15, 10)],
@@ -88,7 +81,7 @@ class Model:
 def test_kept_commits_are_whole_and_other_files_removed(where: Where, steps: int, run: int) -> None:
     """Runs at random: one after the other, two from the same state, some that die before or after their commit."""
     draw = drawing(run)
-    kept, shown, model = results_at(where), where / "shown", Model()
+    kept, shown, model = results_at(where, KEPT), where / "shown", Model()
     older: list[ResultState] = []
     for _ in range(steps):
         known = kept.state()
@@ -126,10 +119,9 @@ def _check_files(kept: Results, model: Model, newest: int) -> None:
         assert len([*store.listing(kept.io, kept.path("commits"))]) == KEPT
 
 
-@pytest.mark.usefixtures("few_commits")
 @pytest.mark.parametrize("where", ["local"], indirect=True)
 def test_a_run_that_nobody_names_has_no_directory(where: Where, tmp_path: Any) -> None:
-    kept = results_at(where)
+    kept = results_at(where, KEPT)
     for _ in range(2 * KEPT):
         kept.commit(write(kept, kept.state(), "a", ["x"]))
     assert len([*(tmp_path / "where" / "job" / "files").iterdir()]) == KEPT
@@ -156,10 +148,9 @@ def test_a_commit_that_another_has_built_on_at_once_is_one(
 
 
 @somewhere
-@pytest.mark.usefixtures("few_commits")
 @pytest.mark.parametrize("behind", [1, 2, KEPT - 1, KEPT, KEPT + 1, 2 * KEPT + 1])
 def test_a_run_is_refused_however_many_commits_it_is_behind(where: Where, behind: int) -> None:
-    kept = results_at(where)
+    kept = results_at(where, KEPT)
     kept.commit(write(kept, ResultState(), "a", ["x"]))
     late = write(kept, kept.state(), "b", ["x"])
     for _ in range(behind):
@@ -245,11 +236,8 @@ def test_run_finds_its_commit_after_a_lost_answer(where: Where, s3: FailingS3, w
 
 
 @pytest.mark.parametrize("where", ["s3"], indirect=True)
-def test_a_store_that_does_not_answer_leaves_all_as_it_was(
-    where: Where, s3: FailingS3, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(results_module, "TRIES_MAX", 2)
-    kept = results_at(where)
+def test_a_store_that_does_not_answer_leaves_all_as_it_was(where: Where, s3: FailingS3) -> None:
+    kept = results_at(where, tries_max=2)
     made = write(kept, ResultState(), "a", ["x"])
     with s3.failing(lambda method, path: "error" if method == "PUT" else "") as failed:
         with pytest.raises(IncompleteError, match=r"cannot be reached: OSError: s3://.*503"):
@@ -277,27 +265,24 @@ def test_only_results_of_earlier_commits_are_removed(where: Where) -> None:
 
 
 @everywhere
-def test_publication_ends_with_the_newest_commit(where: Where, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_publication_ends_with_the_newest_commit(where: Where) -> None:
     kept, shown = results_at(where), where / "shown"
     kept.commit(write(kept, ResultState(), "", ["a", "b"]))
 
-    def meanwhile(name: str) -> None:
-        if name == "derived.during_publish":
-            monkeypatch.undo()
-            kept.commit(write(kept, kept.state(), "", ["b", "c"]))
-            kept.publish(shown.location)
+    def meanwhile() -> None:
+        kept.commit(write(kept, kept.state(), "", ["b", "c"]))
+        kept.publish(shown.location)
 
-    monkeypatch.setattr(faults, "point", meanwhile)
-    kept.publish(shown.location)
+    with faults.acting("derived.during_publish", meanwhile):
+        kept.publish(shown.location)
     newest = kept.state()
     assert newest.version == 2
     assert shown.all() == named_by(kept, newest)
 
 
 @somewhere
-@pytest.mark.usefixtures("few_commits")
 def test_late_publication_is_replaced_by_the_next(where: Where) -> None:
-    kept, shown = results_at(where), where / "shown"
+    kept, shown = results_at(where, KEPT), where / "shown"
     first = write(kept, ResultState(), "", ["days/1"])
     kept.commit(first)
     for n in range(KEPT + 1):
@@ -312,10 +297,9 @@ def test_late_publication_is_replaced_by_the_next(where: Where) -> None:
     assert shown.read("x") == named_by(kept, made)["x"]
 
 
-@pytest.mark.usefixtures("few_commits")
 @pytest.mark.parametrize("where", ["local", "s3"], indirect=True)
 def test_failed_publication_is_repeated_later(where: Where, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept, shown, real = results_at(where), where / "shown", store.replace
+    kept, shown, real = results_at(where, KEPT), where / "shown", store.replace
     kept.commit(write(kept, ResultState(), "", ["days/1", "days/2"]))
     kept.publish(shown.location)
 

@@ -10,7 +10,6 @@ import pytest
 
 from barnabas.client import ClientError
 from barnabas_pipeline.errors import DataLossError, IncompleteError, NoTopicError, TopicsError, UsageError
-from barnabas_pipeline.jobs import rounds as rounds_module
 from barnabas_pipeline.jobs import streams as streams_module
 from barnabas_pipeline.jobs.follow import Follower
 from barnabas_pipeline.lake.table import ConflictError, Table
@@ -19,16 +18,12 @@ from barnabas_pipeline.log.model import Bounds
 from barnabas_pipeline.log.planning import Selection
 
 from .loading import CLUSTER, CrashError, FakeCluster, Tasks, World
+from .tables import failing
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    made = World(tmp_path / "lake", FakeCluster(), Tasks())
-    monkeypatch.setattr(rounds_module, "open_source", lambda *_, **__: made.cluster)
-    monkeypatch.setattr(rounds_module, "run_tasks", made.tasks)
-    monkeypatch.setattr(rounds_module, "split", lambda _, ranges, bytes_max: [r for r in ranges if len(r)])
-    monkeypatch.setattr(streams_module, "RETRY_SECONDS", 0.0)
-    return made
+def world(tmp_path: Path) -> World:
+    return World(tmp_path / "lake", FakeCluster(), Tasks())
 
 
 # --- one job, one request -------------------------------------------------------------------------------------------
@@ -223,18 +218,17 @@ def test_worker_killed_by_one_topic_leaves_others_loaded(world: World) -> None:
 
 
 def test_a_mistake_of_ours_is_shown_and_fails_one_topic(
-    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("a", "b", "c"):
         world.cluster.put(name, 5)
-    commit = Table.commit
 
-    def broken(table: Table, entry: Any, **more: Any) -> None:
-        if entry.topic == "b":
+    def broken(name: str, commit: Any) -> Any:
+        if name == "b":
             raise ZeroDivisionError("of all things")
-        commit(table, entry, **more)
+        return commit()
 
-    monkeypatch.setattr(Table, "commit", broken)
+    world.catalogs.on_commit = broken
     world.tasks.outcomes["c"] = BrokenPipeError("a task of c")
     with pytest.raises(
         TopicsError, match=r"2 of 3 topics have failed: b: ZeroDivisionError: of all things; c: "
@@ -353,18 +347,15 @@ def test_a_load_goes_on_however_often_others_were_faster(world: World, others: i
     assert (summary.commits, summary.loaded) == (1, 50 - others)
 
 
-def test_a_conflict_that_nobody_has_caused_ends_a_load(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any, **__: Any) -> None:
-        raise ConflictError("stuck")
-
+def test_a_conflict_that_nobody_has_caused_ends_a_load(world: World) -> None:
     world.cluster.put("a", 5)
-    monkeypatch.setattr(Table, "commit", refuse)
+    world.catalogs.on_commit, _ = failing(*[lambda: ConflictError("stuck")] * 99)
     with pytest.raises(ConflictError):
         world.load("a")
 
 
-def test_idle_tables_are_closed_and_opened_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds_module, "TABLES_OPEN_MAX", 2)
+def test_idle_tables_are_closed_and_opened_again(world: World) -> None:
+    world.tables_open_max = 2
     for n in range(6):
         world.cluster.put(f"t{n}", 5)
     rounds = world.rounds(world.topics(patterns=(".*",)))

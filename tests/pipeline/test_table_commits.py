@@ -16,8 +16,6 @@ from pyiceberg.io import FileIO
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from barnabas_pipeline.errors import IncompleteError, UsageError
-from barnabas_pipeline.lake import iceberg
-from barnabas_pipeline.lake import table as table_module
 from barnabas_pipeline.lake.dead import DeadLetters
 from barnabas_pipeline.lake.iceberg import Place
 from barnabas_pipeline.lake.ledger import BrokenLakeError
@@ -26,12 +24,24 @@ from barnabas_pipeline.lake.table import ConflictError, Table
 from barnabas_pipeline.lake.vacuum import find_orphans, vacuum
 
 from .conftest import ROOT
-from .tables import add_snapshot, catalog, compact, load, scan, staged, stock, versions
+from .tables import (
+    Script,
+    ScriptedCatalogs,
+    add_snapshot,
+    catalog,
+    compact,
+    failing,
+    load,
+    scan,
+    staged,
+    stock,
+    versions,
+)
 
 
-@pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_module, "WAIT_SECONDS", 0.001)
+def scripted(place: Place, on_commit: Script) -> Table:
+    """A table of a catalog that answers so, whose commits are tried without pauses."""
+    return Table(place, catalogs=ScriptedCatalogs(on_commit), sleep=lambda _: None)
 
 
 # --- several writers --------------------------------------------------------------------------------------------------
@@ -59,20 +69,22 @@ def test_of_two_first_writers_one_gives_way(place: Place) -> None:
     assert scan(place) == list(range(10))
 
 
-def test_concurrent_creation_of_a_namespace_succeeds_for_both(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kind = type(iceberg.open_catalog(place))
-    create, left = kind.create_namespace_if_not_exists, [IntegrityError("INSERT", {}, Exception("UNIQUE"))]
+def test_concurrent_creation_of_a_namespace_succeeds_for_both(place: Place) -> None:
+    table = Table(place)
+    opened = table.catalogs.of(place)
+    create, refusals = (
+        opened.create_namespace_if_not_exists,
+        [IntegrityError("INSERT", {}, Exception("UNIQUE"))],
+    )
 
-    def late(self: Any, *more: Any) -> None:
-        create(self, *more)
-        if left:
-            raise left.pop()
+    def late(*more: Any) -> None:
+        create(*more)
+        if refusals:
+            raise refusals.pop()
 
-    monkeypatch.setattr(kind, "create_namespace_if_not_exists", late)
-    load(place, 10)
-    assert (scan(place), left) == (list(range(10)), [])
+    opened.create_namespace_if_not_exists = late  # type: ignore[method-assign]
+    table.commit(staged(table, 10))
+    assert (scan(place), refusals) == (list(range(10)), [])
 
 
 def test_pyiceberg_retries_no_commit_on_an_unseen_head(place: Place) -> None:
@@ -165,48 +177,22 @@ FAILURES: list[Callable[[], Exception]] = [unknown, locked, refused, lambda: Tim
 @pytest.mark.parametrize("is_late", [True, False], ids=["after it has happened", "before"])
 @pytest.mark.parametrize("first", [True, False])
 def test_a_commit_counts_once_whatever_the_catalog_answers(
-    place: Place,
-    monkeypatch: pytest.MonkeyPatch,
-    failure: Callable[[], Exception],
-    is_late: bool,
-    first: bool,
+    place: Place, failure: Callable[[], Exception], is_late: bool, first: bool
 ) -> None:
     if not first:
         load(place, 10)
-    table = Table(place)
-    made = staged(table, 10)
-    commit_table = type(table.catalogs.of(table.place)).commit_table
-    left = [failure(), failure()]
-
-    def commit(self: Any, *more: Any) -> Any:
-        if is_late:
-            done = commit_table(self, *more)
-        if left:
-            raise left.pop()
-        return done if is_late else commit_table(self, *more)
-
-    monkeypatch.setattr(type(table.catalogs.of(table.place)), "commit_table", commit)
-    table.commit(made)
-    monkeypatch.undo()
+    made = staged(Table(place), 10)
+    scripted(place, failing(failure, failure, is_late=is_late)[0]).commit(made)
     total = 10 if first else 20
     assert scan(place) == list(range(total)), "manifests of a commit that landed are not removed either"
     assert versions(place) == [str(n + 1) for n in range(total // 10)]
 
 
-def test_failing_catalog_ends_a_commit_that_can_be_repeated(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failing_catalog_ends_a_commit_that_can_be_repeated(place: Place) -> None:
     load(place, 10)
-    table = Table(place)
-    made = staged(table, 10)
-
-    def commit(*_: Any) -> None:
-        raise locked()
-
-    monkeypatch.setattr(type(table.catalogs.of(table.place)), "commit_table", commit)
+    made = staged(Table(place), 10)
     with pytest.raises(IncompleteError, match=r"version 2 of .* cannot be committed: .*locked"):
-        table.commit(made)
-    monkeypatch.undo()
+        scripted(place, failing(*[locked] * 99)[0]).commit(made)
     assert scan(place) == list(range(10))
     load(place, 10)
     assert scan(place) == list(range(20))
@@ -215,16 +201,13 @@ def test_failing_catalog_ends_a_commit_that_can_be_repeated(
 # --- the ledger -------------------------------------------------------------------------------------------------------
 
 
-def test_many_entries_are_read_and_uncommitted_ones_ignored(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(table_module, "READ_AHEAD_MIN", 2)
+def test_many_entries_are_read_and_uncommitted_ones_ignored(place: Place) -> None:
     for _ in range(5):
         load(place, 1)
     ledger = local_path(f"{place.location}/ledger")
     assert ledger is not None
     (ledger / f"{3:020d}-of-a-writer-that-died.json").write_text("{")
-    table = Table(place)
+    table = Table(place, read_ahead_min=2)
     assert [entry.version for entry in table.entries()] == [1, 2, 3, 4, 5]
     assert [entry.version for entry in table.entries(2)] == [3, 4, 5]
     assert [table.state(version).ends for version in (1, 4, 5)] == [{0: 1}, {0: 4}, {0: 5}]

@@ -9,7 +9,6 @@ import pytest
 
 from barnabas_pipeline.errors import IncompleteError, UsageError
 from barnabas_pipeline.lake import iceberg, store
-from barnabas_pipeline.lake import table as table_module
 from barnabas_pipeline.lake.iceberg import Place
 from barnabas_pipeline.lake.ledger import digest
 from barnabas_pipeline.lake.store import local_path
@@ -85,10 +84,9 @@ def test_earlier_state_is_named_by_the_next_entry(place: Place) -> None:
 def test_many_entries_are_read_ahead_once_each(
     place: Place, monkeypatch: pytest.MonkeyPatch, after: int, is_listed: bool
 ) -> None:
-    monkeypatch.setattr(table_module, "READ_AHEAD_MIN", 2)
     for _ in range(5):
         load(place, 1)
-    table = Table(place)
+    table = Table(place, read_ahead_min=2)
     table.state()
     ledger = entries_of(place)[0].parent
     for name in (".nfs0000000000001", "_SUCCESS", "short"):

@@ -61,13 +61,10 @@ def test_old_unnamed_objects_are_orphans(place: Place) -> None:
 
 
 @pytest.mark.parametrize(("age", "is_found"), [(99, True), (100, True), (101, False)])
-def test_an_object_is_as_old_as_it_was_last_written(
-    place: Place, monkeypatch: pytest.MonkeyPatch, age: int, is_found: bool
-) -> None:
+def test_an_object_is_as_old_as_it_was_last_written(place: Place, age: int, is_found: bool) -> None:
     load(place, 1)
-    found = stray(place, "data/a", OLD)
-    monkeypatch.setattr(vacuum.time, "time", lambda: OLD + 100.0)
-    assert find_orphans(Table(place), age) == ([found] if is_found else [])
+    path = stray(place, "data/a", OLD)
+    assert find_orphans(Table(place), age, lambda: OLD + 100.0) == ([path] if is_found else [])
 
 
 def test_commit_during_a_listing_makes_no_orphan(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,19 +128,16 @@ def test_all_that_a_table_names_is_known() -> None:
 # --- the vacuum -------------------------------------------------------------------------------------------------------
 
 
-def test_old_snapshots_expire_but_for_the_newest_and_tags(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_snapshots_expire_but_for_the_newest_and_tags(place: Place) -> None:
     for _ in range(3):
         load(place, 5, dead=1)
         DeadLetters(Table(place)).publish()
     table = stock(place)
     table.manage_snapshots().create_tag(table.snapshots()[0].snapshot_id, "kept").commit()
     before = table.snapshots()[2].timestamp_ms / 1000
-    monkeypatch.setattr(vacuum.time, "time", lambda: before + 100)
-    assert vacuum.vacuum(place, age_seconds=1_000) == 0
+    assert vacuum.vacuum(place, age_seconds=1_000, clock=lambda: before + 100) == 0
     assert versions(place) == ["1", "2", "3"]
-    assert vacuum.vacuum(place, age_seconds=1) > 0
+    assert vacuum.vacuum(place, age_seconds=1, clock=lambda: before + 100) > 0
     assert versions(place) == ["1", "3"]
     assert len(catalog(place).load_table(DEAD_TABLE).snapshots()) == 1
     assert scan(place) == [n for n in range(18) if n % 6 != 5]

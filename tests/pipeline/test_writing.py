@@ -198,17 +198,17 @@ class Remote:
 
 def test_a_file_of_hdfs_is_synced_before_it_is_closed_once() -> None:
     remote = Remote()
-    stream = hdfs._SyncedWriter(remote)
+    stream = hdfs.SyncedWriter(remote)
     with BufferedWriter(stream) as buffered:
         buffered.write(b"some")
     stream.close()
     assert remote.done == [b"some", "synced", "closed"]
-    stream = hdfs._SyncedWriter(hdfs._Raising(Remote(r"away\n at org.apache")))
+    stream = hdfs.SyncedWriter(hdfs.Raising(Remote(r"away\n at org.apache")))
     with pytest.raises(OSError, match=r"^HDFS: away$"):
         stream.close()
     assert stream.closed
     with pytest.raises(AttributeError):
-        _ = hdfs._Raising(Remote()).nothing
+        _ = hdfs.Raising(Remote()).nothing
 
 
 # --- entries of current rows ------------------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ def test_invalid_entry_of_current_rows_is_a_broken_lake() -> None:
 def test_blocks_have_all_rows_in_order_and_a_minimum_size(sizes: list[int]) -> None:
     numbers = iter(range(1000))
     tables = [pa.table({"n": pa.array([next(numbers) for _ in range(size)], pa.int64())}) for size in sizes]
-    found = list(current._blocks(iter(tables), 5))
+    found = list(current.blocks_of(iter(tables), 5))
     assert [n for one in found for n in one["n"].to_pylist()] == list(range(sum(sizes)))
     assert all(len(one) >= 5 for one in found[:-1])
     assert all(len(one) < 5 + max(sizes) for one in found)
@@ -268,7 +268,7 @@ def test_of_a_bucket_with_many_rows_there_are_several_files(
     metadata, io = layout.open()
     for count in (0, 1, 40):
         given = rows(0, count) if count else lake_schema(SCHEMA).empty_table()
-        made = list(current._files(metadata, io, 3, given))
+        made = list(current.data_files(metadata, io, 3, given))
         assert sum(one.rows for one in made) == count
         assert len(made) == min(count, -(-given.nbytes // 400))
         paths = [str(local_path(one.path)) for one in made]
@@ -391,9 +391,9 @@ def test_concurrent_creation_of_a_catalog_succeeds_for_both(
     monkeypatch.setattr(iceberg, "load_catalog", loading)
     if is_raised:
         with pytest.raises(type(error)):
-            iceberg._loaded("n", {"a": "b"})
+            iceberg.loaded_catalog("n", {"a": "b"})
     else:
-        assert iceberg._loaded("n", {"a": "b"}) == ("n", {"a": "b"})
+        assert iceberg.loaded_catalog("n", {"a": "b"}) == ("n", {"a": "b"})
     assert left == []
 
 

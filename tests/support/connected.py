@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ import trio
 
 from barnabas.network.ready_sockets import ReadySockets
 from barnabas.network.sockets import PlainTransport
+from barnabas.network.transport import Transport
 from barnabas.network.wait_set import WaitSets
 from barnabas.serving.connection import Connection
 from barnabas.serving.connection_parts import ConnectionParts
@@ -33,13 +34,16 @@ class Serving(NamedTuple):
 
 
 @asynccontextmanager
-async def connected(serving: Serving, number: int = 1) -> AsyncIterator[tuple[Connection, socket.socket]]:
-    """A served connection, and the client's end of it."""
+async def connected(
+    serving: Serving, number: int = 1, over: Callable[[PlainTransport], Transport] | None = None
+) -> AsyncIterator[tuple[Connection, socket.socket]]:
+    """A served connection, and the client's end of it; `over` returns what it sees of its transport."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     theirs.settimeout(TIMEOUT_S)
     transport = PlainTransport(ours, wait_sets=serving.wait_sets, ready=serving.ready)
-    connection = Connection(serving.parts, transport, new_connection(number))
+    seen = transport if over is None else over(transport)
+    connection = Connection(serving.parts, seen, new_connection(number))
     with theirs:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connection.serve)

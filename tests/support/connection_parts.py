@@ -13,6 +13,7 @@ from barnabas.serving.framing import BufferPool
 from barnabas.serving.log_limit import LogLimit
 from barnabas.serving.loop_budget import LoopBudget
 from barnabas.serving.memory import Memory
+from barnabas.serving.pacing import BUSY_POLL
 from barnabas.serving.stalls import StallMeter
 
 NAMES = (
@@ -20,6 +21,7 @@ NAMES = (
     "memory",
     "pool",
     "budget",
+    "busy_poll",
     "stalls",
     "log_limit",
     "handshakes",
@@ -42,6 +44,7 @@ def connection_parts(**changed: Any) -> ConnectionParts:
         "memory": Memory(),
         "pool": BufferPool(),
         "budget": LoopBudget(),
+        "busy_poll": BUSY_POLL,
         "stalls": StallMeter(log_limit),
         "log_limit": log_limit,
         "handshakes": Handshakes(OsThreads()),

@@ -36,7 +36,7 @@ class Walk:
 
     def __init__(self, seed):
         self.random = random = Random(seed)
-        level = random.choice([11, 16, 30, 30, 30, 30])
+        level = random.choice([11, 16, 17, 30, 30, 30])
         self.is_unclean, self.min_isr = random.random() < 0.3, random.randint(1, 3)
         self.active = ActiveImage(
             level=level,
@@ -97,6 +97,7 @@ class Walk:
                 self.move(name, number, target, silent, draw((False, False, True)))
             case 21:
                 self.reassign(name, number, draw((target, None)), draw((True, False)))
+                self.shorten(draw("ab"), draw((0, 1)))
             case 22:
                 self.elect(name, number, draw((True, False)))
             case 23:
@@ -369,6 +370,14 @@ class Walk:
         self.hear(silent)
         self.catch_up(name, number)
 
+    def shorten(self, name, number):
+        """Have a partition lose replicas, while some of the others are out of sync."""
+        partition = self._partition(name, number)
+        if partition is not None and len(partition.replicas) > 1:
+            self.propose(name, number, "some", self.random.randrange(16), 0, (0, 0), True, True)
+            stays = self.random.sample(partition.replicas, len(partition.replicas) - 1)
+            self.reassign(name, number, stays, False)
+
     def reassign(self, name, number, replicas, keeps_factor):
         before = self._partition(name, number)
         target = replicas
@@ -393,6 +402,8 @@ class Walk:
         else:
             assert [one for one in after.replicas if one not in after.removing] == target
             assert set(after.removing) in (set(), set(before.replicas) - set(target))
+            adding = (set(target) - set(before.replicas)) | (set(before.adding) & set(target))
+            assert set(after.adding) == adding or (not after.adding and adding <= set(after.isr))
 
     def elect(self, name, number, is_unclean):
         before = self._partition(name, number)
@@ -414,7 +425,7 @@ class Walk:
                 assert first not in before.isr or not self.cluster.can_lead(before, first)
         else:
             assert before.leader == -1 if is_unclean else before.leader != before.replicas[0]
-            assert after.leader != before.leader
+            assert after != before
 
     def assign(self, name, number, broker_id, directory):
         before = self._partition(name, number)

@@ -31,11 +31,11 @@ def voter(node_id):
     return Voter(node_id, directory_id(node_id), endpoints_of(node_id), KRAFT_VERSIONS)
 
 
-def formatted_disk(node_id, voters=(), *, cluster=CLUSTER):
+def formatted_disk(node_id, voters=(), *, directory=None):
     """Return the disk of a node; `voters` are those that a new quorum with kraft.version 1 begins with."""
     disk = MemoryDisk()
     disk.make_dirs(f"{DIR}/{DIRECTORY}")
-    meta = MetaProperties(1, cluster, node_id, directory_id(node_id))
+    meta = MetaProperties(1, CLUSTER, node_id, directory or directory_id(node_id))
     disk.replace(f"{DIR}/meta.properties", meta.encode(), sync=True)
     if voters:
         data = b"".join(bootstrap_checkpoint([voter(number) for number in voters], 1_000))

@@ -1,13 +1,14 @@
-"""Quorums of nodes that run: their tasks, disks and steps are real, the wires between them are calls with messages encoded."""
+"""Quorums of nodes that run: tasks, disks and steps are real, the wires between them are calls with encoded messages."""
 
 import trio
 
 from barnabas.client import ClientSettings
-from barnabas.cluster.kraft.follower import ControllerError
+from barnabas.cluster.kraft.follower import ControllerError, RefusedError
 from barnabas.cluster.kraft.raft.running import taking_part
 from barnabas.errors import StorageError
 from barnabas.testing.simulation.world import run_world
 from barnabas.wire import registry
+from barnabas.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tests.support.raft_nodes import Recording, formatted_disk, settings_of
 
 
@@ -17,6 +18,8 @@ class Wires:
     def __init__(self):
         self.nodes = {}
         self.cut = set()
+        self.refused = set()
+        """Senders and targets between which connections are refused."""
 
     def of(self, node_id):
         return Peer(self, node_id)
@@ -33,8 +36,13 @@ class Peer:
         wires, target = self.wires, int(address[0][1:])
         await trio.sleep(0.002)
         node = wires.nodes.get(target)
-        if node is None or wires.cut & {target, self.node_id}:
+        if wires.cut & {target, self.node_id}:
             raise ControllerError("not reached")
+        if node is None or (self.node_id, target) in wires.refused:
+            raise RefusedError("nothing listens there")
+        if isinstance(message, ApiVersionsRequest):
+            feature = ApiVersionsResponse.SupportedFeatureKey("kraft.version", 0, 1)
+            return ApiVersionsResponse(supported_features=[feature])
         info = registry.info(registry.key_of(type(message).__name__.removesuffix("Request")))
         version = info.max_stable_version
         with trio.move_on_after(2):
@@ -63,7 +71,8 @@ class Quorum:
         self.lives = 0
 
     async def serve(self, number, task_status=trio.TASK_STATUS_IGNORED):
-        quorum, settings = settings_of(number, self.nodes, is_static=self.is_static)
+        joins = not self.is_static
+        quorum, settings = settings_of(number, self.nodes, is_static=self.is_static, joins=joins)
         self.lives += 1
         environment = self.world.environment(f"n{number}-{self.lives}", self.disks[number])
         with trio.CancelScope() as scope:

@@ -184,6 +184,8 @@ class Node:
             election_timeout_ms=walk.election_timeout_ms,
         )
         self.replica = None
+        self.connected = []
+        """What fails when this node crashes: requests that it has not answered."""
         self.life = 0
         self.fuse = None
         self.epoch_seen = 0
@@ -197,6 +199,7 @@ class Node:
         walk = self.walk
         self.life += 1
         self.applied = 0
+        self.connected.clear()
         self.parked, self.timer, self.syncing, self.seen = [], None, False, None
         identity = Identity(self.number, directory_id(self.number), CLUSTER)
         self.replica = Replica(identity, self.disk.stored(), self.settings, walk.random.randrange)
@@ -205,6 +208,8 @@ class Node:
 
     def crash(self):
         self.replica, self.fuse = None, None
+        for broken in self.connected:
+            self.walk.later(1, broken)
         self.disk.crash(self.walk.random)
 
     def step(self, take, decisions_of=lambda decisions: decisions):
@@ -411,12 +416,12 @@ class Walk:
         random, target = self.random, self.nodes[int(send.address[0][1:])]
         life, is_done = node.life, []
 
-        def finish(response):
+        def finish(response, *, is_refused=False):
             if is_done or not node.is_up or node.life != life:
                 return
             is_done.append(True)
             if response is None:
-                node.step(lambda: node.replica.failed(send, self.now_ms), lambda _: ())
+                node.step(lambda: node.replica.failed(send, self.now_ms, is_refused=is_refused), lambda _: ())
                 return
             try:
                 node.step(lambda: node.replica.answered(send, response, self.now_ms))
@@ -430,8 +435,9 @@ class Walk:
 
         def arrive():
             if not target.is_up:
-                self.later(1, lambda: finish(None))
+                self.later(1, lambda: finish(None, is_refused=True))
                 return
+            target.connected.append(lambda: self.passes(target.number, node.number) and finish(None))
             if isinstance(send.message, ApiVersionsRequest):
                 feature = ApiVersionsResponse.SupportedFeatureKey("kraft.version", 0, 1)
                 reply(ApiVersionsResponse(supported_features=[feature]))
@@ -502,10 +508,10 @@ class Walk:
         for batch in disk.log:
             if batch.base < node.applied or batch.base >= high_watermark:
                 continue
-            known = self.truth.get(batch.base)
-            if known is not None and known.data != batch.data:
+            truth = self.truth.get(batch.base)
+            if truth is not None and truth.data != batch.data:
                 raise PromiseError(f"{node.number} commits something else at offset {batch.base}")
-            if known is None:
+            if truth is None:
                 if replica.role not in (Role.LEADER, Role.RESIGNED):
                     raise PromiseError(f"{node.number} commits offset {batch.base} before its leader")
                 last = next(other for other in disk.log if other.end == high_watermark)

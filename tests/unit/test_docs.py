@@ -391,7 +391,7 @@ def test_places_named_in_files_of_the_build_exist(name: str) -> None:
     assert missing_places(comments, ROOT / name) == []
 
 
-def test_comments_and_docstrings_are_read_and_other_texts_are_not() -> None:
+def test_comments_and_docstrings_are_read_other_texts_are_not() -> None:
     source = '"""Head `a.b`."""\nX = "`c.d`"  # `e.f`\n"""`g.h`"""\n'
     assert sorted(comments_and_docstrings(source)) == ["# `e.f`", "Head `a.b`.", "`g.h`"]
 

@@ -97,6 +97,7 @@ LISTED = {
     ("docs/how-to/acls.md", "Principal = "): "a line of the log of an authorizer",
     ("docs/how-to/bug-report.md", "16:40"): "printed by a tap, with times",
     ("docs/how-to/cluster.md", "cat >broker.properties"): "run by make compat-cluster (the check as_printed)",
+    ("docs/how-to/cluster.md", "cat >controller.properties"): "run by tests/e2e/test_quorum.py",
     ("docs/how-to/cluster.md", "for host"): "names machines",
     ("docs/how-to/cluster.md", "receives"): "a reckoning",
     ("docs/how-to/cluster.md", "until it"): "a reckoning",

@@ -96,7 +96,7 @@ def running_broker(data: Path) -> Iterator[RunningBroker]:
     process = subprocess.Popen([*command, "--registry", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
-        places = dict(one.split("=", 1) for one in process.stdout.readline().split() if "=" in one)
+        places = dict(pair.split("=", 1) for pair in process.stdout.readline().split() if "=" in pair)
         if BOOTSTRAP not in places:
             raise IncompleteError("the broker did not start")
         yield RunningBroker(process.pid, places[BOOTSTRAP], places[REGISTRY])
@@ -178,7 +178,7 @@ class Demo:
         spans: dict[str, Counter[int]] = {kind: Counter() for kind in KINDS}
         for event in events:
             spans[event.kind][event.ts // SPAN_MS * SPAN_MS] += 1
-        series = {kind: sorted(one.items()) for kind, one in spans.items()}
+        series = {kind: sorted(span.items()) for kind, span in spans.items()}
         self.facts["events sent"] = len(events)
         plot = charts.lines(series, "Events sent, by kind (UTC)", unit="events in ten minutes")
         self.sections.append(("The stream", plot))

@@ -221,7 +221,7 @@ def _file_source(name: str, path: Path, registry: Registry | None, record: str, 
     if name in _BINARY and registry is None:
         decoding["text"] = text
         if references:
-            decoding["references"] = [[one, held] for one, held in references.items()]
+            decoding["references"] = [[reference, held] for reference, held in references.items()]
     return Source(title, fields, decoding)
 
 

@@ -140,6 +140,6 @@ def _summarize(args: LoadArguments, rounds: Rounds) -> None:
     facts = asdict(rounds.summary)
     if len(streams) > 1:
         facts["failures"] = {name: str(error) for name, error in sorted(rounds.failures.items())}
-        by_topic = {name: asdict(one.summary) for name, one in sorted(streams.items())}
+        by_topic = {name: asdict(stream.summary) for name, stream in sorted(streams.items())}
         facts["topics"] = by_topic if as_json else len(by_topic)
     summarize("load", facts, as_json=as_json)

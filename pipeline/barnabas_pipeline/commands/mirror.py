@@ -139,7 +139,7 @@ def mirror_options(args: MirrorArguments) -> MirrorOptions:
             raise UsageError("log dirs have no groups")
     sources = _sources(args)
     rename = args.to_topic or args.rename or "{topic}"
-    if "{source}" in rename and not all(one.name for one in sources):
+    if "{source}" in rename and not all(source.name for source in sources):
         raise UsageError("{source} needs a source with a name: --source NAME=HOST:PORT")
     return MirrorOptions(
         sources,

@@ -105,7 +105,7 @@ class Page(Watcher):
         ]
         if self._events:
             names = ("time", "topic", "event")
-            rows = [dict(zip(names, one, strict=True)) for one in reversed(self._events)]
+            rows = [dict(zip(names, event, strict=True)) for event in reversed(self._events)]
             sections.append(("Events", charts.table(rows)))
         return sections
 

@@ -108,8 +108,8 @@ class Events:
             round=done.number,
             topics=done.topics,
             commits=len(done.commits),
-            rows=sum(one.summary.loaded for one in done.commits),
-            dead=sum(one.summary.dead for one in done.commits),
+            rows=sum(commit.summary.loaded for commit in done.commits),
+            dead=sum(commit.summary.dead for commit in done.commits),
             lag=done.behind,
             failing=done.failures,
             seconds=round(done.seconds, 3),
@@ -213,7 +213,7 @@ class Bars:
         self._progress.remove_task(self._bars.pop(min(lag, key=lambda topic: lag[topic])))
 
     def _index(self, bar: TaskID) -> int:
-        return [one.id for one in self._progress.tasks].index(bar)
+        return [task.id for task in self._progress.tasks].index(bar)
 
 
 # --- the log --------------------------------------------------------------------------------------------------------

@@ -134,7 +134,7 @@ class Settings:
             entries = dict.fromkeys(map(str, entries))
         if not isinstance(entries, dict):
             raise self._wrong((part,), "has a mapping of names to settings, or a list of names")
-        return {str(name): self._checked((part, str(name)), one) for name, one in entries.items()}
+        return {str(name): self._checked((part, str(name)), entry) for name, entry in entries.items()}
 
     def _checked(self, place: tuple[str, ...], held: Json) -> dict[str, object]:
         """Return settings as the command line would have them, by the names of its namespace."""

@@ -38,14 +38,14 @@ BUILT_IN = {
 
 def names() -> list[str]:
     """The formats that there are."""
-    return [*BUILT_IN, *sorted(one.name for one in entry_points(group=GROUP))]
+    return [*BUILT_IN, *sorted(entry_point.name for entry_point in entry_points(group=GROUP))]
 
 
 def class_of(name: str) -> type[BlockDecoder]:
     """Return the decoder of a format. Raises UsageError."""
     if name in BUILT_IN:
         module, class_name, needed = BUILT_IN[name]
-        missing = [one for one in needed if find_spec(one.partition(".")[0]) is None]
+        missing = [module for module in needed if find_spec(module.partition(".")[0]) is None]
         if missing:
             raise UsageError(
                 f"{', '.join(missing)} not installed; {name} needs the extra `formats`: {install_command('formats')}"
@@ -69,7 +69,7 @@ def restore(schema: EventSchema, limits: Mapping[str, Json], *, careful: bool = 
 
 
 def _plain(schema: EventSchema, limits: Mapping[str, Json], *, careful: bool) -> BlockDecoder:
-    options = {name: one for name, one in limits.items() if name not in ("format", "key")}
+    options = {name: limit for name, limit in limits.items() if name not in ("format", "key")}
     if isinstance(options.get("registry"), Mapping):
         from barnabas_pipeline.formats.registry import Registry
 

@@ -146,7 +146,7 @@ class ColumnReader(StepReader):
             return self._decimals(plan.type, begin, np.where(over, at, begin + plan.size), rows)
         column = self._slices(begin, at, rows)
         if plan.type == "uuid":
-            return pa.array([_uuid(one) for one in column.to_pylist()], pa.string()), at
+            return pa.array([_uuid(value) for value in column.to_pylist()], pa.string()), at
         return column, at
 
     def _sized(self, at: Integers, rows: Integers) -> tuple[Integers, Integers]:
@@ -308,7 +308,7 @@ def _struct(columns: list[Column], kind: Type, count: int, null: Mask | None = N
     mask = pa.array(null) if null is not None and null.any() else None
     if not columns:
         raise NotSureError
-    assert all(len(one) == count for one in columns)
+    assert all(len(column) == count for column in columns)
     return pa.StructArray.from_arrays(columns, fields=list(arrow_type(kind)), mask=mask)
 
 

@@ -64,7 +64,7 @@ class Plan:
     def is_nullable(self) -> bool:
         """Return whether there may be no value."""
         return self.kind in ("optional", "null") or (
-            self.kind == "union" and any(one.kind == "null" for one in self.children)
+            self.kind == "union" and any(child.kind == "null" for child in self.children)
         )
 
 
@@ -103,14 +103,14 @@ class _Planner:
 
     def _record(self, root: AvroType, depth: int) -> Plan:
         record = self.open[id(root)] = Plan("record", "json")
-        record.children = [self.plan(one.type, depth) for one in root.fields]
-        record.names = tuple(one.name for one in root.fields)
+        record.children = [self.plan(field.type, depth) for field in root.fields]
+        record.names = tuple(field.name for field in root.fields)
         record.empties = sum(map(_is_empty, record.children))
         del self.open[id(root)]
         record.is_recursive |= not root.fields  # no column can be without fields
         if not record.is_recursive:
             record.type = Record(
-                tuple(_field(one, plan) for one, plan in zip(root.fields, record.children, strict=True))
+                tuple(_field(field, plan) for field, plan in zip(root.fields, record.children, strict=True))
             )
         return record
 
@@ -123,14 +123,14 @@ class _Planner:
         return Plan("map", Map(Field("value", item.type, not item.is_nullable)), children=[item])
 
     def _union(self, root: AvroType, depth: int) -> Plan:
-        children = [self.plan(one, depth) for one in root.branches]
-        others = [one for one in children if one.kind != "null"]
+        children = [self.plan(branch, depth) for branch in root.branches]
+        others = [child for child in children if child.kind != "null"]
         if len(children) == 1:
             return children[0]
         if len(children) == 2 and len(others) == 1:
             null = 0 if children[0].kind == "null" else 1
             return Plan("optional", others[0].type, null, children=others)
-        short = Counter(_short(one) for one in root.branches)
+        short = Counter(_short(branch) for branch in root.branches)
         names = [
             _short(branch) if short[_short(branch)] == 1 else branch.name.replace(".", "_")
             for branch in root.branches

@@ -148,7 +148,7 @@ class Reader:
             self.empties -= plan.empties
             if self.empties < 0:
                 raise _refuse("very many fields take no bytes")
-        return {name: self.read(one) for name, one in zip(plan.names, plan.children, strict=True)}
+        return {name: self.read(child) for name, child in zip(plan.names, plan.children, strict=True)}
 
     def _null(self, _plan: Plan) -> None:
         return None
@@ -203,9 +203,9 @@ def _nested_json(value: Value, plan: Plan) -> Json:
         case "optional":
             return _nested_json(value, plan.children[0])
         case "array":
-            return [_nested_json(one, plan.children[0]) for one in value]
+            return [_nested_json(item, plan.children[0]) for item in value]
         case "map":
-            return {name: _nested_json(one, plan.children[0]) for name, one in value}
+            return {name: _nested_json(item, plan.children[0]) for name, item in value}
         case "union":
             [(name, held)] = value.items()
             return _nested_json(held, plan.children[plan.names.index(name)])

@@ -95,7 +95,9 @@ class BlockDecoder:
             for field in fields(self)
             if field.name not in {"schema", "careful", *limits} and getattr(self, field.name) != field.default
         }
-        limits = {name: one.to_dict() if hasattr(one, "to_dict") else one for name, one in limits.items()}
+        limits = {
+            name: limit.to_dict() if hasattr(limit, "to_dict") else limit for name, limit in limits.items()
+        }
         return limits if self.format == "json" else limits | {"format": self.format}
 
     def decode(self, columns: Columns) -> tuple[Integers, pa.Table, list[BadRecord]]:
@@ -113,7 +115,7 @@ class BlockDecoder:
             chosen[doubtful] = True
             rows, table, refused = self._decode_each(select(columns, chosen))
             parts.append((doubtful[rows], table))
-            bad = [one._replace(row=int(doubtful[one.row])) for one in refused]
+            bad = [refusal._replace(row=int(doubtful[refusal.row])) for refusal in refused]
         return *in_order(parts), bad
 
     @property
@@ -154,7 +156,7 @@ class BlockDecoder:
                 good.append(row)
             except RefusedError as error:
                 bad.append(BadRecord(row, error.reason, error.detail))
-        arrays = [pa.array([row.get(one.name) for row in rows], one.type) for one in self.arrow]
+        arrays = [pa.array([row.get(field.name) for row in rows], field.type) for field in self.arrow]
         return np.array(good, np.int64), pa.Table.from_arrays(arrays, schema=self.arrow), bad
 
     def decode_one(self, value: bytes | None, timestamp_ms: int) -> Mapping[str, Value]:
@@ -197,7 +199,7 @@ class BlockDecoder:
 
 
 def _field(schema: EventSchema, name: str) -> Field:
-    return next(one for one in schema.fields if one.name == name)
+    return next(field for field in schema.fields if field.name == name)
 
 
 def event_ms(column: Column) -> Integers:

@@ -58,7 +58,7 @@ class ConnectJsonDecoder(JsonDecoder):
     def _decode_fast(self, columns: Columns) -> tuple[list[tuple[Integers, pa.Table]], Integers]:
         heads = _Heads()
         try:
-            payloads = [heads.payload(one, self.value_bytes_max) for one in columns.value.to_pylist()]
+            payloads = [heads.payload(value, self.value_bytes_max) for value in columns.value.to_pylist()]
         except RefusedError:
             return [], np.arange(len(columns))
         unwrapped = Columns(*columns[:5], pa.array(payloads, pa.binary()), columns.headers)
@@ -136,7 +136,7 @@ def type_of(schema: Mapping[str, Json]) -> Type:
         return Decimal(max(int(parameters.get(_PRECISION, 38)), scale, 1), scale, is_bytes=True)
     match kind:
         case "struct" if schema.get("fields"):
-            return Record(tuple(Field(str(one["field"]), type_of(one)) for one in schema["fields"]))
+            return Record(tuple(Field(str(field["field"]), type_of(field)) for field in schema["fields"]))
         case "array":
             return Array(Field("element", type_of(schema["items"])))
         case "map" if schema.get("keys", {}).get("type") == "string":

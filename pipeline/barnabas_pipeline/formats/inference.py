@@ -76,7 +76,7 @@ class Seen:
         """The type that holds them all."""
         if self.kinds == {"object"} and self.inner:
             fields = self.fields(self.count - self.nulls)
-            kinds = {one.type for one in fields}
+            kinds = {field.type for field in fields}
             is_map = len(fields) > KEYS_MAX and len(kinds) == 1
             return Map(Field("value", kinds.pop())) if is_map else Record(fields)
         if self.kinds == {"array"}:
@@ -106,7 +106,7 @@ def draft(name: str, values: Iterable[bytes | None], *, event_time: str | None =
             continue
     if not seen.inner:
         raise UsageError(f"among the records of {name} is no JSON object with members")
-    fields = tuple(one for one in seen.fields(seen.count) if not one.name.startswith("_"))
+    fields = tuple(field for field in seen.fields(seen.count) if not field.name.startswith("_"))
     return EventSchema(name, event_time or _event_time(fields, seen), fields)
 
 
@@ -137,7 +137,9 @@ def sampled(options: LogOptions, count: int) -> list[bytes | None]:
     log = open_log(options)
     values: list[bytes | None] = []
     try:
-        ranges = [one for one in resolve(log, Selection(), log.bounds()) if len(one)]
+        ranges = [
+            offset_range for offset_range in resolve(log, Selection(), log.bounds()) if len(offset_range)
+        ]
         for n, offset_range in enumerate(ranges):
             share = (count - len(values)) // (len(ranges) - n)
             mine: list[bytes | None] = []

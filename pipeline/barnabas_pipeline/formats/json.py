@@ -63,7 +63,7 @@ class JsonDecoder(FramedDecoder):
             return None
         if self.registry is not None:
             ids = frames_of(values)
-            if any(self.known(one) is None for one in np.unique(ids).tolist()):
+            if any(self.known(schema_id) is None for schema_id in np.unique(ids).tolist()):
                 return None
             values = unframed(values)
         if not (

@@ -64,14 +64,14 @@ def read_type(kind: Type) -> pa.DataType:
         case Array():
             return pa.list_(read_type(kind.element.type))
         case Record():
-            return pa.struct([pa.field(one.name, read_type(one.type)) for one in kind.fields])
+            return pa.struct([pa.field(field.name, read_type(field.type)) for field in kind.fields])
         case _:
             return arrow_type(kind)
 
 
 def read_lines(data: bytes, fields: tuple[Field, ...], rows: int) -> list[Column]:
     """Read one object a line, without escaped zeros, into columns. Raises NotSureError."""
-    schema = pa.schema([pa.field(one.name, read_type(one.type)) for one in fields])
+    schema = pa.schema([pa.field(field.name, read_type(field.type)) for field in fields])
     try:
         data.decode()
         table = pj.read_json(
@@ -87,7 +87,9 @@ def read_lines(data: bytes, fields: tuple[Field, ...], rows: int) -> list[Column
         if table.schema.types != schema.types:
             raise NotSureError  # a record within has fields that are not known
         columns = [column.combine_chunks() for column in table.columns]
-        return [_converted(column, one, is_whole=True) for column, one in zip(columns, fields, strict=True)]
+        return [
+            _converted(column, field, is_whole=True) for column, field in zip(columns, fields, strict=True)
+        ]
     except (UnicodeDecodeError, pa.ArrowInvalid, pa.ArrowNotImplementedError, binascii.Error, ValueError):
         raise NotSureError from None
 
@@ -147,7 +149,7 @@ def plain_column(column: Column, kind: str) -> Column:
         return converted
     if kind == "bytes":
         return pa.array(
-            [None if one is None else b64decode(one, validate=True) for one in column.to_pylist()],
+            [None if text is None else b64decode(text, validate=True) for text in column.to_pylist()],
             plain.arrow,
         )
     if kind == "uuid":

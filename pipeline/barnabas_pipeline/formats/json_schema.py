@@ -24,7 +24,7 @@ def fields_of_text(text: str, references: Mapping[str, str] | None = None) -> tu
     """Return the title and the fields of the object that a schema describes. Raises UsageError."""
     try:
         root = json.loads(text)
-        others = {name: json.loads(one) for name, one in (references or {}).items()}
+        others = {name: json.loads(reference) for name, reference in (references or {}).items()}
     except (ValueError, RecursionError) as error:
         raise UsageError(f"JSON Schema: {error}") from None
     if not isinstance(root, dict):
@@ -56,19 +56,19 @@ class _Reader:
                 return self._one_of(schema[word], file, within)
         kinds = schema.get("type")
         kinds = [kinds] if isinstance(kinds, str) else kinds if isinstance(kinds, list) else []
-        others = [one for one in kinds if one != "null"]
+        others = [kind for kind in kinds if kind != "null"]
         nullable = "null" in kinds
         if not others and isinstance(schema.get("properties"), dict):
             others = ["object"]
         if (
             "enum" in schema
             and schema["enum"]
-            and all(isinstance(one, str) or one is None for one in schema["enum"])
+            and all(isinstance(value, str) or value is None for value in schema["enum"])
         ):
-            return Enum(tuple(one for one in schema["enum"] if one)), nullable or None in schema["enum"]
+            return Enum(tuple(value for value in schema["enum"] if value)), nullable or None in schema["enum"]
         if len(others) != 1:
             return (
-                self._one_of([{**schema, "type": one} for one in others], file, within)
+                self._one_of([{**schema, "type": kind} for kind in others], file, within)
                 if others
                 else ("json", True)
             )
@@ -108,7 +108,7 @@ class _Reader:
         return Field(name, kind, is_required, options.get(low), options.get(high), options.get("default"))
 
     def _one_of(self, schemas: list[Json], file: Json, within: tuple[int, ...]) -> tuple[Type, bool]:
-        types = [self.type_of(one, file, within) for one in schemas if one != {"type": "null"}]
+        types = [self.type_of(schema, file, within) for schema in schemas if schema != {"type": "null"}]
         nullable = any(null for _, null in types) or len(types) < len(schemas)
         if len(types) == 1:
             return types[0][0], nullable

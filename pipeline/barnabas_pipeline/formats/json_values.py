@@ -171,7 +171,7 @@ def written(value: Json, path: str) -> str:
 
 def needs_digits(fields: tuple[Field, ...]) -> bool:
     """Return whether numbers must be kept as they are written."""
-    return any(_needs_digits(one) for one in fields)
+    return any(_needs_digits(field) for field in fields)
 
 
 def _needs_digits(field: Field) -> bool:
@@ -237,7 +237,7 @@ class Checker:
                 self.strange |= bool(remaining)
                 return record
             case Array() if type(value) is list:
-                return [self.checked(one, kind.element, path) for one in value]
+                return [self.checked(item, kind.element, path) for item in value]
             case Map() if type(value) is dict:
                 return [
                     (_map_key(name, kind.key, path), self.checked(held, kind.value, f"{path}.{name}"))

@@ -46,7 +46,7 @@ class KeyedDecoder:
             mask[there] = True
             keyed = select(keyed, mask)
         good, keys, refused = self.key.decode(keyed)
-        seen = {one.row for one in bad}
+        seen = {refusal.row for refusal in bad}
         more = [
             BadRecord(int(there[refusal.row]), f"key_{refusal.reason}", f"key: {refusal.detail}")
             for refusal in refused
@@ -55,10 +55,10 @@ class KeyedDecoder:
         place = np.full(len(columns), -1)
         place[there[good]] = np.arange(len(good))
         if more:
-            keep = ~np.isin(rows, [one.row for one in more])
+            keep = ~np.isin(rows, [refusal.row for refusal in more])
             rows, table = rows[keep], table.filter(pa.array(keep))
         kind = arrow_type(Record(self.key.schema.fields))
-        columns_of = [keys[one.name].combine_chunks() for one in kind]
+        columns_of = [keys[field.name].combine_chunks() for field in kind]
         whole = pa.StructArray.from_arrays(columns_of, fields=list(kind))
         mine = place[rows]
         struct = whole.take(pa.array(np.maximum(mine, 0), mask=mine < 0))

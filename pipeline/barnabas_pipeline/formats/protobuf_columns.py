@@ -66,14 +66,14 @@ class MessageColumns(StepReader):
     def read(self, plan: Message) -> tuple[list[Column], Mask]:
         """Return the columns of the message's fields, as it declares them, and the mask of those that were not read."""
         columns = self._message(plan, self.start, self.end, np.arange(len(self.start)))
-        by_number = {one.number: column for one, column in zip(plan.parts, columns, strict=True)}
-        return [by_number[one.number] for one in plan.descriptor.fields], self.bad
+        by_number = {part.number: column for part, column in zip(plan.parts, columns, strict=True)}
+        return [by_number[field.number] for field in plan.descriptor.fields], self.bad
 
     def _message(self, plan: Message, begin: Integers, end: Integers, rows: Integers) -> list[Column]:
         """Read messages from `begin` to `end`, one or more of each record `rows`: a column for each part."""
         occurrences = self._occurrences(plan, begin, end, rows)
         self._check_oneofs(plan, occurrences, rows)
-        return [self._column(one, occurrences[one.number].all(), begin, rows) for one in plan.parts]
+        return [self._column(part, occurrences[part.number].all(), begin, rows) for part in plan.parts]
 
     # --- where fields are -----------------------------------------------------------------------------------
 
@@ -82,7 +82,7 @@ class MessageColumns(StepReader):
     ) -> dict[int, Occurrences]:
         occurrences: dict[int, Occurrences] = defaultdict(Occurrences)
         at = np.where(self.bad[rows], end, begin)
-        tags = [(one, wire, _tag(one.number, wire)) for one in plan.parts for wire in _wires(one)]
+        tags = [(part, wire, _tag(part.number, wire)) for part in plan.parts for wire in _wires(part)]
         for _ in range(PASSES):
             for part, wire, tag in tags:
                 self._take(part, wire, tag, occurrences[part.number], at, end, rows)

@@ -79,7 +79,7 @@ class Message:
     @property
     def fields(self) -> tuple[Field, ...]:
         """The parts as fields of a schema, as the message declares them."""
-        order = {one.number: n for n, one in enumerate(self.descriptor.fields)}
+        order = {field.number: n for n, field in enumerate(self.descriptor.fields)}
         return tuple(
             Field(part.name, part.column, part.is_required, number=part.number)
             for part in sorted(self.parts, key=lambda part: order[part.number])
@@ -107,7 +107,7 @@ class _Planner:
         if len(within) > DEPTH_MAX:
             raise UsageError("the Protobuf message is nested too deeply")
         within = (*within, descriptor.full_name)
-        parts = [self.part(one, within) for one in descriptor.fields]
+        parts = [self.part(field, within) for field in descriptor.fields]
         return Message(descriptor, sorted(parts, key=lambda part: part.number))
 
     def part(self, descriptor: FieldDescriptor, within: tuple[str, ...]) -> Part:

@@ -119,7 +119,9 @@ class MessageReader:
 
     def _unknown(self, message: ProtobufMessage) -> bytes:
         """The fields that the schema does not know, with those of its own that have such within; as a message."""
-        within = [one for one, held in message.ListFields() if one.is_extension or _has_unknown(held, one)]
+        within = [
+            field for field, held in message.ListFields() if field.is_extension or _has_unknown(held, field)
+        ]
         if not within and not _own_unknown(message):
             return b""
         copy = self.made()
@@ -160,5 +162,5 @@ def _has_unknown(held: Value, descriptor: FieldDescriptor) -> bool:
 
 def _any_unknown(message: ProtobufMessage) -> bool:
     mine = _own_unknown(message)
-    within = [one.is_extension or _has_unknown(held, one) for one, held in message.ListFields()]
+    within = [field.is_extension or _has_unknown(held, field) for field, held in message.ListFields()]
     return mine or any(within)

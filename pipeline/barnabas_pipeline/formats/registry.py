@@ -46,6 +46,8 @@ class Registry:
     key: str = ""
     login: tuple[str, str] = field(default=("", ""), repr=False)
     token: str = field(default="", repr=False)
+    asked: RegistryClient | None = field(default=None, repr=False, compare=False)
+    """A client in place of the process's."""
 
     def to_dict(self) -> dict[str, str]:
         """As manifests keep it: without a login."""
@@ -53,9 +55,17 @@ class Registry:
         return {name: text for name, text in named.items() if text}
 
     @classmethod
-    def at(cls, url: str, *, ca: str = "", cert: str = "", key: str = "") -> Registry:
+    def at(
+        cls,
+        url: str,
+        *,
+        ca: str = "",
+        cert: str = "",
+        key: str = "",
+        environment: Mapping[str, str] | None = None,
+    ) -> Registry:
         """Describe a registry, with the login of the environment unless that names another one. Raises UsageError."""
-        told: Mapping[str, str] = os.environ
+        told: Mapping[str, str] = os.environ if environment is None else environment
         try:
             if told.get(ADDRESS) and not is_same(told[ADDRESS], url):
                 told = {}
@@ -68,7 +78,7 @@ class Registry:
 
     def client(self) -> RegistryClient:
         """Return the client of all that ask this registry in the process."""
-        return _client(self)
+        return self.asked or _client(self)
 
     def schema(self, schema_id: int) -> Schema | None:
         """Return the schema of an id, None if there is none. Raises IncompleteError."""
@@ -83,28 +93,46 @@ class Registry:
         return None if schema is None or parsed is None else (schema, parsed)
 
     def _parsed(self, schema_id: int) -> tuple[Schema | None, Parsed | None]:
-        cached = _KNOWN.get((self, schema_id))
-        if cached is not None and cached[0] > time.monotonic():
-            return cached[1], cached[2]
-        schema, parsed = ask(_schema_of, _client(self), schema_id)
-        until = float("inf") if schema is not None else time.monotonic() + ASK_AGAIN_SECONDS
-        _KNOWN[self, schema_id] = (until, schema, parsed)
-        return schema, parsed
+        return SCHEMAS.of(self, schema_id, lambda: ask(_schema_of, self.client(), schema_id))
 
     def references(self, schema: Schema) -> dict[str, str]:
         """Return the texts of what a schema refers to, each after what it needs itself. Raises IncompleteError."""
-        return ask(_references, _client(self), schema)
+        return ask(_references, self.client(), schema)
 
     def latest(self, subject: str) -> Registered:
         """Return the newest version of a subject. Raises UsageError if there is none, IncompleteError."""
-        registered = ask(_latest, _client(self), subject)
+        registered = ask(_latest, self.client(), subject)
         if registered is None:
             raise UsageError(f"{self.to_dict()['url']} has no subject {subject!r}")
         return registered
 
 
+class Schemas:
+    """Schemas by registry and id, each with what is made of it: kept once it is there, and asked for again until then."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._cached: dict[tuple[Registry, int], tuple[float, Schema | None, Parsed | None]] = {}
+
+    def of(
+        self, registry: Registry, schema_id: int, look_up: Callable[[], tuple[Schema | None, Parsed | None]]
+    ) -> tuple[Schema | None, Parsed | None]:
+        """Return the schema of an id, looked up where that is due. Raises IncompleteError."""
+        cached = self._cached.get((registry, schema_id))
+        if cached is not None and cached[0] > self._clock():
+            return cached[1], cached[2]
+        schema, parsed = look_up()
+        self.put(registry, schema_id, schema, parsed)
+        return schema, parsed
+
+    def put(self, registry: Registry, schema_id: int, schema: Schema | None, parsed: Parsed | None) -> None:
+        """Keep what the registry has answered."""
+        until = float("inf") if schema is not None else self._clock() + ASK_AGAIN_SECONDS
+        self._cached[registry, schema_id] = (until, schema, parsed)
+
+
+SCHEMAS = Schemas()
 _ASKING = threading.Lock()
-_KNOWN: dict[tuple[Registry, int], tuple[float, Schema | None, Parsed | None]] = {}
 
 
 @lru_cache(64)
@@ -121,7 +149,9 @@ def _client(registry: Registry) -> RegistryClient:
     return address.client()
 
 
-def ask(question: Callable[..., Awaitable[T]], *arguments: object) -> T:
+def ask(
+    question: Callable[..., Awaitable[T]], *arguments: object, sleep: Callable[[float], None] = time.sleep
+) -> T:
     """Run a request in an event loop of its own, TRIES times if the registry does not answer. Raises IncompleteError.
 
     One thread at a time, since a client shares answers between tasks, and its tasks belong to one event loop.
@@ -133,7 +163,7 @@ def ask(question: Callable[..., Awaitable[T]], *arguments: object) -> T:
         except RegistryError as error:
             if (400 <= error.status < 500 and error.status != 429) or not tries_left:
                 raise IncompleteError(f"the schema registry: {error}") from None
-            time.sleep(0.2 * (TRIES - tries_left))
+            sleep(0.2 * (TRIES - tries_left))
     raise AssertionError
 
 

@@ -115,12 +115,12 @@ def _fitting(value: Value, kind: Type, reader: Type, path: str) -> Value:
         case Record(), Record():
             return record_value(value, kind.fields, reader.fields, f"{path}.")
         case Array(), Array():
-            return [_value(one, kind.element.type, reader.element, path) for one in value]
+            return [_value(item, kind.element.type, reader.element, path) for item in value]
         case Map(), Map() if kind.key == reader.key:
-            return [(key, _value(one, kind.value.type, reader.value, path)) for key, one in value]
+            return [(key, _value(item, kind.value.type, reader.value, path)) for key, item in value]
         case Union(), _:
             [(name, held)] = value.items()
-            branch = next(one for one in kind.branches if one.name == name)
+            branch = next(branch for branch in kind.branches if branch.name == name)
             if not isinstance(reader, Union):
                 return _fitting(held, branch.type, reader, path)
             return _branch(held, branch, reader, path)
@@ -142,7 +142,9 @@ def _fitting(value: Value, kind: Type, reader: Type, path: str) -> Value:
 
 def _branch(value: Value, branch: Field, reader: Union, path: str) -> Value:
     mine = find(reader.branches, branch)
-    order = [mine] if mine is not None else [one for one in reader.branches if fits(branch.type, one.type)]
+    order = (
+        [mine] if mine is not None else [other for other in reader.branches if fits(branch.type, other.type)]
+    )
     if not order:
         raise RefusedError("type", f"{path} is {branch.name}, none of the union's types")
     return {order[0].name: _fitting(value, branch.type, order[0].type, path)}
@@ -172,17 +174,17 @@ def as_json(value: Value, kind: Type) -> Json:
         return None
     match kind:
         case Record():
-            return {one.name: as_json(value.get(one.name), one.type) for one in kind.fields}
+            return {field.name: as_json(value.get(field.name), field.type) for field in kind.fields}
         case Union():
-            named = {one.name: one.type for one in kind.branches}
+            named = {branch.name: branch.type for branch in kind.branches}
             [(name, held)] = [(name, held) for name, held in value.items() if held is not None] or [
                 ("", None)
             ]
             return {name: as_json(held, named[name])} if name else None
         case Array():
-            return [as_json(one, kind.element.type) for one in value]
+            return [as_json(item, kind.element.type) for item in value]
         case Map():
-            return {_key_text(key): as_json(one, kind.value.type) for key, one in value}
+            return {_key_text(key): as_json(item, kind.value.type) for key, item in value}
         case "bytes":
             return b64encode(value).decode()
         case Decimal() | "unsigned_long":
@@ -218,7 +220,7 @@ def record_columns(
     columns: list[Column], writer: tuple[Field, ...], reader: tuple[Field, ...], rows: int
 ) -> tuple[list[Column], Mask]:
     """Return the reader's columns, and a mask of the rows that fit them. Raises NotSureError."""
-    by_name = {one.name: column for one, column in zip(writer, columns, strict=True)}
+    by_name = {field.name: column for field, column in zip(writer, columns, strict=True)}
     good = np.ones(rows, bool)
     arrays = []
     for field in reader:
@@ -306,9 +308,9 @@ def extra_column(
     """`_extra` for all rows."""
     if not unmapped:
         return pa.nulls(rows, pa.string())
-    by_name = {one.name: column for one, column in zip(writer, columns, strict=True)}
-    held = [numbers_of(by_name[one.name]).to_pylist() for one in unmapped]
-    names = [one.name for one in unmapped]
+    by_name = {field.name: column for field, column in zip(writer, columns, strict=True)}
+    held = [numbers_of(by_name[field.name]).to_pylist() for field in unmapped]
+    names = [field.name for field in unmapped]
     return pa.array(
         [extra_of(dict(zip(names, values, strict=True)), unmapped) for values in zip(*held, strict=True)],
         pa.string(),
@@ -324,8 +326,8 @@ def numbers_of(column: Column) -> Column:
         return column.cast(pa.int32())
     mask = column.is_null() if column.null_count else None
     if pa.types.is_struct(kind):
-        inner = [numbers_of(one) for one in column.flatten()]
-        return pa.StructArray.from_arrays(inner, names=[one.name for one in kind], mask=mask)
+        inner = [numbers_of(child) for child in column.flatten()]
+        return pa.StructArray.from_arrays(inner, names=[field.name for field in kind], mask=mask)
     if pa.types.is_map(kind):
         keys, items = column.keys, numbers_of(column.items)
         return pa.MapArray.from_arrays(column.offsets, keys, items, mask=mask)

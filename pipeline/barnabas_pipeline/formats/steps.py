@@ -75,7 +75,7 @@ class StepReader:
         try:
             return column.cast(pa.string())
         except pa.ArrowInvalid:
-            wrong = np.array([not _is_text(one) for one in column.to_pylist()])
+            wrong = np.array([not _is_text(value) for value in column.to_pylist()])
             self.bad[rows[wrong]] = True
             return pc.if_else(pa.array(wrong), pa.scalar(b""), column).cast(pa.string())
 

@@ -108,7 +108,7 @@ def audit(
 def raise_if_lossy(report: AuditReport) -> None:
     """Raise DataLossError if the audit found that something is missing or not what it should be."""
     if report.problems:
-        missing = [MissingOffsets(*one) for one in report.missing]
+        missing = [MissingOffsets(*offsets) for offsets in report.missing]
         raise DataLossError(f"audit of version {report.version}: {'; '.join(report.problems)}", missing)
 
 
@@ -132,8 +132,8 @@ def _check_counts(inventory: Inventory, report: AuditReport) -> None:
         for seen in inventory.rows
         if seen.piece is not None
     )
-    is_sure = not any(one.piece.deletes for one in inventory.rows if one.piece is not None)
-    dead = sum(one.entry.offsets for one in inventory.dead if one.entry is not None)
+    is_sure = not any(row.piece.deletes for row in inventory.rows if row.piece is not None)
+    dead = sum(row.entry.offsets for row in inventory.dead if row.entry is not None)
     if is_sure and rows != report.loaded + state.redriven:
         report.problems.append(
             f"{rows} rows are in the files, {report.loaded} were loaded, {state.redriven} redriven"
@@ -157,17 +157,17 @@ def _check_rows(
     runs = plan_runs(inventory.entries, inventory.state, bounds)
     checks = look(spark, table.layout, inventory, log, options, runs)
     report.files_checked = len(checks)
-    report.files_of_others = sum(not one.is_ours for one in checks)
-    report.problems += [one.problem for one in checks if one.problem]
+    report.files_of_others = sum(not check.is_ours for check in checks)
+    report.problems += [check.problem for check in checks if check.problem]
     for run in runs:
         _judge(run, report)
     _check_strays(runs, checks, inventory, report)
-    unreadable = frozenset(one.path for one in checks if one.rows < 0)
-    doubtful = {one.path for one in checks if one.problem or not one.is_ours}
+    unreadable = frozenset(check.path for check in checks if check.rows < 0)
+    doubtful = {check.path for check in checks if check.problem or not check.is_ours}
     ranges = _doubtful(runs, doubtful, inventory, is_all=report.deep)
     differences = compare(spark, table, inventory, log, options, ranges, unreadable)
     report.rows_decoded = differences.rows
-    _tell(differences, report)
+    tell(differences, report)
 
 
 def _judge(run: Run, report: AuditReport) -> None:
@@ -205,8 +205,8 @@ def _check_strays(
 ) -> None:
     topic_id = inventory.state.topic_id
     for files, name in ((inventory.rows, "rows"), (inventory.dead, "letters")):
-        mine = {one.path for one in files if one.may_be_of(topic_id)}
-        there = sum(one.rows for one in checks if one.path in mine and one.rows > 0)
+        mine = {file.path for file in files if file.may_be_of(topic_id)}
+        there = sum(check.rows for check in checks if check.path in mine and check.rows > 0)
         stray = there - sum(getattr(run.findings, name) for run in runs)
         if stray:
             report.problems.append(f"{stray} {name} are at offsets that no load has covered")
@@ -214,7 +214,7 @@ def _check_strays(
 
 def _doubtful(runs: list[Run], paths: set[str], inventory: Inventory, *, is_all: bool) -> list[OffsetRange]:
     """Return the ranges to compare value by value: all, or those with a log or files that are not as they were loaded."""
-    files = [one for one in inventory.files if one.path in paths]
+    files = [file for file in inventory.files if file.path in paths]
     ranges: list[OffsetRange] = []
     for run in sorted(runs, key=lambda run: run.offset_range):
         offset_range = run.offset_range
@@ -231,7 +231,7 @@ def _doubtful(runs: list[Run], paths: set[str], inventory: Inventory, *, is_all:
     return ranges
 
 
-def _tell(differences: Differences, report: AuditReport) -> None:
+def tell(differences: Differences, report: AuditReport) -> None:
     """Report problems of values."""
     if differences.altered:
         report.problems.append(f"{differences.altered} rows of the log are altered")

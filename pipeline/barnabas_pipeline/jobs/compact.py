@@ -69,8 +69,8 @@ def compact(
     while True:
         state = table.state()
         groups = list(plan(table, state, target_bytes, files_min))
-        partitions = {(one.files[0].spec_id, one.files[0].partition) for one in groups}
-        summary = CompactSummary(len(partitions), sum(len(one.files) for one in groups))
+        partitions = {(group.files[0].spec_id, group.files[0].partition) for group in groups}
+        summary = CompactSummary(len(partitions), sum(len(group.files) for group in groups))
         if not groups:
             return summary
         try:
@@ -126,7 +126,7 @@ def _bins(files: list[Piece], target_bytes: int) -> Iterator[list[Piece]]:
     """Neighbouring files that are about `target_bytes` together."""
     group: list[Piece] = []
     for file in files:
-        if group and sum(one.size for one in group) + file.size > target_bytes:
+        if group and sum(file.size for file in group) + file.size > target_bytes:
             yield group
             group = []
         group.append(file)
@@ -137,13 +137,15 @@ def merge(group: _Group) -> DataFile:
     """Write the rows of a group into one file, by partition and offset, and compare it with the old ones."""
     schema = lake_schema(group.schema)
     rows = pa.concat_tables(scan.rows(group.layout, group.files, schema)).sort_by(SORT_KEY)
-    partitions = {one.bounds.partition for one in group.files}
+    partitions = {file.bounds.partition for file in group.files}
     partition = partitions.pop() if len(partitions) == 1 else -1
     writer = TableWriter(group.layout, group.schema, group.topic_id, partition, target_bytes=NO_LIMIT)
     writer.write(rows)
     [merged] = writer.close()
     again = pa.concat_tables(scan.rows(group.layout, [Piece(merged.path)], schema))
-    is_whole = any(one.deletes for one in group.files) or merged.rows == sum(one.rows for one in group.files)
+    is_whole = any(file.deletes for file in group.files) or merged.rows == sum(
+        file.rows for file in group.files
+    )
     if not is_whole or not again.equals(rows):
         raise IncompleteError(f"{merged.path} is not what it was made of")
     return merged

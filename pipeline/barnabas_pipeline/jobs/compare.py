@@ -61,11 +61,11 @@ def compare(
     )  # maps are in the order of the event, in log and lake
     from_log = reread_frame(spark, readings, state, options)
     columns = [sf.col(f"`{name}`") for name in from_log.columns if name != "_bad"]
-    pieces = [one.piece for one in _readable(inventory.rows, ranges, unreadable) if one.piece is not None]
+    pieces = [row.piece for row in _readable(inventory.rows, ranges, unreadable) if row.piece is not None]
     lake = frames.read_pieces(spark, table, state, pieces).where(sf.col("_topic_id") == state.topic_id)
     lake = lake.where(_within(ranges, PARTITION, "_offset"))
     in_lake = lake.select(PARTITION, "_offset", sf.xxhash64(*columns).alias("hash"))
-    letters = [one.entry for one in _readable(inventory.dead, ranges, unreadable) if one.entry is not None]
+    letters = [row.entry for row in _readable(inventory.dead, ranges, unreadable) if row.entry is not None]
     dead = frames.read_dead_letters(spark, table, letters)
     dead = dead.where(_within(ranges, "partition", "offset")).where(sf.col("topic_id") == state.topic_id)
     in_dead = dead.select(

@@ -160,12 +160,12 @@ def _extend(run: Run, commit: PartitionCommit, bound: Bounds) -> None:
 
 
 def _pieces(inventory: Inventory, log: Log, runs: list[Run]) -> Iterator[Piece]:
-    rows, dead = ([one for one in files if one.may_be_of(inventory.state.topic_id)]
+    rows, dead = ([file for file in files if file.may_be_of(inventory.state.topic_id)]
                   for files in (inventory.rows, inventory.dead))  # fmt: skip
     for n, run in enumerate(runs):
         before = replace(run.in_log, start=run.offset_range.start, end=run.in_log.start)
         behind = replace(run.in_log, start=run.in_log.end, end=run.offset_range.end)
-        parts = [(one, True) for one in split(log, [run.in_log])]
+        parts = [(piece, True) for piece in split(log, [run.in_log])]
         for offset_range, in_log in (*parts, (before, False), (behind, False)):
             if len(offset_range):
                 yield Piece(n, offset_range, in_log, _near(rows, offset_range), _near(dead, offset_range))
@@ -174,7 +174,7 @@ def _pieces(inventory: Inventory, log: Log, runs: list[Run]) -> Iterator[Piece]:
 def _near(files: list[Seen], offset_range: OffsetRange) -> tuple[Seen, ...]:
     """The files that may have something of a range."""
     partition, start, end = offset_range.partition, offset_range.start, offset_range.end
-    return tuple(one for one in files if one.may_have(partition, start, end))
+    return tuple(file for file in files if file.may_have(partition, start, end))
 
 
 # --- looking --------------------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def look(
     for result in results:
         if isinstance(result, Findings):
             runs[result.run].findings.add(result)
-    return [one for one in results if isinstance(one, FileCheck)]
+    return [result for result in results if isinstance(result, FileCheck)]
 
 
 def _file_groups(inventory: Inventory) -> Iterator[list[Seen]]:
@@ -224,7 +224,7 @@ def _look(
     try:
         for item in items:
             if not isinstance(item, Piece):
-                yield from (check_file(layout, one, topic_id) for one in item)
+                yield from (check_file(layout, file, topic_id) for file in item)
                 continue
             if log is None and item.in_log:
                 log = open_log(options)

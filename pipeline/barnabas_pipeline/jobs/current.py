@@ -114,7 +114,7 @@ class CurrentRows:
         state, applied = self.events.state(), self.table.applied
         self.summary.version, self.summary.events_version = applied.version, applied.events_version
         self.summary.rows, self.summary.lost = self.table.rows, applied.lost
-        self.summary.dead = sum(one.dead for one in state.totals.values()) - state.redriven
+        self.summary.dead = sum(total.dead for total in state.totals.values()) - state.redriven
 
     # --- planning ---------------------------------------------------------------------------------------------------
 
@@ -136,7 +136,7 @@ class CurrentRows:
         if not reason and state.ends == applied.ends:
             self._idle = applied.version, state.version
             return None
-        ranges = {one: (starts.get(one, 0), end) for one, end in state.ends.items()}
+        ranges = {partition: (starts.get(partition, 0), end) for partition, end in state.ends.items()}
         pieces = _pieces(self.events, state.topic_id, ranges)
         return Plan(form, state, reason, Increment(self.events.layout, form, state.topic_id, ranges), pieces)
 
@@ -175,7 +175,7 @@ class CurrentRows:
     def _refuse_lost_tombstones(self, entries: list[Entry]) -> None:
         letters: dict[str, int] = {}
         for entry in entries:
-            letters |= {one.path: one.reasons.get("empty", 0) for one in entry.dead_add}
+            letters |= {file.path: file.reasons.get("empty", 0) for file in entry.dead_add}
             for path in entry.dead_remove:
                 letters.pop(path, None)
         if sum(letters.values()):
@@ -221,20 +221,20 @@ class CurrentRows:
             ends=dict(plan.state.ends),
             truncated=last,
             gone=gone if is_moving else None,
-            lost=sum(one.lost for one in done) + (0 if plan.reason else applied.lost),
+            lost=sum(bucket.lost for bucket in done) + (0 if plan.reason else applied.lost),
             rebuilt=plan.reason,
         )
         self.table.commit(
             entry,
-            [file for one in done for file in one.add],
-            list(old) if plan.reason else [path for one in done for path in one.remove],
+            [file for bucket in done for file in bucket.add],
+            list(old) if plan.reason else [path for bucket in done for path in bucket.remove],
             keep_snapshots=self.options.keep_snapshots,
         )
         self._rebuilds = False
         self.summary.commits += 1
         self.summary.rebuilt = plan.reason or self.summary.rebuilt
-        self.summary.changes += sum(one.changes for one in done)
-        self.summary.buckets += sum(one.number != NO_BUCKET for one in done)
+        self.summary.changes += sum(bucket.changes for bucket in done)
+        self.summary.buckets += sum(bucket.number != NO_BUCKET for bucket in done)
 
     def _run(
         self,
@@ -246,7 +246,7 @@ class CurrentRows:
         """Call `work` with the changes of each bucket that has some, and of `buckets`; in Spark if they are many."""
         events = sum(end - start for start, end in increment.ranges.values())
         if events + self.table.rows <= self.options.in_process_rows_max:
-            tables: dict[int, list[pa.Table]] = {one: [] for one in buckets}
+            tables: dict[int, list[pa.Table]] = {bucket: [] for bucket in buckets}
             for bucket, table in increment.changes(pieces):
                 tables.setdefault(bucket, []).append(table)
             return [work(bucket, tables.pop(bucket)) for bucket in sorted(tables)]
@@ -257,11 +257,13 @@ class CurrentRows:
             return ((bucket, _packed(table)) for bucket, table in increment.changes(files))
 
         split = context.parallelize(pieces, min(len(pieces), 4 * parallel) or 1).mapPartitions(changes)
-        more = context.parallelize([(one, b"") for one in buckets], 1)
+        more = context.parallelize([(bucket, b"") for bucket in buckets], 1)
         grouped = split.union(more).groupByKey(max(parallel, increment.form.shape.buckets))
         try:
             return list(
-                grouped.map(lambda item: work(item[0], [_unpacked(one) for one in item[1] if one])).collect()
+                grouped.map(
+                    lambda item: work(item[0], [_unpacked(packed) for packed in item[1] if packed])
+                ).collect()
             )
         except Exception as error:
             raise unwrap(error) from None
@@ -280,7 +282,7 @@ class CurrentRows:
             raise UsageError(f"the events are not those that were applied ({reason}): run current")
         form = Form(applied.shape, EventSchema.from_dict(state.schema)).checked()
         self.table.prepare(form)
-        ranges = {one: (0, end) for one, end in applied.ends.items()}
+        ranges = {partition: (0, end) for partition, end in applied.ends.items()}
         increment = Increment(self.events.layout, form, applied.topic_id, ranges)
         pieces = _pieces(self.events, applied.topic_id, ranges)
         plan = Plan(form, state, "check", increment, pieces)
@@ -297,9 +299,12 @@ class CurrentRows:
             return _compared(form, bucket, expected, merger.rows(bucket))
 
         done = self._run(increment, compare, pieces, range(form.shape.buckets))
-        examples = [text for one in done for text in one.remove]
+        examples = [text for bucket in done for text in bucket.remove]
         return CheckReport(
-            applied.version, self.table.rows, sum(one.changes for one in done), examples[:DIFFERENCES_MAX]
+            applied.version,
+            self.table.rows,
+            sum(bucket.changes for bucket in done),
+            examples[:DIFFERENCES_MAX],
         )
 
 
@@ -332,7 +337,7 @@ def _truncations(events: Table, plan: Plan) -> list[Moment]:
     increment = plan.increment
     names = ("_topic_id", PARTITION, OFFSET, "_timestamp")
     told = [plan.form.read.field("op"), *([plan.form.read.field("source")] if plan.form.has_lsn else [])]
-    schema = pa.schema([*told, *(one for one in COORDINATES if one.name in names)])
+    schema = pa.schema([*told, *(coordinate for coordinate in COORDINATES if coordinate.name in names)])
     truncations: dict[int, list[int]] = {}
     for table in scan.rows(increment.layout, plan.pieces, schema):
         chosen = within(table, increment.topic_id, increment.ranges)

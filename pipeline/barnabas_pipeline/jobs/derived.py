@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from barnabas_pipeline import faults
 from barnabas_pipeline.errors import UsageError
-from barnabas_pipeline.jobs.results import PART, Results, ResultState, results_location
+from barnabas_pipeline.jobs.results import COMMITS_KEPT, PART, Results, ResultState, results_location
 from barnabas_pipeline.lake import frames
 from barnabas_pipeline.lake.iceberg import Lake, explained, lake_of, store_properties
 from barnabas_pipeline.lake.ledger import HOUR_MS, DataFile, State
@@ -62,8 +62,8 @@ class DerivedJob:
         """Merge partials that may say something of the same things; the result is a frame of partials, too."""
         from pyspark.sql import functions as sf
 
-        keys = [one for one in partials.columns if one not in self.sums]
-        return partials.groupBy(*keys).agg(*(sf.sum(one).alias(one) for one in self.sums))
+        keys = [column for column in partials.columns if column not in self.sums]
+        return partials.groupBy(*keys).agg(*(sf.sum(column).alias(column) for column in self.sums))
 
     def part(self) -> SparkColumn:
         """Make the column that says which part a partial is of; a run writes again the parts that it has news of.
@@ -151,10 +151,12 @@ class Derived:
         root: str,
         prefix: str = "",
         span_ms: tuple[int, int] | None = None,
+        commits_kept: int = COMMITS_KEPT,
     ):
         self.job = job
         self.root = f"{results_location(root)}/{job.name}"
-        self.store = Results(self.root, StoreIO(store_properties(lake_of(lake))))
+        files = StoreIO(store_properties(lake_of(lake)))
+        self.store = Results(self.root, files, commits_kept=commits_kept)
         self.tables = {kind: Table(lake_of(lake).place(f"{prefix}{kind}")) for kind in job.kinds}
         self._span_ms = span_ms
 
@@ -182,16 +184,16 @@ class Derived:
         states = states or self.states()
         params = json.loads(json.dumps(self.job.params(), default=repr))
         news = (
-            None if replay or not earlier.version or earlier.params != params else self._news(earlier, states)
+            None if replay or not earlier.version or earlier.params != params else self.news(earlier, states)
         )
         if news is None:
-            news = _News({one: table.pieces(span=self._span(states[one])) for one, table in self.tables.items()
-                          if states[one].version}, is_replay=True)  # fmt: skip
+            news = _News({name: table.pieces(span=self._span(states[name])) for name, table in self.tables.items()
+                          if states[name].version}, is_replay=True)  # fmt: skip
         settings = hashlib.sha256(
             json.dumps(vars(self.job), sort_keys=True, default=repr).encode()
         ).hexdigest()
         files = news.all
-        summary = DerivedSummary(files_read=len(files), rows_read=sum(one.rows for one in files))
+        summary = DerivedSummary(files_read=len(files), rows_read=sum(file.rows for file in files))
         summary.is_replay = news.is_replay
         newer = replace(
             earlier,
@@ -216,11 +218,11 @@ class Derived:
             for path in sorted(results)
             if path.endswith(".parquet") and path.removesuffix(".parquet").split("/")[0] == name
         ]
-        return pa.concat_tables(self.store.read_table(results[one]) for one in names)
+        return pa.concat_tables(self.store.read_table(results[path]) for path in names)
 
     # --- what is new ------------------------------------------------------------------------------------------------
 
-    def _news(self, earlier: ResultState, states: Mapping[str, State]) -> _News | None:
+    def news(self, earlier: ResultState, states: Mapping[str, State]) -> _News | None:
         """The files that came after the last commit; None if that cannot be told, or rows have changed since."""
         chosen: dict[str, list[Piece]] = {}
         for kind, table in self.tables.items():
@@ -231,7 +233,7 @@ class Derived:
             if earlier.digests.get(kind, "") != (entries[0].previous if entries else states[kind].digest):
                 return None  # the table went back, or is another one
             for entry in entries:
-                files = [one for one in entry.add if self._is_in_span(one)]
+                files = [file for file in entry.add if self.is_in_span(file)]
                 if files and entry.kind in REPLAY_KINDS:
                     return None
                 if entry.kind != "compact":
@@ -242,7 +244,8 @@ class Derived:
                 return None  # compacted and removed before anybody came
         return _News(chosen, is_replay=False)
 
-    def _is_in_span(self, file: DataFile) -> bool:
+    def is_in_span(self, file: DataFile) -> bool:
+        """Say whether a file may have events of the span that is asked for."""
         if self._span_ms is None or not file.hours:
             return True
         first, last = self._span_ms[0] // HOUR_MS, (self._span_ms[1] - 1) // HOUR_MS

@@ -64,7 +64,7 @@ class Feed(DerivedJob):
         from pyspark.sql import Window
         from pyspark.sql import functions as sf
 
-        rows = [(member, one) for member, followed in sorted(self.follows.items()) for one in followed]
+        rows = [(member, topic) for member, followed in sorted(self.follows.items()) for topic in followed]
         follows = condensed.sparkSession.createDataFrame(rows, "member string, followed string")
         voted = condensed.withColumnRenamed("member", "followed").join(follows, "followed")
         newest = voted.groupBy("member", "item").agg(sf.max(sf.struct("last", "followed")).alias("newest"))

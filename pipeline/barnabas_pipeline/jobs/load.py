@@ -128,7 +128,7 @@ def adopt(table: Table, identity: TopicIdentity, bounds: dict[int, Bounds], opti
     if options.on_data_loss != RECORD or not loss.can_go_on:
         raise loss
     entry = new_entry(table, "restart", identity, options.schema, _job(options))
-    entry.lost = {str(one.partition): [one.start, one.end] for one in loss.missing}
+    entry.lost = {str(offsets.partition): [offsets.start, offsets.end] for offsets in loss.missing}
     entry.note = loss.cause
     table.commit(entry)
 
@@ -146,7 +146,7 @@ def find_loss(state: State, identity: TopicIdentity, bounds: dict[int, Bounds]) 
         return DataLossError(
             f"{what} {identity.topic if what == 'topic' else ''} is another one now: {now}, was {was}; offsets after the "
             "last known high watermark cannot be known",
-            [one for one in missing if one.end is None or one.end > one.start],
+            [offsets for offsets in missing if offsets.end is None or offsets.end > offsets.start],
         )
     missing = []
     cause = ""
@@ -210,7 +210,7 @@ class Plan:
         self.entry = new_entry(self.table, "load", self.identity, options.schema, _job(options))
         self.table.prepare(options.schema)
         fixed = (options.log, decoder, self.table.layout, self.identity.topic_id)
-        return [LoadTask(*fixed, one, options.target_file_bytes) for one in self.tasks]
+        return [LoadTask(*fixed, task, options.target_file_bytes) for task in self.tasks]
 
     def commit(self, results: list[TaskResult]) -> None:
         """Commit the results of the tasks. Raises ConflictError if another process has committed meanwhile."""
@@ -230,7 +230,7 @@ def run_tasks(spark: SparkSession, tasks: list[LoadTask]) -> list[TaskResult | P
     Raises what keeps Spark from running the job at all, such as a worker that dies again and again.
     """
     context = spark.sparkContext
-    large = sum(len(one.offset_range) for one in tasks) // OFFSETS_PER_SPARK_TASK
+    large = sum(len(task.offset_range) for task in tasks) // OFFSETS_PER_SPARK_TASK
     parts = bins(
         [*enumerate(tasks)], max(large, context.defaultParallelism), lambda item: len(item[1].offset_range)
     )
@@ -295,12 +295,12 @@ def fill(
             (result for result in results if result.offset_range.partition == offset_range.partition),
             key=lambda result: result.offset_range,
         )
-        edges = [offset_range.start, *(one.offset_range.end for one in mine)]
-        assert [one.offset_range.start for one in mine] == edges[:-1], (offset_range, mine)
+        edges = [offset_range.start, *(task.offset_range.end for task in mine)]
+        assert [task.offset_range.start for task in mine] == edges[:-1], (offset_range, mine)
         assert edges[-1] == offset_range.end, (offset_range, mine)
         bound = bounds[offset_range.partition]
         counts = {
-            name: sum(getattr(one, name) for one in mine)
+            name: sum(getattr(result, name) for result in mine)
             for name in ("loaded", "dead", "control", "aborted", "compacted")
         }
         entry.partitions[str(offset_range.partition)] = PartitionCommit(
@@ -308,8 +308,8 @@ def fill(
             end=offset_range.end,
             leader_epoch=bound.leader_epoch,
             high_watermark=bound.high_watermark,
-            log_digest=digest.encode(digest.add(*(one.digest for one in mine))),
+            log_digest=digest.encode(digest.add(*(result.digest for result in mine))),
             **counts,
         )
-    entry.add = [file for one in results for file in one.files]
-    entry.dead_add = [file for one in results for file in one.dead_files]
+    entry.add = [file for result in results for file in result.files]
+    entry.dead_add = [file for result in results for file in result.dead_files]

@@ -100,7 +100,7 @@ class Monitor(DerivedJob):
         from pyspark.sql import Window
         from pyspark.sql import functions as sf
 
-        limits = sf.create_map(*(sf.lit(one) for pair in sorted(self.rules.items()) for one in pair))
+        limits = sf.create_map(*(sf.lit(text) for pair in sorted(self.rules.items()) for text in pair))
         measure = sf.coalesce("mean", sf.col("count").cast("double")).alias("measure")
         number = sf.row_number().over(Window.partitionBy("part", "service", "metric").orderBy("window_start"))
         numbered = self._rollups(partials).select(
@@ -170,7 +170,7 @@ class Monitor(DerivedJob):
     def from_options(cls, args: argparse.Namespace) -> Monitor:
         """See `derived.DerivedJob`."""
         try:
-            rules = {name: float(limit) for name, _, limit in (one.partition("=") for one in args.rule)}
+            rules = {name: float(limit) for name, _, limit in (rule.partition("=") for rule in args.rule)}
         except ValueError as error:
             raise UsageError(f"--rule: {error}") from None
         return cls(

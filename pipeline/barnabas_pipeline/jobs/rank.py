@@ -199,5 +199,5 @@ def score(ranked: list[Row], quality: Mapping[str, float], *, top: int = 20) -> 
     squares = sum((n - by_truth[row["item"]]) ** 2 for n, row in enumerate(seen))
     spearman = 1 - 6 * squares / (count * (count * count - 1)) if count > 2 else 0.0
     gained = sum(quality[row["item"]] / log2(n + 2) for n, row in enumerate(ranked[:top]))
-    best = sum(one / log2(n + 2) for n, one in enumerate(sorted(quality.values(), reverse=True)[:top]))
+    best = sum(grade / log2(n + 2) for n, grade in enumerate(sorted(quality.values(), reverse=True)[:top]))
     return {"spearman": round(spearman, 4), "ndcg": round(gained / best, 4), "items": count}

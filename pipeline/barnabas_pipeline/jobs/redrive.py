@@ -54,13 +54,18 @@ def redrive(
     job = {"name": "redrive", "id": uuid.uuid4().hex, "decoder": options.decoder.limits()}
     entry = new_entry(table, "redrive", identity, options.schema, job)
     summary = RedriveSummary()
-    dead = [one for one in table.files().dead.values() if one.topic_id == state.topic_id]
+    dead = [entry for entry in table.files().dead.values() if entry.topic_id == state.topic_id]
     if dead:
         table.prepare(options.schema)
     with explained():
         for file in sorted(dead, key=lambda file: file.path):
             _redrive(
-                table, file, entry, options, summary, lambda letters: _choose(letters, reasons, since_ms)
+                table,
+                file,
+                entry,
+                options,
+                summary,
+                lambda letters: chosen_letters(letters, reasons, since_ms),
             )
     summary.still_dead = summary.tried - summary.resolved
     if entry.add:
@@ -84,7 +89,7 @@ def _redrive(
     letters = read_dead(table.io, file.path)
     chosen = choose(letters)
     summary.tried += int(chosen.sum())
-    good, rows = _decode(letters, chosen, options.decoder, file.topic_id, file.partition)
+    good, rows = decode_again(letters, chosen, options.decoder, file.topic_id, file.partition)
     if not good.any():
         return
     writer = TableWriter(table.layout, options.schema, file.topic_id, file.partition)
@@ -99,7 +104,8 @@ def _redrive(
     summary.resolved += len(offsets)
 
 
-def _choose(letters: pa.Table, reasons: set[str] | None, since_ms: int | None) -> Mask:
+def chosen_letters(letters: pa.Table, reasons: set[str] | None, since_ms: int | None) -> Mask:
+    """Return which dead letters are read again: those of some reasons, or of a time on."""
     single = pc.equal(pc.subtract(letters["end_offset"], letters["offset"]), 1)
     times = letters["timestamp_ms"]
     chosen = pc.and_(single, pc.is_valid(times))  # spans have no timestamp
@@ -110,7 +116,7 @@ def _choose(letters: pa.Table, reasons: set[str] | None, since_ms: int | None) -
     return chosen.to_numpy()
 
 
-def _decode(
+def decode_again(
     letters: pa.Table, chosen: Mask, decoder: Decoder, topic_id: str, partition: int
 ) -> tuple[Mask, pa.Table]:
     """Return a mask over all letters, true for those that are good now, and their rows."""
@@ -129,7 +135,7 @@ def _decode(
     rows, bad = to_table(columns, decoder, topic_id, partition)
     good = np.zeros(len(letters), bool)
     good[picked] = True
-    good[picked[[one.row for one in bad]]] = False
+    good[picked[[refusal.row for refusal in bad]]] = False
     return good, rows
 
 

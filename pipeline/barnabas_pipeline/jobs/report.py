@@ -52,7 +52,7 @@ def report(
     span_ms = (first * HOUR_MS, (first + 24) * HOUR_MS)
     derived = Derived(job, lake=lake, root=f"{out}/{DAYS}/{day}", prefix=prefix, span_ms=span_ms)
     states = derived.states()
-    summary = _judged(ReportSummary(day), states, first)
+    summary = judged(ReportSummary(day), states, first)
     if not summary.hours:
         raise UsageError(f"the lake has nothing of {day}")
     if summary.unsealed and not partial:
@@ -66,7 +66,7 @@ def report(
     return summary
 
 
-def _judged(summary: ReportSummary, states: Mapping[str, State], first: int) -> ReportSummary:
+def judged(summary: ReportSummary, states: Mapping[str, State], first: int) -> ReportSummary:
     """Return the summary with the hours of a day that have events, and with those that are not sealed."""
     present: set[int] = set()
     for kind, state in states.items():

@@ -54,8 +54,10 @@ def plan_rereading(
     entries: list[Entry], state: State, log: Log, ranges: list[OffsetRange]
 ) -> Iterator[Rereading]:
     """All that was loaded of the present incarnation within `ranges`, which the log must have, in pieces."""
-    entries = [one for one in entries if (one.cluster_id, one.topic_id) == (state.cluster_id, state.topic_id)]
-    changes = [one for one in entries if one.kind in ("redrive", "backfill")]
+    entries = [
+        entry for entry in entries if (entry.cluster_id, entry.topic_id) == (state.cluster_id, state.topic_id)
+    ]
+    changes = [entry for entry in entries if entry.kind in ("redrive", "backfill")]
     for entry in entries:
         for key, commit in entry.partitions.items():
             parts = [
@@ -70,8 +72,10 @@ def plan_rereading(
                 and commit.start < offset_range.end
             ]
             for piece in split(log, parts):
-                overrides = [_override(one, piece) for one in changes if one.version > entry.version]
-                yield Rereading(piece, decoder_of(entry), tuple(one for one in overrides if one))
+                overrides = [_override(change, piece) for change in changes if change.version > entry.version]
+                yield Rereading(
+                    piece, decoder_of(entry), tuple(override for override in overrides if override)
+                )
 
 
 def decoder_of(entry: Entry) -> Decoder:
@@ -146,7 +150,7 @@ def judge(
                 again = select(item, decided == m)
                 hours[decided == m] = _event_hours(again, earlier.decoder, topic_id, partition)
         decided[np.isin(hours, override.hours)] = n
-    decoders = [reading.decoder, *(one.decoder for one in reading.overrides)]
+    decoders = [reading.decoder, *(override.decoder for override in reading.overrides)]
     for n in np.unique(decided).tolist():
         columns = select(item, decided == n)
         table, refused = to_table(columns, decoders[n], topic_id, partition)
@@ -171,7 +175,7 @@ def _widen(table: pa.Table, arrow: pa.Schema) -> pa.Table:
 
 
 def _refused_rows(arrow: pa.Schema, partition: int, columns: Columns, refused: list[BadRecord]) -> pa.Table:
-    offsets = [int(columns.offset[one.row]) for one in refused]
+    offsets = [int(columns.offset[refusal.row]) for refusal in refused]
     bad = [
         {"end_offset": offset + 1, "reason": refusal.reason, "value": columns.value[refusal.row].as_py()}
         for offset, refusal in zip(offsets, refused, strict=True)

@@ -83,9 +83,13 @@ class ResultState:
 class Results:
     """The files of one result below a location."""
 
-    def __init__(self, root: str, files: StoreIO) -> None:
+    def __init__(
+        self, root: str, files: StoreIO, *, commits_kept: int = COMMITS_KEPT, tries_max: int = TRIES_MAX
+    ) -> None:
         self.root = results_location(root)
         self.io = files
+        self._commits_kept = commits_kept
+        self._tries_max = tries_max
 
     @explained("the place of results")
     def state(self) -> ResultState:
@@ -102,7 +106,7 @@ class Results:
         faults.point("derived.before_commit")
         data = json.dumps(asdict(state), sort_keys=True).encode()
         is_mine = self._put(self._commit_file(state.version), data)
-        if not is_mine or self.state().version >= state.version + COMMITS_KEPT:  # it was removed since
+        if not is_mine or self.state().version >= state.version + self._commits_kept:  # it was removed since
             raise ConflictError(f"version {state.version} of {self.root} was committed by another run")
         faults.point("derived.after_commit")
         self._vacuum(state.version)
@@ -119,12 +123,16 @@ class Results:
         with suppress(FileNotFoundError):
             before = int(store.read(self.io, mark))
         while (state := self.state()).version != published:
-            there = {one.location.removeprefix(f"{directory}/") for one in store.listing(self.io, directory)}
+            there = {
+                file.location.removeprefix(f"{directory}/") for file in store.listing(self.io, directory)
+            }
             for name, path in state.results.items():
-                if name not in there or _version_of(path) > min(before, state.version) - COMMITS_KEPT:
+                if name not in there or _version_of(path) > min(before, state.version) - self._commits_kept:
                     store.replace(self.io, f"{directory}/{name}", store.read(self.io, self.path(path)))
                     faults.point("derived.during_publish")
-            for name in {name for one in self._commits() for name in one.results} - state.results.keys():
+            for name in {
+                name for commit in self._commits() for name in commit.results
+            } - state.results.keys():
                 with suppress(FileNotFoundError):
                     self.io.delete(f"{directory}/{name}")
             published = state.version
@@ -172,7 +180,7 @@ class Results:
                     for batch in pq.ParquetFile(stream).iter_batches(BATCH_ROWS):
                         yield _with_columns(batch, arrow)
 
-        return frames.read_items(spark, [self.path(one).encode() for one in parts.values()], schema, read)
+        return frames.read_items(spark, [self.path(part).encode() for part in parts.values()], schema, read)
 
     @explained("the place of results")
     def rows(self, path: str) -> int:
@@ -190,9 +198,11 @@ class Results:
         """Write tables, each as Parquet and, unless it has lists, as CSV; returns the files by their names."""
         named = {}
         for name, table in tables:
-            rows = table.sort_by([(one, "ascending") for one in table.column_names if _is_plain(table, one)])
+            rows = table.sort_by(
+                [(column, "ascending") for column in table.column_names if _is_plain(table, column)]
+            )
             formats = {"parquet": pq.write_table}
-            if all(_is_plain(table, one) for one in table.column_names):
+            if all(_is_plain(table, column) for column in table.column_names):
                 formats["csv"] = pc_csv.write_csv
             for ending, write in formats.items():
                 buffer = io.BytesIO()
@@ -214,28 +224,28 @@ class Results:
                 return False  # of another run, which has committed many since
             except Exception as error:
                 tries += 1
-                if not is_foreign(error) or tries == TRIES_MAX:
+                if not is_foreign(error) or tries == self._tries_max:
                     raise
                 time.sleep(WAIT_SECONDS * 2**tries)
 
     def _commits(self, *, newest_first: bool = False) -> Iterator[ResultState]:
         """The commits that there are, the oldest first, without those that another run removes just now."""
-        there = (one.location for one in store.listing(self.io, self.path("commits")))
-        for location in sorted((one for one in there if one.endswith(".json")), reverse=newest_first):
+        there = (file.location for file in store.listing(self.io, self.path("commits")))
+        for location in sorted((path for path in there if path.endswith(".json")), reverse=newest_first):
             with suppress(FileNotFoundError):
                 yield ResultState(**json.loads(store.read(self.io, location)))
 
     def _vacuum(self, newest: int) -> None:
         """Remove what only commits name that are older than those kept, and what none names."""
         commits = [*self._commits()]
-        if len(commits) <= COMMITS_KEPT:
+        if len(commits) <= self._commits_kept:
             return
-        kept = {path for one in commits[-COMMITS_KEPT:] for path in one.paths}
-        there = sorted(self.below(one.location) for one in store.listing(self.io, self.path("files")))
+        kept = {path for commit in commits[-self._commits_kept :] for path in commit.paths}
+        there = sorted(self.below(file.location) for file in store.listing(self.io, self.path("files")))
         for run, paths in groupby(there, lambda path: "/".join(path.split("/")[:2])):
-            if _version_of(run) <= newest - COMMITS_KEPT:
+            if _version_of(run) <= newest - self._commits_kept:
                 self._clean(run, [*paths], kept)
-        for commit in commits[:-COMMITS_KEPT]:
+        for commit in commits[: -self._commits_kept]:
             with suppress(FileNotFoundError):
                 self.io.delete(self._commit_file(commit.version))
 

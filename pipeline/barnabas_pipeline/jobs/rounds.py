@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from barnabas.client import ClientError
 from barnabas_pipeline.errors import (
@@ -27,8 +27,8 @@ from barnabas_pipeline.errors import (
 from barnabas_pipeline.jobs.choices import Choice, choose
 from barnabas_pipeline.jobs.load import LoadOptions, LoadSummary, Plan, run_tasks
 from barnabas_pipeline.jobs.portions import share
-from barnabas_pipeline.jobs.sites import Cluster, Topic, open_source
-from barnabas_pipeline.jobs.streams import Stream
+from barnabas_pipeline.jobs.sites import Cluster, Source, Topic, open_source
+from barnabas_pipeline.jobs.streams import RETRY_SECONDS, Stream
 from barnabas_pipeline.lake import current, dead
 from barnabas_pipeline.lake.iceberg import Catalogs, Place, place_of
 from barnabas_pipeline.lake.table import ConflictError
@@ -53,6 +53,19 @@ Pending = tuple[Stream, TopicIdentity, dict[int, Bounds], list[OffsetRange]]
 """A topic with something new: its bounds by partition, and what comes after its table."""
 
 
+class Parts(NamedTuple):
+    """Parts of rounds."""
+
+    open_source: Callable[..., Source] = open_source
+    run_tasks: Callable[[SparkSession, list[LoadTask]], list[TaskResult | PipelineError]] = run_tasks
+    split: Callable[..., list[OffsetRange]] = split
+    retry_seconds: float = RETRY_SECONDS
+    tables_open_max: int = TABLES_OPEN_MAX
+
+
+PARTS = Parts()
+
+
 @dataclass(frozen=True, slots=True)
 class Topics:
     """Topics of a cluster that are loaded: how it is reached, and into which table and how a topic is loaded.
@@ -65,6 +78,7 @@ class Topics:
     place_of: Callable[[str], Place | str]
     options_of: Callable[[str], LoadOptions]
     catalogs: Catalogs = field(default_factory=Catalogs)
+    parts: Parts = PARTS
 
 
 class TableNames:
@@ -172,7 +186,7 @@ class Rounds:
         log = topics.log
         log_dirs = log.log_dirs if log.transport == "disk" else ()
         self._cluster = Cluster("", log.bootstrap, log.client, log_dirs, log.isolation)
-        self._source = open_source(self._cluster, topics.choice.names, client_id=CLIENT_ID)
+        self._source = topics.parts.open_source(self._cluster, topics.choice.names, client_id=CLIENT_ID)
         self._pool = ThreadPoolExecutor(TOGETHER, "barnabas-load")
         self._count = self._offsets = 0
 
@@ -184,12 +198,14 @@ class Rounds:
     @property
     def failures(self) -> dict[str, PipelineError]:
         """The topics that have failed and not recovered."""
-        return {name: one.error for name, one in self.streams.items() if one.error is not None}
+        return {name: stream.error for name, stream in self.streams.items() if stream.error is not None}
 
     @property
     def is_over(self) -> bool:
         """Return whether all topics have failed for good."""
-        return bool(self.streams) and all(one.is_stuck and one.error for one in self.streams.values())
+        return bool(self.streams) and all(
+            stream.is_stuck and stream.error for stream in self.streams.values()
+        )
 
     def raise_worst(self) -> None:
         """Raise what has failed, if anything has: one failure as it is, several with the exit code of the worst."""
@@ -213,7 +229,7 @@ class Rounds:
         with done.step("ask"):
             topics = self._source.topics()
             due = self._due(topics)
-            bounds = self._source.bounds(topics[one.name] for one in due)
+            bounds = self._source.bounds(topics[stream.name] for stream in due)
         with done.step("plan"):
             plans = self._plan(due, topics, bounds)
         if plans:
@@ -223,8 +239,10 @@ class Rounds:
         done.topics = len(self.streams)
         done.failures = len(self.failures)
         done.offsets = self._offsets
-        done.behind = sum(sum(one.behind.values()) for one in self.streams.values() if not one.is_over)
-        done.has_more = not all(one.is_settled for one in self.streams.values())
+        done.behind = sum(
+            sum(stream.behind.values()) for stream in self.streams.values() if not stream.is_over
+        )
+        done.has_more = not all(stream.is_settled for stream in self.streams.values())
         for watcher in self.watchers:
             watcher.ended(done)
         return done
@@ -236,11 +254,17 @@ class Rounds:
         if self._is_bounded and self._count > 1:
             return
         choice = self._topics.choice
-        chosen = choose(choice, {one.name: one.is_internal for one in topics.values()})
+        chosen = choose(choice, {topic.name: topic.is_internal for topic in topics.values()})
         for name in dict.fromkeys([*choice.names, *chosen]):
             if name in self.streams:
                 continue
-            stream = Stream(name, self._topics.options_of, self._topics.catalogs, is_bounded=self._is_bounded)
+            stream = Stream(
+                name,
+                self._topics.options_of,
+                self._topics.catalogs,
+                is_bounded=self._is_bounded,
+                retry_seconds=self._topics.parts.retry_seconds,
+            )
             try:
                 self._tables.take(name, self._topics.place_of(name))
             except UsageError as error:
@@ -253,8 +277,8 @@ class Rounds:
         """Return the topics that are there, open, and not to be left alone for now."""
         self._join(topics)
         now = time.monotonic()
-        due = [one for one in self.streams.values() if not one.is_over and one.retry_at <= now]
-        for stream, error in self._each([one for one in due if not one.is_open], Stream.open):
+        due = [stream for stream in self.streams.values() if not stream.is_over and stream.retry_at <= now]
+        for stream, error in self._each([stream for stream in due if not stream.is_open], Stream.open):
             if error is not None:
                 self._fail(stream, error)
             elif stream.name in topics:
@@ -300,20 +324,22 @@ class Rounds:
                 pending.append((stream, identity, stream_bounds, ranges))
             elif stream.succeed():
                 self._tell("recovered", stream.name)
-        portions = share([_portion(one, ranges) for one, _, _, ranges in pending], self._round_max(pending))
+        portions = share(
+            [_portion(stream, ranges) for stream, _, _, ranges in pending], self._round_max(pending)
+        )
         plans = []
         for (stream, identity, stream_bounds, whole), portion in zip(pending, portions, strict=True):
             ranges = shorten(whole, portion)
             log = open_log(stream.options.log)
             try:
-                tasks = split(log, ranges, bytes_max=stream.options.split_bytes)
+                tasks = self._topics.parts.split(log, ranges, bytes_max=stream.options.split_bytes)
             finally:
                 log.close()
             plans.append((stream, Plan(stream.table, identity, stream_bounds, ranges, tasks, stream.options)))
         return plans
 
     def _round_max(self, pending: list[Pending]) -> int:
-        largest = max((one.options.offsets_per_commit_max for one, *_ in pending), default=0)
+        largest = max((stream.options.offsets_per_commit_max for stream, *_ in pending), default=0)
         return self._offsets_max or max(OFFSETS_PER_ROUND_MAX, largest)
 
     def _load(self, plans: list[tuple[Stream, Plan]], done: Round) -> None:
@@ -325,7 +351,7 @@ class Rounds:
                 else:
                     tasks.append((stream, plan, prepared))
         with done.step("tasks"):
-            results = self._run([one for _, _, one in tasks])
+            results = self._run([task for _, _, task in tasks])
         ready: list[tuple[Stream, Plan, list[TaskResult]]] = []
         for (stream, plan, _), outcome in zip(tasks, results, strict=True):
             if isinstance(outcome, PipelineError):
@@ -347,7 +373,11 @@ class Rounds:
 
     def _note(self, done: Round, stream: Stream, plan: Plan, results: list[TaskResult]) -> None:
         """Count what a topic has committed."""
-        offsets = {one.partition: (one.start, one.end) for one in plan.ranges if len(one)}
+        offsets = {
+            offset_range.partition: (offset_range.start, offset_range.end)
+            for offset_range in plan.ranges
+            if len(offset_range)
+        }
         for partition, (start, end) in offsets.items():
             stream.behind[partition] -= end - start
         version, behind = plan.table.state().version, sum(stream.behind.values())
@@ -367,7 +397,9 @@ class Rounds:
         if not tasks:
             return []
         try:
-            remaining = iter(run_tasks(self._spark, [one for mine in tasks for one in mine]))
+            remaining = iter(
+                self._topics.parts.run_tasks(self._spark, [task for mine in tasks for task in mine])
+            )
         except Exception as error:
             if len(tasks) == 1:
                 return [self._failure(error)]
@@ -375,15 +407,15 @@ class Rounds:
         results: list[list[TaskResult] | PipelineError] = []
         for mine in tasks:
             outcomes = [next(remaining) for _ in mine]
-            failed = next((one for one in outcomes if isinstance(one, PipelineError)), None)
-            results.append(failed or [one for one in outcomes if isinstance(one, TaskResult)])
+            failed = next((outcome for outcome in outcomes if isinstance(outcome, PipelineError)), None)
+            results.append(failed or [outcome for outcome in outcomes if isinstance(outcome, TaskResult)])
         return results
 
     # --- in general -------------------------------------------------------------------------------------------------
 
     def _each(self, items: Iterable[T], work: Callable[[T], R]) -> Iterator[tuple[T, R | PipelineError]]:
         """Call `work` for some items, several at the same time; yields each with its result, or its error."""
-        futures = {self._pool.submit(work, one): one for one in items}
+        futures = {self._pool.submit(work, item): item for item in items}
         for future in as_completed(futures):
             error = future.exception()
             yield futures[future], future.result() if error is None else self._failure(error)
@@ -402,7 +434,7 @@ class Rounds:
         for stream, _ in plans:
             self._active[stream.name] = stream
             self._active.move_to_end(stream.name)
-        while len(self._active) > TABLES_OPEN_MAX:
+        while len(self._active) > self._topics.parts.tables_open_max:
             self._active.popitem(last=False)[1].put_away()
 
 

@@ -158,7 +158,7 @@ class Security(DerivedJob):
         """See `derived.DerivedJob`."""
         verdicts = derived.result("verdicts").to_pylist()
         guilty = {"crawler": truth.crawlers, "spam": truth.spammers}
-        return {kind: score(verdicts, kind, found) for kind, found in guilty.items()}
+        return {kind: score(verdicts, kind, addresses) for kind, addresses in guilty.items()}
 
     @classmethod
     def add_options(cls, parser: argparse.ArgumentParser) -> None:
@@ -172,7 +172,7 @@ class Security(DerivedJob):
     def from_options(cls, args: argparse.Namespace) -> Security:
         """See `derived.DerivedJob`."""
         document = json.loads(Path(args.rules).read_text()) if args.rules else {}
-        unknown = sorted(set(document) - {one.name for one in fields(Rules)})
+        unknown = sorted(set(document) - {field.name for field in fields(Rules)})
         if unknown:
             raise UsageError(f"there is no rule {unknown[0]!r}")
         return cls(Rules(**document), allowed=tuple(args.allow))

@@ -114,7 +114,7 @@ class Site:
 
         response = self.ask(ask)
         self._cluster_id = response.cluster_id or ""
-        return {one.name: _topic(one) for one in response.topics if one.name and not one.error_code}
+        return {topic.name: _topic(topic) for topic in response.topics if topic.name and not topic.error_code}
 
     def bounds(self, topics: Iterable[Topic]) -> dict[TopicPartition, Bounds | ClientError]:
         """By ListOffsets at the leaders."""
@@ -147,8 +147,8 @@ class Site:
         """Return offsets of partitions; those that have none are put into `failed`."""
         times = dict.fromkeys(places, time)
         offsets = self.ask(lambda admin: admin.offsets(times, is_committed=is_committed)) if times else {}
-        failed |= {place: one for place, one in offsets.items() if isinstance(one, ClientError)}
-        return {place: one.offset for place, one in offsets.items() if isinstance(one, OffsetAt)}
+        failed |= {place: offset for place, offset in offsets.items() if isinstance(offset, ClientError)}
+        return {place: offset.offset for place, offset in offsets.items() if isinstance(offset, OffsetAt)}
 
     def committed(self, group: str) -> dict[TopicPartition, CommittedOffset]:
         """Return what a group has committed; nothing of a group that is not there. Raises IncompleteError."""
@@ -157,7 +157,7 @@ class Site:
             return {}
         if isinstance(committed, ClientError):
             raise IncompleteError(f"{self.cluster}: {committed}")
-        return {place: one for place, one in committed.items() if isinstance(one, CommittedOffset)}
+        return {place: offset for place, offset in committed.items() if isinstance(offset, CommittedOffset)}
 
     def close(self) -> None:
         """Close all connections."""
@@ -174,7 +174,7 @@ class DiskSite:
 
     def cluster_id(self) -> str:
         """As the log dirs have it."""
-        return next((one.cluster_id for one in self._identities.values()), "")
+        return next((identity.cluster_id for identity in self._identities.values()), "")
 
     def topics(self) -> dict[str, Topic]:
         """Return the named topics that exist."""
@@ -197,7 +197,7 @@ class DiskSite:
         for topic in topics:
             log = open_log(self.cluster.log(topic.name))
             try:
-                bounds |= {(topic.name, number): one for number, one in log.bounds().items()}
+                bounds |= {(topic.name, number): bounds for number, bounds in log.bounds().items()}
             finally:
                 log.close()
         return bounds
@@ -218,6 +218,6 @@ def _topic(info: MetadataResponse.MetadataResponseTopic) -> Topic:
         uuid_text(bytes(info.topic_id)) if any(info.topic_id) else "",
         len(parts),
         info.is_internal,
-        tuple(one.leader_epoch for one in parts),
-        frozenset(one.partition_index for one in parts if one.leader_id < 0),
+        tuple(part.leader_epoch for part in parts),
+        frozenset(part.partition_index for part in parts if part.leader_id < 0),
     )

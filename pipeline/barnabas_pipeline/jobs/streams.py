@@ -33,7 +33,13 @@ class Stream:
     """A topic and its table. Lifecycle: `open`, again if it fails, then `pending` and commits until `is_over`."""
 
     def __init__(
-        self, name: str, options_of: Callable[[str], LoadOptions], catalogs: Catalogs, *, is_bounded: bool
+        self,
+        name: str,
+        options_of: Callable[[str], LoadOptions],
+        catalogs: Catalogs,
+        *,
+        is_bounded: bool,
+        retry_seconds: float = RETRY_SECONDS,
     ) -> None:
         self.name = name
         self.summary = LoadSummary()
@@ -47,6 +53,7 @@ class Stream:
         self._options_of = options_of
         self._options: LoadOptions | None = None
         self._is_bounded = is_bounded
+        self._retry_seconds = retry_seconds
         self._catalogs = catalogs
         self._table: Table | None = None
         self._dead: DeadLetters | None = None
@@ -112,7 +119,7 @@ class Stream:
             may_pass = True  # it may come back as another one, which is loaded then
         self.is_over = not may_pass or (self._is_bounded and self.tries >= TRIES_MAX)
         doublings = min(self.tries - 1, RETRY_DOUBLINGS_MAX)
-        self.retry_at = time.monotonic() + RETRY_SECONDS * 2**doublings
+        self.retry_at = time.monotonic() + self._retry_seconds * 2**doublings
 
     def succeed(self) -> bool:
         """Note that nothing is wrong; returns whether something was."""
@@ -159,13 +166,16 @@ class Stream:
         if self._table is None and any(map(len, ranges)):  # while it was put away others may have loaded
             self.table.refresh()
             return self.pending(identity, bounds)
-        self.behind = {one.partition: len(one) for one in ranges}
+        self.behind = {offset_range.partition: len(offset_range) for offset_range in ranges}
         return ranges
 
     def _resolved(self, selection: Selection, bounds: dict[int, Bounds], edge: str) -> dict[int, int]:
         log = open_log(self.options.log)
         try:
-            return {one.partition: getattr(one, edge) for one in resolve(log, selection, bounds)}
+            return {
+                offset_range.partition: getattr(offset_range, edge)
+                for offset_range in resolve(log, selection, bounds)
+            }
         finally:
             log.close()
 

@@ -51,7 +51,7 @@ class Visitors(DerivedJob):
         """See `derived.DerivedJob`."""
         from pyspark.sql import functions as sf
 
-        keys = [one for one in partials.columns if one not in ("views", "last")]
+        keys = [column for column in partials.columns if column not in ("views", "last")]
         return partials.groupBy(*keys).agg(sf.sum("views").alias("views"), sf.max("last").alias("last"))
 
     def condense(self, partials: DataFrame) -> DataFrame:

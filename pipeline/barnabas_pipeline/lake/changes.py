@@ -48,7 +48,7 @@ NO_BUCKET = -1
 _HASHES = (1 << 31) - 1
 LSN = "_source_lsn"
 _ORDER = (pa.field(PARTITION, pa.int32()), pa.field(OFFSET, pa.int64()), pa.field(CHANGED_AT, TIMESTAMP_TYPE))
-_EVENT = {one.name: one for one in COORDINATES}
+_EVENT = {coordinate.name: coordinate for coordinate in COORDINATES}
 
 
 class Moment(NamedTuple):
@@ -78,7 +78,7 @@ class Form:
 
     def checked(self) -> Form:
         """Return it. Raises UsageError if events of that schema are no such changes."""
-        held = {one.name: one.type for one in self.schema.fields}
+        held = {field.name: field.type for field in self.schema.fields}
         if self.is_debezium and (held.get("op") is None or not isinstance(held.get("after"), Record)):
             raise UsageError(
                 f"schema {self.schema.name} is no envelope of Debezium: it needs op, and a record `after`"
@@ -107,9 +107,9 @@ class Form:
     @property
     def has_lsn(self) -> bool:
         """Return whether events tell their place in PostgreSQL's log."""
-        source = next((one.type for one in self.schema.fields if one.name == "source"), None)
+        source = next((field.type for field in self.schema.fields if field.name == "source"), None)
         inner = source.fields if isinstance(source, Record) else ()
-        return self.is_debezium and any((one.name, one.type) == ("lsn", "long") for one in inner)
+        return self.is_debezium and any((field.name, field.type) == ("lsn", "long") for field in inner)
 
     @property
     def order(self) -> list[pa.Field]:
@@ -121,10 +121,10 @@ class Form:
         """The columns that come from the value."""
         fields = self.schema.fields
         if self.is_debezium:
-            kind = next(one.type for one in fields if one.name == "after")
+            kind = next(field.type for field in fields if field.name == "after")
             assert isinstance(kind, Record)
             fields = kind.fields
-        return pa.schema([pa.field(one.name, arrow_type(one.type)) for one in fields])
+        return pa.schema([pa.field(field.name, arrow_type(field.type)) for field in fields])
 
     @property
     def key_types(self) -> dict[str, pa.DataType]:
@@ -133,7 +133,7 @@ class Form:
             return {name: self.value.field(name).type for name in self.shape.key}
         if not self.schema.key:
             return {RECORD_KEY: pa.binary()}
-        return {_named(one, self.schema.key): arrow_type(one.type) for one in self.schema.key}
+        return {_named(field, self.schema.key): arrow_type(field.type) for field in self.schema.key}
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -144,7 +144,7 @@ class Form:
     def arrow(self) -> pa.Schema:
         """All columns: the key, the value, unknown fields as JSON, and the event that was the last one."""
         keys = [pa.field(name, kind) for name, kind in self.key_types.items()]
-        others = [one for one in self.value if one.name not in self.key_types]
+        others = [field for field in self.value if field.name not in self.key_types]
         bucket = [pa.field(BUCKET, pa.int32())] if len(keys) > 1 else []
         return pa.schema([*keys, *others, _EVENT[EXTRA], *self.order, *bucket])
 
@@ -157,9 +157,16 @@ class Form:
     def read(self) -> pa.Schema:
         """The columns of events that changes are made of."""
         names = ("op", "before", "after", "source") if self.is_debezium else self.value.names
-        fields = [one for one in self.schema.arrow if one.name in (*names, KEY_COLUMN)]
+        fields = [field for field in self.schema.arrow if field.name in (*names, KEY_COLUMN)]
         return pa.schema(
-            [*fields, *(one for one in COORDINATES if one.name not in ("_leader_epoch", "_headers"))]
+            [
+                *fields,
+                *(
+                    coordinate
+                    for coordinate in COORDINATES
+                    if coordinate.name not in ("_leader_epoch", "_headers")
+                ),
+            ]
         )
 
 
@@ -229,7 +236,9 @@ class _Events:
         operation = self.table["op"]
         self.values = [
             {name: pc.struct_field(struct, name) for name in struct.type.names}
-            for struct in (self.table[one] for one in ("after", "before") if one in self.table.column_names)
+            for struct in (
+                self.table[side] for side in ("after", "before") if side in self.table.column_names
+            )
             if pa.types.is_struct(struct.type)
         ]
         writes = _mask(pc.is_in(operation, pa.array(["c", "u", "r"])))
@@ -259,7 +268,7 @@ class _Events:
         if not places:
             return self.table[RECORD_KEY]
         kind = self.form.key_types[name]
-        return pc.coalesce(*(one for one in places if one.type == kind))
+        return pc.coalesce(*(column for column in places if column.type == kind))
 
     def changes_of(self, mask: Mask, *, deleted: bool, key: Mapping[str, Column] | None = None) -> pa.Table:
         """The changes of some events."""
@@ -318,7 +327,7 @@ def merge(
     parts = [rows.append_column(DELETED, pa.array(np.zeros(len(rows), bool))), changed]
     if len(gone):
         parts.append(_widened(gone.append_column(DELETED, pa.array(np.ones(len(gone), bool))), columns))
-    every = pa.concat_tables([one.select(columns.names) for one in parts]).combine_chunks()
+    every = pa.concat_tables([part.select(columns.names) for part in parts]).combine_chunks()
     if not len(every):
         return every.select(form.arrow.names), every.select(form.gone.names)
     code = _codes(every, form.keys)
@@ -373,8 +382,10 @@ def _moments(
 ) -> tuple[Integers, Integers, Integers, Integers]:
     """Number all moments, rising: the time and the LSN by number, the numbers of events and of truncations."""
     told = pc.fill_null(every[LSN], 0).to_numpy() if form.has_lsn else np.zeros(len(every), np.int64)
-    time = np.append(every[CHANGED_AT].cast(pa.int64()).to_numpy(), [one.time_us for one in truncated])
-    lsn = np.append(told, [one.lsn for one in truncated])
+    time = np.append(
+        every[CHANGED_AT].cast(pa.int64()).to_numpy(), [truncation.time_us for truncation in truncated]
+    )
+    lsn = np.append(told, [truncation.lsn for truncation in truncated])
     order = np.lexsort((lsn, time))
     time, lsn = time[order].astype(np.int64), lsn[order].astype(np.int64)
     is_new = np.append(True, (np.diff(time) != 0) | (np.diff(lsn) != 0))

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from barnabas_pipeline.data_types import Integers
 
 UNREADABLE = (OSError, pa.ArrowException, KeyError, ValueError)
-IDENTITY = pa.schema([one for one in COORDINATES if one.name in ("_topic_id", PARTITION, "_offset")])
+IDENTITY = pa.schema(
+    [coordinate for coordinate in COORDINATES if coordinate.name in ("_topic_id", PARTITION, "_offset")]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +83,8 @@ def check_file(layout: Layout, seen: Seen, topic_id: str) -> FileCheck:
     try:
         if entry is None or not seen.is_ours:
             assert piece is not None
-            count = sum(int((one["_topic_id"].to_numpy(zero_copy_only=False) == topic_id).sum())
-                        for one in scan.rows(layout, [piece], IDENTITY))  # fmt: skip
+            count = sum(int((rows["_topic_id"].to_numpy(zero_copy_only=False) == topic_id).sum())
+                        for rows in scan.rows(layout, [piece], IDENTITY))  # fmt: skip
             return FileCheck(path, "", count, False)
         with io.new_input(path).open() as stream:
             rows = pq.read_metadata(stream).num_rows
@@ -156,7 +158,7 @@ def _read(
             file = pq.ParquetFile(stream)
             if partition not in file.schema_arrow.names:
                 partition = EARLIER_PARTITION
-            groups, is_sure = _choose(file.metadata, offset_range, partition, names[0])
+            groups, is_sure = choose(file.metadata, offset_range, partition, names[0])
             if not groups:
                 return nothing
             rows = file.read_row_groups(groups, columns=[*names] if is_sure else [*names, partition])
@@ -169,7 +171,7 @@ def _read(
     return [array[keep] for array in arrays]
 
 
-def _choose(
+def choose(
     metadata: pq.FileMetaData, offset_range: OffsetRange, partition: str, offset: str
 ) -> tuple[list[int], bool]:
     """Row groups that may have rows of the range, and whether all their rows are of its partition for sure."""

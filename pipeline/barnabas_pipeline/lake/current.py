@@ -104,10 +104,12 @@ class Applied:
             shape = held.pop("shape")
             applied = cls(**held, path=path, digest=digest(data))
             applied.shape = Shape(tuple(shape["key"]), shape["envelope"], shape["buckets"])
-            applied.ends = {int(one): end for one, end in applied.ends.items()}
+            applied.ends = {int(partition): end for partition, end in applied.ends.items()}
             applied.truncated = None if applied.truncated is None else Moment(*applied.truncated)
             applied.gone = (
-                None if applied.gone is None else {int(one): place for one, place in applied.gone.items()}
+                None
+                if applied.gone is None
+                else {int(partition): place for partition, place in applied.gone.items()}
             )
             return applied
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -157,7 +159,9 @@ class CurrentTable:
                 self.iceberg = self._catalog.load_table(self.place.name)
             name_of = self.iceberg.schema().find_column_name
             column, transform, _ = _bucketing(form)
-            fields = [(name_of(one.source_id), str(one.transform)) for one in self.iceberg.spec().fields]
+            fields = [
+                (name_of(field.source_id), str(field.transform)) for field in self.iceberg.spec().fields
+            ]
             if fields != [(column, str(transform))]:
                 raise self._partitioned_otherwise()
             iceberg.evolve(self.iceberg, form.arrow)
@@ -228,8 +232,8 @@ class CurrentTable:
         """Remove objects that no snapshot names and that are at least `age_seconds` old. Returns the number of them."""
         before = time.time() - age_seconds
         with explained():
-            places = [f"{self.place.location}/{one}" for one in ("data", "metadata", GONE)]
-            listed = [one for place in places for one in store.listing(self.existing.io, place)]
+            places = [f"{self.place.location}/{directory}" for directory in ("data", "metadata", GONE)]
+            listed = [file for place in places for file in store.listing(self.existing.io, place)]
             self.refresh()  # after the listing: what is committed meanwhile is not taken for old
             if self.iceberg is None:
                 return 0  # perhaps it has another name now
@@ -237,7 +241,7 @@ class CurrentTable:
             for summary in map(iceberg.summary_of, self.iceberg.snapshots()):
                 if PATH in summary:
                     kept |= {*(self._read(summary[PATH], summary[SHA256]).gone or {}).values()}
-            old = [one.location for one in listed if one.location not in kept and one.modified <= before]
+            old = [file.location for file in listed if file.location not in kept and file.modified <= before]
             for location in old:
                 with suppress(FileNotFoundError):  # removed by another run
                     self.iceberg.io.delete(location)
@@ -265,13 +269,14 @@ class Increment:
 
     def changes(self, pieces: Iterable[Piece]) -> Iterator[tuple[int, pa.Table]]:
         """Yield (bucket, changes) of some files of events."""
-        for table in _blocks(scan.rows(self.layout, pieces, self.form.read), ROWS_PER_BLOCK):
+        for table in blocks_of(scan.rows(self.layout, pieces, self.form.read), ROWS_PER_BLOCK):
             chosen = within(table, self.topic_id, self.ranges)
             if len(chosen):
                 yield from changes(self.form, chosen)
 
 
-def _blocks(tables: Iterable[pa.Table], rows_min: int) -> Iterator[pa.Table]:
+def blocks_of(tables: Iterable[pa.Table], rows_min: int) -> Iterator[pa.Table]:
+    """Yield tables of so many rows at least, the last one excepted."""
     held: list[pa.Table] = []
     for table in tables:
         held.append(table)
@@ -297,9 +302,9 @@ class Merger:
         """Merge the changes of a bucket into its rows, and write its files again."""
         parts = list(changed)
         if bucket == NO_BUCKET:
-            return Bucket(bucket, lost=sum(one["lost"][0].as_py() for one in parts))
+            return Bucket(bucket, lost=sum(part["lost"][0].as_py() for part in parts))
         rows, gone = self.merged(parts, self.rows(bucket), self._gone(bucket))
-        old = tuple(one.path for one in self.files.get(bucket, ()))
+        old = tuple(file.path for file in self.files.get(bucket, ()))
         metadata, io = self.layout.open()
         gone_path = ""
         if len(gone):
@@ -307,7 +312,9 @@ class Merger:
             file = OpenFile(io, gone_path, self.form.gone)
             file.write(gone)
             file.finish()
-        return Bucket(bucket, sum(map(len, parts)), tuple(_files(metadata, io, bucket, rows)), old, gone_path)
+        return Bucket(
+            bucket, sum(map(len, parts)), tuple(data_files(metadata, io, bucket, rows)), old, gone_path
+        )
 
     def merged(self, changed: list[pa.Table], rows: pa.Table, gone: pa.Table) -> tuple[pa.Table, pa.Table]:
         """Merge changes into rows and what deleted ones have left."""
@@ -342,7 +349,7 @@ class Bucket:
     lost: int = 0
 
 
-def _files(metadata: TableMetadata, io: FileIO, bucket: int, rows: pa.Table) -> Iterator[DataFile]:
+def data_files(metadata: TableMetadata, io: FileIO, bucket: int, rows: pa.Table) -> Iterator[DataFile]:
     """Write the rows of a bucket, into several files if they are many."""
     schema = iceberg.numbered(rows.schema, metadata.schema())
     count = -(-rows.nbytes // TARGET_FILE_BYTES)

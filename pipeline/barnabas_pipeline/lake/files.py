@@ -194,7 +194,7 @@ def write_dead(layout: Layout, letters: pa.Table, topic_id: str, partition: int)
     entry.offset_min = pc.min(letters["offset"]).as_py()
     entry.offset_max = pc.max(letters["end_offset"]).as_py() - 1
     entry.offsets = pc.sum(pc.subtract(letters["end_offset"], letters["offset"])).as_py()
-    entry.reasons = {one["values"]: one["counts"] for one in pc.value_counts(letters["reason"]).to_pylist()}
+    entry.reasons = {row["values"]: row["counts"] for row in pc.value_counts(letters["reason"]).to_pylist()}
     return entry
 
 

@@ -75,7 +75,7 @@ def read_pieces(
     def read(blobs: list[bytes]) -> Iterator[pa.Table]:
         return scan.rows(layout, map(pickle.loads, blobs), arrow, span)
 
-    return read_items(spark, [pickle.dumps(one) for one in pieces], spark_schema(arrow), read)
+    return read_items(spark, [pickle.dumps(piece) for piece in pieces], spark_schema(arrow), read)
 
 
 def dead_letters(spark: SparkSession, table: Table) -> DataFrame:
@@ -111,7 +111,7 @@ def read_items(
 
     context = spark.sparkContext
     slices = task_count(len(items), context.defaultParallelism)
-    named = spark.createDataFrame(context.parallelize([(one,) for one in items], slices), "item binary")
+    named = spark.createDataFrame(context.parallelize([(item,) for item in items], slices), "item binary")
     return named.mapInArrow(work, schema)
 
 

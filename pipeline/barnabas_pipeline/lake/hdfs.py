@@ -32,7 +32,7 @@ def is_installed() -> bool:
 
 def open_hdfs(netloc: str, properties: Mapping[str, str]) -> fs.FileSystem:
     """Return the file system of a namenode, or of a name service that HADOOP_CONF_DIR knows. Raises UsageError."""
-    return _opened(netloc, tuple(sorted(one for one in properties.items() if one[0].startswith(OWN))))
+    return _opened(netloc, tuple(sorted(entry for entry in properties.items() if entry[0].startswith(OWN))))
 
 
 @cache
@@ -59,7 +59,7 @@ def rename(system: fs.FileSystem, source: str, target: str, *, overwrite: bool) 
     system.handler.fs.mv(source, target, overwrite=overwrite)
 
 
-class _Raising:
+class Raising:
     """Calls methods of an object of the library, and raises OSError for its RuntimeErrors."""
 
     def __init__(self, inner: object) -> None:
@@ -78,7 +78,7 @@ class _Raising:
         return call
 
 
-class _SyncedWriter(io.RawIOBase):
+class SyncedWriter(io.RawIOBase):
     """Forces a file to the disks before it is closed."""
 
     def __init__(self, file: HdfsFile) -> None:
@@ -115,7 +115,7 @@ def _file_system() -> type[HdfsFileSystem]:
 
         def __init__(self, *arguments: object, **named: object) -> None:
             super().__init__(*arguments, **named)
-            self.client: object = _Raising(self.client)
+            self.client: object = Raising(self.client)
 
         def _convert_file_status(self, file_status: FileStatus) -> dict[str, object]:
             status = dict(super()._convert_file_status(file_status))
@@ -123,7 +123,7 @@ def _file_system() -> type[HdfsFileSystem]:
 
         def _open(self, path: str, mode: str = "rb", **more: object) -> io.RawIOBase:
             file = super()._open(path, mode, **more)
-            file.inner = _Raising(file.inner)
-            return _SyncedWriter(file) if mode == "wb" else file
+            file.inner = Raising(file.inner)
+            return SyncedWriter(file) if mode == "wb" else file
 
     return FileSystem

@@ -171,7 +171,7 @@ def open_catalog(place: Place) -> Catalog:
     if here is not None:
         here.mkdir(parents=True, exist_ok=True)
     try:
-        return _loaded(place.catalog, {**IO_PROPERTIES, **properties})
+        return loaded_catalog(place.catalog, {**IO_PROPERTIES, **properties})
     except (ValueError, NotInstalledError) as error:
         raise UsageError(f"catalog {place.catalog}: {error}") from None
 
@@ -192,7 +192,7 @@ class Catalogs:
             return self._known[key]
 
 
-def _loaded(name: str, properties: dict[str, str]) -> Catalog:
+def loaded_catalog(name: str, properties: dict[str, str]) -> Catalog:
     """Load a catalog; of two that make the tables of a new database at the same time, the second finds them made."""
     try:
         return load_catalog(name, **properties)
@@ -237,7 +237,7 @@ def create(catalog: Catalog, place: Place, schema: EventSchema) -> None:
     with transaction.update_schema() as update:
         update.union_by_name(lake_schema(schema))
     with transaction.update_spec() as spec:
-        for column, transform, name in _partition_fields(place.partition_by, schema):
+        for column, transform, name in partition_fields(place.partition_by, schema):
             try:
                 spec.add_field(column, transform, name)
             except ValueError as error:
@@ -284,8 +284,8 @@ def _fits(kind: IcebergType, column_type: IcebergType) -> bool:
     """Return whether a table can hold values of a type: it has all fields, nested ones included, as wide or wider."""
     match kind, column_type:
         case StructType(), StructType():
-            types = {one.name: one.field_type for one in column_type.fields}
-            return all(one.name in types and _fits(one.field_type, types[one.name]) for one in kind.fields)
+            types = {field.name: field.field_type for field in column_type.fields}
+            return all(new.name in types and _fits(new.field_type, types[new.name]) for new in kind.fields)
         case ListType(), ListType():
             return _fits(kind.element_type, column_type.element_type)
         case MapType(), MapType():
@@ -303,7 +303,7 @@ def _fits(kind: IcebergType, column_type: IcebergType) -> bool:
 
 def numbered(schema: pa.Schema, table: Schema) -> pa.Schema:
     """Return Arrow columns with the field ids and the widths that they have in a table. Raises KeyError for others."""
-    fields_by_name = {one.name: one for one in table.fields}
+    fields_by_name = {field.name: field for field in table.fields}
     return pa.schema(
         [
             _numbered(field, fields_by_name[field.name].field_type, fields_by_name[field.name].field_id)
@@ -320,9 +320,9 @@ def _numbered(field: pa.Field, column_type: IcebergType, number: int) -> pa.Fiel
 
 def _typed(kind: pa.DataType, column_type: IcebergType) -> pa.DataType:
     if isinstance(column_type, StructType):
-        by_name = {one.name: one for one in column_type.fields}
+        by_name = {field.name: field for field in column_type.fields}
         return pa.struct(
-            [_numbered(one, by_name[one.name].field_type, by_name[one.name].field_id) for one in kind]
+            [_numbered(field, by_name[field.name].field_type, by_name[field.name].field_id) for field in kind]
         )
     if isinstance(column_type, ListType):
         return pa.list_(_numbered(kind.value_field, column_type.element_type, column_type.element_id))
@@ -339,9 +339,7 @@ def _typed(kind: pa.DataType, column_type: IcebergType) -> pa.DataType:
 _PARTITION = re.compile(r"(?:([a-z]+)(\[0*[1-9]\d*\])?\(([^()]+)\)|([^()\[\]]+))")
 
 
-def _partition_fields(
-    text: str, schema: EventSchema
-) -> Iterator[tuple[str, Transform[Any, Any], str | None]]:
+def partition_fields(text: str, schema: EventSchema) -> Iterator[tuple[str, Transform[Any, Any], str | None]]:
     """Yield (column, transform, name) of `day(ts), bucket[16](member)`, by default the hour of the event."""
     if not text:
         is_time = pa.types.is_timestamp(lake_schema(schema).field(schema.event_time).type)
@@ -418,7 +416,7 @@ def named_files(table: IcebergTable, paths: Iterable[str]) -> list[IcebergFile]:
     if not chosen or snapshot is None:
         return []
     manifests = snapshot.manifests(table.io)
-    entries = (entry for one in manifests for entry in one.fetch_manifest_entry(table.io))
+    entries = (entry for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io))
     return [entry.data_file for entry in entries if entry.data_file.file_path in chosen]
 
 
@@ -464,7 +462,7 @@ def bounds_of(file: IcebergFile, schema: Schema) -> FileBounds:
     return FileBounds(
         topic_id[0] if topic_id[0] is not None and topic_id[0] == topic_id[1] else "",
         partition[0] if partition[0] is not None and partition[0] == partition[1] else -1,
-        *(-1 if one is None else one for one in offsets),
+        *(-1 if offset is None else offset for offset in offsets),
     )
 
 

@@ -125,7 +125,7 @@ class State:
             for name in self.__slots__
             if isinstance(value := getattr(self, name), dict | set)
         }
-        changed["totals"] = {partition: replace(one) for partition, one in self.totals.items()}
+        changed["totals"] = {partition: replace(total) for partition, total in self.totals.items()}
         return replace(self, **changed)
 
     def apply(self, entry: Entry) -> None:
@@ -193,7 +193,7 @@ class State:
     def to_dict(self) -> Document:
         """As an entry keeps it: sets of hours as ranges [first, last]; what the entry itself says is left out."""
         document = {name: getattr(self, name) for name in _KEPT}
-        document["totals"] = {partition: _row(one) for partition, one in self.totals.items()}
+        document["totals"] = {partition: _row(total) for partition, total in self.totals.items()}
         for name in _HOURS:
             document[name] = _ranges(getattr(self, name))
         return document
@@ -231,10 +231,10 @@ class Entry:
 
     def encode(self) -> bytes:
         """As it is stored."""
-        document = {one.name: getattr(self, one.name) for one in fields(self)}
-        document["partitions"] = {key: asdict(one) for key, one in self.partitions.items()}
+        document = {field.name: getattr(self, field.name) for field in fields(self)}
+        document["partitions"] = {key: asdict(partition) for key, partition in self.partitions.items()}
         for name in ("add", "dead_add"):
-            document[name] = [_plain(one) for one in getattr(self, name)]
+            document[name] = [_plain(entry) for entry in getattr(self, name)]
         return (json.dumps(document, sort_keys=True, separators=(",", ":")) + "\n").encode()
 
     @classmethod
@@ -246,9 +246,11 @@ class Entry:
                 raise BrokenLakeError(
                     f"an entry of format {raw['format']}, kind {raw['kind']!r} is not known here"
                 )
-            raw["partitions"] = {key: PartitionCommit(**one) for key, one in raw["partitions"].items()}
+            raw["partitions"] = {
+                key: PartitionCommit(**partition) for key, partition in raw["partitions"].items()
+            }
             for name in ("add", "dead_add"):
-                raw[name] = [DataFile(**one) for one in raw[name]]
+                raw[name] = [DataFile(**entry) for entry in raw[name]]
             return cls(**raw)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise BrokenLakeError(f"an entry of the ledger cannot be read: {error!r}") from None
@@ -296,7 +298,7 @@ def digest(data: bytes) -> str:
 
 
 def _row(commit: PartitionCommit) -> list[object]:
-    return [getattr(commit, one.name) for one in fields(commit) if one.name != "log_digest"]
+    return [getattr(commit, field.name) for field in fields(commit) if field.name != "log_digest"]
 
 
 def _plain(file: DataFile) -> Document:

@@ -60,16 +60,16 @@ def _entry(raw: Document, prefix: str, sha256: str) -> Entry:
     del raw["format"]
     raw["previous"] = raw["previous_path"] = ""
     raw["job"] = {**raw["job"], "manifest_sha256": sha256}
-    raw["partitions"] = {key: PartitionCommit(**one) for key, one in raw["partitions"].items()}
+    raw["partitions"] = {key: PartitionCommit(**partition) for key, partition in raw["partitions"].items()}
     for name in ("add", "dead_add"):
-        raw[name] = [_file(one, prefix) for one in raw[name]]
+        raw[name] = [_file(entry, prefix) for entry in raw[name]]
     for name in ("remove", "dead_remove"):
         raw[name] = [f"{prefix}/{path}" for path in raw[name]]
     return Entry(**raw)
 
 
 def _file(raw: Document, prefix: str) -> DataFile:
-    names = {one.name for one in fields(DataFile)}
+    names = {field.name for field in fields(DataFile)}
     file = DataFile(**{name: value for name, value in raw.items() if name in names})
     file.path = f"{prefix}/{file.path}"
     file.hours = [hour_number(raw["hour"])] if raw.get("hour") else []

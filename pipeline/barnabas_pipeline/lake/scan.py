@@ -74,7 +74,7 @@ class Piece:
             file_size_in_bytes=self.size,
         )
         file.spec_id = self.spec_id
-        return FileScanTask(file, {_delete_file(*one) for one in self.deletes})
+        return FileScanTask(file, {_delete_file(*delete) for delete in self.deletes})
 
 
 def _delete_file(path: str, form: str) -> IcebergFile:
@@ -179,13 +179,13 @@ def _deleted(io: FileIO, piece: Piece) -> Integers:
     if not piece.deletes:
         return np.empty(0, np.int64)
     deletes = positional_deletes(io, [piece.task()]).get(piece.path, [])
-    return np.concatenate([np.empty(0, np.int64), *(one.to_numpy() for one in deletes)])
+    return np.concatenate([np.empty(0, np.int64), *(positions.to_numpy() for positions in deletes)])
 
 
 def names_in(file: pa.Schema, table: Schema) -> dict[str, str]:
     """Return the columns of a table that a file has, by the names that they have there: by field id, else by name."""
     ids = {int(field.metadata[FIELD_ID]): field.name for field in file if FIELD_ID in (field.metadata or {})}
     if ids:
-        return {one.name: ids[one.field_id] for one in table.fields if one.field_id in ids}
+        return {field.name: ids[field.field_id] for field in table.fields if field.field_id in ids}
     earlier = {PARTITION: EARLIER_PARTITION} if EARLIER_PARTITION in file.names else {}
-    return {one.name: one.name for one in table.fields if one.name in file.names} | earlier
+    return {field.name: field.name for field in table.fields if field.name in file.names} | earlier

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,11 +52,20 @@ class Table:
     """The table at a place, which need not exist yet. What others commit is seen after `refresh` only."""
 
     def __init__(
-        self, root: Place | str | Path, *, may_be_old: bool = False, catalogs: Catalogs | None = None
+        self,
+        root: Place | str | Path,
+        *,
+        may_be_old: bool = False,
+        catalogs: Catalogs | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        read_ahead_min: int = READ_AHEAD_MIN,
     ) -> None:
+        """`sleep` waits between the tries of a commit; so many entries and more are read ahead."""
         self.place = iceberg.place_of(root)
         self.catalogs = catalogs or Catalogs()
         self._may_be_old = may_be_old
+        self._sleep = sleep
+        self._read_ahead_min = read_ahead_min
         self._iceberg: IcebergTable | None = None
         self._state: State | None = None
 
@@ -133,7 +142,7 @@ class Table:
     def entries(self, after: int = 0) -> list[Entry]:
         """Return the entries after a version, in order. Raises BrokenLakeError if one is not what the next one names."""
         state = self.state()
-        ahead = self._read_ahead(after) if state.version - after > READ_AHEAD_MIN else {}
+        ahead = self._read_ahead(after) if state.version - after > self._read_ahead_min else {}
         entries: list[Entry] = []
         path, sha256 = state.path, state.digest
         while path and (not entries or entries[-1].version > after + 1) and state.version > after:
@@ -164,7 +173,7 @@ class Table:
                 for candidate in self._iceberg.snapshots()
                 if iceberg.summary_of(candidate).get(VERSION) == str(version)
             )
-            snapshot = next((one.snapshot_id for one in named), None)
+            snapshot = next((candidate.snapshot_id for candidate in named), None)
             if snapshot is None:
                 raise UsageError(f"version {version} of {self.place.location} has expired")
         schema = self._iceberg.schema()
@@ -181,7 +190,7 @@ class Table:
         with iceberg.explained():
             listed = store.listing(self._opened.io, f"{self._opened.location()}/{LEDGER}")
             first = f"{after + 1:020d}-"  # by name, so that files of others there are no error
-            paths = [one.location for one in listed if one.location.rpartition("/")[2] > first]
+            paths = [file.location for file in listed if file.location.rpartition("/")[2] > first]
             with ThreadPoolExecutor(READ_AHEAD_THREADS) as pool:
                 return dict(
                     zip(paths, pool.map(lambda path: store.read(self._opened.io, path), paths), strict=True)
@@ -246,7 +255,7 @@ class Table:
                 if not iceberg.is_foreign(error):
                     raise
                 failure = error
-            time.sleep(
+            self._sleep(
                 0 if isinstance(failure, CommitFailedException) and not tries else WAIT_SECONDS * 2**tries
             )
             try:
@@ -331,6 +340,10 @@ def expire_all_but(transaction: Transaction, count: int) -> None:
     metadata = transaction.table_metadata
     heads = {ref.snapshot_id for ref in metadata.refs.values()}
     by_age = sorted(metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
-    old = [one.snapshot_id for one in by_age[: max(0, len(by_age) - count)] if one.snapshot_id not in heads]
+    old = [
+        snapshot.snapshot_id
+        for snapshot in by_age[: max(0, len(by_age) - count)]
+        if snapshot.snapshot_id not in heads
+    ]
     if old:
         ExpireSnapshots(transaction).by_ids(old).commit()

@@ -95,7 +95,7 @@ def run(task: LoadTask, logs: Logs) -> TaskResult:
                 dead_rows.append(_dead_span(task, item))
                 continue
             table, bad = to_table(item, task.decoder, task.topic_id, task.offset_range.partition)
-            dead_rows += [_dead_record(task, item, one) for one in bad]
+            dead_rows += [dead_record(task, item, refusal) for refusal in bad]
             if table.num_rows:
                 writer.write(table)
                 result.loaded += table.num_rows
@@ -139,7 +139,8 @@ def to_table(
     return pa.Table.from_arrays(arrays, schema=schema), bad
 
 
-def _dead_record(task: LoadTask, columns: Columns, bad: BadRecord) -> Row:
+def dead_record(task: LoadTask, columns: Columns, bad: BadRecord) -> Row:
+    """Return the row of a dead letter."""
     row = bad.row
     offset, timestamp_ms = int(columns.offset[row]), int(columns.timestamp_ms[row])
     return {

@@ -7,6 +7,7 @@ the ledger are kept.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -24,19 +25,19 @@ if TYPE_CHECKING:
 DIRECTORIES = ("data", "metadata", DEAD)
 
 
-def vacuum(root: Place | str, *, age_seconds: float) -> int:
+def vacuum(root: Place | str, *, age_seconds: float, clock: Callable[[], float] = time.time) -> int:
     """Expire snapshots so old, but for heads and tags, and remove files that nothing names; returns how many files."""
     table = Table(root)
     dead = DeadLetters(table)
     dead.publish()
-    before = datetime.fromtimestamp(time.time() - age_seconds, UTC)
+    before = datetime.fromtimestamp(clock() - age_seconds, UTC)
     for iceberg in (table.iceberg, dead.iceberg()):
         if iceberg is not None and any(
             each.timestamp_ms < before.timestamp() * 1000 for each in iceberg.snapshots()
         ):
             with explained():
                 iceberg.maintenance.expire_snapshots().older_than(before).commit()
-    orphans = find_orphans(Table(root), age_seconds)
+    orphans = find_orphans(Table(root), age_seconds, clock)
     with explained():
         for location in orphans:
             with suppress(FileNotFoundError):  # removed by another run
@@ -44,15 +45,15 @@ def vacuum(root: Place | str, *, age_seconds: float) -> int:
     return len(orphans)
 
 
-def find_orphans(table: Table, age_seconds: float) -> list[str]:
+def find_orphans(table: Table, age_seconds: float, clock: Callable[[], float] = time.time) -> list[str]:
     """Return locations of objects at least `age_seconds` old that neither a snapshot nor the ledger's dead letters name."""
     seen = table.iceberg
     if seen is None:
         return []
-    before = time.time() - age_seconds
+    before = clock() - age_seconds
     location = seen.location()
     with explained():
-        listed = [one for name in DIRECTORIES for one in store.listing(table.io, f"{location}/{name}")]
+        listed = [file for name in DIRECTORIES for file in store.listing(table.io, f"{location}/{name}")]
         table.refresh()  # after the listing: what is committed meanwhile is not taken for old
         if table.iceberg is None:
             return []  # perhaps it has another name now
@@ -60,18 +61,18 @@ def find_orphans(table: Table, age_seconds: float) -> list[str]:
         for iceberg in (table.iceberg, DeadLetters(table).iceberg()):
             if iceberg is not None:
                 named_paths |= named(iceberg)
-    old = (one.location for one in listed if one.modified <= before)
+    old = (file.location for file in listed if file.modified <= before)
     return sorted(location for location in old if location not in named_paths)
 
 
 def named(iceberg: IcebergTable) -> set[str]:
     """All that an Iceberg table names: metadata, manifests, files of all its snapshots."""
-    paths = {iceberg.metadata_location, *(one.metadata_file for one in iceberg.metadata.metadata_log)}
-    paths |= {one.statistics_path for one in iceberg.metadata.statistics}
+    paths = {iceberg.metadata_location, *(entry.metadata_file for entry in iceberg.metadata.metadata_log)}
+    paths |= {statistics.statistics_path for statistics in iceberg.metadata.statistics}
     manifests: dict[str, ManifestFile] = {}
     for snapshot in iceberg.snapshots():
         paths.add(snapshot.manifest_list)
-        manifests |= {one.manifest_path: one for one in snapshot.manifests(iceberg.io)}
+        manifests |= {manifest.manifest_path: manifest for manifest in snapshot.manifests(iceberg.io)}
     for path, manifest in manifests.items():
         paths.add(path)
         paths |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(iceberg.io)}

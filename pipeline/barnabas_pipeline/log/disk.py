@@ -240,7 +240,7 @@ class DiskSegment:
         try:
             size = os.stat(self.path(names.LOG)).st_size
             return OffsetIndex.decode(
-                self.base_offset, _trim(_read(self.path(names.OFFSET_INDEX)) or b"", 8), size
+                self.base_offset, trim(_read(self.path(names.OFFSET_INDEX)) or b"", 8), size
             )
         except CorruptFileError:
             return OffsetIndex(self.base_offset)
@@ -248,7 +248,7 @@ class DiskSegment:
     def time_index(self) -> TimeIndex:
         """The time index; an empty one if it is not there or damaged."""
         try:
-            return TimeIndex.decode(self.base_offset, _trim(_read(self.path(names.TIME_INDEX)) or b"", 12))
+            return TimeIndex.decode(self.base_offset, trim(_read(self.path(names.TIME_INDEX)) or b"", 12))
         except CorruptFileError:
             return TimeIndex(self.base_offset)
 
@@ -361,7 +361,7 @@ def _sound_header(buf: bytes, at: int, available: int) -> BatchHeader | None:
     )
 
 
-def _trim(data: bytes, entry_size: int) -> bytes:
+def trim(data: bytes, entry_size: int) -> bytes:
     """Cut off what a preallocated index has behind its entries: zeros."""
     data = data[: len(data) - len(data) % entry_size]
     end = -(-len(data.rstrip(b"\0")) // entry_size) * entry_size

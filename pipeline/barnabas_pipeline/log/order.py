@@ -66,7 +66,7 @@ class Order:
         Its filter of transactions is told of it, as that of the first time was.
         """
         header, held = stored.header, self._held
-        told = next((told for known, told in self._damaged if known == header), None)
+        told = next((told for damaged, told in self._damaged if damaged == header), None)
         if header == self._last or (held is not None and header == held.header):
             told = header
         if told is not None:

@@ -115,13 +115,18 @@ def shorten(ranges: list[OffsetRange], offsets_max: int) -> list[OffsetRange]:
     So a partition that has little does not wait for the end of a large backlog: it has something even if all have more
     than `offsets_max` together then.
     """
-    total = sum(len(one) for one in ranges)
+    total = sum(len(offset_range) for offset_range in ranges)
     if total <= offsets_max:
         return ranges
-    shares = [max(offsets_max * len(one) // total, min(len(one), 1)) for one in ranges]
+    shares = [
+        max(offsets_max * len(offset_range) // total, min(len(offset_range), 1)) for offset_range in ranges
+    ]
     remaining = offsets_max - sum(shares)
     for n in sorted(range(len(ranges)), key=lambda n: -len(ranges[n])):
         more = max(min(remaining, len(ranges[n]) - shares[n]), min(shares[n], 1) - shares[n])
         shares[n] += more
         remaining -= more
-    return [replace(one, end=one.start + share) for one, share in zip(ranges, shares, strict=True)]
+    return [
+        replace(offset_range, end=offset_range.start + share)
+        for offset_range, share in zip(ranges, shares, strict=True)
+    ]

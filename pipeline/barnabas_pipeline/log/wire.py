@@ -176,7 +176,9 @@ class WireLog:
                 continue
             has_stable_end = self._isolation and part.last_stable_offset >= 0
             end = part.last_stable_offset if has_stable_end else part.high_watermark
-            candidates = [one for one in (order.after, order.beyond) if asked - is_behind < one < end]
+            candidates = [
+                offset for offset in (order.after, order.beyond) if asked - is_behind < offset < end
+            ]
             if candidates:
                 asked, is_behind, is_stalled = min(candidates), False, False
             elif count or is_stalled or order.after >= end:

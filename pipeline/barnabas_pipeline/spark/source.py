@@ -150,10 +150,10 @@ class _Reading:
     def tasks(self, log: Log, ranges: list[OffsetRange]) -> list[Task]:
         bounds = log.bounds()
         identity = log.identity()
-        pieces = [one for one in ranges if len(one)] if self.content == RANGES else split(
+        pieces = [offset_range for offset_range in ranges if len(offset_range)] if self.content == RANGES else split(
             log, ranges, bytes_max=self.split_bytes
         )  # fmt: skip
-        return [Task(one, (*identity, *_row(one, bounds[one.partition]))) for one in pieces]
+        return [Task(piece, (*identity, *_row(piece, bounds[piece.partition]))) for piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one task's records as Arrow batches."""
@@ -322,7 +322,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         ranges = self._ranges(start)
         if isinstance(limit, ReadMaxRows):
             ranges = shorten(ranges, limit.max_rows)
-        return self._offset({one.partition: one.end for one in ranges})
+        return self._offset({offset_range.partition: offset_range.end for offset_range in ranges})
 
     def reportLatestOffset(self) -> Document:  # noqa: N802
         """Return the offset at which the topic ends now, for the query's progress report."""
@@ -337,7 +337,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             OffsetRange(int(partition), int(starts.get(partition, 0)), int(stop))
             for partition, stop in end["partitions"].items()
         ]
-        return self.tasks(self.log, [one for one in ranges if len(one) > 0])
+        return self.tasks(self.log, [offset_range for offset_range in ranges if len(offset_range) > 0])
 
     def commit(self, end: Document) -> None:
         """Nothing to do: the checkpoint has it."""
@@ -406,7 +406,9 @@ def log_options(options: Mapping[str, str]) -> LogOptions:
     if not topic:
         raise UsageError("the option topic is missing")
     bootstrap = options.get("bootstrap") or options.get("kafka.bootstrap.servers") or ""
-    log_dirs = tuple(filter(None, (one.strip() for one in (options.get("logDirs") or "").split(","))))
+    log_dirs = tuple(
+        filter(None, (directory.strip() for directory in (options.get("logDirs") or "").split(",")))
+    )
     client = tuple(sorted((key[6:], value) for key, value in options.items() if key.startswith("kafka.")))
     base = LogOptions(
         topic=topic,
@@ -446,8 +448,8 @@ def _on_corrupt(options: Mapping[str, str]) -> str:
 
 def _columns(options: Mapping[str, str]) -> tuple[str, ...]:
     text = options.get("columns")
-    names = tuple(COLUMNS) if text is None else tuple(one.strip() for one in text.split(","))
-    unknown = [one for one in names if one not in COLUMNS]
+    names = tuple(COLUMNS) if text is None else tuple(name.strip() for name in text.split(","))
+    unknown = [name for name in names if name not in COLUMNS]
     if unknown or len(set(names)) != len(names):
         raise UsageError(f"columns are some of {', '.join(COLUMNS)}, each once, not {text!r}")
     return names
@@ -456,7 +458,7 @@ def _columns(options: Mapping[str, str]) -> tuple[str, ...]:
 def _partitions(options: Mapping[str, str]) -> set[int] | None:
     text = options.get("partitions")
     try:
-        return None if text is None else {int(one) for one in text.split(",")}
+        return None if text is None else {int(number) for number in text.split(",")}
     except ValueError:
         raise UsageError(f"partitions are numbers separated by commas, not {text!r}") from None
 

@@ -72,7 +72,7 @@ def begin_epoch(logs: LogManager, image: ClusterImage) -> list[Change]:
     image_epochs = [info.leader_epoch for topic in image.topics.values() for info in topic.partitions]
     if not image_epochs and not len(logs):
         return []
-    log_epochs = [one.epochs.latest for one in logs]
+    log_epochs = [log.epochs.latest for log in logs]
     return [EpochBegun(max(image.latest_epoch, *image_epochs, *log_epochs) + 1)]
 
 
@@ -93,7 +93,7 @@ def set_aside_copies(logs: LogManager, own_logs: OwnLogs, image: ClusterImage) -
     say which topic has the id; where they have neither topic, it is the first one by name.
     """
     names = dict(image.names_by_id)
-    unknown = [one for one in logs if one.topic not in image.topics and one.topic_id is not None]
+    unknown = [log for log in logs if log.topic not in image.topics and log.topic_id is not None]
     for partition_log in sorted(unknown, key=lambda part: (part.topic, part.partition)):
         assert partition_log.topic_id is not None
         owner = names.setdefault(partition_log.topic_id, partition_log.topic)
@@ -132,8 +132,8 @@ def adopt_logs(
         changes.append(PartitionsAdded(name, tuple(PartitionInfo(me[0], me, me) for _ in range(count - now))))
     has_gaps = False
     for name, logs in sorted(logs_by_topic.items()):
-        count = max(one.partition for one in logs) + 1
-        ids = Counter(one.topic_id for one in logs if one.topic_id)  # one of them may be damaged
+        count = max(log.partition for log in logs) + 1
+        ids = Counter(log.topic_id for log in logs if log.topic_id)  # one of them may be damaged
         topic_id = ids.most_common(1)[0][0] if ids else new_uuid(entropy)
         changes.append(
             TopicCreated(
@@ -147,7 +147,7 @@ def adopt_logs(
             "adopting topic %s with %d partitions, whose logs were found on disk; how it was set is not known: it has %s",
             name, count, ", ".join(f"{key}={value}" for key, value in settings.items()),
         )  # fmt: skip
-        missing = sorted(set(range(count)) - {one.partition for one in logs})
+        missing = sorted(set(range(count)) - {log.partition for log in logs})
         if missing:
             log.warning(
                 "no log was found of partitions %s of topic %s: they are offline until they are found, or given up",

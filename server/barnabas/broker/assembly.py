@@ -179,7 +179,10 @@ def _broker(
     served = release.served_by(config)
     quotas = broker_quotas(config, served, budget, environment.monotonic)
     limits = ConnectionLimits(
-        config, {one.name: one.security_protocol for one in listeners}, environment.monotonic, log_limit
+        config,
+        {listener.name: listener.security_protocol for listener in listeners},
+        environment.monotonic,
+        log_limit,
     )
     mover = LogMover(config, storage.logs, storage.replicas, storage.failures, environment)
     housekeeping = Housekeeping(

@@ -15,6 +15,7 @@ from barnabas.serving.release import IN_QUORUM, ReleaseProfile
 
 ENVELOPE = 58
 DESCRIBE_CLUSTER = 60
+BROKER_HEARTBEAT = 63
 RAFT = frozenset((1, 52, 53, 54, 55, 59, 80, 81, 82))
 """Those that the voter answers."""
 FORWARDABLE = frozenset((

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.broker.controller_apis import (
     AS_BROKERS,
+    BROKER_HEARTBEAT,
     BY_KEY,
     DESCRIBE_CLUSTER,
     ENVELOPE,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from barnabas.serving.encoding import CodecWorker
     from barnabas.serving.loop_budget import LoopBudget
     from barnabas.serving.release import ReleaseProfile
+    from barnabas.wire.generated.broker_heartbeat import BrokerHeartbeatRequest
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +84,8 @@ class ControllerServices(NamedTuple):
     raft: Raft
     active: ActiveController
     committed: Callable[[], QuorumImage]
+    on_heartbeat: Callable[[int, BrokerHeartbeatRequest], None]
+    """Told the id of the connection, before the request is handled."""
     forwarder: None = None
 
 
@@ -128,6 +132,8 @@ class ControllerHandlers:
         return await self._services.raft.answer(context.api_key, context.api_version, message)
 
     async def _ask_active(self, context: RequestContext, message: Any) -> Any:
+        if context.api_key == BROKER_HEARTBEAT:
+            self._services.on_heartbeat(context.connection.connection_id, message)
         timeout_ms = message.timeout_ms if context.api_key in WITH_TIMEOUT else None
         return await self._services.active.handle(
             context.api_key, message, _caller(context), timeout_ms=timeout_ms

@@ -16,6 +16,7 @@ import trio
 
 from barnabas.broker.app import Stopping
 from barnabas.broker.authorization import authorizer_of
+from barnabas.broker.auto_join import AutoJoin
 from barnabas.broker.controller_apis import CONTROLLER
 from barnabas.broker.controller_handlers import ControllerHandlers, ControllerServices
 from barnabas.broker.controller_registration import ControllerRegistration
@@ -28,6 +29,7 @@ from barnabas.client import ClientSettings
 from barnabas.cluster.kraft.active_controller import controllers
 from barnabas.cluster.kraft.controller.active import ActiveController
 from barnabas.cluster.kraft.controller.machine import machine
+from barnabas.cluster.kraft.controller.processes import BrokerProcesses
 from barnabas.cluster.kraft.formatting import read_bootstrap
 from barnabas.cluster.kraft.joining import identity_of
 from barnabas.cluster.kraft.raft.running import taking_part
@@ -237,6 +239,7 @@ def _node(base: _Base, voter: RaftNode, rules: Machine) -> ControllerNode:
         batch_bytes_max=own.quorum.log.batch_bytes_max,
     )
     active.attach(voter)
+    processes = BrokerProcesses(active, environment.network)
     store = QuorumStore(base.cluster_id, node_id, budget)
     limits = ConnectionLimits(config, own.protocols, environment.monotonic, log_limit)
     store.subscribe(_Settings(config, node_id, limits))
@@ -259,6 +262,7 @@ def _node(base: _Base, voter: RaftNode, rules: Machine) -> ControllerNode:
             raft=voter,
             active=active,
             committed=lambda: voter.image,
+            on_heartbeat=processes.heard,
         )
     )
     parts = RequestParts(
@@ -273,7 +277,7 @@ def _node(base: _Base, voter: RaftNode, rules: Machine) -> ControllerNode:
         now_s=environment.monotonic,
     )
     connections = new_connections(
-        config, environment, background, parts, limits, stalls, on_closed=lambda _connection_id: None
+        config, environment, background, parts, limits, stalls, on_closed=processes.closed
     )
     peers = controllers(lambda: voter.replica.log.leader, own.quorum.listener, environment.network, client)
     registration = ControllerRegistration(
@@ -287,9 +291,14 @@ def _node(base: _Base, voter: RaftNode, rules: Machine) -> ControllerNode:
     voter.subscribe(Projection(store, lambda: voter.leadership.kraft_version))
     voter.subscribe(registration)
     voter.listen(active)
-    for run in (active.run, peers.run, registration.run, memory.run, log_limit.run):
+    voter.listen(processes)
+    if own.joins_by_itself:
+        background.start_soon(AutoJoin(own, base.cluster_id, endpoints, voter, peers).run)
+    for run in (active.run, processes.run, peers.run, registration.run, memory.run, log_limit.run):
         background.start_soon(run)
-    return ControllerNode(config, base.cluster_id, listeners, connections, voter, active, store, peers, stopping)
+    return ControllerNode(
+        config, base.cluster_id, listeners, connections, voter, active, store, peers, stopping
+    )
 
 
 def _advertised(

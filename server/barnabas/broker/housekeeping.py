@@ -84,16 +84,17 @@ class Housekeeping:
             nursery.start_soon(self._every, retention_seconds, self.apply_retention)
             nursery.start_soon(self._every, REMOVE_INTERVAL_SECONDS, self.remove_due)
             nursery.start_soon(self._every, FLUSH_INTERVAL_SECONDS, self.flush_due)
-            nursery.start_soon(self._every, PRESENCE_INTERVAL_SECONDS, self._look_for_dirs)
+            nursery.start_soon(self._every, PRESENCE_INTERVAL_SECONDS, self.look_for_dirs)
             nursery.start_soon(self._every, max(checkpoint_seconds, 1.0), self._checkpoint)
             if get(settings.LOG_CLEANER_ENABLE):
-                nursery.start_soon(self._clean_forever)
+                nursery.start_soon(self.clean_forever)
 
     async def _checkpoint(self) -> None:
         await self.write_checkpoints()
         await self.find_missing(also_logs=True)
 
-    async def _look_for_dirs(self) -> None:
+    async def look_for_dirs(self) -> None:
+        """Notice log dirs and logs that are gone, and note those that are new."""
         await self.find_missing(also_logs=False)
         # Before another log is made under the name of one that is gone, and soon after one is made.
         if self._logs.checkpoints.is_outdated:
@@ -157,7 +158,7 @@ class Housekeeping:
 
     # --- compaction -----------------------------------------------------------------------------------------
 
-    async def _clean_forever(self) -> None:
+    async def clean_forever(self) -> None:
         """Have so many tasks compact logs as there are to be (log.cleaner.threads), which may change at any time."""
         get = self._config.get
 

@@ -192,7 +192,11 @@ class Participation:
     def _say_features(self) -> None:
         """Log which features the cluster has not switched on: clients that need them are refused."""
         levels = self._store.image.features or {}
-        off = [f"{one.name}={one.finalized_level}" for one in KAFKA_4.features if not levels.get(one.name)]
+        off = [
+            f"{feature.name}={feature.finalized_level}"
+            for feature in KAFKA_4.features
+            if not levels.get(feature.name)
+        ]
         if off:
             log.info(
                 "features that are off in this cluster: %s; consumer groups of KIP-848, share groups, streams groups and "
@@ -209,7 +213,7 @@ class Participation:
             ),
             self._config.get(settings.BROKER_RACK),
             # Kafka before 3.9 cannot read a level of 0.
-            {one.name: (max(one.min_level, 1), one.max_level) for one in KAFKA_4.features},
+            {feature.name: (max(feature.min_level, 1), feature.max_level) for feature in KAFKA_4.features},
             timestamp_ms=self._clock_ms(),
         )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
@@ -28,6 +28,18 @@ log = logging.getLogger(__name__)
 MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 LOGINS_AT_ONCE_MAX = 4
 """So many messages of logins are looked at at the same time, each in a thread; others wait."""
+
+
+class Library(NamedTuple):
+    """Parts of Kerberos' library that logins use."""
+
+    acceptor: Callable[[str, str | None], Acceptor] = Acceptor
+    """Makes the key of a service, by its principal and its keytab."""
+    default_realm: Callable[[], str] = default_realm
+    tickets: Callable[[Login], Tickets] = Tickets
+
+
+LIBRARY = Library()
 
 
 def service_name(listener: ListenerSettings, entry: JaasEntry | None) -> str:
@@ -65,7 +77,7 @@ def _key_of(listener: ListenerSettings, entry: JaasEntry | None) -> tuple[str, s
 
 
 def gssapi_exchange(
-    listener: ListenerSettings, entry: JaasEntry | None, threads: Threads
+    listener: ListenerSettings, entry: JaasEntry | None, threads: Threads, library: Library = LIBRARY
 ) -> Callable[[], GssapiExchange]:
     """Return what begins a login with Kerberos. Reads the keytab. Raises SettingError."""
     service_name(listener, entry)
@@ -78,9 +90,9 @@ def gssapi_exchange(
         )  # fmt: skip
     rules = settings.SASL_KERBEROS_PRINCIPAL_TO_LOCAL_RULES
     try:
-        acceptor = Acceptor(principal, keytab)
+        acceptor = library.acceptor(principal, keytab)
         texts: tuple[str, ...] = listener.get(rules, GSSAPI)
-        names = KerberosNames(texts, default_realm())
+        names = KerberosNames(texts, library.default_realm())
     except KerberosError as error:
         raise SettingError(
             f"listener {listener.name}: principal {principal!r}, keytab {keytab or 'of krb5.conf'}: {error}"
@@ -98,18 +110,18 @@ def gssapi_exchange(
     return lambda: GssapiExchange(acceptor.context, names.name_of, run)
 
 
-def tickets_of(listener: ListenerSettings, entry: JaasEntry | None) -> Tickets:
+def tickets_of(listener: ListenerSettings, entry: JaasEntry | None, library: Library = LIBRARY) -> Tickets:
     """Return the tickets with which this broker logs in to others. Raises SettingError."""
     service = service_name(listener, entry)
     try:
         if entry is not None and _is_set(entry, "useTicketCache") and not _is_set(entry, "useKeyTab"):
             options = entry.options
-            return Tickets(Login(service, options.get("principal"), None, options.get("ticketCache")))
+            return library.tickets(Login(service, options.get("principal"), None, options.get("ticketCache")))
         principal, keytab = _key_of(listener, entry)
         if keytab is None:
             raise SettingError(
                 f"{listener.name_for(settings.SASL_JAAS_CONFIG, GSSAPI)}=...: a broker that logs in to others needs keyTab"
             )
-        return Tickets(Login(service, principal, keytab))
+        return library.tickets(Login(service, principal, keytab))
     except KerberosError as error:
         raise SettingError(f"listener {listener.name}: {error}") from error

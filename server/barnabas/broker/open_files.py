@@ -7,6 +7,7 @@ that finds none is refused; some files are spared for what is open for a moment,
 from __future__ import annotations
 
 import resource
+from collections.abc import Callable
 
 from barnabas.broker.startup import StartupError
 from barnabas.system.files import raise_open_files
@@ -21,12 +22,12 @@ OPEN_FILES_MIN = 2 * SPARED
 """With fewer, segments and connections would take what the broker itself needs, and it would serve no client."""
 
 
-def allow_open_files() -> int:
+def allow_open_files(raise_limit: Callable[[], int] = raise_open_files) -> int:
     """Raise the soft limit (often 1024, for the sake of programs that use select) to the hard one; returns it.
 
     Raises StartupError for a limit that is too low for a broker.
     """
-    allowed = raise_open_files()
+    allowed = raise_limit()
     if allowed != resource.RLIM_INFINITY and allowed < OPEN_FILES_MIN:
         raise StartupError(
             f"the limit of open files is {allowed}, and a broker needs at least {OPEN_FILES_MIN}, some thousands with many "

@@ -10,7 +10,7 @@ import signal
 import sys
 from contextlib import nullcontext
 from importlib.machinery import EXTENSION_SUFFIXES
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 import trio
 
@@ -20,7 +20,7 @@ from barnabas.broker.startup import StartupError, exposures
 from barnabas.config.authorizer import has_authorizer
 from barnabas.config.cluster import is_clustered
 from barnabas.ending import DONE, FAILED, end_signals
-from barnabas.environment import output
+from barnabas.environment.output import explain as explain_output
 from barnabas.environment.real import real_environment
 from barnabas.errors import StorageError, leaves
 from barnabas.serving import connection
@@ -49,10 +49,9 @@ def run(
     `prepare` is awaited before the broker serves, and may raise StartupError. `watcher` sees all requests; `companions`
     serve beside the broker.
     """
-    code = FAILED
     interpreter.prepare()
-    try:
-        code = trio.run(
+    return exit_code(
+        lambda: trio.run(
             _run_until_signalled,
             config,
             prepare,
@@ -60,6 +59,14 @@ def run(
             companions or Companions(),
             restrict_keyboard_interrupt_to_checkpoints=True,
         )
+    )
+
+
+def exit_code(work: Callable[[], int]) -> int:
+    """Return the exit code of work; an error of the start or of a disk is a line for the operator, and a failure."""
+    code = FAILED
+    try:
+        code = work()
     except* (StartupError, StorageError) as group:
         for error in leaves(group):
             print(f"barnabas: {error}", file=sys.stderr)
@@ -116,7 +123,7 @@ class Companions:
 
     def begin(self) -> str:
         """Have all bind their addresses; returns words for the ready line. Raises StartupError."""
-        return "".join(one.begin() for one in self._all)
+        return "".join(companion.begin() for companion in self._all)
 
     def attach(self, broker: Broker) -> None:
         """Have all show this broker from now on."""
@@ -168,15 +175,21 @@ class Stopper:
             self._broker.stop()
 
 
-def say_ready(broker: Broker, others: str = "") -> None:
+def code_of(file: str) -> str:
+    """Say what a module is, by its file."""
+    return "compiled" if file.endswith(tuple(EXTENSION_SUFFIXES)) else "interpreted"
+
+
+def say_ready(broker: Broker, others: str = "", *, output: TextIO | None = None) -> None:
     """Print the ready line, with the data last since a path may hold spaces. Raises StartupError.
 
-    `others` are more words for it, each with a blank before it.
+    `others` are more words for it, each with a blank before it; `output` replaces standard output.
     """
+    output = output or sys.stdout
     for warning in exposures(broker.listeners, has_authorizer=has_authorizer(broker.services.config)):
         log.warning("%s", warning)
     metrics = f" metrics={broker.metrics_address.url}" if broker.metrics_address is not None else ""
-    code = "compiled" if connection.__file__.endswith(tuple(EXTENSION_SUFFIXES)) else "interpreted"
+    code = code_of(connection.__file__)
     data = ",".join(broker.services.config.log_dirs)
     member = ""
     if broker.participation is not None:
@@ -184,11 +197,12 @@ def say_ready(broker: Broker, others: str = "") -> None:
     try:
         print(
             f"barnabas is ready: bootstrap.servers={broker.bootstrap}{metrics}{others}{member} code={code} data={data}",
+            file=output,
             flush=True,
         )
-        if sys.stdout.isatty():
-            print(f"Clients connect to {broker.bootstrap}; Ctrl-C stops the broker.", flush=True)
+        if output.isatty():
+            print(f"Clients connect to {broker.bootstrap}; Ctrl-C stops the broker.", file=output, flush=True)
     except OSError as error:
         raise StartupError(
-            output.explain(error) or f"cannot say that the broker is ready: {error}"
+            explain_output(error) or f"cannot say that the broker is ready: {error}"
         ) from error

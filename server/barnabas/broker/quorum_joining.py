@@ -278,7 +278,10 @@ class QuorumParticipation:
                 for path, meta in self._logs.meta.items()
                 if meta.directory_id is not None and path in self._logs.online
             ),
-            tuple((one.name, LevelRange(one.min_level, one.max_level)) for one in IN_QUORUM.features),
+            tuple(
+                (feature.name, LevelRange(feature.min_level, feature.max_level))
+                for feature in IN_QUORUM.features
+            ),
             self._logs.previous_broker_epoch,
         )
 

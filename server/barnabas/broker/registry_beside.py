@@ -43,8 +43,11 @@ CLIENT_ID = "barnabas-registry"
 class RegistryBeside:
     """Companion of one broker: its schema registry."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(
+        self, config: BrokerConfig, make_server: Callable[..., RegistryServer] = RegistryServer
+    ) -> None:
         self._config = config
+        self._make_server = make_server
         self._broker: Broker | None = None
         self._server: RegistryServer | None = None
 
@@ -58,7 +61,7 @@ class RegistryBeside:
                 certificate=config.get(settings.REGISTRY_CERTIFICATE),
                 key=config.get(settings.REGISTRY_KEY),
             )
-            self._server = RegistryServer(address, may_be_reached=_has_logins(config))
+            self._server = self._make_server(address, may_be_reached=_has_logins(config))
         return f" registry={self.url}"
 
     @property

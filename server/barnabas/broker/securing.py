@@ -19,7 +19,7 @@ from barnabas.config.setting import SettingError
 from barnabas.serving.channel import Channel, LoginParts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from barnabas.cluster.metadata.image import Delta
     from barnabas.config.loading import BrokerConfig
@@ -73,7 +73,14 @@ def _channel(listener: ListenerSettings, parts: LoginParts, replaced: ServerTls 
 class Securing:
     """Keeps the channels of listeners. Implements `cluster.metadata.store.Subscriber`."""
 
-    def __init__(self, listeners: Sequence[Listener], config: BrokerConfig, parts: LoginParts) -> None:
+    def __init__(
+        self,
+        listeners: Sequence[Listener],
+        config: BrokerConfig,
+        parts: LoginParts,
+        channel_of: Callable[[ListenerSettings, LoginParts, ServerTls | None], Channel] = channel_of,
+    ) -> None:
+        self._channel_of = channel_of
         self._listeners = listeners
         self._config = config
         self._parts = parts
@@ -89,7 +96,7 @@ class Securing:
 
     def _made(self, listener: Listener, config: BrokerConfig) -> Channel:
         of_listener = ListenerSettings(config, listener.name, listener.security_protocol)
-        return channel_of(of_listener, self._parts, listener.channel.tls)
+        return self._channel_of(of_listener, self._parts, listener.channel.tls)
 
     async def check(self, config: BrokerConfig) -> None:
         """See that every listener could be secured as these settings say. Raises SettingError."""

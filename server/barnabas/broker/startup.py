@@ -121,7 +121,7 @@ def open_listeners(
             protocol = protocols.get(name, name)
             if protocol not in PROTOCOLS:
                 raise StartupError(_not_served(endpoint, name, protocol))
-            if any(known.name == name for known in listeners):
+            if any(listener.name == name for listener in listeners):
                 raise StartupError(f"two listeners are called {name}; each needs a name of its own")
             with explained(endpoint, host, port):
                 listeners.append(Listener(name, protocol, network.bind(host, port)))

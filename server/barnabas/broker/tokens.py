@@ -188,7 +188,7 @@ def _time(claims: Mapping[str, Any], name: str, *, is_needed: bool = False) -> f
 def _check_scopes(value: object) -> None:
     """See that scopes, where there are any, are different texts that say something. Raises TokenError."""
     scopes = value if isinstance(value, list) else [] if value is None else [value]
-    texts = [one.strip() for one in scopes if isinstance(one, str)]
+    texts = [scope.strip() for scope in scopes if isinstance(scope, str)]
     if len(texts) < len(scopes) or not all(texts) or len(set(texts)) < len(texts):
         raise TokenError("a token has a scope that is empty, or one twice")
 
@@ -196,7 +196,7 @@ def _check_scopes(value: object) -> None:
 def _words(value: object) -> list[str]:
     if isinstance(value, str):
         return value.split()
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
 def _each_once(members: list[tuple[str, Any]]) -> dict[str, Any]:

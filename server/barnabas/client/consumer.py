@@ -131,7 +131,7 @@ class Consumer:
     @property
     def assignment(self) -> set[TopicPartition]:
         """The partitions that it has now."""
-        return {place for place, one in self._partitions.items() if not one.is_revoked}
+        return {place for place, partition in self._partitions.items() if not partition.is_revoked}
 
     def group_metadata(self) -> GroupMetadata:
         """Return its place in the group, for `Producer.send_offsets`. Raises RuntimeError without a group."""
@@ -286,7 +286,7 @@ class Consumer:
     @property
     def paused(self) -> set[TopicPartition]:
         """The partitions that are paused."""
-        return {place for place, one in self._partitions.items() if one.is_paused}
+        return {place for place, partition in self._partitions.items() if partition.is_paused}
 
     def lag(self, partition: tuple[str, int]) -> int | None:
         """Return how many offsets are left up to the end as the last answer had it; None if that is not known yet."""
@@ -309,7 +309,7 @@ class Consumer:
         self, times_ms: Mapping[Place, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first record that is not older than a time, by partition; None if all are. Raises ClientError."""
-        return await self._list_offsets({TopicPartition(*place): one for place, one in times_ms.items()})
+        return await self._list_offsets({TopicPartition(*place): time for place, time in times_ms.items()})
 
     async def _bounds(self, partitions: Places, time: int) -> dict[TopicPartition, int]:
         offsets_by_place = await self._list_offsets({TopicPartition(*place): time for place in partitions})

@@ -96,7 +96,7 @@ def _filters(options: Mapping[str, Any]) -> list[Acl]:
 @asking(ACLS)
 async def list_acls(session: Session, **options: Any) -> None:
     """List ACLs: all, or those that match."""
-    session.output.show(ACLS, [one._asdict() for one in await _matching(session, _filters(options))])
+    session.output.show(ACLS, [acl._asdict() for acl in await _matching(session, _filters(options))])
 
 
 async def _matching(session: Session, filters: Iterable[Acl]) -> list[Acl]:

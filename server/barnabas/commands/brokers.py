@@ -324,9 +324,9 @@ def _placement(text: str) -> tuple[tuple[str, int], tuple[int, ...]]:
     """Read `TOPIC:PARTITION=1,2,3`. Raises click.BadParameter."""
     where, _, brokers = text.rpartition("=")
     topic, number = topic_partition(where)
-    if number is None or not all(one.isdecimal() for one in brokers.split(",")):
+    if number is None or not all(broker.isdecimal() for broker in brokers.split(",")):
         raise click.BadParameter(f"{text!r} is not TOPIC:PARTITION=BROKER,BROKER,...")
-    return (topic, number), tuple(int(one) for one in brokers.split(","))
+    return (topic, number), tuple(int(broker) for broker in brokers.split(","))
 
 
 @reassign.command("start")

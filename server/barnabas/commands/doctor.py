@@ -109,7 +109,9 @@ async def _examine(connecting: Connecting, findings: Findings, writes: bool) -> 
     async with open_connection(works[0], connecting.settings) as connection:
         check_versions(connection, findings)
     for endpoint in works:
-        addresses = [str(one[4][0]) for one in await trio.socket.getaddrinfo(endpoint.host, endpoint.port)]
+        addresses = [
+            str(address[4][0]) for address in await trio.socket.getaddrinfo(endpoint.host, endpoint.port)
+        ]
         check_local_files(endpoint, addresses, findings)
     async with open_client(works, connecting.settings) as client:
         await client.refresh()
@@ -169,7 +171,7 @@ async def _check_advertised(
         findings.add("advertised", subject, OK, "it is the address that was asked")
         return
     seen = await look_at(endpoint, connecting.settings, quiet)
-    problems = [one for one in quiet.all if one.status == PROBLEM]
+    problems = [finding for finding in quiet.all if finding.status == PROBLEM]
     if seen is None or problems:
         text = problems[0].text if problems else "it cannot be reached"
         findings.add(

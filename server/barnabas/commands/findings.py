@@ -35,4 +35,4 @@ class Findings:
     @property
     def has_problems(self) -> bool:
         """True if something is wrong."""
-        return any(one.status == PROBLEM for one in self.all)
+        return any(finding.status == PROBLEM for finding in self.all)

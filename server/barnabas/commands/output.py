@@ -148,9 +148,9 @@ def cell(name: str, value: Any) -> str:
     if isinstance(value, int) and name.endswith(TIME):
         return date_text(value)
     if isinstance(value, Mapping):
-        return ",".join(f"{key}={cell('', one)}" for key, one in value.items()) or "-"
+        return ",".join(f"{key}={cell('', item)}" for key, item in value.items()) or "-"
     if isinstance(value, list | tuple | set | frozenset):
-        return ",".join(cell("", one) for one in value) or "-"
+        return ",".join(cell("", item) for item in value) or "-"
     return visible(str(value))
 
 

@@ -149,7 +149,7 @@ async def COMMAND(session: Session, topic: str, values: tuple[str, ...], **optio
             written = await stack.enter_async_context(aclosing(_encoded(records, encoding)))
             await _send_all(producer, topic, written, options, sent)
     seconds = trio.current_time() - sent.began
-    first, last = (None if one is None else _place(one) for one in (sent.first, sent.last))
+    first, last = (None if record is None else _place(record) for record in (sent.first, sent.last))
     row = {
         "topic": topic,
         "records": sent.records,

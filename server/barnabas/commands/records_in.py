@@ -64,6 +64,6 @@ def json_record(text: bytes) -> Parsed:
     return Parsed(
         bytes_of(value.get("value")),
         bytes_of(value.get("key")),
-        [(name, bytes_of(one)) for entry in headers for name, one in entry.items()],
+        [(name, bytes_of(text)) for entry in headers for name, text in entry.items()],
         None if timestamp == -1 else timestamp,
     )

@@ -33,11 +33,11 @@ def page() -> str:
 def _connection_options(root: Root, context: click.Context) -> list[click.Option]:
     topics = root.get_command(context, "topics")
     assert isinstance(topics, click.Group)
-    return [one for one in _of(topics.commands["list"]) if one.name in NAMES]
+    return [command for command in _of(topics.commands["list"]) if command.name in NAMES]
 
 
 def _of(command: click.Command) -> list[click.Option]:
-    return [one for one in command.params if isinstance(one, click.Option) and not one.hidden]
+    return [param for param in command.params if isinstance(param, click.Option) and not param.hidden]
 
 
 def _described(command: click.Command, context: click.Context) -> Iterator[str]:

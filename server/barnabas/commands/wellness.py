@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from barnabas.client import ClientError, Connection, Endpoint
 from barnabas.client.admin import MAX_TIMESTAMP, Admin, NewTopic, Resource, TopicInfo, partitions_of
@@ -146,14 +147,16 @@ async def check_log_dirs(admin: Admin, findings: Findings) -> None:
                 findings.add("log dirs", subject, OK, counted(len(log_dir.replicas), "replica"))
 
 
-async def check_clock(admin: Admin, findings: Findings, *, writes: bool) -> None:
+async def check_clock(
+    admin: Admin, findings: Findings, *, writes: bool, clock: Callable[[], float] = time.time
+) -> None:
     """Tell if clocks differ: the broker's, by a record that it stamps, or that of producers, by their newest records."""
     if writes:
-        await _check_brokers_clock(admin, findings)
+        await _check_brokers_clock(admin, findings, clock)
     topics = await admin.topics()
     partitions = [place for place in partitions_of(topics) if not place[0].startswith("__")]
     newest = await admin.offsets(dict.fromkeys(partitions, MAX_TIMESTAMP)) if partitions else {}
-    now_ms = int(time.time() * 1000)
+    now_ms = int(clock() * 1000)
     times = {
         place: at.timestamp_ms
         for place, at in newest.items()
@@ -179,7 +182,7 @@ async def check_clock(admin: Admin, findings: Findings, *, writes: bool) -> None
         )
 
 
-async def _check_brokers_clock(admin: Admin, findings: Findings) -> None:
+async def _check_brokers_clock(admin: Admin, findings: Findings, clock: Callable[[], float]) -> None:
     """Append a record that the broker stamps to a topic made for it, and compare."""
     from barnabas.wire.generated.produce import ProduceRequest as Request
 
@@ -191,7 +194,7 @@ async def _check_brokers_clock(admin: Admin, findings: Findings) -> None:
         findings.add("clock", "broker", SKIPPED, f"no topic can be made to read it: {name_of(failure)}")
         return
     try:
-        before_ms = time.time() * 1000
+        before_ms = clock() * 1000
         records = encode_batch([Record(0, int(before_ms), None, b"barnabas doctor")])
         request = Request(acks=-1, timeout_ms=10_000)
         request.topic_data = [
@@ -205,7 +208,7 @@ async def _check_brokers_clock(admin: Admin, findings: Findings) -> None:
             version_max=12,
         )
         stamped_ms = response.responses[0].partition_responses[0].log_append_time_ms
-        skew_ms = stamped_ms - (before_ms + time.time() * 1000) / 2
+        skew_ms = stamped_ms - (before_ms + clock() * 1000) / 2
         status = OK if abs(skew_ms) <= SKEW_MS else PROBLEM
         advice = "" if status == OK else "have both machines set their clocks by NTP"
         findings.add(
@@ -233,16 +236,29 @@ async def _delete(admin: Admin, name: str, findings: Findings) -> None:
 # --- limits of a broker on this machine -------------------------------------------------------------------------
 
 
-def check_local_files(endpoint: Endpoint, addresses: Iterable[str], findings: Findings) -> None:
+class Processes(NamedTuple):
+    """Processes of this machine, as far as it shows them."""
+
+    are_shown: bool = SHOWS_PROCESSES
+    listening: Callable[[int], int | None] = listening_process
+    open_files: Callable[[int], tuple[int, int]] = open_files
+
+
+PROCESSES = Processes()
+
+
+def check_local_files(
+    endpoint: Endpoint, addresses: Iterable[str], findings: Findings, processes: Processes = PROCESSES
+) -> None:
     """Tell if a broker of this machine may open few files, or has nearly as many open as it may."""
     subject = str(endpoint)
     if not any(is_loopback(address) for address in addresses):
         findings.add("open files", subject, SKIPPED, "the broker is not on this machine")
         return
-    if not SHOWS_PROCESSES:
+    if not processes.are_shown:
         findings.add("open files", subject, SKIPPED, "this system does not show the files of other processes")
         return
-    process = listening_process(endpoint.port)
+    process = processes.listening(endpoint.port)
     if process is None:
         findings.add(
             "open files",
@@ -251,7 +267,7 @@ def check_local_files(endpoint: Endpoint, addresses: Iterable[str], findings: Fi
             "the process that listens belongs to another user, or is in a container",
         )
         return
-    used, limit = open_files(process)
+    used, limit = processes.open_files(process)
     text = f"process {process} has {used} files open of {limit}"
     if limit >= 0 and used > limit * USED_MAX:
         findings.add(

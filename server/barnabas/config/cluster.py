@@ -145,7 +145,7 @@ def zookeeper_settings(config: BrokerConfig) -> ZooKeeperSettings:
     servers, chroot = parse_connect(config.get(settings.ZOOKEEPER_CONNECT) or "")
     session_ms = config.get(settings.ZOOKEEPER_SESSION_TIMEOUT_MS)
     connection_ms = config.get(settings.ZOOKEEPER_CONNECTION_TIMEOUT_MS)
-    digest = _digest(config.get(settings.ZOOKEEPER_DIGEST_CREDENTIALS))
+    digest = digest_of(config.get(settings.ZOOKEEPER_DIGEST_CREDENTIALS))
     tls = _tls(config)
     jaas = config.get(settings.ZOOKEEPER_SASL_JAAS_CONFIG)
     sasl = ZooKeeperSasl(jaas, config.get(settings.ZOOKEEPER_SASL_CLIENT_USERNAME)) if jaas else None
@@ -199,7 +199,8 @@ def _host_and_port(address: str) -> tuple[str, str]:
     return host, port or str(PORT_DEFAULT)
 
 
-def _digest(text: str | None) -> tuple[str, str] | None:
+def digest_of(text: str | None) -> tuple[str, str] | None:
+    """Return the user and the password of a setting. Raises SettingError."""
     if not text:
         return None
     user, colon, password = text.partition(":")

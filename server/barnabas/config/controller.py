@@ -81,7 +81,7 @@ def advertised_controllers(config: BrokerConfig) -> dict[str, Address]:
     for setting, texts in ((settings.LISTENERS.name, own), (settings.ADVERTISED_LISTENERS.name, advertised)):
         for text in texts:
             name, _, address = text.strip().partition("://")
-            if name.upper() not in controllers:
+            if name.upper() not in controllers and not is_controller(config):
                 continue
             host, _, port = address.rpartition(":")
             if not port.isdecimal() or int(port) > 65535:

@@ -34,7 +34,9 @@ class RecordVersions(NamedTuple):
 
     def of_transactions(self, features: Iterable[Feature]) -> int:
         """Return the version of transactional ids at these features' levels."""
-        level = next((one.finalized_level for one in features if one.name == "transaction.version"), 0)
+        level = next(
+            (feature.finalized_level for feature in features if feature.name == "transaction.version"), 0
+        )
         return self.transaction_log[min(level, len(self.transaction_log) - 1)]
 
 

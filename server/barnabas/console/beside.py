@@ -82,7 +82,7 @@ class ConsoleBeside:
         )
 
     def _registry_at(self) -> RegistryAt | None:
-        texts = {one.name: self._config.get(one) for one in REGISTRY}
+        texts = {setting.name: self._config.get(setting) for setting in REGISTRY}
         settings = {name.replace(CONSOLE_PREFIX, PREFIX): text for name, text in texts.items() if text}
         try:
             registry = RegistryAt.of(settings)

@@ -133,7 +133,9 @@ def _written(value: Any) -> str:
     if isinstance(value, _Number):
         return value.text
     if isinstance(value, dict):
-        members = (f"{json.dumps(name, ensure_ascii=False)}: {_written(one)}" for name, one in value.items())
+        members = (
+            f"{json.dumps(name, ensure_ascii=False)}: {_written(item)}" for name, item in value.items()
+        )
         return f"{{{', '.join(members)}}}"
     if isinstance(value, list):
         return f"[{', '.join(map(_written, value))}]"

@@ -95,7 +95,7 @@ class ConsoleService(HttpService):
             await self.refuse(reader, 400, f"malformed request: {error}")
             return False
         with reader.visitor.waiting():
-            return await self._answer(reader, parsed)
+            return await self.respond(reader, parsed)
 
     async def refuse(self, reader: HttpReader, status: int, reason: str) -> bool:
         """Send the response to a request that cannot be read, the last one of a connection."""
@@ -108,7 +108,8 @@ class ConsoleService(HttpService):
         is_login = request.target.startswith(SESSION_PATH.encode())
         return bodies.BYTES_MAX if is_known and not is_login else bodies.BYTES_BEFORE_LOGIN_MAX
 
-    async def _answer(self, reader: HttpReader, request: ConsoleRequest) -> bool:
+    async def respond(self, reader: HttpReader, request: ConsoleRequest) -> bool:
+        """Send the response to a request that was read; false if the connection ends with it."""
         refusal = self._guard.refusal(request.method, request.headers)
         if refusal:
             return await self._send_json(reader, 403, {"error": refusal})
@@ -145,10 +146,10 @@ class ConsoleService(HttpService):
             return False  # the visitor has gone
         status, value = answer
         if not isinstance(value, Events):
-            return await self._send(reader, status, value)
+            return await self.send(reader, status, value)
         try:
             with self._streams.open(session.owner):
-                await self._send_events(reader, value)
+                await self.send_events(reader, value)
         except ConsoleError as error:
             return await self._send_json(reader, error.status, {"error": str(error)})
         return False
@@ -227,7 +228,8 @@ class ConsoleService(HttpService):
 
     # --- answers --------------------------------------------------------------------------------------------
 
-    async def _send(self, reader: HttpReader, status: int, value: Any) -> bool:
+    async def send(self, reader: HttpReader, status: int, value: Any) -> bool:
+        """Send a value as JSON, or a file to keep; return whether the connection may have another request."""
         if isinstance(value, Download):
             headers = [
                 *HEADERS,
@@ -256,7 +258,7 @@ class ConsoleService(HttpService):
         with self._unsent.sending(pieces):
             return await reader.answer(status, headers, pieces, seconds=ANSWER_SECONDS_MAX)
 
-    async def _send_events(self, reader: HttpReader, events: Events) -> None:
+    async def send_events(self, reader: HttpReader, events: Events) -> None:
         """Send events until there are no more, or the visitor has gone; what goes wrong is the last one."""
 
         async def work(send: Callable[[bytes], Awaitable[None]]) -> None:

@@ -218,7 +218,7 @@ class AllMeasured:
         self._kept: dict[str, Kept[Mapping[str, float]]] = {
             column: Kept(partial(self._read, column), nursery) for column in (RECORDS, BYTES)
         }
-        self._kept[RATE] = Kept(self._read_rates, nursery)
+        self._kept[RATE] = Kept(self.read_rates, nursery)
         self._looked_at_s = -math.inf
         self._sizes: Mapping[str, float] = {}
         self._ends: dict[str, tuple[float, float]] = {}
@@ -236,7 +236,11 @@ class AllMeasured:
             await trio.lowlevel.checkpoint()
         return values
 
-    async def _read_rates(self) -> Mapping[str, float]:
+    def forget(self, column: str) -> None:
+        """Read a column anew when it is asked for next."""
+        self._kept[column].forget()
+
+    async def read_rates(self) -> Mapping[str, float]:
         """Return records a second. Offsets are asked for only of topics with other bytes than at the look before."""
         before_s = self._looked_at_s
         self._looked_at_s = -math.inf  # a look that fails leaves none to compare with

@@ -253,7 +253,11 @@ class _Watch:
             topic=filters.get("topic") or None,
             group=filters.get("group") or None,
         )
-        requests = [one for one in self._recorder.find(chosen) if one.is_answered and one.id not in seen]
+        requests = [
+            exchange
+            for exchange in self._recorder.find(chosen)
+            if exchange.is_answered and exchange.id not in seen
+        ]
         if filters.get("errors") in ("true", "1"):
             requests = [request for request in requests if request.error_codes]
         if len(seen) > 4 * RECORDED_MAX:

@@ -138,14 +138,19 @@ class Sessions:
             self._nursery = nursery
             while True:
                 await trio.sleep(CHECK_SECONDS)
-                for session in [one for one in self._sessions.values() if one.is_over]:
+                for session in [session for session in self._sessions.values() if session.is_over]:
                     self.end(session)
                 if self._anonymous is not None and self._anonymous.is_over:
                     self.end(self._anonymous)
                     self._anonymous = None
-                for session in [one for one in self._sessions.values() if one.uses]:
+                for session in [session for session in self._sessions.values() if session.uses]:
                     with suppress(ConsoleError):
                         await self.prove(session)
+
+    @property
+    def users(self) -> tuple[Session, ...]:
+        """The sessions of users, in the order in which they began."""
+        return tuple(self._sessions.values())
 
     def find(self, identity: str) -> Session | None:
         """Return the session of a cookie; None where there is none, or not any more."""

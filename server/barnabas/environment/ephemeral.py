@@ -12,7 +12,7 @@ import shutil
 import signal
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -24,12 +24,12 @@ END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 @contextmanager
-def owned_directory(parent: str | None = None) -> Iterator[str]:
+def owned_directory(parent: str | None = None, *, memory: str = MEMORY) -> Iterator[str]:
     """A new directory below `parent` that is gone when the block ends. Raises OSError.
 
     For programs that handle signals themselves, in any thread. Directories of killed processes are removed first.
     """
-    parent = parent or _parent()
+    parent = parent or _parent(memory)
     sweep(parent)
     path, lock = _create(parent)
     try:
@@ -40,17 +40,19 @@ def owned_directory(parent: str | None = None) -> Iterator[str]:
 
 
 @contextmanager
-def ephemeral_directory(parent: str | None = None) -> Iterator[str]:
+def ephemeral_directory(
+    parent: str | None = None, *, memory: str = MEMORY, lock_file: Callable[[int, int], None] = fcntl.flock
+) -> Iterator[str]:
     """A new directory below `parent` that is gone when the block ends, also by a signal. Raises OSError.
 
     Directories of killed processes are removed first.
     """
-    parent = parent or _parent()
+    parent = parent or _parent(memory)
     handlers = {number: signal.getsignal(number) for number in END_SIGNALS}
     _exit_on_signals()
     try:
         sweep(parent)
-        path, lock = _create(parent)
+        path, lock = _create(parent, lock_file)
         try:
             yield path
         finally:
@@ -86,12 +88,12 @@ def sweep(parent: str) -> list[str]:
     return removed
 
 
-def _create(parent: str) -> tuple[str, int]:
+def _create(parent: str, lock_file: Callable[[int, int], None] = fcntl.flock) -> tuple[str, int]:
     """A new locked directory: its path, and the file descriptor that holds the lock."""
     while True:
         path = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock_file(lock, fcntl.LOCK_EX)
         if _is_at(path, lock):
             return path, lock
         os.close(lock)  # another process swept it away before it was locked
@@ -105,8 +107,8 @@ def _is_at(path: str, descriptor: int) -> bool:
     return stat.S_ISDIR(status.st_mode) and os.path.samestat(status, os.fstat(descriptor))
 
 
-def _parent() -> str:
-    return MEMORY if os.access(MEMORY, os.W_OK) else tempfile.gettempdir()
+def _parent(memory: str) -> str:
+    return memory if os.access(memory, os.W_OK) else tempfile.gettempdir()
 
 
 def _exit_on_signals() -> None:

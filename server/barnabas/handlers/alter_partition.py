@@ -60,7 +60,7 @@ def _proposal(
     if version >= EPOCHS_SINCE:
         isr = tuple((epoch.broker_id, epoch.broker_epoch) for epoch in partition.new_isr_with_epochs)
     else:
-        isr = tuple((one, -1) for one in partition.new_isr)
+        isr = tuple((replica, -1) for replica in partition.new_isr)
     return ProposedState(
         None if by_id else topic.topic_name,
         topic.topic_id if by_id else None,

@@ -63,7 +63,7 @@ class AlterUserScramCredentials:
                 problems[alteration.name] = problem
             else:
                 alterations[alteration.name] = alteration
-        accepted = [one for name, one in alterations.items() if name not in problems]
+        accepted = [alteration for name, alteration in alterations.items() if name not in problems]
         missing: set[str] = set()
 
         def decide(image: ClusterImage) -> Iterator[Change | None]:

@@ -128,7 +128,7 @@ class OffsetFetch:
             if topic.name in topics and 0 <= index < len(topics[topic.name].partitions)
         ]
         offsets = await store.fetch(request.group_id, partitions)
-        return {one: OffsetCommitValue(offset=offset) for one, offset in offsets.items()}
+        return {partition: OffsetCommitValue(offset=offset) for partition, offset in offsets.items()}
 
     async def _group(
         self, context: RequestContext, group: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool

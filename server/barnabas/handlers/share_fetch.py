@@ -65,7 +65,7 @@ class ShareFetch:
                 await trio.sleep(max(request.max_wait_ms, 0) / 1000)
             return ShareFetchResponse(error_code=error.code, error_message=error.message or None)
         acknowledgements = await acknowledgements_of(request, budget=self.budget)
-        for topic_partition in [one for one, acks in acknowledgements.items() if not acks]:
+        for topic_partition in [partition for partition, acks in acknowledgements.items() if not acks]:
             del acknowledgements[topic_partition]
             await self.budget.checkpoint()
         outcomes = await acknowledge(

@@ -56,7 +56,7 @@ class StopReplica:
 
         await self.member.follow(decide)
         stopped = [*stopped_replicas(request)]
-        errors = {one.key: self._error(one, learned) for one in stopped}
+        errors = {partition.key: self._error(partition, learned) for partition in stopped}
         gone = [
             replica.key
             for replica in stopped

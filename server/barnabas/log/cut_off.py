@@ -129,7 +129,7 @@ class CutOffCopies:
         """Return the partition of a copy; None if its name was cut short, and does not match exactly one known log."""
         if not copy.may_be_cut_short:
             return copy.topic, copy.partition
-        keys = {*self._missing, *((one.topic, one.partition) for one in self._registry)}
+        keys = {*self._missing, *((log.topic, log.partition) for log in self._registry)}
         owners = [key for key in keys if copy.may_be_of(key)]
         return owners[0] if len(owners) == 1 and not self._offline else None
 

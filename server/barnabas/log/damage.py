@@ -191,7 +191,11 @@ def leave_undecided(disk: Disk, directory: str, offset: int) -> None:
 
 def undecided(disk: Disk, directory: str) -> list[str]:
     """Return the paths of the notes that `leave_undecided` has made. Raises OSError."""
-    return [f"{directory}/{one.name}" for one in disk.list(directory) if one.name.startswith(names.UNDECIDED)]
+    return [
+        f"{directory}/{entry.name}"
+        for entry in disk.list(directory)
+        if entry.name.startswith(names.UNDECIDED)
+    ]
 
 
 def split_off(disk: Disk, directory: str, damage: Damage, end: int) -> None:

@@ -383,7 +383,9 @@ class ProducerState:
         ]
         for producer_id in expired:
             del self._producers[producer_id]
-        for producer_id in [one for one, awaited in self._awaited.items() if awaited.since_ms <= limit]:
+        for producer_id in [
+            producer_id for producer_id, awaited in self._awaited.items() if awaited.since_ms <= limit
+        ]:
             del self._awaited[producer_id]
         return len(expired)
 

@@ -20,7 +20,7 @@ async def dial(host: str, port: int) -> trio.SocketStream:
     except OSError as error:
         if error.__cause__ is None:  # the name of the host is not known
             raise
-        causes = [one for one in leaves(error.__cause__) if isinstance(one, OSError)]
+        causes = [leaf for leaf in leaves(error.__cause__) if isinstance(leaf, OSError)]
         raise next(
             (cause for cause in causes if not isinstance(cause, ConnectionRefusedError)), causes[0]
         ) from None

@@ -79,7 +79,9 @@ def _translated(error: Any) -> KerberosError:
         error.maj_code, True
     )
     # Some of it is what a client has sent.
-    text = "".join(one if one.isprintable() else "?" for one in "; ".join(statuses)[:TEXT_CHARS_MAX])
+    text = "".join(
+        character if character.isprintable() else "?" for character in "; ".join(statuses)[:TEXT_CHARS_MAX]
+    )
     hint = _HINTS.get(code)
     return KerberosError(f"{text} ({hint})" if hint else text, is_transient=code in _TRANSIENT)
 

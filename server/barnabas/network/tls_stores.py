@@ -149,7 +149,7 @@ def _key_of_pkcs12(settings: StoreSettings, data: bytes) -> bytes:
         )
     key = loaded.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     chain = (loaded.cert, *loaded.additional_certs)
-    return key + b"".join(one.certificate.public_bytes(Encoding.PEM) for one in chain)
+    return key + b"".join(certificate.certificate.public_bytes(Encoding.PEM) for certificate in chain)
 
 
 def _certificates_of_pkcs12(settings: StoreSettings, data: bytes) -> str:
@@ -158,7 +158,9 @@ def _certificates_of_pkcs12(settings: StoreSettings, data: bytes) -> str:
 
     loaded = _loaded(settings, data)
     assert isinstance(loaded, PKCS12KeyAndCertificates)
-    certificates = [one for one in (loaded.cert, *loaded.additional_certs) if one is not None]
+    certificates = [
+        certificate for certificate in (loaded.cert, *loaded.additional_certs) if certificate is not None
+    ]
     if not certificates:
         raise TlsError(f"{settings.what}.location={settings.location}: there is no certificate in it")
     return "".join(

@@ -56,7 +56,7 @@ class RegistryAt:
         unknown = sorted(values.keys() - set(_NAMES))
         if unknown:
             raise ValueError(
-                f"{PREFIX}{unknown[0]} is not a setting; there are: {', '.join(PREFIX + one for one in _NAMES)}"
+                f"{PREFIX}{unknown[0]} is not a setting; there are: {', '.join(PREFIX + setting for setting in _NAMES)}"
             )
         url = url or values.get("url", "")
         if not url:

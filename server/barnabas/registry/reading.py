@@ -135,7 +135,7 @@ class Reading:
             raise refusals.subject_not_found(subject)
         if number == LATEST:
             return versions[-1]
-        version = next((one for one in versions if one.number == number), None)
+        version = next((version for version in versions if version.number == number), None)
         if version is None:
             raise refusals.version_not_found(number)
         return version
@@ -155,7 +155,7 @@ class Reading:
         """Return the ids of schemas that refer to a version. Raises RegistryError."""
         version = self.version(subject, number, deleted=True)
         referring = self._state.referring_to(subject, version.number, deleted=deleted)
-        return sorted({one.id for one in referring})
+        return sorted({version.id for version in referring})
 
     async def with_id(self, schema_id: int, subject: str, caller: Caller) -> list[Version]:
         """Return the versions with an id that may be seen, also deleted ones, those of a subject first.

@@ -74,7 +74,7 @@ def _check_mode(state: State, subject: str) -> None:
 
 def _version(state: State, subject: str, number: int, *, permanent: bool) -> Version:
     """Return the version that is to be deleted. Raises RegistryError."""
-    every = {one.number: one for one in state.versions(subject, deleted=True)}
+    every = {version.number: version for version in state.versions(subject, deleted=True)}
     if not every:
         raise refusals.subject_not_found(subject)
     if number == LATEST:

@@ -203,7 +203,7 @@ async def _with_id(registry: Registry, call: Call) -> list[Version]:
 async def _schema(registry: Registry, call: Call) -> Any:
     version = (await _with_id(registry, call))[0]
     shown = await _shown(registry, call, version)
-    answer = {name: one for name, one in shown.items() if name not in ("subject", "version", "id")}
+    answer = {name: value for name, value in shown.items() if name not in ("subject", "version", "id")}
     if call.has("fetchMaxId"):
         answer["maxId"] = registry.reading.last_id(version.subject)
     return answer
@@ -228,7 +228,9 @@ async def _with_id_listed(registry: Registry, call: Call) -> list[Version]:
 
 
 async def _subjects_of_id(registry: Registry, call: Call) -> Any:
-    return call.page.of(list(dict.fromkeys(one.subject for one in await _with_id_listed(registry, call))))
+    return call.page.of(
+        list(dict.fromkeys(version.subject for version in await _with_id_listed(registry, call)))
+    )
 
 
 async def _versions_of_id(registry: Registry, call: Call) -> Any:

@@ -36,8 +36,8 @@ class Setting:
             if state.mode(subject) in ("READONLY", "READONLY_OVERRIDE"):
                 raise refusals.wrong_mode(subject, "in read-only")
             value = {**state.configs.get(subject, {}), **changes}
-            value = {name: one for name, one in value.items() if one is not None}
-            shown = {name: one for name, one in value.items() if name != "compatibilityLevel"}
+            value = {name: setting for name, setting in value.items() if setting is not None}
+            shown = {name: setting for name, setting in value.items() if name != "compatibilityLevel"}
             if "compatibilityLevel" in value:
                 shown["compatibility"] = value["compatibilityLevel"]
             return [subject_record("CONFIG", subject, value)], shown

@@ -61,7 +61,7 @@ class State:
             last = read_value(value_data).get("version")
             for version in [*self.subjects.get(key.subject or "", {}).values()]:
                 if type(last) is int and version.number <= last and not version.is_deleted:
-                    self._put(replace(version, is_deleted=True))
+                    self.put(replace(version, is_deleted=True))
         elif key.kind == "CLEAR_SUBJECT" and value_data is not None:
             for version in [*self.versions_below(key.subject)]:
                 if version.is_deleted:
@@ -87,7 +87,7 @@ class State:
             return
         version = read_version(data, key)
         if version is not None:
-            self._put(version)
+            self.put(version)
 
     def _apply_setting(self, key: Key, data: bytes | None) -> None:
         value = None if data is None else read_value(data)
@@ -95,13 +95,16 @@ class State:
         if key.kind == "CONFIG":
             self.configs.pop(subject, None)
             if value is not None:
-                self.configs[subject] = {name: one for name, one in value.items() if name != "subject"}
+                self.configs[subject] = {
+                    name: setting for name, setting in value.items() if name != "subject"
+                }
         else:
             self.modes.pop(subject, None)
             if value is not None and isinstance(value.get("mode"), str):
                 self.modes[subject] = value["mode"]
 
-    def _put(self, version: Version) -> None:
+    def put(self, version: Version) -> None:
+        """Keep a version in place of an earlier one of its number."""
         existing = self.subjects.get(version.subject, {}).get(version.number)
         if existing is not None:
             self._remove(existing, keeps_subject=True)
@@ -162,7 +165,11 @@ class State:
 
     def versions(self, subject: str, *, deleted: bool = False) -> list[Version]:
         """Return the versions of a subject in their order, with `deleted` also those that are deleted."""
-        return [one for one in self.subjects.get(subject, {}).values() if deleted or not one.is_deleted]
+        return [
+            version
+            for version in self.subjects.get(subject, {}).values()
+            if deleted or not version.is_deleted
+        ]
 
     def versions_below(self, name: str | None) -> Iterator[Version]:
         """Yield all versions of a subject, of a context (a name without a subject), or of the default one (None)."""
@@ -192,7 +199,9 @@ class State:
 
     def referring_to(self, subject: str, number: int, *, deleted: bool) -> list[Version]:
         """Return the versions that refer to one, with `deleted` also those that are deleted."""
-        versions = [self.subjects[name][one] for name, one in self._referring.get((subject, number), {})]
+        versions = [
+            self.subjects[name][version] for name, version in self._referring.get((subject, number), {})
+        ]
         return [version for version in versions if deleted or not version.is_deleted]
 
     def config(self, subject: str | None) -> dict[str, Any]:
@@ -207,7 +216,9 @@ class State:
         scopes = [*reversed(names.scopes(subject))]
         if any(self.modes.get(scope) == "READONLY_OVERRIDE" for scope in scopes):
             return "READONLY_OVERRIDE"
-        return next((self.modes[one] for one in names.scopes(subject) if one in self.modes), DEFAULT_MODE)
+        return next(
+            (self.modes[scope] for scope in names.scopes(subject) if scope in self.modes), DEFAULT_MODE
+        )
 
     def contexts(self) -> list[str]:
         """Return all contexts, the default one first."""

@@ -10,16 +10,19 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import trio
 
 from barnabas.client import (
     ClientError,
+    Consumer,
     ConsumerSettings,
     LogTruncatedError,
     OffsetOutOfRangeError,
+    Producer,
     ProducerFencedError,
     ProducerSettings,
     RecordTooLargeError,
@@ -39,7 +42,7 @@ from barnabas.registry.state import State
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.client import ClientSettings, ConsumedRecord, Endpoint, Producer
+    from barnabas.client import ClientSettings, ConsumedRecord, Endpoint
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -80,12 +83,29 @@ class _Change:
         self.done.set()
 
 
+class Clients(NamedTuple):
+    """Clients of the brokers that keep the topic."""
+
+    open_client: Callable[..., AbstractAsyncContextManager[Any]] = open_client
+    admin: Callable[[Any], Admin] = Admin
+    open_consumer: Callable[..., AbstractAsyncContextManager[Consumer]] = open_consumer
+    open_producer: Callable[..., AbstractAsyncContextManager[Producer]] = open_producer
+
+
+CLIENTS = Clients()
+
+
 class Store:
     """Lifecycle: `run` in a task until cancelled; `state` is complete once that reports that it has started."""
 
     def __init__(
-        self, bootstrap: Sequence[Endpoint], settings: ClientSettings, topic: str = TOPIC_NAME
+        self,
+        bootstrap: Sequence[Endpoint],
+        settings: ClientSettings,
+        topic: str = TOPIC_NAME,
+        clients: Clients = CLIENTS,
     ) -> None:
+        self._clients = clients
         self.state = State()
         self.topic = topic
         self._bootstrap = list(bootstrap)
@@ -123,8 +143,8 @@ class Store:
     # --- the topic --------------------------------------------------------------------------------------------
 
     async def _prepare(self) -> None:
-        async with open_client(self._bootstrap, self._settings) as client:
-            admin = Admin(client)
+        async with self._clients.open_client(self._bootstrap, self._settings) as client:
+            admin = self._clients.admin(client)
             description = (await admin.topics([self.topic]))[self.topic]
             if (
                 isinstance(description, ResponseError)
@@ -165,7 +185,7 @@ class Store:
         has_started = False
         while True:
             try:
-                async with open_consumer(
+                async with self._clients.open_consumer(
                     self._bootstrap, settings=settings, client_settings=self._settings
                 ) as consumer:
                     consumer.assign([self._place])
@@ -223,7 +243,7 @@ class Store:
             if change is None:
                 change = await self._to_do.receive()
             try:
-                async with open_producer(
+                async with self._clients.open_producer(
                     self._bootstrap, settings, client_settings=self._settings
                 ) as producer:
                     await self._commit(

@@ -30,9 +30,11 @@ class ScramMechanism(NamedTuple):
 SCRAM_SHA_256 = ScramMechanism("SCRAM-SHA-256", 1, "sha256")
 SCRAM_SHA_512 = ScramMechanism("SCRAM-SHA-512", 2, "sha512")
 MECHANISMS: Mapping[str, ScramMechanism] = MappingProxyType(
-    {one.name: one for one in (SCRAM_SHA_256, SCRAM_SHA_512)}
+    {mechanism.name: mechanism for mechanism in (SCRAM_SHA_256, SCRAM_SHA_512)}
 )
-BY_TYPE: Mapping[int, ScramMechanism] = MappingProxyType({one.type: one for one in MECHANISMS.values()})
+BY_TYPE: Mapping[int, ScramMechanism] = MappingProxyType(
+    {mechanism.type: mechanism for mechanism in MECHANISMS.values()}
+)
 
 
 @dataclass(frozen=True, slots=True)

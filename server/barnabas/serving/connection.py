@@ -81,7 +81,7 @@ class Connection:
         transport.report_to(self)
         self._unsent: Held | None = None
         self._frames = Frames()
-        self._pace = Pace()
+        self._pace = Pace(parts.busy_poll)
         # A request that was begun while the task waits, and what it waits for: None where the task only has to resume.
         self._request: Request | None = None
         self._wait: Deferred[Any] | None = None

@@ -10,7 +10,7 @@ from barnabas.serving.framing import BufferPool
 from barnabas.serving.log_limit import LogLimit
 from barnabas.serving.loop_budget import LoopBudget
 from barnabas.serving.memory import Memory
-from barnabas.serving.pacing import Arrivals
+from barnabas.serving.pacing import BUSY_POLL, Arrivals, BusyPoll
 from barnabas.serving.stalls import StallMeter
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class ConnectionParts:
         "arrivals",
         "begin",
         "budget",
+        "busy_poll",
         "frame_bytes_max",
         "handshakes",
         "log_limit",
@@ -52,6 +53,7 @@ class ConnectionParts:
         frame_bytes_max: int,
         now_s: Callable[[], float],
         on_closed: Callable[[int], None],
+        busy_poll: BusyPoll = BUSY_POLL,
     ) -> None:
         self.begin = begin
         self.memory = memory
@@ -63,4 +65,5 @@ class ConnectionParts:
         self.frame_bytes_max = frame_bytes_max
         self.now_s = now_s
         self.on_closed = on_closed
+        self.busy_poll = busy_poll
         self.arrivals = Arrivals()

@@ -146,15 +146,17 @@ class Connections:
         self._throttled_count = 0
         self._count_max = count_max
         self._ids = count(1)
-        self._open: dict[Connection, None] = {}  # in the order in which they came, as no set has them
+        self.open_connections: dict[
+            Connection, None
+        ] = {}  # in the order in which they came, as no set has them
         self._idle_seconds_max = idle_seconds_max
         self._unauthenticated = UnauthenticatedConnections() if unauthenticated is None else unauthenticated
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self.open_connections)
 
     def __iter__(self) -> Iterator[Connection]:
-        return iter(tuple(self._open))
+        return iter(tuple(self.open_connections))
 
     async def take(self, listener: Listener, transport: Transport) -> None:
         """Serve an accepted connection, when there is room and not too many come; those after it wait too."""
@@ -215,16 +217,19 @@ class Connections:
             self.parts.log_limit.log(
                 log, logging.WARNING, "connections refused", host,
                 "refusing a connection from %s: %d are open, %d of them from there",
-                host, len(self._open), self.limits.per_ip[host],
+                host, len(self.open_connections), self.limits.per_ip[host],
             )  # fmt: skip
             transport.close()
             return
-        if self._count_max is not None and len(self._open) + self._throttled_count >= self._count_max:
+        if (
+            self._count_max is not None
+            and len(self.open_connections) + self._throttled_count >= self._count_max
+        ):
             transport.close()
             self.parts.log_limit.log(
                 log, logging.ERROR, "connections refused for want of open files", "all hosts",
                 "refusing connections, one of them from %s: %d are open, and that is all that the system allows "
-                "beside the log's files (ulimit -n)", host, len(self._open),
+                "beside the log's files (ulimit -n)", host, len(self.open_connections),
             )  # fmt: skip
             return
         info = ConnectionInfo(
@@ -239,7 +244,7 @@ class Connections:
         connection = Connection(
             self.parts, transport, info, channel=channel, on_arrived=self._unauthenticated.discard
         )
-        self._open[connection] = None
+        self.open_connections[connection] = None
         self.limits.opened(listener.name, host)
         if not channel.is_open:
             self._greet(connection)
@@ -261,7 +266,7 @@ class Connections:
         try:
             await connection.serve()
         finally:
-            self._open.pop(connection, None)
+            self.open_connections.pop(connection, None)
             self._unauthenticated.discard(connection)
             self.limits.closed(connection.info.listener, connection.info.peer_address[0])
 
@@ -270,10 +275,10 @@ class Connections:
         limits = self.limits
         while True:
             if limits.excess > 0:
-                leaving = sum(connection.scope.cancel_called for connection in self._open)
+                leaving = sum(connection.scope.cancel_called for connection in self.open_connections)
                 others = (
                     connection
-                    for connection in self._open
+                    for connection in self.open_connections
                     if limits.may_go(connection.info.listener) and not connection.scope.cancel_called
                 )
                 count = limits.excess - leaving
@@ -300,7 +305,7 @@ class Connections:
 
     async def _mark_inactive(self, since_s: float) -> None:
         """Tell the connections that have been idle since then that nothing is expected of them."""
-        for number, connection in enumerate(tuple(self._open), 1):
+        for number, connection in enumerate(tuple(self.open_connections), 1):
             if _is_idle(since_s, connection):
                 connection.expect_nothing_soon()
             if number % CLOSED_PER_TURN == 0:
@@ -310,7 +315,7 @@ class Connections:
     async def _close_some(self, is_leaving: Callable[[Connection], bool], reason: str) -> None:
         """Close the connections for which `is_leaving` is true, only so many in one turn of the event loop."""
         closed = 0
-        for connection in tuple(self._open):
+        for connection in tuple(self.open_connections):
             if is_leaving(connection):  # as it is now: others have run since the last one
                 log.debug("closing %s: %s", connection.info, reason)
                 connection.scope.cancel()
@@ -321,11 +326,11 @@ class Connections:
 
     async def drain(self) -> None:
         """Let requests in hand finish for a moment, then close everything."""
-        for connection in self._open:
+        for connection in self.open_connections:
             connection.stopping = True
         with trio.move_on_after(DRAIN_SECONDS):
             await self._close_some(partial(_is_idle, math.inf), "the broker stops")
-            while self._open:
+            while self.open_connections:
                 await trio.sleep(0.02)
-        for connection in self._open:
+        for connection in self.open_connections:
             connection.scope.cancel()

@@ -81,7 +81,7 @@ class LogLimit:
     def summarize(self) -> None:
         """Tell what was left out in the periods that are over, and forget these."""
         now = self._clock()
-        for key, period in [one for one in self._periods.items() if one[1].ends <= now]:
+        for key, period in [period for period in self._periods.items() if period[1].ends <= now]:
             self._end(key, period)
 
     def _end(self, key: tuple[str, str], period: _Period) -> None:

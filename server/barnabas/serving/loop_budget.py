@@ -38,7 +38,7 @@ SCORE_OF_LONG_WORK: Final = 3
 SCORE_MAX: Final = 4
 """A step that took longer counts 2, a request takes 1 away, and a task with 3 is long work: a single long step says little,
 since the system may have run another process."""
-AT_ONCE_SECONDS = 0.000_5
+AT_ONCE_SECONDS: Final = 0.000_5
 """For how long after the beginning of a turn a task may begin its next request without another turn."""
 CROWD: Final = 8
 CROWD_SECONDS: Final = 0.5
@@ -114,6 +114,7 @@ class LoopBudget:
         clock: Callable[[], float] = time.perf_counter,
         cpu_clock: Callable[[], float] | None = None,
         measures: bool = True,
+        at_once_seconds: float = AT_ONCE_SECONDS,
     ) -> None:
         """Without `measures` nothing is measured inside of `with` either.
 
@@ -125,6 +126,7 @@ class LoopBudget:
         self._cpu_asked = -math.inf
         self._cpu_then = 0.0
         self._budget_seconds = budget_seconds
+        self._at_once_seconds = at_once_seconds
         self._ends = self._long_work_ends = clock() + budget_seconds
         self._is_measured = False
         self._turn_began = self._step_began = clock()
@@ -265,12 +267,12 @@ class LoopBudget:
     @property
     def may_go_on(self) -> bool:
         """True if the running task may look for its next request at once: no other can run, and the turn is young."""
-        return self._runnable == 0 and self._clock() - self._turn_began < AT_ONCE_SECONDS
+        return self._runnable == 0 and self._clock() - self._turn_began < self._at_once_seconds
 
     @property
     def may_go_on_after_a_turn(self) -> bool:
         """True if the running task may resume after one more turn: no other can run, but this turn is no longer young."""
-        return self._runnable == 0 and self._clock() - self._turn_began >= AT_ONCE_SECONDS
+        return self._runnable == 0 and self._clock() - self._turn_began >= self._at_once_seconds
 
     def begin_next(self, task: trio.lowlevel.Task | None = None) -> None:
         """Count what is done from here on as a step of its own: the next request of the running task, or of `task`."""
@@ -328,7 +330,7 @@ class LoopBudget:
             await trio.lowlevel.wait_task_rescheduled(leave)
             if queue is self._active or not self._is_measured:
                 return
-            if not any(queue is one for one in self._has_run):
+            if not any(queue is other for other in self._has_run):
                 self._has_run.append(queue)
                 return
             if self._clock() < self._ends:

@@ -201,7 +201,9 @@ class IncomingMemory:
         if not self._waiting:
             return
         limit = self._clock() - RECEIVE_STALLED_SECONDS
-        for held in [one for one in self._arriving if one not in self._waiting and one.moved_s <= limit]:
+        for held in [
+            arrival for arrival in self._arriving if arrival not in self._waiting and arrival.moved_s <= limit
+        ]:
             held.close(f"its request stopped after {held.size} bytes, for which others wait")
 
     def _fits(self, size: int) -> bool:
@@ -254,6 +256,11 @@ class UnsentMemory:
         self._stuck: dict[Held, None] = {}  # in the order of their last progress
         self._wanted = is_wanted
         self._clock = clock
+
+    @property
+    def has_stuck(self) -> bool:
+        """Say whether a reader does not keep up."""
+        return bool(self._stuck)
 
     def begin(self, held: Held, size: int) -> None:
         """Count a response of `size` bytes in memory, beside what was reserved for it, that waits for its reader."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 UNCOUNTED_BYTES_MAX: Final = 4096
 """Requests up to this size are small, and not counted among the memory of requests: each connection may hold one."""
@@ -25,14 +25,25 @@ ACTIVE_SECONDS: Final = 1.0
 """A connection is active if its last request came so soon after the response before it."""
 OTHERS_SECONDS: Final = 0.1
 """For so long after connections have taken turns each of them counts as one among others."""
-BUSY_POLL_WITHIN_SECONDS = 0.000_4
+BUSY_POLL_WITHIN_SECONDS: Final = 0.000_4
 """A request that came so soon after the response before it lets its connection busy-poll for the next one."""
-BUSY_POLL_SECONDS = 0.000_3
+BUSY_POLL_SECONDS: Final = 0.000_3
 """For how long it busy-polls, before it waits for an iteration of the event loop."""
-BUSY_POLL_AFTER_LARGE_SECONDS = 0.000_05
+BUSY_POLL_AFTER_LARGE_SECONDS: Final = 0.000_05
 """For how long after a request that was not small: the client needs longer for the next one, and the core to make it."""
 BUSY_POLLS_SKIPPED_MAX: Final = 63
 """Requests that a connection waits for as any other after it has polled in vain: 1, 3, 7 ... up to this many."""
+
+
+class BusyPoll(NamedTuple):
+    """When and for how long connections busy-poll."""
+
+    within_s: float = BUSY_POLL_WITHIN_SECONDS
+    for_s: float = BUSY_POLL_SECONDS
+    after_large_s: float = BUSY_POLL_AFTER_LARGE_SECONDS
+
+
+BUSY_POLL: Final = BusyPoll()
 
 
 class State(IntEnum):
@@ -68,9 +79,10 @@ class Arrivals:
 class Pace:
     """State of one connection."""
 
-    __slots__ = ("_skip", "_skip_next", "is_small", "state")
+    __slots__ = ("_busy_poll", "_skip", "_skip_next", "is_small", "state")
 
-    def __init__(self) -> None:
+    def __init__(self, busy_poll: BusyPoll = BUSY_POLL) -> None:
+        self._busy_poll = busy_poll
         self.state = State.IDLE
         self.is_small = True
         """The last request was small."""
@@ -81,7 +93,7 @@ class Pace:
         """Note that bytes have come so many seconds after the last ones, or the answer to them."""
         if is_first or waited_s >= ACTIVE_SECONDS:
             self.state = State.IDLE
-        elif is_alone and waited_s < BUSY_POLL_WITHIN_SECONDS:
+        elif is_alone and waited_s < self._busy_poll.within_s:
             self.state = State.BUSY_POLLING
         else:
             self.state = State.ACTIVE
@@ -104,7 +116,7 @@ class Pace:
         if self._skip:
             self._skip -= 1
             return 0.0
-        return BUSY_POLL_SECONDS if self.is_small else BUSY_POLL_AFTER_LARGE_SECONDS
+        return self._busy_poll.for_s if self.is_small else self._busy_poll.after_large_s
 
     def polled(self, *, is_found: bool) -> None:
         """Note whether busy-polling has found a request: each time in vain lets more of them go by without it."""

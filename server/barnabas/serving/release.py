@@ -46,7 +46,7 @@ class ReleaseProfile(NamedTuple):
 
     def has(self, feature: str) -> bool:
         """Return whether a feature is on by default, before any switch of it."""
-        return any(one.name == feature and one.finalized_level for one in self.features)
+        return any(entry.name == feature and entry.finalized_level for entry in self.features)
 
     def served_by(self, config: BrokerConfig) -> dict[int, Api]:
         """Return the APIs that a broker with these settings serves."""
@@ -159,7 +159,9 @@ def _features_of(name: str) -> tuple[Feature, ...]:
     features = [_TRANSACTIONS, _GROUPS]
     if releases.is_at_least(name, "4.1"):
         is_final = releases.is_at_least(name, "4.2")
-        features += [one if is_final else one._replace(finalized_level=_OFF) for one in (_SHARES, _STREAMS)]
+        features += [
+            feature if is_final else feature._replace(finalized_level=_OFF) for feature in (_SHARES, _STREAMS)
+        ]
     return tuple(features)
 
 

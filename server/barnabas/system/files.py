@@ -32,17 +32,26 @@ _NOT_SENT_BY_KERNEL = {errno.ENOTSOCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EI
 _NOT_FLUSHED_BY_DEVICE = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTTY, errno.ENODEV}
 
 
-def flush_device(descriptor: int) -> None:
+def _full_sync(descriptor: int) -> None:
+    fcntl.fcntl(descriptor, _fcntl.F_FULLFSYNC)
+
+
+def flush_device(
+    descriptor: int,
+    *,
+    full_sync: Callable[[int], None] = _full_sync,
+    plain_sync: Callable[[int], None] = os.fsync,
+) -> None:
     """Return when what a file holds is on the medium: on macOS `fsync` leaves it in the cache of the device.
 
     File systems that are not on a local device know no other way than `fsync`.
     """
     try:
-        fcntl.fcntl(descriptor, _fcntl.F_FULLFSYNC)
+        full_sync(descriptor)
     except OSError as error:
         if error.errno not in _NOT_FLUSHED_BY_DEVICE:
             raise
-        os.fsync(descriptor)
+        plain_sync(descriptor)
 
 
 sync: Final[Callable[[int], None]] = flush_device if hasattr(fcntl, "F_FULLFSYNC") else os.fsync
@@ -62,12 +71,19 @@ allocate: Final[Callable[[int, int, int], None]] = getattr(os, "posix_fallocate"
 """Extend a file, named by descriptor, start and size, with zeros that have their place on the medium. Raises OSError."""
 
 
-def send_or_copy(target: int, source: int, position: int, count: int) -> int:
+def send_or_copy(
+    target: int,
+    source: int,
+    position: int,
+    count: int,
+    *,
+    send: Callable[[int, int, int, int], int] = os.sendfile,
+) -> int:
     """Send a part of a file as BSD's `sendfile` does, and through memory where the kernel cannot, as between two files."""
     if not count:
         return 0  # to BSD it would mean all of the file
     try:
-        return os.sendfile(target, source, position, count)
+        return send(target, source, position, count)
     except OSError as error:
         if error.errno in _IS_BUSY:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from error
@@ -141,13 +157,16 @@ as_file = _memory_file if hasattr(os, "memfd_create") else _private_file
 """Give data a path for a moment, for libraries that read files only: in memory, or in a file for this user alone."""
 
 
-def raise_open_files() -> int:
+def raise_open_files(
+    read: Callable[[int], tuple[int, int]] = resource.getrlimit,
+    write: Callable[[int, tuple[int, int]], None] = resource.setrlimit,
+) -> int:
     """Raise this process's soft limit of open files, often 1024 or 256, to the hard one; returns the limit."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = read(resource.RLIMIT_NOFILE)
     if soft == hard:
         return hard
     for limit in (hard, max(soft, OPEN_FILES_MACOS)):  # some systems have a limit above the limit
         with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+            write(resource.RLIMIT_NOFILE, (limit, hard))
             return limit
     return soft

@@ -100,7 +100,7 @@ class KafkaBroker:
         """Append records to a topic and return (partition, offset) of each."""
         body = {"records": [_record(record) for record in records]}
         answer = self.control("POST", f"/v1/topics/{quote(topic, safe='')}/records", body)
-        return [(one["partition"], one["offset"]) for one in answer["records"]]
+        return [(record["partition"], record["offset"]) for record in answer["records"]]
 
     def records(
         self,
@@ -116,7 +116,7 @@ class KafkaBroker:
             "GET", f"/v1/topics/{quote(topic, safe='')}/records",
             partition=partition, offset=offset, limit=limit, committed=committed,
         )  # fmt: skip
-        return [Record.of_json(one) for one in answer["records"]]
+        return [Record.of_json(record) for record in answer["records"]]
 
     def seed(self, seeds: Mapping[str, Any] | str | os.PathLike[str]) -> None:
         """Put topics, records, groups, ACLs, users and quotas into the broker: a mapping, or the path of a YAML file."""
@@ -140,7 +140,10 @@ class KafkaBroker:
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
         """Return what a group has committed, by topic and partition."""
-        return {(one["topic"], one["partition"]): one["offset"] for one in self.group(group)["offsets"]}
+        return {
+            (offset["topic"], offset["partition"]): offset["offset"]
+            for offset in self.group(group)["offsets"]
+        }
 
     def set_offsets(self, group: str, offsets: Mapping[str, Mapping[int, int | str]]) -> None:
         """Set what a group has committed: by topic and partition an offset, `earliest` or `latest`."""

@@ -62,7 +62,7 @@ class MessageCodec(Generic[M]):
         self.message = message
         self.decoders = decoders
         self.encoders = encoders
-        self.min_version = next(version for version, one in enumerate(decoders) if one is not None)
+        self.min_version = next(version for version, decoder in enumerate(decoders) if decoder is not None)
         self.max_version = len(decoders) - 1
         self.flexible_from = flexible_from
         self.carries_records = carries_records

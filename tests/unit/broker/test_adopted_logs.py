@@ -68,7 +68,7 @@ def adopted(image: ClusterImage, *logs: Any, lost_lines: int = 0) -> list[Any]:
 # --- who leads, and in which epoch ----------------------------------------------------------------------------
 
 
-def test_partitions_of_a_broker_that_is_not_there_are_led_here_in_a_new_epoch():
+def test_partitions_of_an_absent_broker_are_led_in_a_new_epoch():
     image = image_of(TopicInfo("t", A, led(ME, OTHER, -1, epoch=4)))
     changes = lead_all(ME, image)
     assert [(one.name, one.index) for one in changes] == [("t", 1), ("t", 2)]
@@ -117,7 +117,7 @@ def test_only_what_is_left_of_deleted_topics_is_set_aside():
     assert own.aside == [("u", 1, "that topic was deleted")]
 
 
-def test_a_copy_under_another_name_is_set_aside_and_the_topic_whose_id_it_is_stays():
+def test_copy_under_another_name_is_set_aside_and_the_topic_kept():
     own: Any = OwnLogs()
     logs = [log("x", 0, A), log("t", 0, A), log("z", 1, B), log("z", 0, B), log("y", 0, B), log("v", 0, None)]
     set_aside_copies(Logs(logs), own, image_of(TopicInfo("t", A, led(ME))))  # type: ignore[arg-type]
@@ -130,7 +130,7 @@ def test_a_copy_under_another_name_is_set_aside_and_the_topic_whose_id_it_is_sta
 # --- topics ---------------------------------------------------------------------------------------------------
 
 
-def test_a_topic_has_as_many_partitions_as_there_are_logs_up_to_the_highest(caplog):
+def test_topic_has_as_many_partitions_as_its_highest_log(caplog):
     changes = adopted(image_of(), log("t", 3), log("t", 0), log("t", 1, None))
     image = image_of().apply(changes)
     topic = image.topics["t"]
@@ -151,12 +151,12 @@ def test_log_dirs_are_named_where_something_is_missing_only():
 @pytest.mark.parametrize(
     ("ids", "chosen"), [((A, B, B), B), ((None, A), A), ((A, None, None), A), ((None,), b"n" * 16)]
 )
-def test_the_id_of_a_topic_is_that_of_most_of_its_logs_and_a_new_one_where_none_says_it(ids, chosen):
+def test_topic_id_is_that_of_most_logs_and_new_without_any(ids, chosen):
     changes = adopted(image_of(), *(log("t", n, topic_id) for n, topic_id in enumerate(ids)))
     assert image_of().apply(changes).topics["t"].id == chosen
 
 
-def test_topics_of_users_are_kept_whole_and_internal_ones_are_as_they_are_made():
+def test_user_topics_are_adopted_whole_internal_ones_as_created():
     changes = adopted(image_of(), log("t", 0, A), log("__consumer_offsets", 0, B))
     settings = {one.resource_name: dict(one.settings) for one in changes if isinstance(one, ConfigChanged)}
     assert settings["t"] == KEPT_WHOLE

@@ -49,7 +49,7 @@ async def test_what_another_broker_left_is_adopted():
         assert await producer_id(client, "mine") == transactional
 
 
-async def test_records_that_no_coordinator_writes_keep_nothing_from_being_adopted():
+async def test_records_without_a_coordinator_do_not_prevent_adoption():
     disk = MemoryDisk()
     async with running(DIRS, disk, **SETTINGS) as client:
         used = await producer_id(client, "mine")
@@ -73,7 +73,7 @@ async def test_only_what_no_topic_knows_is_adopted():
         assert client.services.metadata.image.settings_of(TOPIC, "t") == {"retention.ms": "60000"}
 
 
-async def test_partitions_whose_logs_are_not_there_are_named_and_offline(caplog):
+async def test_partitions_without_logs_are_named_and_offline(caplog):
     disk = MemoryDisk()
     async with running(("/a", "/b"), disk) as client:
         await client.create("t", 4)

@@ -15,7 +15,6 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-import barnabas.serving.pacing
 from barnabas.coordinators.runtime.waiting import FutureReply, Waiter
 from barnabas.environment.real import real_environment
 from barnabas.network.sockets import PlainTransport
@@ -29,7 +28,7 @@ from barnabas.serving.encoding import CodecWorker
 from barnabas.serving.log_limit import LogLimit
 from barnabas.serving.loop_budget import LoopBudget
 from barnabas.serving.memory import Memory
-from barnabas.serving.pacing import UNCOUNTED_BYTES_MAX
+from barnabas.serving.pacing import UNCOUNTED_BYTES_MAX, BusyPoll
 from barnabas.serving.release import KAFKA_4
 from barnabas.serving.request import Request
 from barnabas.serving.request_parts import RequestParts
@@ -41,12 +40,6 @@ from tests.support.connection_parts import connection_parts
 HEARTBEAT, VERSION = 12, 0
 ANNOUNCED, LATER = 27, 25
 """Error codes with which some answers say how they came."""
-
-
-@pytest.fixture(autouse=True)
-def nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have no request count as one that follows an answer at once, for whose next one the task would look."""
-    monkeypatch.setattr(barnabas.serving.pacing, "BUSY_POLL_WITHIN_SECONDS", 0.0)
 
 
 class Steps(trio.abc.Instrument):
@@ -134,15 +127,21 @@ class Client:
 
 
 @asynccontextmanager
-async def waiting() -> AsyncIterator[Client]:
-    """A connection that has had a request answered, and waits where the next one needs not wake its task."""
+async def waiting(busy_poll_within_s: float = 0.0) -> AsyncIterator[Client]:
+    """A connection that has had a request answered, and waits where the next one needs not wake its task.
+
+    A request that comes so soon after an answer has the task look for the next one.
+    """
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     theirs.setblocking(False)
     info = ConnectionInfo(1, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 50_000))
     handler, steps = Handler(), Steps()
     clock: list[Any] = [lambda: 0]
-    parts = connection_parts(begin=partial(Request, STAGES, request_parts_of(handler, lambda: clock[0]())))
+    parts = connection_parts(
+        begin=partial(Request, STAGES, request_parts_of(handler, lambda: clock[0]())),
+        busy_poll=BusyPoll(busy_poll_within_s),
+    )
     connection = Connection(parts, PlainTransport(ours, wait_sets=WaitSets()), info)
 
     async def serve() -> None:
@@ -205,11 +204,8 @@ async def test_a_read_that_fills_the_buffer_is_left_to_the_task() -> None:
         assert await client.receive() == "small"
 
 
-async def test_a_connection_whose_requests_follow_each_other_at_once_looks_for_the_next(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(barnabas.serving.pacing, "BUSY_POLL_WITHIN_SECONDS", 60.0)
-    async with waiting() as client:
+async def test_connection_with_quick_requests_polls_for_the_next() -> None:
+    async with waiting(busy_poll_within_s=60.0) as client:
         for _ in range(3):
             await client.send("g")
             assert await client.receive() == "g"
@@ -240,7 +236,7 @@ async def test_a_connection_ends_with_an_answer_that_says_so() -> None:
         assert await client.theirs.recv(1) == b""
 
 
-async def test_a_request_that_cannot_be_understood_closes_the_connection(
+async def test_malformed_request_closes_the_connection(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with waiting() as client:
@@ -308,7 +304,7 @@ async def test_an_answer_is_dropped_with_its_connection() -> None:
         assert not client.connection.answering
 
 
-async def test_a_connection_that_is_to_stop_ends_with_the_answer_in_hand() -> None:
+async def test_stopping_connection_ends_with_the_current_answer() -> None:
     async with waiting() as client:
         answer = Answer()
         client.handler.results.append(answer)

@@ -238,7 +238,7 @@ def through_each(program: Callable[[ZooKeeperCluster, Client, list[Place]], Any]
     in_world(run)
 
 
-def test_each_api_is_answered_through_each_broker_or_sends_to_another() -> None:
+def test_each_api_is_answered_or_redirected_by_each_broker() -> None:
     async def program(cluster: ZooKeeperCluster, client: Client, places: list[Place]) -> None:
         topic = await client.topic("t")
         answers: dict[tuple[str, int, int, Place], Counter[int]] = {}

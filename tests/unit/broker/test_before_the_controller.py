@@ -27,7 +27,7 @@ async def described(cluster: ZooKeeperCluster, broker_id: int) -> list[tuple[int
     return [(topic.error_code, topic.name) for topic in answer.topics]
 
 
-def test_the_first_answer_of_a_broker_that_comes_back_knows_the_topics() -> None:
+def test_first_answer_of_a_returning_broker_knows_the_topics() -> None:
     """After a crash it waits for others to take over first, and clients that knew it ask in the meantime."""
 
     async def program(world: World) -> None:

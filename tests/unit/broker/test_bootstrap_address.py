@@ -25,9 +25,7 @@ from barnabas.config.loading import BrokerConfig
         (["::"], "localhost:9092"),
     ],
 )
-def test_a_client_of_this_machine_is_told_a_name_only_where_all_addresses_are_its(
-    hosts: list[str], told: str
-) -> None:
+def test_client_gets_a_name_only_if_all_its_addresses_are_local(hosts: list[str], told: str) -> None:
     listener: Any = SimpleNamespace(addresses=[(host, 9092) for host in hosts], port=9092)
     assert bootstrap_of(listener) == told
 
@@ -44,7 +42,7 @@ def test_a_client_of_this_machine_is_told_a_name_only_where_all_addresses_are_it
         ({"listeners": "SSL://:9092"}, False),
     ],
 )  # fmt: skip
-def test_users_of_the_registry_log_in_where_acls_or_a_listener_ask_for_it(
+def test_registry_users_log_in_where_acls_or_a_listener_ask(
     settings: dict[str, str], has_logins: bool
 ) -> None:
     assert _has_logins(BrokerConfig(settings)) is has_logins

@@ -45,8 +45,8 @@ async def test_idle_connections_are_closed_some_at_a_time(autojump_clock):
     parts = connection_parts(now_s=lambda: 10_000.0)
     async with trio.open_nursery() as nursery:
         connections = Connections(nursery, parts, SimpleNamespace(), idle_seconds_max=1, count_max=None)
-        connections._open.update((Idle(turns), None) for _ in range(COUNT))
-        connections._open[Idle(turns, answering=True)] = None
+        connections.open_connections.update((Idle(turns), None) for _ in range(COUNT))
+        connections.open_connections[Idle(turns, answering=True)] = None
         trio.lowlevel.add_instrument(turns)
         with trio.move_on_after(0.75):
             await connections.close_idle_forever()

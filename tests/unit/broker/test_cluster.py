@@ -81,7 +81,7 @@ def test_what_was_acknowledged_outlives_a_broker_that_is_killed(seed: int, victi
     in_world(program, seed)
 
 
-def test_a_broker_that_stops_hands_over_first_and_no_request_fails() -> None:
+def test_stopping_broker_hands_over_first_and_no_request_fails() -> None:
     async def program(world: World) -> None:
         async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
             await cluster.create(client)
@@ -105,7 +105,7 @@ def test_a_broker_that_stops_hands_over_first_and_no_request_fails() -> None:
     in_world(program)
 
 
-def test_a_broker_that_is_only_silent_leads_until_its_session_ends() -> None:
+def test_silent_broker_leads_until_its_session_ends() -> None:
     async def program(world: World) -> None:
         async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
             await cluster.create(client)
@@ -125,7 +125,7 @@ def test_a_broker_that_is_only_silent_leads_until_its_session_ends() -> None:
     in_world(program)
 
 
-def test_a_leader_that_only_zookeeper_is_cut_off_from_learns_of_the_next_one_from_other_brokers() -> None:
+def test_leader_cut_off_from_zookeeper_learns_its_successor() -> None:
     async def program(world: World) -> None:
         async with clustered(world, 1, 2, 3) as cluster, cluster.client(request_timeout_ms=20_000) as client:
             await cluster.create(client)
@@ -186,7 +186,7 @@ def test_brokers_lead_on_while_nobody_reaches_zookeeper() -> None:
 
 
 @pytest.mark.parametrize("is_controller", [False, True])
-def test_a_broker_that_refuses_connections_and_lives_is_taken_back(is_controller: bool) -> None:
+def test_broker_that_refuses_connections_but_lives_is_taken_back(is_controller: bool) -> None:
     async def program(world: World) -> None:
         async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
             await cluster.create(client, "t", partitions=3)
@@ -213,7 +213,7 @@ def test_a_broker_that_refuses_connections_and_lives_is_taken_back(is_controller
     in_world(program)
 
 
-def test_a_broker_whose_session_expires_registers_again_and_catches_up() -> None:
+def test_broker_with_expired_session_registers_and_catches_up() -> None:
     async def program(world: World) -> None:
         async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
             await cluster.create(client)

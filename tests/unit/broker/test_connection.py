@@ -64,7 +64,7 @@ async def answer(client) -> bytes:
     return await exactly(size)
 
 
-async def test_an_active_connection_waits_among_others_while_there_is_a_crowd(broker) -> None:
+async def test_active_connection_waits_among_others_in_a_crowd(broker) -> None:
     wait_sets, budget = WaitSets(), LoopBudget(clock=lambda: 0.0)
     broker.budget = budget
     with budget:
@@ -81,7 +81,7 @@ async def test_an_active_connection_waits_among_others_while_there_is_a_crowd(br
                 assert (len(wait_sets.inactive), len(wait_sets.active)) == waiting
 
 
-async def test_a_connection_is_expected_to_be_active_after_requests_in_quick_succession(broker) -> None:
+async def test_connection_with_quick_requests_is_expected_to_be_active(broker) -> None:
     """The connection waits in the wait set until then, and there again when it has been idle."""
     wait_sets = WaitSets()
 
@@ -202,7 +202,7 @@ async def send_and_read_nothing(broker, client) -> int:
     while data:
         data = data[await client.send(data) :]
     with trio.fail_after(60):
-        while not broker.memory.unsent._stuck:
+        while not broker.memory.unsent.has_stuck:
             await trio.sleep(0.001)
     return unread(broker)
 
@@ -217,7 +217,7 @@ async def test_what_is_not_read_is_counted_until_it_is(broker) -> None:
         assert len(await answer(client)) + 4 == held
         await wait_all_tasks_blocked()
         assert unread(broker) == 0
-        assert not broker.memory.unsent._stuck
+        assert not broker.memory.unsent.has_stuck
 
 
 async def test_a_reader_that_gives_up_leaves_nothing_behind(broker) -> None:
@@ -226,10 +226,10 @@ async def test_a_reader_that_gives_up_leaves_nothing_behind(broker) -> None:
         connection.scope.cancel()
         await wait_all_tasks_blocked()
         assert unread(broker) == 0
-        assert not broker.memory.unsent._stuck
+        assert not broker.memory.unsent.has_stuck
 
 
-async def test_malformed_requests_are_named_in_the_log_and_only_the_first_of_them(broker, caplog) -> None:
+async def test_malformed_requests_are_logged_once_by_name(broker, caplog) -> None:
     for n in range(20):
         async with connected(broker) as (_, client):
             await client.send(request(METADATA, 1, struct.pack(">i", 1000), correlation_id=n))
@@ -266,7 +266,7 @@ async def test_who_held_the_event_loop_up_is_named(broker, caplog, monkeypatch) 
     assert "longest of 300 ms: Metadata v1 (correlation id 44) from client 'raw' on 127.0.0.1:50000->" in line
 
 
-async def test_long_requests_and_answers_leave_the_event_loop_to_others(broker, monkeypatch) -> None:
+async def test_long_requests_and_answers_yield_the_event_loop(broker, monkeypatch) -> None:
     """Messages with many entries are decoded and encoded in a thread; those with few are not."""
     in_threads = []
     run = OsThreads.run
@@ -297,7 +297,7 @@ async def test_long_requests_and_answers_leave_the_event_loop_to_others(broker, 
     assert broker.memory.large_responses.held == 0
 
 
-async def test_what_is_too_large_for_its_api_is_refused_before_it_is_received(broker, caplog) -> None:
+async def test_too_large_request_is_refused_before_it_is_received(broker, caplog) -> None:
     async with connected(broker) as (_, client):
         await client.send(struct.pack(">ihhi", 50 << 20, METADATA, 1, 5))
         assert await client.recv(1) == b""

@@ -104,7 +104,7 @@ class World:
         return self.limits.open_on(listener)
 
     def hang_up(self, transport: Transport) -> None:
-        for one in list(self.connections._open):
+        for one in list(self.connections.open_connections):
             if one._transport is transport:
                 one.scope.cancel()
 
@@ -118,7 +118,7 @@ def world_of(nursery):
     return make
 
 
-async def test_a_full_broker_takes_the_next_connection_when_one_is_closed(world_of, autojump_clock):
+async def test_full_broker_accepts_when_a_connection_closes(world_of, autojump_clock):
     world = world_of(max_connections="3")
     first, *_ = world.clients.dial(count=5)
     await world.settle()
@@ -134,9 +134,9 @@ async def test_brokers_are_let_in_and_a_client_that_is_idle_goes(world_of, autoj
     world = world_of(max_connections="3")
     clients = world.clients.dial(count=3)
     await world.settle()
-    for age, one in enumerate(world.connections._open):
+    for age, one in enumerate(world.connections.open_connections):
         one.last_active = float(-age)
-    oldest = min(world.connections._open, key=lambda one: one.last_active)._transport
+    oldest = min(world.connections.open_connections, key=lambda one: one.last_active)._transport
     world.brokers.dial()
     await world.settle()
     assert (world.open_on("CLIENTS"), world.open_on("BROKERS")) == (2, 1)
@@ -191,7 +191,7 @@ async def test_connections_beyond_the_rate_of_the_broker_wait(world_of, autojump
     assert 0 < max(pauses) <= 1.001
 
 
-async def test_a_listener_has_a_rate_of_its_own_and_another_one_does_not_wait(world_of, autojump_clock):
+async def test_listener_rate_does_not_delay_another_listener(world_of, autojump_clock):
     world = world_of(listener_name_clients_max_connection_creation_rate="1")
     world.clients.dial(count=30)
     world.brokers.dial(count=30)

@@ -77,7 +77,7 @@ class World:
         ((UNREACHABLE,), False, []),
     ],
 )
-async def test_the_controller_is_asked_until_nothing_is_led_here_or_often_enough(
+async def test_controller_is_asked_until_nothing_is_led_or_the_limit(
     answers: tuple[Any, ...], is_done: bool, asked_at: list[int], autojump_clock: trio.testing.MockClock
 ) -> None:
     world = World(*answers)

@@ -26,6 +26,7 @@ from barnabas.serving.log_limit import LogLimit
 from barnabas.serving.loop_budget import LoopBudget
 from barnabas.serving.memory import Memory
 from barnabas.wire import registry
+from barnabas.wire.generated.broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.wire.generated.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.wire.generated.describe_cluster import DescribeClusterRequest
 from barnabas.wire.generated.describe_quorum import DescribeQuorumRequest
@@ -102,6 +103,7 @@ def front(authorizer=None, image=EMPTY, handler=None):
     services = ControllerServices(
         config, CONTROLLER, 1, environment.wall_clock_ms, environment.threads, CONTROLLER.apis, budget,
         QuorumStore("cluster", 1, budget), CodecWorker(OsThreads(), 1_000), voter, active, lambda: voter.image,
+        lambda connection_id, request: callers.append((connection_id, request.broker_id)),
     )  # fmt: skip
     shared = ContextParts(Memory(), LogLimit(lambda: 0.0), authorizer or AllowEverything())
     return Front(ControllerHandlers(services), voter, active, callers, shared)
@@ -162,6 +164,12 @@ async def test_handler_is_told_who_asks():
     (caller,) = led.callers
     assert (caller.version, caller.principal, caller.host) == (7, ADMIN, "127.0.0.1")
     assert (caller.is_forwarded, caller.security_protocol) == (False, "PLAINTEXT")
+
+
+async def test_connection_of_a_heartbeat_is_noted_before_it_is_handled():
+    idle = front()
+    assert await idle.code_of(63, 2, BrokerHeartbeatRequest(broker_id=7)) == ErrorCode.NOT_CONTROLLER
+    assert idle.callers == [(1, 7)]
 
 
 # --- DescribeCluster ------------------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ async def sync_begun(disk):
 
 
 @pytest.mark.parametrize("acks", [-1, 1])
-async def test_an_answer_waits_for_the_sync_and_others_do_not_wait_for_it(acks):
+async def test_answer_waits_for_its_sync_alone(acks):
     answers = []
 
     async def produce(client, value):

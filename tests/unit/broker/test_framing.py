@@ -91,7 +91,7 @@ def test_one_whole_frame_is_the_only_one() -> None:
         assert frames.is_empty is is_only
 
 
-def test_only_produce_may_be_very_large_which_is_seen_with_the_api_key() -> None:
+def test_only_produce_may_be_very_large_by_its_api_key() -> None:
     pool = BufferPool()
     assert PartialFrame(memoryview(b"\0\0"), 9 * MIB, pool).missing == 9 * MIB - 2
     with pytest.raises(DecodeError, match="API key 3"):

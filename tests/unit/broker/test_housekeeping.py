@@ -38,7 +38,7 @@ def housekeeping_of(logs, failures, budget, config, *, is_served=lambda _: True)
     return Housekeeping(config, logs.manager, failures, idle, idle, budget, environment, is_served=is_served)
 
 
-async def test_a_log_that_no_replica_has_is_neither_shortened_nor_compacted(tmp_path):
+async def test_log_without_a_replica_is_not_shortened_or_compacted(tmp_path):
     """As one whose topic no controller has named yet: with which settings it should be, nobody knows."""
     logs = Broker(
         tmp_path, cleanup_policy=frozenset({"compact", "delete"}), min_cleanable_dirty_ratio=0.0,
@@ -95,9 +95,7 @@ def values(log):
     return [record.value for record in read_all(log)]
 
 
-async def test_as_many_logs_are_compacted_at_once_as_there_are_to_be_threads(
-    tmp_path, monkeypatch, autojump_clock
-):
+async def test_logs_compacted_at_once_are_limited_by_threads(tmp_path, monkeypatch, autojump_clock):
     """The number is changed while the cleaner runs; each of the two that then run waits for the other one."""
     logs, broker = dirty_logs(tmp_path)
     broker.config.set_dynamic({"log.cleaner.threads": "0"}, {})
@@ -170,7 +168,7 @@ async def test_a_log_with_many_old_segments_is_shortened_step_by_step():
 @pytest.mark.parametrize(
     ("work", "operation"), [(Housekeeping.apply_retention, "rename"), (Housekeeping.flush_due, "sync")]
 )
-async def test_a_log_that_fails_does_not_keep_the_others_from_their_turn(work, operation):
+async def test_failing_log_does_not_keep_others_from_their_turn(work, operation):
     disk = MemoryDisk()
     logs, housekeeping, _, failures = many_logs(disk, 3, flush_ms=0)
     failing = logs.log("t", 0).dir

@@ -65,7 +65,7 @@ def nothing(disk, sizes):
         ("killed", damage_last_batch, 15),
     ],
 )
-async def test_whoever_has_read_what_a_start_does_not_find_is_told_where_it_ends(how, harm, left):
+async def test_reader_beyond_a_lost_start_is_told_where_it_ends(how, harm, left):
     disk, sizes = MemoryDisk(), (5, 5, 5, 5)
     async with running(DIRS, disk) as client:
         await client.create("t")
@@ -83,7 +83,7 @@ async def test_whoever_has_read_what_a_start_does_not_find_is_told_where_it_ends
         assert await end_of(client, epoch_of(client)) == (epoch_of(client), left + 10)
 
 
-async def test_a_start_that_nobody_has_written_after_is_not_taken_for_the_next_one():
+async def test_unwritten_start_is_not_mistaken_for_the_next():
     disk = MemoryDisk()
     async with running(DIRS, disk) as client:
         await client.create("t")
@@ -111,7 +111,7 @@ async def test_new_topics_begin_with_epoch_0_whatever_the_others_have():
 
 
 @pytest.mark.parametrize("keeps_epochs", [True, False])
-async def test_the_epoch_is_later_than_those_of_logs_whose_metadata_are_lost(keeps_epochs):
+async def test_epoch_exceeds_those_of_logs_with_lost_metadata(keeps_epochs):
     disk = MemoryDisk()
     async with running(DIRS, disk) as client:
         await client.create("t")
@@ -130,7 +130,7 @@ async def test_the_epoch_is_later_than_those_of_logs_whose_metadata_are_lost(kee
         assert await end_of(client, known - 1) == (known - 1, 10)
 
 
-async def test_a_start_on_a_full_disk_begins_an_epoch_that_the_journal_gets_with_its_next_line(caplog):
+async def test_epoch_of_a_full_disk_is_journaled_with_the_next_line(caplog):
     disk = MemoryDisk()
     async with running(DIRS, disk) as client:
         await client.create("t")
@@ -150,7 +150,7 @@ async def test_a_start_on_a_full_disk_begins_an_epoch_that_the_journal_gets_with
     assert "damaged" not in caplog.text
 
 
-async def test_whoever_has_read_what_a_snapshot_does_not_have_is_told_where_it_ends(tmp_path):
+async def test_reader_beyond_a_snapshot_is_told_where_it_ends(tmp_path):
     directory = tmp_path / "logs"
     snapshots = Snapshots([str(directory)])
     seen = []

@@ -52,7 +52,7 @@ async def end(cluster: ZooKeeperCluster, broker_id: int, how: str) -> None:
 @pytest.mark.parametrize("pause_s", [0.0, 2 * SESSION_S])
 @pytest.mark.parametrize("how", ["killed", "stopped"])
 @pytest.mark.parametrize(("brokers", "is_controller"), [((1,), True), ((1, 2), True), ((1, 2), False)])
-def test_whoever_has_read_what_the_only_replica_has_lost_is_told_where_it_ends(
+def test_reader_beyond_the_only_replica_is_told_where_it_ends(
     brokers: tuple[int, ...], how: str, pause_s: float, is_controller: bool
 ) -> None:
     async def program(world: World) -> None:
@@ -83,7 +83,7 @@ def test_whoever_has_read_what_the_only_replica_has_lost_is_told_where_it_ends(
 
 
 @pytest.mark.parametrize("how", ["killed", "stopped"])
-def test_a_leader_that_is_the_controller_and_back_at_once_follows_who_has_stayed(how: str) -> None:
+def test_leader_and_controller_back_at_once_follows_its_follower(how: str) -> None:
     """Whatever its mark of a clean shutdown says, its log may have lost what is acknowledged."""
 
     async def program(world: World) -> None:

@@ -80,7 +80,7 @@ def test_each_limit_of_logins_is_that_of_its_setting() -> None:
     assert (offer.frame_bytes_max, offer.failure_delay_ms) == (60_000, 50)
 
 
-def test_keys_in_a_file_are_read_at_the_start_and_those_of_a_server_with_the_first_token(
+def test_file_keys_are_read_at_start_server_keys_at_first_token(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "keys.json"
@@ -113,7 +113,7 @@ def tls(name: str, host: str = "localhost", **more: str) -> ListenerSettings:
         ("broker", "elsewhere", "ssl.allow.san.changes", "lacks DNSName localhost"),
     ],
 )
-def test_a_certificate_for_somebody_else_takes_the_place_only_where_that_is_allowed(
+def test_certificate_of_another_is_accepted_only_if_allowed(
     new: str, host: str, setting: str, said: str
 ) -> None:
     before = channel_of(tls("broker"), PARTS).tls

@@ -104,7 +104,7 @@ async def test_what_was_lost_is_not_made_anew_and_empty(disk):
             assert await client.fetch("t", partition) == (0, [b"first"])
 
 
-async def test_without_the_first_dir_no_topic_is_made_and_no_broker_starts(disk):
+async def test_without_the_first_dir_no_topic_and_no_broker_starts(disk):
     async with three_dirs(disk) as client:
         where = places(client)
         disk.fault = lambda _, path: OSError(errno.EIO, "broken") if path.startswith("/a") else None
@@ -133,7 +133,7 @@ async def test_the_last_dir_that_fails_ends_the_broker(disk):
         await client.broker.stopping.wait()
 
 
-async def test_a_full_disk_can_be_read_and_takes_more_when_there_is_room(disk, caplog):
+async def test_full_disk_is_readable_and_writable_after_space_returns(disk, caplog):
     async with running(["/a"], disk) as client:
         await client.create("t", internal_segment_bytes="400")
         producer = {"producer_id": 5, "producer_epoch": 0}
@@ -161,7 +161,7 @@ async def test_a_full_disk_can_be_read_and_takes_more_when_there_is_room(disk, c
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
-async def test_a_dir_is_not_taken_offline_because_too_many_files_are_open(disk, number, caplog):
+async def test_too_many_open_files_do_not_take_a_dir_offline(disk, number, caplog):
     async with running(["/a"], disk) as client:
         await client.create("t", internal_segment_bytes="400", flush_messages="1")
         services = client.services
@@ -183,7 +183,7 @@ async def test_a_dir_is_not_taken_offline_because_too_many_files_are_open(disk, 
             assert (code, values[0]) == (0, b"%d" % n * 50)
 
 
-async def test_an_answer_for_which_no_more_files_can_be_opened_is_cut_short(disk):
+async def test_answer_is_cut_short_when_no_more_files_can_be_opened(disk):
     async with running(["/a"], disk) as client:
         await client.create("t", 3)
         for n in range(3):
@@ -210,7 +210,7 @@ async def test_an_answer_for_which_no_more_files_can_be_opened_is_cut_short(disk
         assert await fetch() == [(0, True, 1), (0, True, 1), (0, True, 1)]
 
 
-async def test_a_disk_that_fills_up_while_the_house_is_kept_stays_online(disk):
+async def test_disk_that_fills_during_housekeeping_stays_online(disk):
     async with running(["/a"], disk) as client:
         await client.create("t")
         await client.produce("t", 0, b"x")
@@ -290,7 +290,7 @@ async def test_moves_that_cannot_be_are_refused_as_by_kafka(disk):
         assert await alter(client, "/a", "t", lost) == {lost: ErrorCode.KAFKA_STORAGE_ERROR}
 
 
-async def test_a_log_of_a_topic_that_was_deleted_meanwhile_is_not_taken_for_the_new_ones(disk):
+async def test_log_of_a_deleted_topic_is_not_taken_for_its_successor(disk):
     async with running(["/a", "/b"], disk) as client:
         await client.create("other")
         await client.create("t")
@@ -334,7 +334,7 @@ async def leaders(client):
     }
 
 
-async def test_a_dir_that_is_left_out_takes_its_partitions_along_until_it_comes_back(disk, caplog):
+async def test_dir_left_out_takes_its_partitions_until_it_returns(disk, caplog):
     async with three_dirs(disk) as client:
         lost = {partition for partition, path in places(client).items() if path == "/b"}
         me = client.services.broker_id
@@ -359,7 +359,7 @@ async def test_a_dir_that_is_left_out_takes_its_partitions_along_until_it_comes_
         assert "kafka-leader-election" not in caplog.text
 
 
-async def test_what_was_in_a_dir_that_is_lost_is_given_up_by_an_unclean_election(disk, caplog):
+async def test_unclean_election_gives_up_what_a_lost_dir_held(disk, caplog):
     preferred, unclean = 0, 1
     async with three_dirs(disk) as client:
         lost = sorted(partition for partition, path in places(client).items() if path == "/b")

@@ -68,7 +68,7 @@ async def assert_served(cluster: ZooKeeperCluster, client: Client, *values: byte
                 client.forget()
 
 
-def test_records_stay_when_an_old_tool_rewrites_a_topic_and_the_controller_changes(caplog) -> None:
+def test_records_survive_an_old_tool_and_a_controller_change(caplog) -> None:
     async def program(world: World) -> None:
         async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
             await cluster.create(client)
@@ -89,7 +89,7 @@ def test_records_stay_when_an_old_tool_rewrites_a_topic_and_the_controller_chang
 
 
 @pytest.mark.parametrize("first", [1, 2, 3])
-def test_records_stay_when_all_brokers_come_back_to_a_topic_without_its_id(first: int) -> None:
+def test_records_survive_brokers_returning_without_topic_ids(first: int) -> None:
     """The first one is the controller; with one replica, two of the three know nothing of the topic."""
 
     async def program(world: World) -> None:
@@ -137,9 +137,7 @@ async def with_another_id(cluster: ZooKeeperCluster, client: Client, *, restart:
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_logs_stay_where_they_are_under_another_id_and_are_served_again_under_their_own(
-    restart, caplog
-) -> None:
+def test_logs_under_another_id_stay_and_are_served_under_theirs(restart, caplog) -> None:
     async def program(world: World) -> None:
         async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
             topic_id = await with_another_id(cluster, client, restart=restart)
@@ -161,7 +159,7 @@ def test_logs_stay_where_they_are_under_another_id_and_are_served_again_under_th
     in_world(program)
 
 
-def test_a_topic_that_is_deleted_under_another_id_takes_no_other_log_with_it() -> None:
+def test_deleting_a_topic_under_another_id_deletes_no_other_log() -> None:
     async def program(world: World) -> None:
         async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
             await with_another_id(cluster, client, restart=False)
@@ -175,7 +173,7 @@ def test_a_topic_that_is_deleted_under_another_id_takes_no_other_log_with_it() -
     in_world(program)
 
 
-def test_a_topic_that_is_deleted_is_deleted_everywhere_and_for_good() -> None:
+def test_deleted_topic_is_deleted_everywhere_and_for_good() -> None:
     async def program(world: World) -> None:
         async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
             await cluster.create(client)
@@ -188,7 +186,7 @@ def test_a_topic_that_is_deleted_is_deleted_everywhere_and_for_good() -> None:
     in_world(program)
 
 
-def test_a_topic_made_again_while_a_broker_was_down_is_not_mixed_with_what_that_broker_has(caplog) -> None:
+def test_topic_recreated_while_a_broker_was_down_is_not_mixed(caplog) -> None:
     async def program(world: World) -> None:
         async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
             await cluster.create(client)
@@ -217,7 +215,7 @@ def test_a_topic_made_again_while_a_broker_was_down_is_not_mixed_with_what_that_
     assert "nothing removes it" in caplog.text
 
 
-def test_a_topic_made_again_by_hand_under_running_brokers_begins_anew_and_the_old_logs_are_kept() -> None:
+def test_topic_recreated_by_hand_starts_empty_and_keeps_old_logs() -> None:
     async def program(world: World) -> None:
         async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
             await cluster.create(client)
@@ -239,7 +237,7 @@ def test_a_topic_made_again_by_hand_under_running_brokers_begins_anew_and_the_ol
     in_world(program)
 
 
-def test_a_replica_that_is_no_longer_assigned_is_deleted_only_when_the_controller_says_so() -> None:
+def test_unassigned_replica_is_deleted_only_by_the_controller() -> None:
     """An assignment that somebody has written into a znode asks nobody to delete a log; Apache Kafka keeps it too."""
 
     async def program(world: World) -> None:

@@ -86,7 +86,7 @@ async def test_the_answer_comes_in_time_and_the_partitions_later():
             assert response.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-async def test_a_stop_waits_for_a_few_of_them_and_the_next_start_makes_the_rest():
+async def test_stop_waits_for_few_logs_and_the_next_start_for_others():
     disk = HeldDisk()
 
     async def go_on_when_closing(client: Client) -> None:

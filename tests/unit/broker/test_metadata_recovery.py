@@ -42,7 +42,7 @@ def partitions_of(client):
 
 
 @pytest.mark.parametrize("line", [b'"TopicCreated","name":"t"', b'"PartitionsAdded"', b'"ConfigChanged"'])
-async def test_no_topic_is_lost_when_no_copy_of_the_journal_has_its_line(line, caplog):
+async def test_topic_without_a_line_in_any_journal_copy_is_not_lost(line, caplog):
     disk = MemoryDisk()
     async with running(["/a"], disk) as client:
         await client.create("t", 2, retention_ms="60000")
@@ -63,7 +63,7 @@ async def test_no_topic_is_lost_when_no_copy_of_the_journal_has_its_line(line, c
     assert "the metadata journal is damaged, and no copy has what is lost" in caplog.text
 
 
-async def test_producer_ids_are_not_given_out_twice_when_their_line_is_lost():
+async def test_producer_ids_stay_unique_when_their_line_is_lost():
     disk = MemoryDisk()
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
     async with running(["/a"], disk) as client:
@@ -76,7 +76,7 @@ async def test_producer_ids_are_not_given_out_twice_when_their_line_is_lost():
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
-async def test_lost_metadata_stop_the_start_where_an_acl_that_denies_may_be_among_them():
+async def test_lost_metadata_with_a_possible_deny_acl_stop_the_start():
     disk = MemoryDisk()
     async with running(["/a"], disk) as client:
         await client.create("t", 1, retention_ms="60000")
@@ -125,7 +125,7 @@ def names(disk, path):
     return [entry.name for entry in disk.list(path) if not entry.is_dir]
 
 
-async def test_without_the_first_dir_topics_come_from_the_copy_in_another():
+async def test_topics_come_from_the_copy_without_the_first_dir():
     disk = MemoryDisk()
     async with running(["/a", "/b"], disk) as client:
         await client.create("t", 2, retention_ms="60000")

@@ -145,7 +145,7 @@ async def test_what_is_no_http_is_refused(tmp_path, garbage, caplog):
         ("[", False),
     ],
 )
-async def test_a_web_page_whose_name_resolves_to_this_machine_is_not_answered(tmp_path, host, is_local):
+async def test_web_page_that_resolves_to_this_machine_is_not_answered(tmp_path, host, is_local):
     request = get().replace(b"localhost", host.encode())
     async with running(tmp_path) as broker:
         status = (await exchange(broker, request)).split()[1]
@@ -153,7 +153,7 @@ async def test_a_web_page_whose_name_resolves_to_this_machine_is_not_answered(tm
     assert status == (b"200" if is_local else b"403")
 
 
-async def test_an_address_that_other_machines_reach_is_asked_by_any_name(tmp_path):
+async def test_address_open_to_others_is_asked_by_any_name(tmp_path):
     async with serving(with_metrics(tmp_path, "0.0.0.0:0")) as broker:
         stream = await trio.open_tcp_stream("127.0.0.1", broker.metrics_address.sockets[0].getsockname()[1])
         async with stream:
@@ -193,7 +193,7 @@ async def closed(stream):
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /met", get()], ids=["nothing", "half a head", "one request"])
-async def test_readers_that_hang_give_way_to_new_ones_the_longest_idle_first(tmp_path, sent):
+async def test_hanging_readers_yield_to_new_ones_longest_idle_first(tmp_path, sent):
     async with running(tmp_path) as broker, AsyncExitStack() as streams:
         idle = []
         for _ in range(metrics_endpoint.CONNECTIONS_MAX):

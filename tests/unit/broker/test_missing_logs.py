@@ -61,7 +61,7 @@ def strays(disk: MemoryDisk) -> list[str]:
 
 @pytest.mark.parametrize("kill", [False, True])
 @LOSSES
-async def test_its_partition_is_offline_over_any_number_of_starts_and_the_log_says_why(lose, kill, caplog):
+async def test_partition_stays_offline_over_starts_and_the_log_says_so(lose, kill, caplog):
     disk = await written(kill=kill)
     lose(disk)
     for _ in range(3):
@@ -125,7 +125,7 @@ async def test_its_topic_may_be_deleted_and_made_again(lose):
         assert await client.fetch("t", 0) == (0, [b"new"])
 
 
-async def test_a_log_of_which_nothing_was_flushed_may_go_with_the_power():
+async def test_log_without_a_flush_may_be_lost_with_the_power():
     """A log that a power cut takes is not lost by somebody's hand: with one replica it was never promised."""
     disk = await written(kill=True)
     disk.remove_tree("/a/t-0")
@@ -182,7 +182,7 @@ def test_the_only_replica_in_sync_leads_nothing_that_is_gone(lose, caplog) -> No
     in_world(program)
 
 
-def test_followers_keep_what_a_leader_that_has_nothing_makes_them_drop(caplog) -> None:
+def test_followers_keep_records_when_an_empty_leader_returns(caplog) -> None:
     """A leader that gives up the only log that was in sync may not know that the others have most of it."""
 
     async def program(world: World) -> None:

@@ -3,19 +3,21 @@
 Clients are threads with blocking sockets: one in the event loop could not run while a connection looks for its request.
 """
 
+import itertools
 import socket
 import struct
 import threading
 import time
+from contextlib import asynccontextmanager
 
 import pytest
 import trio
 
-import barnabas.serving.loop_budget
-import barnabas.serving.pacing
-from barnabas.network.sockets import PlainTransport
+from barnabas.serving.loop_budget import AT_ONCE_SECONDS, LoopBudget
+from barnabas.serving.pacing import BUSY_POLL, BusyPoll
 from tests.support.broker import broker_to_ask
 from tests.support.connected import TIMEOUT_S, Serving, connected
+from tests.support.connection_parts import copied
 
 PRODUCE, API_VERSIONS = 0, 18
 REQUEST = struct.pack(">ihhih", 13, API_VERSIONS, 0, 7, 3) + b"raw"
@@ -29,18 +31,64 @@ class Turns(trio.abc.Instrument):
         self.number += 1
 
 
+class Seen:
+    """A transport, of which a test sees how its next request is waited for; it says each look's outcome."""
+
+    def __init__(self, is_found=None):
+        self.is_found = is_found
+        self.looks, self.waits = [], []
+        self.received, self.in_vain = 0, []
+
+    def __call__(self, transport):
+        self.transport = transport
+        return self
+
+    def __getattr__(self, name):
+        return getattr(self.transport, name)
+
+    async def wait_readable(self, **how):
+        self.waits.append(how)
+        await self.transport.wait_readable(**how)
+
+    def is_only_readable(self, seconds):
+        self.looks.append(seconds)
+        return self.transport.is_only_readable(seconds) if self.is_found is None else self.is_found
+
+    def receive_now(self, view):
+        count = self.transport.receive_now(view)
+        if count is None:
+            self.in_vain.append(self.received)
+        self.received += count or 0
+        return count
+
+
+@asynccontextmanager
+async def broker_with(tmp_path, busy_poll, at_once_s=AT_ONCE_SECONDS):
+    budget = LoopBudget(at_once_seconds=at_once_s)
+    async with broker_to_ask(tmp_path, budget=budget) as asked:
+        yield Serving.of(copied(asked.broker.connections.parts, busy_poll=busy_poll))
+
+
+PATIENT = BusyPoll(within_s=TIMEOUT_S, for_s=TIMEOUT_S)
+"""Look for as long as it takes: so that nothing depends on how fast this machine is."""
+
+
 @pytest.fixture
 async def broker(tmp_path):
-    async with broker_to_ask(tmp_path) as asked:
-        yield Serving.of(asked.broker.connections.parts)
+    async with broker_with(tmp_path, BUSY_POLL) as serving:
+        yield serving
 
 
 @pytest.fixture
-def patient(monkeypatch):
-    """Look for as long as it takes: so that nothing depends on how fast this machine is."""
-    monkeypatch.setattr(barnabas.serving.pacing, "BUSY_POLL_SECONDS", TIMEOUT_S)
-    monkeypatch.setattr(barnabas.serving.pacing, "BUSY_POLL_WITHIN_SECONDS", TIMEOUT_S)
-    monkeypatch.setattr(barnabas.serving.loop_budget, "AT_ONCE_SECONDS", TIMEOUT_S)
+async def eager(tmp_path):
+    async with broker_with(tmp_path, BusyPoll(within_s=TIMEOUT_S)) as serving:
+        yield serving
+
+
+@pytest.fixture
+async def patient(tmp_path):
+    async with broker_with(tmp_path, PATIENT, TIMEOUT_S) as serving:
+        yield serving
 
 
 def ask(client, count=1):
@@ -74,23 +122,18 @@ def ask_and_leave(client, count):
     return answered
 
 
-async def test_requests_that_follow_each_other_take_no_turns(broker, patient):
+async def test_requests_that_follow_each_other_take_no_turns(patient):
     turns = Turns()
-    async with connected(broker) as (_, client):
+    async with connected(patient) as (_, client):
         trio.lowlevel.add_instrument(turns)
         assert await trio.to_thread.run_sync(ask_and_leave, client, 1000) == 1000
     trio.lowlevel.remove_instrument(turns)
     assert turns.number < 100
 
 
-async def test_an_old_turn_ends_without_a_wait_for_the_next_request(broker, patient, monkeypatch):
+async def test_an_old_turn_ends_without_a_wait_for_the_next_request(tmp_path):
     """Another turn begins at once if nothing else can run, and the connection looks again."""
-    waits, turns = [], Turns()
-    wait_readable = PlainTransport.wait_readable
-
-    async def counted(self, **how):
-        waits.append(how)
-        await wait_readable(self, **how)
+    seen, turns = Seen(), Turns()
 
     def ask_slowly(client):
         for _ in range(60):
@@ -98,61 +141,48 @@ async def test_an_old_turn_ends_without_a_wait_for_the_next_request(broker, pati
             ask(client)
         client.shutdown(socket.SHUT_WR)
 
-    monkeypatch.setattr(PlainTransport, "wait_readable", counted)
-    monkeypatch.setattr(barnabas.serving.loop_budget, "AT_ONCE_SECONDS", 0.002)
-    async with connected(broker) as (_, client):
+    async with (
+        broker_with(tmp_path, PATIENT, at_once_s=0.002) as serving,
+        connected(serving, over=seen) as (_, client),
+    ):
         trio.lowlevel.add_instrument(turns)
         await trio.to_thread.run_sync(ask_slowly, client)
     trio.lowlevel.remove_instrument(turns)
-    assert len(waits) < 10
+    assert len(seen.waits) < 10
     assert turns.number >= 50
 
 
-async def test_after_a_large_request_the_next_one_is_looked_for_shortly(broker, patient, monkeypatch):
+async def test_next_request_is_polled_shortly_after_a_large_one(patient):
     """Its client takes long to make the next one, and may need the core on which the broker would look."""
-    looks = []
+    seen = Seen(is_found=True)  # or so it seems: it looks again until there is something
     large = REQUEST[4:12] + struct.pack(">h", 5_000) + b"x" * 5_000
     large = struct.pack(">i", len(large)) + large
 
-    def looked(self, seconds):
-        if looks[-1:] != [seconds]:
-            looks.append(seconds)
-        return True  # or so it seems: it looks again until there is something
-
-    monkeypatch.setattr(PlainTransport, "is_only_readable", looked)
-    async with connected(broker) as (_, client):
+    async with connected(patient, over=seen) as (_, client):
         requests = [[request] for request in (REQUEST, REQUEST, large, large, large, REQUEST)]
         await trio.to_thread.run_sync(send_each, client, requests)
-    assert looks == [TIMEOUT_S, barnabas.serving.pacing.BUSY_POLL_AFTER_LARGE_SECONDS, TIMEOUT_S]
+    looks = [seconds for seconds, _ in itertools.groupby(seen.looks)]
+    assert looks == [TIMEOUT_S, BUSY_POLL.after_large_s, TIMEOUT_S]
 
 
-async def test_after_a_very_large_request_nothing_is_read_before_the_next_one_is_there(
-    broker, patient, monkeypatch
-):
+async def test_nothing_is_read_ahead_after_a_very_large_request(tmp_path):
     """Its first read has filled the buffer, and so has more than one request of a client that sends many."""
-    monkeypatch.setattr(barnabas.serving.pacing, "BUSY_POLL_AFTER_LARGE_SECONDS", TIMEOUT_S)
     records = bytes(100_000)
     body = struct.pack(">hhiih", -1, 1, 1_000, 1, 6) + b"absent" + struct.pack(">iii", 1, 0, len(records))
     very_large = struct.pack(">hhih", PRODUCE, 7, 7, 3) + b"raw" + body + records
     very_large = struct.pack(">i", len(very_large)) + very_large
-    receive_now, received, in_vain = PlainTransport.receive_now, [0], []
-
-    def received_now(self, view):
-        count = receive_now(self, view)
-        if count is None:
-            in_vain.append(received[0] % len(very_large))
-        received[0] += count or 0
-        return count
-
-    monkeypatch.setattr(PlainTransport, "receive_now", received_now)
-    async with connected(broker) as (_, client):
+    seen = Seen()
+    async with (
+        broker_with(tmp_path, PATIENT._replace(after_large_s=TIMEOUT_S), TIMEOUT_S) as serving,
+        connected(serving, over=seen) as (_, client),
+    ):
         await trio.to_thread.run_sync(send_each, client, [[very_large]] * 60)
-    assert received[0] == 60 * len(very_large)
-    assert 0 not in in_vain
+    assert seen.received == 60 * len(very_large)
+    assert 0 not in [received % len(very_large) for received in seen.in_vain]
 
 
-async def test_the_rest_of_a_request_is_waited_for(broker, patient):
-    async with connected(broker) as (_, client):
+async def test_the_rest_of_a_request_is_waited_for(patient):
+    async with connected(patient) as (_, client):
         in_pieces = [REQUEST[:2], REQUEST[2:9], REQUEST[9:]]
         await trio.to_thread.run_sync(send_each, client, [in_pieces] * 20)
 
@@ -198,31 +228,22 @@ async def test_a_client_that_never_pauses_does_not_keep_its_connection(broker, h
     assert answered[0] > 0
 
 
-async def test_a_look_in_vain_is_made_more_and_more_rarely(broker, monkeypatch):
-    looks = []
-
-    def look(self, seconds):
-        looks.append(seconds)
-        return False
-
-    monkeypatch.setattr(PlainTransport, "is_only_readable", look)
-    monkeypatch.setattr(barnabas.serving.pacing, "BUSY_POLL_WITHIN_SECONDS", TIMEOUT_S)
-    async with connected(broker) as (_, client):
+async def test_a_look_in_vain_is_made_more_and_more_rarely(eager):
+    seen = Seen(is_found=False)
+    async with connected(eager, over=seen) as (_, client):
         await trio.to_thread.run_sync(ask, client, 2000)
-    assert len(looks) <= 6 + 2000 // 64  # after 1, 3, 7 ... 31 requests, then after 63 each time
+    assert len(seen.looks) <= 6 + 2000 // 64  # after 1, 3, 7 ... 31 requests, then after 63 each time
 
 
-async def test_who_asks_in_turn_with_another_is_not_looked_for(broker, monkeypatch):
+async def test_who_asks_in_turn_with_another_is_not_looked_for(eager):
     """Of a thousand busy connections each would look in vain for once."""
-    looks = []
-    monkeypatch.setattr(PlainTransport, "is_only_readable", lambda _, seconds: bool(looks.append(seconds)))
-    monkeypatch.setattr(barnabas.serving.pacing, "BUSY_POLL_WITHIN_SECONDS", TIMEOUT_S)
+    seen, other_seen = Seen(is_found=False), Seen(is_found=False)
 
     def ask_in_turn(clients):
         return sum(ask(client) for _ in range(100) for client in clients)
 
-    async with connected(broker, 1) as (_, one), connected(broker, 2) as (_, other):
-        assert await trio.to_thread.run_sync(ask_in_turn, (one, other)) == 200
-        assert not looks
-        assert await trio.to_thread.run_sync(ask_in_turn, (one,)) == 100
-    assert looks
+    async with connected(eager, 1, seen) as (_, client), connected(eager, 2, other_seen) as (_, other):
+        assert await trio.to_thread.run_sync(ask_in_turn, (client, other)) == 200
+        assert not seen.looks + other_seen.looks
+        assert await trio.to_thread.run_sync(ask_in_turn, (client,)) == 100
+    assert seen.looks

@@ -36,7 +36,7 @@ async def test_a_new_broker_without_a_number_is_broker_1():
 
 
 @pytest.mark.parametrize("name", ["node_id", "broker_id"])
-async def test_another_number_stops_the_start_and_leaves_the_dir_as_it_is(name):
+async def test_other_node_id_stops_the_start_and_leaves_the_dir(name):
     disk = MemoryDisk()
     async with running(["/a"], disk) as client:
         await client.create("t")

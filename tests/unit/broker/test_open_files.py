@@ -5,33 +5,17 @@ import resource
 import pytest
 
 from barnabas.broker import open_files
+from barnabas.broker.startup import StartupError
 
 
-@pytest.fixture
-def limits(monkeypatch):
-    """The limits of a process that may only be raised to 4096."""
-    now = [1024, 4096]
-
-    def setrlimit(_, wanted):
-        assert wanted == (4096, 4096)
-        now[0] = wanted[0]
-
-    monkeypatch.setattr(resource, "getrlimit", lambda _: tuple(now))
-    monkeypatch.setattr(resource, "setrlimit", setrlimit)
-    return now
+@pytest.mark.parametrize("limit", [128, 1024, resource.RLIM_INFINITY])
+def test_raised_limit_of_open_files_is_allowed(limit):
+    assert open_files.allow_open_files(lambda: limit) == limit
 
 
-def test_the_soft_limit_is_raised_to_the_hard_one(limits):
-    assert open_files.allow_open_files() == 4096
-    assert limits == [4096, 4096]
-
-
-def test_a_limit_that_cannot_be_raised_is_lived_with(limits, monkeypatch):
-    def refuse(*_):
-        raise ValueError("not allowed")
-
-    monkeypatch.setattr(resource, "setrlimit", refuse)
-    assert open_files.allow_open_files() == 1024
+def test_too_few_open_files_stop_the_start():
+    with pytest.raises(StartupError, match="limit of open files is 127, and a broker needs at least 128"):
+        open_files.allow_open_files(lambda: 127)
 
 
 @pytest.mark.parametrize(

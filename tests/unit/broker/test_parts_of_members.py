@@ -30,7 +30,7 @@ NOBODY: Any = SimpleNamespace()
         ("2.6", False, RemoteAlterPartition),
     ],
 )
-async def test_isrs_are_changed_by_the_controller_from_the_version_on_that_can(
+async def test_isrs_are_changed_by_the_controller_from_its_version_on(
     version: str, has_zookeeper: bool, kind: type
 ) -> None:
     config = BrokerConfig({"inter.broker.protocol.version": version, "zookeeper.connect": "z:2181"})
@@ -54,7 +54,7 @@ UNCLEAN = "unclean.leader.election.enable"
         ("true", {}, {}, ("client-metrics", "m"), []),
     ],
 )
-async def test_the_controller_hears_of_each_setting_that_begins_to_allow_unclean_elections(
+async def test_controller_hears_of_each_enabled_unclean_election(
     of_broker: str,
     before: dict[str, str],
     after: dict[str, str],
@@ -73,7 +73,7 @@ async def test_the_controller_hears_of_each_setting_that_begins_to_allow_unclean
     assert heard == told
 
 
-def test_the_log_dirs_of_a_member_name_its_cluster_and_its_number_as_kafka_does_on_zookeeper() -> None:
+def test_log_dirs_of_a_member_name_cluster_and_node_as_kafka() -> None:
     async def program(world: World) -> None:
         async with clustered(world, 4) as cluster:
             machine = cluster.machines[4]

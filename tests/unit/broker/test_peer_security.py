@@ -18,7 +18,7 @@ def test_plaintext_needs_nothing():
     assert for_peers(BrokerConfig({}), plain) == plain
 
 
-def test_the_listener_of_the_protocol_is_used_unless_one_is_named():
+def test_protocol_listener_is_used_unless_one_is_named():
     assert inter_broker_listener(BrokerConfig({"security.inter.broker.protocol": "SASL_SSL"})) == "SASL_SSL"
     assert inter_broker_listener(BrokerConfig({"inter.broker.listener.name": "inner"})) == "INNER"
 
@@ -109,7 +109,7 @@ def test_brokers_log_in_to_each_other_with_a_token_of_a_file(tmp_path):
         },
     ],
 )
-def test_brokers_log_in_to_each_other_with_tokens_of_an_identity_provider(settings):
+def test_brokers_log_in_to_each_other_with_oauth_tokens(settings):
     url = {"sasl.oauthbearer.token.endpoint.url": "https://host/token"}
     assert for_peers(BrokerConfig({**OAUTH, **url, **settings}), ClientSettings()).sasl.tokens is not None
 

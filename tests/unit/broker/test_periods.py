@@ -91,12 +91,12 @@ async def test_the_cleaner_looks_as_often_as_its_backoff_says(
     monkeypatch.setattr(work, "clean_logs", clean_logs)
     began = trio.current_time()
     with trio.move_on_after(40):
-        await work._clean_forever()
+        await work.clean_forever()
     assert [at - began for at in looked] == pytest.approx([18, 27, 36], abs=0.1)
     config.set_dynamic({"log.cleaner.backoff.ms": "0"}, {})
     looked.clear()
     with trio.move_on_after(3.5):
-        await work._clean_forever()
+        await work.clean_forever()
     assert len(looked) == 2, "once a second at the most"
 
 
@@ -116,6 +116,6 @@ async def test_checkpoints_hold_recovery_points_of_all_logs() -> None:
     assert not logs.manager.checkpoints.is_outdated
     logs.log("u", 0)
     assert logs.manager.checkpoints.is_outdated
-    await housekeeping._look_for_dirs()
+    await housekeeping.look_for_dirs()
     assert not logs.manager.checkpoints.is_outdated, "one that was made is noted soon"
     assert ("u", 0) in recovery_points()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import signal
 from importlib.machinery import EXTENSION_SUFFIXES
 from types import SimpleNamespace
@@ -12,13 +13,15 @@ import pytest
 import trio
 import trio.testing
 
-from barnabas.broker import interpreter, process
 from barnabas.broker.app import Stopping
-from barnabas.broker.process import Stopper, say_ready
+from barnabas.broker.process import Stopper, code_of, exit_code, say_ready
 from barnabas.broker.startup import METRICS, StartupError, explained, parse_endpoint, parse_metrics_address
 from barnabas.config.loading import BrokerConfig
 from barnabas.errors import StorageError
 from barnabas.network.transport import UnknownHostError
+from barnabas.serving import connection
+
+CODE = code_of(connection.__file__)
 
 # --- signals ----------------------------------------------------------------------------------------------------------
 
@@ -38,7 +41,7 @@ class Signals:
 
 
 @pytest.mark.parametrize("may_break_off", [False, True])
-async def test_a_signal_while_it_starts_breaks_off_only_what_may_wait_for_others(may_break_off: bool) -> None:
+async def test_signal_during_start_interrupts_only_what_may_wait(may_break_off: bool) -> None:
     stopper, signals, stops = Stopper(may_break_off_start=may_break_off), Signals(), []
     broker: Any = SimpleNamespace(stop=lambda: stops.append("stop"))
     async with trio.open_nursery() as nursery:
@@ -64,9 +67,6 @@ async def test_a_stop_is_asked_for_or_comes_of_a_failure(fails: bool) -> None:
     assert (stopping.was_asked, stopping.has_failed) == (True, fails)
 
 
-# --- beside it --------------------------------------------------------------------------------------------------------
-
-
 # --- the ready line ---------------------------------------------------------------------------------------------------
 
 
@@ -81,88 +81,74 @@ def ready(*, metrics: str | None = None, member: bool = False) -> Any:
     )  # fmt: skip
 
 
-def test_the_ready_line_says_where_everything_is_with_the_data_last(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(process.connection, "__file__", "/x/connection.py")
+def test_ready_line_names_each_place_and_the_data_last(capsys: pytest.CaptureFixture[str]) -> None:
     say_ready(ready())
-    begin = "barnabas is ready: bootstrap.servers=h:9092"
-    assert capsys.readouterr().out == f"{begin} code=interpreted data=/a b,/c\n"
+    begin, end = "barnabas is ready: bootstrap.servers=h:9092", f"code={CODE} data=/a b,/c\n"
+    assert capsys.readouterr().out == f"{begin} {end}"
     say_ready(ready(metrics="http://m", member=True), " registry=http://r")
     middle = "metrics=http://m registry=http://r cluster=cluster broker.id=7"
-    assert capsys.readouterr().out == f"{begin} {middle} code=interpreted data=/a b,/c\n"
+    assert capsys.readouterr().out == f"{begin} {middle} {end}"
 
 
 @pytest.mark.parametrize(("suffix", "code"), [(".py", "interpreted"), (EXTENSION_SUFFIXES[0], "compiled")])
-def test_the_ready_line_says_which_code_serves(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, suffix: str, code: str
-) -> None:
-    monkeypatch.setattr(process.connection, "__file__", f"/x/connection{suffix}")
-    say_ready(ready())
-    assert f" code={code} " in capsys.readouterr().out
+def test_code_is_compiled_or_interpreted_by_its_file(suffix: str, code: str) -> None:
+    assert code_of(f"/x/connection{suffix}") == code
 
 
-def test_a_person_at_a_terminal_is_told_how_to_stop_it(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    say_ready(ready())
-    assert capsys.readouterr().out.splitlines()[1:] == ["Clients connect to h:9092; Ctrl-C stops the broker."]
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
-def test_a_broker_that_cannot_say_that_it_is_ready_does_not_serve(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any, **__: Any) -> None:
+def test_a_person_at_a_terminal_is_told_how_to_stop_it() -> None:
+    say_ready(ready(), output=(terminal := Terminal()))
+    assert terminal.getvalue().splitlines()[1:] == ["Clients connect to h:9092; Ctrl-C stops the broker."]
+
+
+class Broken(io.StringIO):
+    def write(self, _: str) -> int:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr("builtins.print", full)
+
+def test_broker_that_cannot_report_ready_does_not_serve() -> None:
     with pytest.raises(StartupError, match="Input/output error"):
-        say_ready(ready())
+        say_ready(ready(), output=Broken())
 
 
 # --- the exit code ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("outcome", "code", "said"),
+    ("outcome", "code", "lines"),
     [
         (0, 0, []),
         (1, 1, []),
         (StartupError("no port"), 1, ["barnabas: no port"]),
-        (ExceptionGroup("", [StartupError("no port"), StorageError("/d", OSError(5, "broken"))]), 1, None),
+        (
+            ExceptionGroup("", [StartupError("no port"), StorageError("/d", OSError(5, "broken"))]),
+            1,
+            ["barnabas: no port", "broken"],
+        ),
     ],
 )
-def test_what_keeps_it_from_starting_is_a_line_and_a_code(
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    outcome: Any,
-    code: int,
-    said: list[str] | None,
+def test_failed_start_is_a_line_and_a_code(
+    capsys: pytest.CaptureFixture[str], outcome: Any, code: int, lines: list[str]
 ) -> None:
-    async def runs(*given: Any) -> int:
+    def work() -> int:
         if isinstance(outcome, Exception):
             raise outcome
         return int(outcome)
 
-    monkeypatch.setattr(process, "_run_until_signalled", runs)
-    monkeypatch.setattr(interpreter, "prepare", lambda: None)
-    assert process.run(BrokerConfig({})) == code
-    lines = capsys.readouterr().err.splitlines()
-    if said is None:
-        assert len(lines) == 2
-        assert lines[0] == "barnabas: no port"
-        assert "broken" in lines[1]
-    else:
-        assert lines == said
+    assert exit_code(work) == code
+    printed = capsys.readouterr().err.splitlines()
+    assert len(printed) == len(lines)
+    for text, line in zip(lines, printed, strict=True):
+        assert text in line
 
 
-def test_a_defect_is_no_line_but_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def runs(*_: Any) -> int:
-        raise KeyError("defect")
-
-    monkeypatch.setattr(process, "_run_until_signalled", runs)
-    monkeypatch.setattr(interpreter, "prepare", lambda: None)
+def test_a_defect_is_no_line_but_a_traceback() -> None:
     with pytest.raises(KeyError, match="defect"):
-        process.run(BrokerConfig({}))
+        exit_code(lambda: dict[str, int]()["defect"])
 
 
 # --- addresses --------------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ def case(listeners: str, **settings: str) -> tuple[BrokerConfig, Any]:
     return config, SimpleNamespace(listeners=made)
 
 
-def test_the_registry_connects_to_a_listener_without_encryption_if_there_is_one(
+def test_registry_uses_an_unencrypted_listener_if_there_is_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     own = ClientSettings(client_id="peer")
@@ -49,7 +49,7 @@ def test_the_registry_connects_to_a_listener_without_encryption_if_there_is_one(
         _own(config, broker)
 
 
-def test_users_log_in_by_the_best_mechanism_of_the_first_listener_that_takes_a_password(
+def test_users_log_in_by_the_best_mechanism_with_a_password(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
@@ -114,9 +114,7 @@ def test_other_errors_are_no_matter_of_the_person_who_starts_it() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_PLAINTEXT"])
-async def test_it_serves_for_the_broker_that_it_is_attached_to(
-    monkeypatch: pytest.MonkeyPatch, protocol: str
-) -> None:
+async def test_it_serves_for_the_broker_that_it_is_attached_to(protocol: str) -> None:
     made: list[Any] = []
     ran: list[Any] = []
 
@@ -129,11 +127,10 @@ async def test_it_serves_for_the_broker_that_it_is_attached_to(
         async def run(self, bootstrap: Any, own: Any, logins: Any, *, task_status: Any) -> None:
             ran.append((list(bootstrap), own.client_id, logins is not None))
 
-    monkeypatch.setattr(registry_beside, "RegistryServer", Server)
     has_logins = protocol.startswith("SASL")
     offers = {"sasl.enabled.mechanisms": "PLAIN", PROTOCOLS: f"ONE:{protocol},TWO:PLAINTEXT"}
     config, broker = case("ONE TWO", **{"registry.listener": "127.0.0.1:0", **offers})
-    beside = RegistryBeside(config)
+    beside = RegistryBeside(config, Server)  # type: ignore[arg-type]
     assert beside.begin() == " registry=http://r"
     beside.attach(broker)
     await beside.run()

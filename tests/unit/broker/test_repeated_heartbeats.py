@@ -87,7 +87,7 @@ async def joined_consumer(client: Client, member_id: str = "m") -> ConsumerGroup
     return ConsumerGroupHeartbeatRequest(group_id="c", member_id=member_id, member_epoch=answer.member_epoch)
 
 
-async def test_a_repeated_heartbeat_of_a_consumer_is_not_read_again_and_answered_the_same(
+async def test_repeated_consumer_heartbeat_is_answered_from_the_last(
     client: Client,
 ) -> None:
     beat = await joined_consumer(client)
@@ -103,7 +103,7 @@ async def test_a_repeated_heartbeat_of_a_consumer_is_not_read_again_and_answered
     assert first.error_code == ErrorCode.NONE
 
 
-async def test_a_repeated_heartbeat_of_a_classic_member_learns_that_it_must_join_again(
+async def test_repeated_classic_heartbeat_learns_of_a_rebalance(
     client: Client,
 ) -> None:
     beat = await joined_classic(client)
@@ -120,7 +120,7 @@ async def test_a_repeated_heartbeat_of_a_classic_member_learns_that_it_must_join
     joins.cancel()
 
 
-async def test_a_throttled_heartbeat_is_told_so_and_the_next_one_is_not(client: Client) -> None:
+async def test_throttle_time_is_told_to_the_throttled_heartbeat_alone(client: Client) -> None:
     beat = await joined_consumer(client)
     told = [await client.ask(CONSUMER_GROUP_HEARTBEAT, beat) for _ in range(2)]
     assert [one.throttle_time_ms for one in told] == [0, 0]
@@ -132,7 +132,7 @@ async def test_a_throttled_heartbeat_is_told_so_and_the_next_one_is_not(client: 
     assert (await client.ask(CONSUMER_GROUP_HEARTBEAT, beat)).throttle_time_ms == 0
 
 
-async def test_what_a_member_is_told_anew_is_not_what_it_was_told_before(client: Client) -> None:
+async def test_new_answer_to_a_member_replaces_the_previous_one(client: Client) -> None:
     beat = await joined_consumer(client)
     told = [(await client.ask(CONSUMER_GROUP_HEARTBEAT, beat)) for _ in range(2)]
     kept, response = client.last, client.last.response
@@ -153,7 +153,7 @@ async def test_what_a_member_is_told_anew_is_not_what_it_was_told_before(client:
     assert client.last is kept
 
 
-async def test_a_repeated_heartbeat_of_a_classic_member_that_is_gone_is_told_so(client: Client) -> None:
+async def test_repeated_heartbeat_of_a_removed_member_learns_of_it(client: Client) -> None:
     beat = await joined_classic(client)
     assert [(await client.ask(HEARTBEAT, beat)).error_code for _ in range(3)] == [ErrorCode.NONE] * 3
     leave = LeaveGroupRequest(group_id="g", member_id=beat.member_id)
@@ -162,7 +162,7 @@ async def test_a_repeated_heartbeat_of_a_classic_member_that_is_gone_is_told_so(
     assert [answer.error_code for answer in answers] == [ErrorCode.UNKNOWN_MEMBER_ID] * 3
 
 
-async def test_a_repeated_heartbeat_of_a_consumer_learns_of_its_new_assignment(client: Client) -> None:
+async def test_repeated_consumer_heartbeat_learns_its_new_assignment(client: Client) -> None:
     beat = await joined_consumer(client)
     assert (await client.ask(CONSUMER_GROUP_HEARTBEAT, beat)).assignment is None
     await joined_consumer(Client(client.request_parts), "another")
@@ -186,7 +186,7 @@ async def test_what_differs_in_anything_is_read(client: Client) -> None:
     assert client.last is not kept
 
 
-async def test_heartbeats_that_are_long_and_other_requests_are_not_kept(client: Client) -> None:
+async def test_long_heartbeats_and_other_requests_are_not_kept(client: Client) -> None:
     client.connection.last_request = None
     await joined_classic(client)
     assert client.last is None, "nobody repeats these"

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker import kerberos_login, securing
-from barnabas.broker.kerberos_login import MODULE, gssapi_exchange, tickets_of
+from barnabas.broker.kerberos_login import MODULE, Library, gssapi_exchange, tickets_of
 from barnabas.broker.sasl_offers import jaas_of
 from barnabas.broker.securing import Securing
 from barnabas.broker.startup import StartupError
@@ -17,9 +16,7 @@ from barnabas.config.listeners import ListenerSettings
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.setting import SettingError
 from barnabas.network.kerberos import KerberosError, Login
-from barnabas.security.principals import NameRuleError
-from barnabas.security.sasl.gssapi import GssError
-from barnabas.security.sasl.mechanism import GSSAPI
+from barnabas.security.sasl.mechanism import GSSAPI, LoginFailedError
 
 JAAS = "listener.name.users.gssapi.sasl.jaas.config"
 SERVICE = "sasl.kerberos.service.name"
@@ -44,7 +41,7 @@ class AtOnce:
 class Case:
     """Listeners, of which one is open, and channels as a test says they are made."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.listeners: list[Any] = [
             SimpleNamespace(
                 name=name, security_protocol=protocol,
@@ -58,8 +55,7 @@ class Case:
         self.refused: set[str] = set()
         parts: Any = SimpleNamespace(environment=SimpleNamespace(threads=AtOnce()))
         self.config = BrokerConfig({})
-        self.securing = Securing(self.listeners, self.config, parts)
-        monkeypatch.setattr(securing, "channel_of", self._make)
+        self.securing = Securing(self.listeners, self.config, parts, self._make)
 
     def _make(self, listener: ListenerSettings, parts: Any, replaced: Any) -> Any:
         self.made.append((listener.name, listener.protocol, replaced))
@@ -68,11 +64,11 @@ class Case:
         return SimpleNamespace(is_open=listener.name == "A", tls=f"new-{listener.name}")
 
     def tls(self) -> list[str]:
-        return [one.channel.tls for one in self.listeners]
+        return [listener.channel.tls for listener in self.listeners]
 
 
-def test_at_the_start_all_listeners_are_secured_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = Case(monkeypatch)
+def test_at_the_start_all_listeners_are_secured_or_none() -> None:
+    case = Case()
     case.refused = {"C"}
     with pytest.raises(StartupError, match="listener C is refused"):
         case.securing.begin()
@@ -83,8 +79,8 @@ def test_at_the_start_all_listeners_are_secured_or_none(monkeypatch: pytest.Monk
     assert case.made[-3:] == [("A", "PLAINTEXT", "tls-A"), ("B", "SSL", "tls-B"), ("C", "SSL", "tls-C")]
 
 
-async def test_settings_are_checked_before_they_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = Case(monkeypatch)
+async def test_settings_are_checked_before_they_count() -> None:
+    case = Case()
     await case.securing.check(case.config)
     assert [name for name, _, _ in case.made] == ["B", "C"], "nothing secures an open one"
     assert case.tls() == ["tls-A", "tls-B", "tls-C"]
@@ -97,9 +93,9 @@ async def test_settings_are_checked_before_they_count(monkeypatch: pytest.Monkey
     ("kinds", "is_made"), [([BROKER], True), ([TOPIC, BROKER], True), ([TOPIC], False), ([], False)]
 )
 async def test_what_cannot_be_used_does_not_replace_what_is_in_use(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kinds: list[Any], is_made: bool
+    caplog: pytest.LogCaptureFixture, kinds: list[Any], is_made: bool
 ) -> None:
-    case = Case(monkeypatch)
+    case = Case()
     case.refused = {"B"}
     delta: Any = SimpleNamespace(configs=[(kind, "") for kind in kinds])
     await case.securing.clean_up(delta)
@@ -114,35 +110,44 @@ def listener(**settings: str) -> ListenerSettings:
     return ListenerSettings(BrokerConfig({SERVICE: "kafka", **settings}), "USERS", "SASL_PLAINTEXT")
 
 
-def entry_of(options: str) -> tuple[ListenerSettings, Any]:
-    found = listener(**{JAAS: f"{MODULE} required {options};"})
-    return found, jaas_of(found, GSSAPI)
+def entry_of(options: str, **settings: str) -> tuple[ListenerSettings, Any]:
+    users = listener(**{JAAS: f"{MODULE} required {options};", **settings})
+    return users, jaas_of(users, GSSAPI)
 
 
 KEY = 'useKeyTab=true keyTab="/k" principal="kafka/h@R"'
 
 
-@pytest.fixture
-def accepted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Keytabs that were read, and rules of names, without the library."""
-    made: list[Any] = []
+class Acceptor:
+    """Keys of a service without the library: which were read, and contexts that answer or refuse."""
 
-    class Acceptor:
-        context = "context"
+    def __init__(self, refusal: KerberosError | None = None) -> None:
+        self.keys: list[tuple[str, str | None]] = []
+        self.is_established = False
+        self.refusal = refusal
 
-        def __init__(self, principal: str, keytab: str | None) -> None:
-            made.append((principal, keytab))
+    def of(self, principal: str, keytab: str | None) -> Any:
+        self.keys.append((principal, keytab))
+        return self
 
-    class Names:
-        name_of = "name_of"
+    def context(self) -> Any:
+        return self
 
-        def __init__(self, rules: Any, realm: str) -> None:
-            made.append((tuple(rules), realm))
+    def step(self, _: bytes) -> bytes:
+        if self.refusal is not None:
+            raise self.refusal
+        return b"answer"
 
-    monkeypatch.setattr(kerberos_login, "Acceptor", Acceptor)
-    monkeypatch.setattr(kerberos_login, "KerberosNames", Names)
-    monkeypatch.setattr(kerberos_login, "default_realm", lambda: "R")
-    return made
+    @property
+    def library(self) -> Library:
+        return Library(self.of, lambda: "R")
+
+
+def fails(error: Exception) -> Any:
+    def make(*_: Any) -> Any:
+        raise error
+
+    return make
 
 
 @pytest.mark.parametrize(
@@ -150,57 +155,39 @@ def accepted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     [("storeKey=true", False), ("storeKey=TRUE", False), ("storeKey=false", True), ("", True)],
 )
 async def test_logins_are_accepted_with_the_key_of_the_module(
-    accepted: list[Any], caplog: pytest.LogCaptureFixture, stores: str, is_warned: bool
+    caplog: pytest.LogCaptureFixture, stores: str, is_warned: bool
 ) -> None:
-    found, entry = entry_of(f"{KEY} {stores}")
-    threads = AtOnce()
-    begin = gssapi_exchange(found, entry, threads)  # type: ignore[arg-type]
-    assert accepted == [("kafka/h@R", "/k"), (("DEFAULT",), "R")]
+    users, entry = entry_of(f"{KEY} {stores}")
+    acceptor, threads = Acceptor(), AtOnce()
+    begin = gssapi_exchange(users, entry, threads, acceptor.library)  # type: ignore[arg-type]
+    assert acceptor.keys == [("kafka/h@R", "/k")]
     assert ("has no storeKey=true" in caplog.text) is is_warned
-    exchanges = [begin(), begin()]
-    assert exchanges[0] is not exchanges[1]
-    limiters = []
-    for exchange in exchanges:
-        assert await exchange._run(lambda: b"answer") == b"answer"  # type: ignore[attr-defined]
-        limiters.append(threads.limiters[-1])
-    assert limiters[0] is limiters[1]
-    assert limiters[0].total_tokens == 4
+    assert [await begin().step(b"token") for _ in range(2)] == [b"answer"] * 2
+    assert threads.limiters[0] is threads.limiters[1]
+    assert threads.limiters[0].total_tokens == 4
 
 
 @pytest.mark.parametrize("is_transient", [False, True])
-async def test_what_kerberos_refuses_says_whether_it_may_pass(
-    accepted: list[Any], is_transient: bool
-) -> None:
-    found, entry = entry_of(KEY)
-    exchange = gssapi_exchange(found, entry, AtOnce())()  # type: ignore[arg-type]
-
-    def refuse() -> bytes:
-        raise KerberosError("clock", is_transient=is_transient)
-
-    with pytest.raises(GssError, match="clock") as raised:
-        await exchange._run(refuse)  # type: ignore[attr-defined]
+async def test_refusal_of_kerberos_says_whether_it_may_pass(is_transient: bool) -> None:
+    acceptor = Acceptor(KerberosError("clock", is_transient=is_transient))
+    exchange = gssapi_exchange(*entry_of(KEY), AtOnce(), acceptor.library)()  # type: ignore[arg-type]
+    with pytest.raises(LoginFailedError, match="clock") as raised:
+        await exchange.step(b"token")
     assert raised.value.is_transient is is_transient
 
 
-def test_a_key_or_a_rule_that_cannot_be_used_stops_the_start(
-    accepted: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(error: Exception) -> Any:
-        def make(*_: Any) -> Any:
-            raise error
-
-        return make
-
-    found, entry = entry_of(KEY)
-    monkeypatch.setattr(kerberos_login, "KerberosNames", fails(NameRuleError("no rule")))
-    with pytest.raises(SettingError, match=f"{RULES}: no rule"):
-        gssapi_exchange(found, entry, AtOnce())  # type: ignore[arg-type]
-    monkeypatch.setattr(kerberos_login, "Acceptor", fails(KerberosError("no key")))
-    with pytest.raises(SettingError, match=r"listener USERS: principal 'kafka/h@R', keytab /k: no key"):
-        gssapi_exchange(found, entry, AtOnce())  # type: ignore[arg-type]
-    found, entry = entry_of('useKeyTab=true principal="kafka/h@R"')
-    with pytest.raises(SettingError, match=r"keytab of krb5\.conf: no key"):
-        gssapi_exchange(found, entry, AtOnce())  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("options", "rules", "message"),
+    [
+        (KEY, "RULE:nonsense", f"{RULES}: "),
+        (KEY, "DEFAULT", r"listener USERS: principal 'kafka/h@R', keytab /k: no key"),
+        ('useKeyTab=true principal="kafka/h@R"', "DEFAULT", r"keytab of krb5\.conf: no key"),
+    ],
+)
+def test_unusable_key_or_rule_stops_the_start(options: str, rules: str, message: str) -> None:
+    library = Acceptor().library if rules != "DEFAULT" else Library(fails(KerberosError("no key")))
+    with pytest.raises(SettingError, match=message):
+        gssapi_exchange(*entry_of(options, **{RULES: rules}), AtOnce(), library)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -212,24 +199,19 @@ def test_a_key_or_a_rule_that_cannot_be_used_stops_the_start(
         (f'{KEY} useTicketCache=true ticketCache="/c"', Login("kafka", "kafka/h@R", "/k")),
     ],
 )
-def test_a_broker_logs_in_with_a_key_or_with_tickets(
-    monkeypatch: pytest.MonkeyPatch, options: str, login: Login
-) -> None:
-    monkeypatch.setattr(kerberos_login, "Tickets", lambda given: given)
-    found, entry = entry_of(options)
-    assert tickets_of(found, entry) == login  # type: ignore[comparison-overlap]
+def test_a_broker_logs_in_with_a_key_or_with_tickets(options: str, login: Login) -> None:
+    logins: list[Login] = []
+    tickets_of(*entry_of(options), Library(tickets=logins.append))  # type: ignore[arg-type]
+    assert logins == [login]
 
 
-def test_a_login_that_cannot_be_had_stops_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(_: Any) -> Any:
-        raise KerberosError("no tickets")
-
-    monkeypatch.setattr(kerberos_login, "Tickets", fails)
-    for options, said in (
+def test_unavailable_login_stops_the_start() -> None:
+    library = Library(tickets=fails(KerberosError("no tickets")))
+    for options, message in (
         (KEY, "listener USERS: no tickets"), ("useTicketCache=true", "listener USERS: no tickets"),
         ('useKeyTab=true principal="kafka/h@R"', "needs keyTab"), ("useTicketCache=false", "useKeyTab=true"),
     ):  # fmt: skip
-        with pytest.raises(SettingError, match=said):
-            tickets_of(*entry_of(options))
+        with pytest.raises(SettingError, match=message):
+            tickets_of(*entry_of(options), library)
     with pytest.raises(SettingError, match="useKeyTab=true"):
-        tickets_of(listener(), None)
+        tickets_of(listener(), None, library)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,9 +31,9 @@ def given(*arguments: str, demo: dict[str, str] | None = None) -> CollectedSetti
 
 
 @pytest.fixture
-def usual(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+def usual(set_environment: Callable[..., None]) -> dict[str, str]:
     """The settings of no option at all."""
-    monkeypatch.setenv("XDG_STATE_HOME", "/state")
+    set_environment(XDG_STATE_HOME="/state")
     return given().settings
 
 
@@ -63,16 +64,16 @@ def test_each_option_is_a_setting_of_its_own(
     assert found.origins == {name: arguments[0]}
 
 
-def test_without_a_file_nobody_waits_for_a_first_member_and_data_are_the_users_own(
+def test_without_a_file_groups_start_at_once_on_the_users_data(
     usual: dict[str, str],
 ) -> None:
     assert usual == {**dict.fromkeys(NO_FILE, "0"), "log.dirs": "/state/barnabas"}
     assert "log.dirs" not in given("--ephemeral").settings
 
 
-def test_a_state_directory_is_in_the_home_unless_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
-    monkeypatch.setenv("HOME", "/home/ann")
+def test_a_state_directory_is_in_the_home_unless_one_is_named(set_environment: Callable[..., None]) -> None:
+    set_environment(XDG_STATE_HOME=None)
+    set_environment(HOME="/home/ann")
     assert given().settings["log.dirs"] == "/home/ann/.local/state/barnabas"
 
 
@@ -98,7 +99,7 @@ def test_a_console_plots_what_it_can_read(usual: dict[str, str]) -> None:
         (["--set", "console.registry.basic.auth.user.info=ann:x", "--console-registry", "https://b"], "https://b", True),
     ],
 )  # fmt: skip
-def test_a_login_of_a_file_goes_to_the_registry_of_the_file_alone(
+def test_login_of_a_file_is_sent_to_that_files_registry_alone(
     tmp_path: Path, arguments: list[str], url: str, has_login: bool
 ) -> None:
     file = tmp_path / "server.properties"
@@ -185,7 +186,7 @@ def test_option_and_setting_that_agree_are_accepted() -> None:
     assert given("--rack", "a", "--set", "broker.rack=a").settings["broker.rack"] == "a"
 
 
-def test_other_commands_have_a_file_a_data_directory_and_settings(tmp_path: Path) -> None:
+def test_other_commands_take_a_file_a_data_dir_and_settings(tmp_path: Path) -> None:
     file = tmp_path / "broker.properties"
     file.write_text("broker.rack=file\nbroker.id=1\n")
     shared = collect_shared(str(file), ["broker.id=2"])
@@ -205,7 +206,7 @@ def test_other_commands_have_a_file_a_data_directory_and_settings(tmp_path: Path
         (["A://:1"], ["B://h:3"], "B://h:3"),
     ],
 )
-def test_an_advertised_address_without_a_name_is_for_the_listener_without_one(
+def test_unnamed_advertised_address_is_the_unnamed_listeners(
     listen: list[str], advertise: list[str], advertised: str
 ) -> None:
     words = [word for one in listen for word in ("--listen", one)]

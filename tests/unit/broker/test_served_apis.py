@@ -32,7 +32,7 @@ def handlers(
     ("level", "release", "is_on"),
     [(1, False, True), (0, True, False), (..., True, False), (None, True, True), (None, False, False)],
 )
-def test_a_feature_is_on_in_the_cluster_or_where_that_has_none_in_the_release(
+def test_feature_is_on_by_the_cluster_or_else_by_the_release(
     api: apis.Api, level: Any, release: bool, is_on: bool
 ) -> None:
     levels = None if level is None else {} if level is ... else {api.feature: level}
@@ -46,7 +46,7 @@ def test_a_feature_is_on_in_the_cluster_or_where_that_has_none_in_the_release(
 
 
 @pytest.mark.parametrize("api", apis.BY_KEY.values(), ids=lambda api: api.name)
-def test_before_a_broker_knows_its_cluster_it_answers_other_brokers_and_little_else(api: apis.Api) -> None:
+def test_broker_without_a_cluster_answers_brokers_and_few_more(api: apis.Api) -> None:
     is_early = api.member_only or api.key in apis.SERVED_EARLY
     assert handlers(membership=..., brokers=()).is_served(api) is is_early
     assert handlers(membership=..., brokers=(1,)).is_served(api), "it knows it"

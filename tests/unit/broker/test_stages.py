@@ -131,7 +131,7 @@ async def test_only_two_apis_are_answered_before_a_mechanism_is_chosen(asked, pr
     assert found == {17, 18}
 
 
-async def test_a_client_over_its_quota_is_answered_at_once_and_then_not_read_from(asked, autojump_clock):
+async def test_client_over_its_quota_is_answered_and_then_not_read(asked, autojump_clock):
     quotas, frame = FixedQuotas(), frame_of(METADATA, 9, MetadataRequest())
     sent, parts = Sent(frame, frame), asked.broker.connections.parts
     await Connection(

@@ -130,7 +130,7 @@ def test_a_host_of_listeners_is_advertised_as_it_is_written() -> None:
     }
 
 
-def test_on_all_interfaces_clients_get_a_name_where_they_check_it() -> None:
+def test_clients_get_a_checked_name_on_all_interfaces() -> None:
     found = endpoints(
         listeners="PLAINTEXT://:0,SSL://0.0.0.0:0,SASL_SSL://:0,SASL_PLAINTEXT://:0,KERBEROS://:0",
         listener_security_protocol_map="PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,"
@@ -179,7 +179,7 @@ def test_clients_are_refused_until_the_broker_listens(host: str) -> None:
         listener.close()
 
 
-def test_of_two_brokers_that_start_on_a_port_at_a_time_one_is_told() -> None:
+def test_second_broker_to_bind_a_port_is_told() -> None:
     (free,) = open_listeners(["PLAINTEXT://127.0.0.1:0"], {}, NETWORK)
     endpoint = f"PLAINTEXT://127.0.0.1:{free.port}"
     free.close()
@@ -243,7 +243,7 @@ def test_what_other_machines_may_do_without_restriction_is_told(
         assert "127.0.0.1" not in line
 
 
-def test_in_a_cluster_what_is_advertised_is_all_and_without_it_each_listener_has_a_name() -> None:
+def test_cluster_advertises_the_given_or_each_listeners_name() -> None:
     listeners = {"listeners": "PLAINTEXT://localhost:0,SSL://:0", "zookeeper_connect": "z:2181"}
     assert endpoints(**listeners) == {"PLAINTEXT": ("localhost", 0), "SSL": (socket.getfqdn(), 1)}
     found = endpoints(**listeners, advertised_listeners="SSL://broker.example:9")

@@ -43,7 +43,7 @@ async def test_a_log_without_a_topic_id_is_given_its_topics(written):
     assert disk.read(PATH) == sound
 
 
-async def test_a_log_with_another_id_keeps_its_place_until_the_partition_is_given_up(written, caplog):
+async def test_log_with_another_id_stays_until_the_partition_is_gone(written, caplog):
     disk, _ = written
     disk.replace(PATH, properties.encode_partition_metadata(bytes(range(16))), sync=True)
     for _ in range(2):
@@ -59,7 +59,7 @@ async def test_a_log_with_another_id_keeps_its_place_until_the_partition_is_give
     assert disk.stat(f"/a/{stray}/00000000000000000000.log").size
 
 
-async def test_a_log_with_another_id_is_served_again_once_its_file_is_removed_as_the_log_says(written):
+async def test_log_with_another_id_is_served_once_its_file_is_removed(written):
     disk, sound = written
     disk.replace(PATH, properties.encode_partition_metadata(bytes(range(16))), sync=True)
     async with running(DIRS, disk) as client:
@@ -114,7 +114,7 @@ def copy_log(disk, source, target):
 
 @pytest.mark.parametrize("is_known", [True, False])
 @pytest.mark.parametrize("name", ["a", "u"])
-async def test_a_copy_of_a_log_under_another_name_is_set_aside_and_named(written, name, is_known, caplog):
+async def test_copy_of_a_log_under_another_name_is_set_aside_and_named(written, name, is_known, caplog):
     """`cp -r t-0 u-0`: Apache Kafka serves no two topics of one id either."""
     disk, _ = written
     copy_log(disk, "/a/t-0", f"/a/{name}-0")

@@ -36,9 +36,7 @@ def turns() -> dict[str, dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(api.name for api in KAFKA_4.apis.values() if not api.member_only))
-def test_a_request_with_as_many_entries_as_it_may_have_takes_short_turns(
-    turns: dict[str, dict[str, Any]], name: str
-) -> None:
+def test_widest_request_takes_short_turns(turns: dict[str, dict[str, Any]], name: str) -> None:
     worst = turns[name]
     assert worst["lines"] <= worst["limit"], (
         f"{name} {worst['case']}: {worst['lines']:,} lines in {worst['where']}"

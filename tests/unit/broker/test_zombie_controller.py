@@ -168,7 +168,7 @@ def sent_by_a_controller(
     ]  # fmt: skip
 
 
-def test_a_controller_that_has_not_heard_of_the_end_of_its_session_is_harmless() -> None:
+def test_controller_unaware_of_its_ended_session_is_harmless() -> None:
     async def program(world: World) -> None:
         async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
             await cluster.create(client, partitions=3)

@@ -95,14 +95,14 @@ class Case:
 
     async def ask(self, broker: _Broker | None = None, size: int = 1000) -> Any:
         """Send a request; returns it."""
-        await self.fetcher._ask(self.client, broker or _Broker(), self.asked(), size)
+        await self.fetcher.ask(self.client, broker or _Broker(), self.asked(), size)
         return self.client.asked[-1]
 
     def take(self, code: int = 0, *, source: int = 1, **fields: Any) -> None:
         """Take an answer for T0."""
         part = Answer(0, code, **fields)
         topics = [FetchResponse.FetchableTopicResponse("t", partitions=[part])]
-        self.fetcher._take(FetchResponse(responses=topics), {}, self.asked(), source)
+        self.fetcher.take(FetchResponse(responses=topics), {}, self.asked(), source)
 
 
 def batch(first: int, count: int = 2, **options: Any) -> bytes:
@@ -233,7 +233,7 @@ def test_new_leader_is_fetched_from_after_validation(
 ) -> None:
     case = Case()
     case.one.fetch_epoch, case.one.leader_epoch = fetch_epoch, known
-    assert case.fetcher._source(case.one, 0.0) == source
+    assert case.fetcher.source_of(case.one, 0.0) == source
     assert (case.located, case.one.leader_epoch) == (located, epoch)
 
 
@@ -247,14 +247,14 @@ async def test_failing_brokers_are_retried_with_growing_pauses(
     for _ in range(5):
         broker.session.id = 9
         case.fetcher._reserved_bytes, broker.is_busy, case.one.is_under_way = 700, True, True
-        await case.fetcher._fetch(1, broker, case.asked(), 700)
+        await case.fetcher.fetch_from(1, broker, case.asked(), 700)
         pauses.append(round(broker.retry_at - trio.current_time(), 3))
         assert (case.fetcher._reserved_bytes, broker.is_busy, case.one.is_under_way) == (0, False, False)
     assert pauses == [0.1, 0.2, 0.4, 0.5, 0.5]
     assert (broker.session.id, case.one.nearby, case.topics.needs) == (0, -1, 5)
     assert case.one.failure is None
     case.response = FetchResponse()
-    await case.fetcher._fetch(1, broker, case.asked(), 0)
+    await case.fetcher.fetch_from(1, broker, case.asked(), 0)
     assert broker.failures == 0
     assert set(case.client.lanes) == {"fetch"}
 
@@ -262,7 +262,7 @@ async def test_failing_brokers_are_retried_with_growing_pauses(
 async def test_a_failure_that_does_not_pass_goes_to_the_program() -> None:
     case = Case(T0, U0)
     case.response = ResponseError(ErrorCode.UNSUPPORTED_VERSION, "fetching")
-    await case.fetcher._fetch(1, _Broker(), case.asked(), 0)
+    await case.fetcher.fetch_from(1, _Broker(), case.asked(), 0)
     assert [one.failure for one in case.partitions.values()] == [case.response] * 2
 
 
@@ -360,7 +360,7 @@ async def test_an_answer_for_a_position_that_has_moved_means_nothing(change: str
             "t", partitions=[Answer(0, records=batch(5)), Answer(1, records=batch(5))]
         )
     ]
-    case.fetcher._take(FetchResponse(responses=topics), {}, asked, 1)
+    case.fetcher.take(FetchResponse(responses=topics), {}, asked, 1)
     assert not case.fetcher.ready
     assert asked[T0][0].high_watermark == -1
 

@@ -192,10 +192,10 @@ def test_streams_member_has_partitions_of_its_tasks_sources() -> None:
         member_id="member", instance_id="instance", client_id="client", client_host="/host", member_epoch=4,
         assignment=SimpleNamespace(active_tasks=tasks),
     )  # fmt: skip
-    of = groups._streams_member(SimpleNamespace(topology=SimpleNamespace(subtopologies=subtopologies)))
+    of = groups.streams_member(SimpleNamespace(topology=SimpleNamespace(subtopologies=subtopologies)))
     assert of(member) == groups.GroupMember(
         "member", "instance", "client", "/host", 4, ("again", "in", "other"),
         (("in", 0), ("in", 1), ("again", 0), ("again", 1)),
     )  # fmt: skip
-    of = groups._streams_member(SimpleNamespace(topology=None))
+    of = groups.streams_member(SimpleNamespace(topology=None))
     assert (of(member).subscription, of(member).assignment) == ((), ())

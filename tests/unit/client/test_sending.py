@@ -73,7 +73,7 @@ class Case:
         return batch
 
     def settle(self, batch: Batch, code: int, **fields: Any) -> None:
-        self.sender._settle(batch, Answer(batch.outbox.index, code, **fields))
+        self.sender.settle(batch, Answer(batch.outbox.index, code, **fields))
 
 
 # --- when a batch is sent ---------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def test_unsent_batches_are_dropped_with_their_transaction() -> None:
     case = Case()
     under_way, waiting = case.sent(0), case.add(1)
     case.identity.is_aborting = True
-    case.sender._give_up_unsent()
+    case.sender.give_up_unsent()
     assert isinstance(waiting.failure, TransactionAbortedError)
     assert not under_way.is_done
     assert case.sender.first_unseen() is None
@@ -116,7 +116,7 @@ def test_failed_producer_drops_batches_not_in_flight() -> None:
     case = Case()
     under_way, waiting = case.sent(0), case.add(1)
     case.identity.failure = ResponseError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "asking")
-    case.sender._give_up_unsent()
+    case.sender.give_up_unsent()
     assert (under_way.is_done, waiting.is_done) == (False, True)
     assert getattr(case.sender.first_unseen(), "code", None) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert case.sender.first_unseen() is None
@@ -131,7 +131,7 @@ def test_failed_producer_drops_batches_not_in_flight() -> None:
 )
 def test_newest_produce_version_needs_transactions_v2(transactional: bool, v2: bool, version: int) -> None:
     case = Case(v2=v2, transactional_id="x" if transactional else None)
-    assert case.sender._version(case.client) == version
+    assert case.sender.version_for(case.client) == version
 
 
 # --- what becomes of it -----------------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ def test_forgotten_producer_restarts_if_nothing_can_be_lost(
     batch = case.sent()
     batch.was_restarted, batch.outbox.last_offset = restarted, last_offset
     batch.sequence = 5
-    assert case.sender._may_retry(batch, ErrorCode.UNKNOWN_PRODUCER_ID, log_start) is again
+    assert case.sender.may_retry(batch, ErrorCode.UNKNOWN_PRODUCER_ID, log_start) is again
     assert bool(case.identity._refused) is refuses
     assert (batch.sequence == 0) is restarts
 
@@ -214,7 +214,7 @@ def test_a_gap_in_the_sequences_is_closed_or_needs_a_new_epoch(
     batch = case.sent()
     batch.outbox.is_unresolved, batch.was_restarted = unresolved, restarted
     batch.outbox.last_acknowledged = -1 if is_next else 5
-    assert case.sender._may_retry(batch, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1) is again
+    assert case.sender.may_retry(batch, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1) is again
     assert bool(case.identity._refused) is refuses
 
 
@@ -226,7 +226,7 @@ async def test_a_batch_is_sent_again_after_longer_and_longer_pauses(
     pauses = []
     for _ in range(5):
         batch.outbox.queue.clear()
-        case.sender._retry(batch)
+        case.sender.retry(batch)
         pauses.append(round(batch.retry_at - trio.current_time(), 3))
         assert list(batch.outbox.queue) == [batch]
     assert pauses == [0.1, 0.2, 0.4, 0.5, 0.5]
@@ -239,7 +239,7 @@ async def test_missing_partition_in_response_is_an_error() -> None:
     response = ProduceResponse(
         responses=[ProduceResponse.TopicProduceResponse("t", partition_responses=answers)]
     )
-    case.sender._settle_all(batches, response)
+    case.sender.settle_all(batches, response)
     assert [one.base_offset for one in batches] == [10, -1, 20]
     assert getattr(batches[1].failure, "code", None) == ErrorCode.UNKNOWN_SERVER_ERROR
 

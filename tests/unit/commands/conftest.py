@@ -97,12 +97,14 @@ def cluster(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.fixture(autouse=True)
-def _nobody_at_a_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+def _nobody_at_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, set_environment: Callable[..., None], tmp_path: Any
+) -> None:
     """Have no terminal to ask at, and no profiles and variables of whoever runs the tests."""
     monkeypatch.setattr(sys, "stdin", io.StringIO())
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    set_environment(XDG_CONFIG_HOME=str(tmp_path / "config"))
     for name in ("BARNABAS_BOOTSTRAP", "BARNABAS_PROFILE", "BARNABAS_PASSWORD", "BARNABAS_REGISTRY"):
-        monkeypatch.delenv(name, raising=False)
+        set_environment(**{name: None})
 
 
 @pytest.fixture
@@ -139,8 +141,8 @@ def run(broker: KafkaBroker, capsys: pytest.CaptureFixture[str]) -> Commands:
 
 @pytest.fixture
 def admin(
-    secured: KafkaBroker, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    secured: KafkaBroker, capsys: pytest.CaptureFixture[str], set_environment: Callable[..., None]
 ) -> Commands:
     """Commands of the administrator of a secured broker."""
-    monkeypatch.setenv("BARNABAS_PASSWORD", "secret")
+    set_environment(BARNABAS_PASSWORD="secret")
     return Commands(secured.bootstrap, capsys, "--user", "admin", "--mechanism", "PLAIN")

@@ -80,7 +80,7 @@ def test_a_file_of_settings_that_is_none_is_named(tmp_path: Path) -> None:
         connecting("--client-config", str(file))
 
 
-def test_each_place_goes_before_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_place_goes_before_the_next(tmp_path: Path, set_environment: Callable[..., None]) -> None:
     file = tmp_path / "client.properties"
     written(
         'default = "d"\n[d]\nclient.id = "default"\n[p]\nclient.id = "profile"\nbootstrap.servers = "profile:1"\n'
@@ -97,7 +97,7 @@ def test_each_place_goes_before_the_next(tmp_path: Path, monkeypatch: pytest.Mon
     result = connecting(*arguments)
     assert (result.settings.client_id, result.bootstrap) == ("typed", [Endpoint("typed", 1)])
     assert connecting(*arguments, "-b", "option:1").bootstrap == [Endpoint("option", 1)]
-    monkeypatch.setenv("BARNABAS_BOOTSTRAP", "variable:1")
+    set_environment(BARNABAS_BOOTSTRAP="variable:1")
     assert connecting(*arguments).bootstrap == [Endpoint("variable", 1)]
 
 
@@ -106,7 +106,10 @@ def test_each_place_goes_before_the_next(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("mechanism", LOGINS)
 def test_a_password_is_asked_for_at_a_terminal_without_an_echo(
-    mechanism: str, at_terminal: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+    mechanism: str,
+    at_terminal: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+    set_environment: Callable[..., None],
 ) -> None:
     asked: list[str] = []
 
@@ -119,7 +122,7 @@ def test_a_password_is_asked_for_at_a_terminal_without_an_echo(
     sasl = connecting("--user", "ann", "--mechanism", mechanism.lower()).settings.sasl
     assert sasl is not None
     assert (sasl.mechanism, sasl.password, len(asked)) == (mechanism, "typed", 1)
-    monkeypatch.setenv("BARNABAS_PASSWORD", "variable")
+    set_environment(BARNABAS_PASSWORD="variable")
     sasl = connecting("--user", "ann").settings.sasl
     assert sasl is not None
     assert (sasl.password, len(asked)) == ("variable", 1)

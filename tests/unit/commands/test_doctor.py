@@ -7,7 +7,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -23,7 +23,7 @@ from barnabas.client import ClientSettings, Endpoint
 from barnabas.commands import listening
 from barnabas.commands.findings import Findings
 from barnabas.commands.listening import judge_certificate
-from barnabas.commands.wellness import check_local_files
+from barnabas.commands.wellness import Processes, check_local_files
 from barnabas.system.processes import listening_process
 from barnabas.testing import KafkaBroker, start_thread
 from tests.support.systems import linux_only
@@ -132,19 +132,19 @@ def test_logins_that_do_not_fit_are_told(
     secured: KafkaBroker,
     broker: KafkaBroker,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    set_environment: Callable[..., None],
 ) -> None:
     [(check, text)] = problems(capsys, secured.bootstrap)
     assert check == "login"
     assert "wants a login, and the settings have none; it offers PLAIN, SCRAM-SHA-512" in text
-    monkeypatch.setenv("BARNABAS_PASSWORD", "wrong")
+    set_environment(BARNABAS_PASSWORD="wrong")
     [(_, text)] = problems(capsys, secured.bootstrap, "--user", "admin", "--mechanism", "SCRAM-SHA-256")
     assert text == "it offers PLAIN, SCRAM-SHA-512, not SCRAM-SHA-256"
     [(_, text)] = problems(capsys, secured.bootstrap, "--user", "admin", "--mechanism", "PLAIN")
     assert "refuses the login" in text
     [(_, text)] = problems(capsys, broker.bootstrap, "--user", "admin")
     assert text == "the listener wants no login, and the settings have one"
-    monkeypatch.setenv("BARNABAS_PASSWORD", "secret")
+    set_environment(BARNABAS_PASSWORD="secret")
     result = examined(capsys, secured.bootstrap, "--user", "admin", "--mechanism", "PLAIN", code=0)
     assert ("login", "ok") in {(one["check"], one["status"]) for one in result}
 
@@ -251,7 +251,7 @@ def test_certificates_are_judged_by_names_and_time(
 
 
 @linux_only
-def test_open_files_of_a_local_broker_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_files_of_a_local_broker_are_counted() -> None:
     import os
 
     findings = Findings(lambda _: None)
@@ -260,8 +260,8 @@ def test_open_files_of_a_local_broker_are_counted(monkeypatch: pytest.MonkeyPatc
         assert listening_process(port) == os.getpid()
         endpoint = Endpoint("127.0.0.1", port)
         for limit in (1_000_000, 2000, 1):
-            monkeypatch.setattr("barnabas.commands.wellness.open_files", lambda _, found=limit: (10, found))
-            check_local_files(endpoint, ["127.0.0.1"], findings)
+            processes = Processes(open_files=lambda _, most=limit: (10, most))  # type: ignore[misc]
+            check_local_files(endpoint, ["127.0.0.1"], findings, processes)
     assert [one.status for one in findings.all] == ["ok", "note", "problem"]
     check_local_files(Endpoint("kafka.example", 9092), ["192.0.2.1"], findings)
     assert findings.all[-1].text == "the broker is not on this machine"

@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +144,7 @@ def written(text: str, mode: int = 0o600) -> Path:
 
 
 def test_a_profile_gives_address_and_login(
-    secured: KafkaBroker, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    secured: KafkaBroker, capsys: pytest.CaptureFixture[str], set_environment: Callable[..., None]
 ) -> None:
     written(
         f'default = "inside"\n[inside]\nbootstrap.servers = "{secured.bootstrap}"\nsecurity.protocol = "SASL_PLAINTEXT"\n'
@@ -154,7 +154,7 @@ def test_a_profile_gives_address_and_login(
     assert main(["acls", "list"]) == 0
     assert main(["topics", "list", "--profile", "ann"]) == 1
     assert "nothing listens on 127.0.0.1:1" in capsys.readouterr().err
-    monkeypatch.setenv("BARNABAS_PROFILE", "ann")
+    set_environment(BARNABAS_PROFILE="ann")
     assert main(["topics", "list"]) == 1
     assert main(["topics", "list", "--profile", "inside"]) == 0
     assert main(["topics", "list", "--profile", "other"]) == 1
@@ -222,13 +222,13 @@ def test_options_override_properties_files_and_profiles(
 @pytest.mark.parametrize("is_file", [False, True])
 def test_a_password_is_that_of_the_user_beside_whom_it_stands(
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    set_environment: Callable[..., None],
     arguments: list[str],
     user: str,
     password: str,
     is_file: bool,
 ) -> None:
-    monkeypatch.setenv("BARNABAS_PASSWORD", "asked-for")
+    set_environment(BARNABAS_PASSWORD="asked-for")
     files = {name: tmp_path / name for name in ("file", "other", "mine")}
     for name, text in (("file", "sasl.username=bob\n"), ("other", "of-bob\n"), ("mine", "of-ann\n")):
         files[name].touch(0o600)
@@ -333,10 +333,12 @@ def test_page_has_a_heading_for_each_command_in_its_group() -> None:
 # --- one place --------------------------------------------------------------------------------------------------
 
 
-def completions(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str) -> list[str]:
-    monkeypatch.setenv("_BARNABAS_COMPLETE", "bash_complete")
-    monkeypatch.setenv("COMP_WORDS", words)
-    monkeypatch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
+def completions(
+    set_environment: Callable[..., None], capsys: pytest.CaptureFixture[str], words: str
+) -> list[str]:
+    set_environment(_BARNABAS_COMPLETE="bash_complete")
+    set_environment(COMP_WORDS=words)
+    set_environment(COMP_CWORD=str(len(words.split(" ")) - 1))
     assert main([]) == 0
     return [line.partition(",")[2] for line in capsys.readouterr().out.splitlines()]
 
@@ -357,10 +359,10 @@ def completions(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[s
     ],
 )
 def test_old_and_new_commands_are_completed(
-    words: str, expected: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: str, expected: list[str], set_environment: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     written('[local]\nbootstrap.servers = "127.0.0.1:1"\n')
-    assert completions(monkeypatch, capsys, words) == expected
+    assert completions(set_environment, capsys, words) == expected
 
 
 def test_all_parsers_can_be_completed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -187,10 +188,10 @@ def test_what_no_shell_asks_is_not_answered(instruction: str, capsys: pytest.Cap
 
 
 def test_a_shell_is_told_what_completes_a_word(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], set_environment: Callable[..., None]
 ) -> None:
-    monkeypatch.setenv("COMP_WORDS", "barnabas flat --l")
-    monkeypatch.setenv("COMP_CWORD", "2")
+    set_environment(COMP_WORDS="barnabas flat --l")
+    set_environment(COMP_CWORD="2")
     assert answer("bash_complete", {"flat": ("a summary", parser)}) == 0
     assert capsys.readouterr().out == "plain,--level\n"
 

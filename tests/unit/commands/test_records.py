@@ -34,12 +34,12 @@ def broker() -> Iterator[KafkaBroker]:
 
 
 @pytest.fixture
-def run(broker: KafkaBroker, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch) -> Run:
+def run(broker: KafkaBroker, capfdbinary: pytest.CaptureFixture[bytes], set_environment) -> Run:
     """Run a command in this process: exit code, standard output, standard error.
 
     A librdkafka client that another test of this process has not closed yet writes to the same standard error.
     """
-    monkeypatch.setenv("BARNABAS_BOOTSTRAP", broker.bootstrap)
+    set_environment(BARNABAS_BOOTSTRAP=broker.bootstrap)
 
     def run(*arguments: str) -> tuple[int, bytes, str]:
         capfdbinary.readouterr()

@@ -55,10 +55,10 @@ def registry(broker: KafkaBroker) -> Iterator[str]:
 
 
 @pytest.fixture
-def run(broker: KafkaBroker, registry: str, capfd: pytest.CaptureFixture[str], monkeypatch) -> Run:
+def run(broker: KafkaBroker, registry: str, capfd: pytest.CaptureFixture[str], set_environment) -> Run:
     """Run a command in this process: exit code, standard output, standard error."""
-    monkeypatch.setenv("BARNABAS_BOOTSTRAP", broker.bootstrap)
-    monkeypatch.setenv("BARNABAS_REGISTRY", registry)
+    set_environment(BARNABAS_BOOTSTRAP=broker.bootstrap)
+    set_environment(BARNABAS_REGISTRY=registry)
 
     def run(*arguments: str) -> tuple[int, str, str]:
         capfd.readouterr()
@@ -123,8 +123,8 @@ def test_a_schema_that_cannot_be_had_is_one_line(
     assert message in error.splitlines()[0]
 
 
-def test_a_schema_needs_a_registry(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("BARNABAS_REGISTRY")
+def test_a_schema_needs_a_registry(run: Run, set_environment: Callable[..., None]) -> None:
+    set_environment(BARNABAS_REGISTRY=None)
     code, _, error = run("produce", "nothing", "x", "--value-schema", "1")
     assert code == 2
     assert "need --registry" in error
@@ -171,7 +171,7 @@ schema.registry.ssl.ca.location = "{{ca}}"
     ],
 )  # fmt: skip
 def test_profile_login_goes_only_to_the_profiles_registry(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], url: str, user: str
+    tmp_path: Path, set_environment: Callable[..., None], arguments: list[str], url: str, user: str
 ) -> None:
     (tmp_path / "ca.pem").write_text(signed({"CN": "ours"}).pem)
     (tmp_path / "other").write_text("schema.registry.url=http://c:8081\n")
@@ -179,7 +179,7 @@ def test_profile_login_goes_only_to_the_profiles_registry(
     profile.parent.mkdir()
     profile.touch(0o600)
     profile.write_text(PROFILE.format(ca=tmp_path / "ca.pem"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    set_environment(XDG_CONFIG_HOME=str(tmp_path))
     result: list[RegistryAt | None] = []
 
     @click.command()
@@ -203,12 +203,12 @@ def test_profile_login_goes_only_to_the_profiles_registry(
 
 
 def test_an_address_with_a_password_makes_a_profile_a_secret(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+    tmp_path: Path, set_environment: Callable[..., None], capsys
 ) -> None:
     profile = tmp_path / "barnabas" / "profiles.toml"
     profile.parent.mkdir()
     profile.touch(0o644)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    set_environment(XDG_CONFIG_HOME=str(tmp_path))
     for url, is_secret in (
         ("https://ann:x@a:8081", True),
         ("https://ann@a", True),

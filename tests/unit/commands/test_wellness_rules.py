@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,12 +16,12 @@ from barnabas.client.admin import (
     Resource,
     TopicInfo,
 )
-from barnabas.commands import wellness
 from barnabas.commands.findings import NOTE, OK, PROBLEM, SKIPPED, Findings
 from barnabas.commands.wellness import (
     KAFKA_4_NEEDS,
     NAMES_SHOWN,
     SKEW_MS,
+    Processes,
     check_clock,
     check_controller,
     check_local_files,
@@ -173,22 +172,20 @@ async def test_only_some_names_are_shown(findings: Findings, count: int, dots: b
 # --- clocks --------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "time", lambda: NOW_MS / 1000)
+def clock() -> float:
+    return NOW_MS / 1000
 
 
 TOPICS = {"a": topic("a", (1, 3), (1, 3)), "__own": topic("__own", (1, 3)), "c": topic("c", (1, 3))}
 
 
-@pytest.mark.usefixtures("clock")
 async def test_records_from_the_future_are_told_by_the_furthest(findings: Findings) -> None:
     newest = {
         ("a", 0): OffsetAt(0, NOW_MS + SKEW_MS + 1000, 0), ("a", 1): OffsetAt(5, NOW_MS + 3_600_000, 0),
         ("c", 0): OffsetAt(5, NOW_MS, 0),
     }  # fmt: skip
     admin: Any = StandIn(topics=TOPICS, offsets=newest)
-    await check_clock(admin, findings, writes=False)
+    await check_clock(admin, findings, writes=False, clock=clock)
     assert brief(findings) == [
         (
             "clock",
@@ -211,12 +208,11 @@ async def test_records_from_the_future_are_told_by_the_furthest(findings: Findin
         (REFUSED, ("records", SKIPPED, "there are no records to compare with")),
     ],
 )
-@pytest.mark.usefixtures("clock")
 async def test_a_difference_of_clocks_is_one_from_so_many_seconds_on(
     findings: Findings, newest: Any, finding: tuple[str, str, str]
 ) -> None:
     admin: Any = StandIn(topics={"c": TOPICS["c"]}, offsets={("c", 0): newest})
-    await check_clock(admin, findings, writes=False)
+    await check_clock(admin, findings, writes=False, clock=clock)
     (result,) = findings.all
     assert (result.subject, result.status) == finding[:2]
     assert result.text.startswith(finding[2])
@@ -265,10 +261,9 @@ async def test_clock_check_is_skipped_without_its_topic(findings: Findings) -> N
 
 
 @pytest.mark.parametrize("delete", [lambda names: dict.fromkeys(names, REFUSED), ClientError("away")])
-@pytest.mark.usefixtures("clock")
 async def test_a_topic_that_cannot_be_deleted_is_named(findings: Findings, delete: Any) -> None:
     admin = broker(NOW_MS, delete_topics=delete)
-    await check_clock(admin, findings, writes=True)
+    await check_clock(admin, findings, writes=True, clock=clock)
     name = admin.asked[1][1][0]
     assert [one.status for one in findings.all] == [OK, NOTE, SKIPPED]
     assert findings.all[1].text.startswith(f"topic {name}, made for this, is left: ")
@@ -286,25 +281,23 @@ async def test_a_topic_that_cannot_be_deleted_is_named(findings: Findings, delet
     ],
 )  # fmt: skip
 def test_a_broker_has_files_left_that_it_may_open(
-    findings: Findings, used: int, most: int, status: str, monkeypatch: pytest.MonkeyPatch
+    findings: Findings, used: int, most: int, status: str
 ) -> None:
-    monkeypatch.setattr(wellness, "SHOWS_PROCESSES", True)
-    monkeypatch.setattr(wellness, "listening_process", lambda port: 77 if port == 9 else None)
-    monkeypatch.setattr(wellness, "open_files", lambda process: (used, most) if process == 77 else (0, 0))
-    check_local_files(Endpoint("h", 9), ["192.0.2.1", "::1"], findings)
+    processes = Processes(
+        True,
+        lambda port: 77 if port == 9 else None,
+        lambda process: (used, most) if process == 77 else (0, 0),
+    )
+    check_local_files(Endpoint("h", 9), ["192.0.2.1", "::1"], findings, processes)
     assert brief(findings) == [("open files", "h:9", status, f"process 77 has {used} files open of {most}")]
     assert bool(findings.all[0].advice) == (status != OK)
 
 
-def test_files_are_not_counted_where_nobody_tells(
-    findings: Findings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(wellness, "SHOWS_PROCESSES", True)
-    monkeypatch.setattr(wellness, "listening_process", lambda _: None)
-    check_local_files(Endpoint("h", 9), ["192.0.2.1"], findings)
-    check_local_files(Endpoint("h", 9), ["127.0.0.1"], findings)
-    monkeypatch.setattr(wellness, "SHOWS_PROCESSES", False)
-    check_local_files(Endpoint("h", 9), ["127.0.0.1"], findings)
+def test_files_are_not_counted_where_nobody_tells(findings: Findings) -> None:
+    untold = Processes(True, lambda _: None)
+    check_local_files(Endpoint("h", 9), ["192.0.2.1"], findings, untold)
+    check_local_files(Endpoint("h", 9), ["127.0.0.1"], findings, untold)
+    check_local_files(Endpoint("h", 9), ["127.0.0.1"], findings, Processes(are_shown=False))
     assert [(one.status, one.text) for one in findings.all] == [
         (SKIPPED, "the broker is not on this machine"),
         (SKIPPED, "the process that listens belongs to another user, or is in a container"),

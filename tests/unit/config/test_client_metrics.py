@@ -34,9 +34,7 @@ def test_what_a_subscription_may_have(own: dict[str, str]) -> None:
         ({"interval": "1000"}, "unknown setting of client metrics 'interval'"),
     ],
 )
-def test_an_unknown_setting_and_an_interval_out_of_bounds_are_invalid_requests(
-    own: dict[str, str], words: str
-) -> None:
+def test_unknown_setting_or_interval_out_of_bounds_is_invalid(own: dict[str, str], words: str) -> None:
     with pytest.raises(RequestError, match=words) as refused:
         check({"metrics": "*", **own})
     assert refused.value.code == ErrorCode.INVALID_REQUEST

@@ -129,13 +129,13 @@ def test_consumers_read_in_their_rack_where_that_is_set():
 
 
 @pytest.mark.parametrize("text", ["user", "user:", ":password", ":"])
-def test_credentials_for_zookeeper_have_a_user_and_a_password_which_are_not_repeated(text):
+def test_zookeeper_credentials_need_both_and_are_not_repeated(text):
     with pytest.raises(SettingError, match=r"=\.\.\.: it is not of the form USER:PASSWORD"):
-        cluster._digest(text)
+        cluster.digest_of(text)
 
 
 @pytest.mark.parametrize(
     ("text", "expected"), [("u:p", ("u", "p")), ("u:p:q", ("u", "p:q")), ("", None), (None, None)]
 )
 def test_credentials_for_zookeeper_end_at_the_first_colon(text, expected):
-    assert cluster._digest(text) == expected
+    assert cluster.digest_of(text) == expected

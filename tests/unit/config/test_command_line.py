@@ -51,7 +51,7 @@ def test_an_option_goes_before_the_file(tmp_path, capsys):
     assert line == f"barnabas: {SET_OPTION}: num.partitions=x: a whole number from 1 on expected"
 
 
-def test_a_slip_in_an_option_is_an_error_and_one_in_a_file_a_warning(tmp_path, capsys):
+def test_slip_in_an_option_is_an_error_and_in_a_file_a_warning(tmp_path, capsys):
     file = tmp_path / "server.properties"
     file.write_text("log.retention.hour=3\nrsm.config.bucket=b\n")
     assert said(capsys, "--config", str(file), "--set", "num.partition=3") == [

@@ -2,7 +2,14 @@
 
 import pytest
 
-from barnabas.config.cluster import Keeper, check_cluster, is_clustered, keeper_of
+from barnabas.config.cluster import (
+    Keeper,
+    check_cluster,
+    is_clustered,
+    is_controller,
+    is_in_quorum,
+    keeper_of,
+)
 from barnabas.config.controller import advertised_controllers, controller_settings
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.setting import SettingError
@@ -89,8 +96,32 @@ def test_settings_that_do_not_go_together_stop_the_start(changes, text):
     assert text in str(caught.value)
 
 
-def test_both_roles_in_a_quorum_of_several_stop_the_start():
-    config = config_of(process_roles="broker,controller")
-    assert any(
-        "there is one node, 1, and no quorum" in line for line in judge(config, config.sources).refusals
-    )
+COMBINED = {
+    "process_roles": "broker,controller",
+    "listeners": "PLAINTEXT://a:9092,CONTROLLER://a:9093",
+    "controller_listener_names": "CONTROLLER",
+    "listener_security_protocol_map": None,
+}
+
+
+def test_node_of_both_roles_beside_others_is_combined():
+    config = config_of(**COMBINED)
+    assert keeper_of(config) is Keeper.COMBINED
+    assert is_in_quorum(config)
+    assert not is_controller(config)
+    assert judge(config, config.sources).refusals == []
+    assert list(advertised_controllers(config)) == ["CONTROLLER"]
+    assert config.listeners() == ("PLAINTEXT://a:9092",)
+
+
+def test_node_of_both_roles_alone_is_combined_on_a_controllers_dir():
+    config = config_of(**COMBINED | {"controller_quorum_voters": "1@a:9093"})
+    assert keeper_of(config) is Keeper.ITSELF
+    config.has_metadata_log = True
+    assert keeper_of(config) is Keeper.COMBINED
+    assert judge(config, config.sources).refusals == []
+
+
+def test_node_of_both_roles_that_is_no_voter_stops_the_start():
+    config = config_of(**COMBINED | {"controller_quorum_voters": "2@b:9093"})
+    assert any("has no controller of that id" in line for line in judge(config, config.sources).refusals)

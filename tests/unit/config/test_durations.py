@@ -38,7 +38,7 @@ def test_a_duration_is_so_long(text: str, ms: int) -> None:
     ["P", "PT", "P1DT", "P1H", "PT1D", "PT1M1H", "P1M", "PT1.2.3S", "PT-1S", "-PT1S", "PT1SS", "PT-0.001S",
      "PT1.0000000001S", "1h", "P106751991168D", f"P{'9' * 400}D", f"P{'9' * 5000}D", "PT²S", "PT1S "],
 )  # fmt: skip
-def test_what_is_no_duration_is_refused_also_where_a_group_begins(text: str) -> None:
+def test_invalid_duration_is_refused_even_where_a_group_begins(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration"):
         duration_ms(text)
     with pytest.raises(SettingError, match="a duration such as P1DT2H expected"):

@@ -41,7 +41,7 @@ def test_a_setting_of_groups_is_found_by_its_name() -> None:
     assert group.find("no.such.setting") is None
 
 
-def test_every_setting_of_a_group_has_its_default_and_bounds_among_the_brokers() -> None:
+def test_each_group_setting_has_its_broker_default_and_bounds() -> None:
     for bounded in group.rows().values():
         for name in bounded.setting.broker_names:
             default = tables.setting(name)

@@ -45,7 +45,7 @@ def test_there_are_lists():
 
 
 @pytest.mark.parametrize("one", EVERY.values(), ids=lambda one: one.name)
-def test_each_setting_is_acted_upon_or_warned_of_or_stops_the_start(one):
+def test_each_setting_acts_or_warns_or_stops_the_start(one):
     row = tables.find(one.name)
     assert row is not None, "nobody here knows it"
     if (

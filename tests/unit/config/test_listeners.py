@@ -33,12 +33,12 @@ def test_what_is_said_most_precisely_counts(given, counts):
     assert listener.name_of(JAAS, "PLAIN") == counts
 
 
-def test_what_is_said_of_another_listener_or_mechanism_does_not_count():
+def test_settings_of_other_listeners_and_mechanisms_do_not_count():
     others = ("listener.name.open.sasl.jaas.config", "listener.name.users.scram-sha-256.sasl.jaas.config")
     assert users(**{name: MODULE.format("x") for name in others}).get(JAAS, "PLAIN") is None
 
 
-def test_mechanisms_are_those_of_the_listener_and_none_without_sasl():
+def test_mechanisms_are_the_listeners_and_none_without_sasl():
     given = {
         "sasl.enabled.mechanisms": "PLAIN",
         "listener.name.users.sasl.enabled.mechanisms": "SCRAM-SHA-512",

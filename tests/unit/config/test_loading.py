@@ -141,7 +141,7 @@ def test_dynamic_setting_without_a_value_has_no_effect():
         config.with_dynamic({}, {"message.max.bytes": "-1"})
 
 
-def test_what_takes_a_restart_has_no_effect_when_it_is_set_while_the_broker_runs():
+def test_static_setting_has_no_effect_on_a_running_broker():
     config = BrokerConfig({"node.id": "3"})
     config.set_dynamic({"zookeeper.connect": "a:1"}, {"node.id": "4", "message.max.bytes": "7"})
     assert not is_clustered(config)

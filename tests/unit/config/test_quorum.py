@@ -66,8 +66,9 @@ def test_settings_that_do_not_go_together_stop_the_start(changes, text):
     assert any(text in refusal for refusal in judge(config, config.sources).refusals)
 
 
-def test_both_roles_are_no_member_of_a_quorum():
-    assert keeper_of(config_of(process_roles="broker,controller")) is Keeper.ITSELF
+def test_both_roles_without_other_controllers_are_a_broker_alone():
+    alone = {"controller_quorum_bootstrap_servers": None, "controller_quorum_voters": None}
+    assert keeper_of(config_of(process_roles="broker,controller", **alone)) is Keeper.ITSELF
 
 
 def test_zookeeper_and_roles_exclude_each_other():

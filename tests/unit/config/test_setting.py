@@ -135,7 +135,7 @@ def test_a_valid_text_is_shown_in_one_way(kind, allowed, text, shown):
     assert row_of(kind, allowed).normal(text) == shown
 
 
-def test_a_setting_of_a_listener_is_the_same_but_for_its_default_and_name():
+def test_listener_setting_differs_only_in_default_and_name():
     row = row_of("int", "1..9", "5")
     own = row.for_listener("listener.name.x.name")
     assert (own.name, own.default, own.base, own.allowed, own.kind) == (

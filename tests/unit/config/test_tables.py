@@ -71,7 +71,7 @@ def test_what_has_a_name_in_the_code_is_used():
     assert unused == set(), "named in config/broker.py, and read nowhere"
 
 
-def test_a_default_has_the_same_limits_as_what_it_is_a_default_of():
+def test_default_has_the_same_limits_as_its_topic_setting():
     for row in topic.ROWS:
         for name in row.broker_names[:1]:
             default = tables.setting(name)

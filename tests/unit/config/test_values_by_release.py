@@ -85,7 +85,7 @@ def test_every_known_difference_is_one():
 
 
 @pytest.mark.parametrize("name", releases.NAMES)
-def test_what_a_topic_was_given_under_any_release_can_be_read_under_every_other(name):
+def test_topic_value_of_any_release_is_readable_under_each(name):
     for row in topic.settings_of(name).values():
         if ".." not in row.allowed:
             continue
@@ -95,7 +95,7 @@ def test_what_a_topic_was_given_under_any_release_can_be_read_under_every_other(
             BrokerConfig().topic_values({row.name: text})
 
 
-def test_a_release_is_followed_by_what_is_set_for_a_running_broker():
+def test_dynamic_settings_follow_the_release():
     config = BrokerConfig({"kafka.version": "3.9", "group.share.max.size": "10"})
     with pytest.raises(SettingError, match=r"from 10 to 1000"):
         BrokerConfig({"kafka.version": "3.9", "group.share.max.size": "9"})

@@ -39,7 +39,7 @@ def other_value(row) -> str:
 
 
 @pytest.mark.parametrize("row", [row for row in EVERY if row.effect], ids=lambda row: row.name)
-def test_what_is_not_acted_upon_either_stops_the_start_or_is_warned_of(row):
+def test_setting_without_effect_stops_the_start_or_warns(row):
     verdict = judged({row.name: other_value(row)})
     if row.name == "zookeeper.connect":  # which makes the broker one of a cluster
         assert (verdict.refusals, verdict.ignored) == ([], [])
@@ -82,7 +82,7 @@ def test_a_secret_is_not_shown():
         "share.coordinator.state.topic.min.isr",
     ],
 )  # fmt: skip
-def test_more_than_one_copy_stops_the_start_even_where_it_is_the_default(name):
+def test_replication_above_one_stops_the_start_even_by_default(name):
     (line,) = judged({name: "3"}).refusals
     assert (
         f"{name}=3: there is one broker, and so one copy of each record; set it to 1, or join a cluster"
@@ -186,7 +186,7 @@ def test_kafkas_file_for_a_single_node_starts_with_one_warning(text):
     assert len(verdict.ignored) == 3
 
 
-def test_kafkas_file_for_a_broker_with_controllers_elsewhere_starts():
+def test_kafka_file_of_a_broker_with_controllers_starts():
     verdict = judged(parse_properties(BROKER_ALONE))
     assert (verdict.refusals, verdict.ignored) == ([], [])
 
@@ -209,7 +209,7 @@ KEEPERS = {
 
 
 @pytest.mark.parametrize("row", [row for row in EVERY if row.acts_in_cluster], ids=lambda row: row.name)
-def test_what_acts_in_a_cluster_is_neither_refused_nor_warned_of_there(row):
+def test_setting_that_acts_in_a_cluster_is_accepted_there(row):
     keeper = KEEPERS.get(row.effect, {"zookeeper.connect": "localhost:2181"})
     settings = {**keeper, row.name: other_value(row)}
     verdict = judged(settings)
@@ -225,7 +225,7 @@ def test_what_acts_in_a_cluster_is_neither_refused_nor_warned_of_there(row):
         ("X", "true", True),
     ],
 )  # fmt: skip
-def test_the_class_of_zookeepers_socket_is_warned_of_where_it_is_not_what_is_done(socket, tls, ignored):
+def test_other_zookeeper_socket_class_is_warned_of(socket, tls, ignored):
     name = "zookeeper.clientCnxnSocket"
     settings = {name: f"org.apache.zookeeper.ClientCnxnSocket{socket}", "zookeeper.ssl.client.enable": tls}
     assert judged({"zookeeper.connect": "localhost:2181", **settings}).ignored == [name] * ignored
@@ -256,7 +256,7 @@ def test_every_setting_that_stops_the_start_is_named_at_once(capsys):
         ("allow.everyone.if.no.acl.found=maybe", "true or false expected"),
     ],
 )
-def test_an_authorizer_that_is_not_there_and_wrong_super_users_stop_the_start(capsys, setting, expected):
+def test_unknown_authorizer_or_bad_super_users_stop_the_start(capsys, setting, expected):
     assert main(["serve", "--set", setting]) == USAGE_ERROR
     (line,) = capsys.readouterr().err.splitlines()
     assert setting.partition("=")[0] in line

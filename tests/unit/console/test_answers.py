@@ -116,7 +116,7 @@ def answering(sessions: Any, **more: Any) -> ConsoleService:
 async def ask(served: ConsoleService, method: str, path: str, body: bytes = b"", **headers: str) -> Reader:
     reader: Any = Reader()
     given = {"host": "localhost", **{name.replace("_", "-"): value for name, value in headers.items()}}
-    assert await served._answer(reader, ConsoleRequest(method, path, {}, given, body))
+    assert await served.respond(reader, ConsoleRequest(method, path, {}, given, body))
     assert HEADERS[0] in reader.headers.items()
     return reader
 
@@ -169,7 +169,7 @@ async def test_a_login_is_an_object_of_texts(body: bytes) -> None:
     assert (refused.status, refused.json) == (401, {"error": "the token is wrong"})
 
 
-async def test_who_looks_is_told_who_they_are_and_let_in_where_nobody_logs_in() -> None:
+async def test_viewer_is_named_and_admitted_where_no_login_is_needed() -> None:
     free, guarded, named = Sessions(), Sessions(needs_token=True), Sessions("PLAIN")
     assert "Set-Cookie" in (await ask(answering(free), "GET", "/api/session")).headers
     for sessions in (guarded, named):
@@ -224,7 +224,7 @@ async def test_the_page_is_sent_compressed_to_who_takes_that_and_once() -> None:
 async def test_a_download_has_a_name_that_no_header_breaks() -> None:
     reader: Any = Reader()
     served = answering(Sessions())
-    assert await served._send(reader, 200, Download('a"ä\r\n.csv', "text/csv", (b"con", b"tent")))
+    assert await served.send(reader, 200, Download('a"ä\r\n.csv', "text/csv", (b"con", b"tent")))
     assert reader.headers["Content-Disposition"] == "attachment; filename*=UTF-8''a%22%C3%A4%0D%0A.csv"
     assert (reader.headers["Content-Type"], reader.headers["Content-Length"], reader.content) == (
         "text/csv",
@@ -240,7 +240,7 @@ async def test_events_are_sent_one_by_one_and_a_failure_is_the_last() -> None:
 
     reader: Any = Reader()
     served = answering(Sessions())
-    await served._send_events(reader, Events(work))
+    await served.send_events(reader, Events(work))
     assert reader.headers["Content-Type"] == "text/event-stream; charset=utf-8"
     assert (
         reader.content.decode()
@@ -251,7 +251,7 @@ async def test_events_are_sent_one_by_one_and_a_failure_is_the_last() -> None:
         raise trio.BrokenResourceError
 
     with pytest.raises(trio.BrokenResourceError):
-        await served._send_events(reader, Events(broken))
+        await served.send_events(reader, Events(broken))
 
 
 async def test_head_requests_of_the_api_are_refused() -> None:

@@ -115,7 +115,7 @@ def test_headers_are_cut_in_number_and_in_length() -> None:
     assert all(header["value"]["cut"] for header in json.loads(row.content)["headers"])
 
 
-def test_payloads_with_a_schema_wait_for_it_unless_they_are_shown_otherwise() -> None:
+def test_payloads_with_a_schema_wait_for_it_unless_shown_raw() -> None:
     data = batch(FRAMED + b"abc", b"plain")
     result = opened(data, View("auto", 10, has_registry=True))
     assert ([record.offset for record in result.unread], offsets(result.rows)) == ([0], [1])

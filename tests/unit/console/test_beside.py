@@ -55,7 +55,7 @@ async def running(directory: Path, settings: dict[str, str]) -> AsyncIterator[tu
         nursery.cancel_scope.cancel()
 
 
-async def test_it_reads_by_the_registry_beside_it_unless_it_is_given_another(tmp_path: Path) -> None:
+async def test_reads_use_the_registry_beside_unless_another_is_given(tmp_path: Path) -> None:
     async with beside(tmp_path / "one") as (visitor, url):
         await RegistryClient(url).register("mine-value", Schema("AVRO", '"int"'))
         assert [row["name"] for row in (await visitor.get("/api/subjects"))["rows"]] == ["mine-value"]
@@ -71,7 +71,7 @@ READ_ORDERS = {
 }  # fmt: skip
 
 
-async def test_a_visitor_is_one_of_the_brokers_users_at_its_own_registry(tmp_path: Path) -> None:
+async def test_visitor_is_the_brokers_user_at_its_own_registry(tmp_path: Path) -> None:
     async with running(tmp_path, SECURED) as (visitor, url):
         await visitor.begin(user="admin", password="admin-secret")
         for subject in ("orders-value", "private-value"):
@@ -116,7 +116,7 @@ async def test_no_password_of_a_visitor_goes_to_a_registry_of_others(
             assert not re.search(b"secret|YW5uO|YWRtaW46", head), "neither user of the broker's"
 
 
-async def test_no_user_stands_in_a_setting_that_is_told_to_whoever_describes_the_broker() -> None:
+async def test_described_settings_contain_no_user() -> None:
     values = {"console.listener": "127.0.0.1:0", "console.registry.url": "https://ann:s3cret@registry"}
     with pytest.raises(StartupError, match=r"console\.registry\.basic\.auth\.user\.info") as error:
         ConsoleBeside(BrokerConfig(values), None, None).begin()

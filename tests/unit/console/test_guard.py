@@ -31,7 +31,7 @@ def test_names_of_this_machine_are_answered(host: str) -> None:
         "localhost:x",
     ],
 )
-def test_a_name_that_somebody_else_has_resolve_to_this_machine_is_refused(host: str) -> None:
+def test_foreign_name_that_resolves_here_is_refused(host: str) -> None:
     assert "host" in refused(LOCAL, host=host)
 
 
@@ -53,7 +53,7 @@ def test_a_browser_that_hides_its_origin_changes_nothing() -> None:
     assert refused(LOCAL, "POST", host="localhost:9080") == ""  # a program, which no page can make do so
 
 
-def test_beyond_this_machine_its_addresses_and_names_are_answered() -> None:
+def test_remote_host_names_and_addresses_are_answered() -> None:
     assert refused(OPEN, host="10.1.2.3:9080") == ""
     assert refused(OPEN, host="kafka-1:9080") == ""
     assert "host" in refused(OPEN, host="evil.example:9080")
@@ -65,7 +65,7 @@ def test_a_proxy_is_answered_under_its_own_name() -> None:
     assert "other sites" in refused(OPEN, "POST", host="kafka.example", origin="https://evil.example")
 
 
-def test_a_browser_is_told_to_run_nothing_but_the_pages_own_scripts() -> None:
+def test_browser_may_run_only_the_pages_own_scripts() -> None:
     headers = dict(HEADERS)
     assert headers["Content-Security-Policy"] == POLICY
     rules = dict(rule.split(" ", 1) for rule in POLICY.split("; "))

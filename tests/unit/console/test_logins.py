@@ -82,7 +82,7 @@ async def refused(found: Sessions, **given: str) -> tuple[int, str, float]:
     return raised.value.status, str(raised.value), trio.current_time() - began
 
 
-async def test_a_user_logs_in_by_the_first_mechanism_or_by_that_which_was_named(
+async def test_user_logs_in_by_the_named_or_the_first_mechanism(
     autojump_clock: object,
 ) -> None:
     world = World(*MECHANISMS)
@@ -110,7 +110,7 @@ async def test_a_wrong_password_costs_time_and_leaves_no_session(autojump_clock:
         with pytest.raises(ClientError, match="who are you"):
             await found.begin(user="ann", password="wrong")
         assert trio.current_time() - began == pytest.approx(REFUSED_SECONDS)
-        assert found._sessions == {}
+        assert found.users == ()
 
 
 async def _try(found: Sessions, user: str, address: str, refusals: list[int]) -> None:
@@ -213,17 +213,17 @@ async def test_where_there_are_many_the_one_longest_unused_makes_room(autojump_c
         second = await found.begin()
         await trio.sleep(1)
         others = [await found.begin() for _ in range(SESSIONS_MAX - 2)]
-        assert len(found._sessions) == SESSIONS_MAX
+        assert len(found.users) == SESSIONS_MAX
         await trio.sleep(1)
         await found.begin()
         assert found.find(second.identity) is None, "the first has not been used for longer, but is answered"
         assert found.find(first.identity) is first
         assert second.scope.cancel_called
         assert not others[0].scope.cancel_called
-        for one in found._sessions.values():
+        for one in found.users:
             one.requests.add(trio.CancelScope())
         await found.begin()
-        assert len(found._sessions) == SESSIONS_MAX, "where all are answered one of them goes"
+        assert len(found.users) == SESSIONS_MAX, "where all are answered one of them goes"
 
 
 async def test_a_cookie_finds_a_session_as_long_as_it_lasts(autojump_clock: object) -> None:
@@ -237,7 +237,7 @@ async def test_a_cookie_finds_a_session_as_long_as_it_lasts(autojump_clock: obje
         await trio.sleep(IDLE_SECONDS_MAX + 1)
         assert found.find(session.identity) is None
         await trio.sleep(CHECK_SECONDS)
-        assert found._sessions == {}
+        assert found.users == ()
         assert session.scope.cancel_called
 
 
@@ -256,7 +256,7 @@ async def test_all_who_look_without_a_session_share_one(autojump_clock: object) 
         assert found._anonymous is None
 
 
-async def test_a_session_whose_client_cannot_be_opened_says_why_and_tries_again(
+async def test_session_without_a_client_says_why_and_tries_again(
     autojump_clock: object,
 ) -> None:
     world = World()

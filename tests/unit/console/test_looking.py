@@ -98,7 +98,7 @@ async def test_of_a_window_the_last_rows_are_kept() -> None:
     assert (offsets(results[A]), results[A].at, results[A].records) == ([5, 6, 7], 8, 8)
 
 
-async def test_a_batch_that_takes_too_long_is_a_row_and_others_are_shown() -> None:
+async def test_slow_batch_is_a_row_and_the_others_are_shown() -> None:
     consumer = Consumer([fetched(A, 0, b"a", b"b", b"c", b"d", each=2), fetched(B, 0, b"x")])
     refused = opener(TOO_LONG, TOO_LONG)  # all together, and then the first batch alone
     results = await scan(consumer, {A: Span(0, 4, 100, 100), B: Span(0, 1, 100, 100)}, refused)

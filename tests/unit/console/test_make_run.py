@@ -16,7 +16,5 @@ from tools.run import with_console
         (["--workers", "2"], ["--workers", "2"]),
     ],
 )
-def test_a_broker_of_a_checkout_serves_its_console_unless_it_is_told_otherwise(
-    given: list[str], expected: list[str]
-) -> None:
+def test_checkout_serves_its_console_unless_told_otherwise(given: list[str], expected: list[str]) -> None:
     assert with_console(given) == expected

@@ -76,7 +76,7 @@ def test_clients_with_a_known_bug_are_named(name: str, version: str, is_warned: 
     assert bool(warnings_of(name, version)) == is_warned
 
 
-def test_a_warning_names_the_release_of_librdkafka_and_not_that_of_its_binding() -> None:
+def test_warning_names_the_release_of_librdkafka_not_its_binding() -> None:
     for name, version in (("librdkafka", "2.3.0"), ("confluent-kafka-python", "2.9.0-rdkafka-2.3.0")):
         (warning,) = warnings_of(name, version)
         assert warning.startswith("librdkafka 2.3.0: known bug: one error makes it ask")

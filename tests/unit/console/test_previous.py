@@ -30,7 +30,7 @@ async def send(visitor: Visitor, *records: tuple[str | None, str | None], partit
     await visitor.do("POST", PATH, {"records": rows})
 
 
-async def test_the_newest_before_it_with_its_key_is_shown_with_what_differs(tmp_path: Path) -> None:
+async def test_previous_record_of_a_key_is_shown_with_differences(tmp_path: Path) -> None:
     async with console_beside(tmp_path) as console:
         await console.make_topic("t", 2)
         visitor = await console.visitor()

@@ -19,7 +19,7 @@ A, B = ("t", 0), ("t", 1)
 BOUNDS = Bounds({A: 10, B: 0}, {A: 20, B: 5})
 
 
-def test_a_cursor_names_offsets_by_partition_and_is_kept_within_bounds() -> None:
+def test_cursor_names_offsets_and_is_kept_within_bounds() -> None:
     assert _cursor({B: 3, A: 12}) == "0:12,1:3"
     assert _read_cursor("0:12,1:3", BOUNDS, BOUNDS.first) == {A: 12, B: 3}
     assert _read_cursor("0:9,1:6,7:1", BOUNDS, BOUNDS.first) == {A: 10, B: 5}

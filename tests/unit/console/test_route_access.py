@@ -12,7 +12,7 @@ from tests.support.console_cluster import REFUSED, REFUSED_TEXT, Cluster, refuse
 ACL = Acl("topic", "orders", "literal", "User:ann", "*", "read", "allow")
 
 
-async def test_acls_are_listed_made_and_deleted_by_who_has_named_the_principal() -> None:
+async def test_acls_are_changed_only_with_their_principal_named() -> None:
     other = Acl("group", "a", "prefixed", "User:bob", "h", "all", "deny")
     cluster = Cluster(acls=[ACL, other], create_acls={ACL: None}, delete_acls={ACL: None})
     found = await shown(cluster, "/api/acls", sort="resource")

@@ -31,7 +31,7 @@ def groups(**more: Any) -> Cluster:
     })  # fmt: skip
 
 
-async def test_groups_are_listed_with_their_lags_and_those_that_are_not_told() -> None:
+async def test_groups_are_listed_with_lags_and_undescribed_ones() -> None:
     cluster = groups()
     found = await shown(cluster, "/api/groups", kind="classic", state="Empty")
     assert cluster.asked[0] == ("list_groups", {"kinds": ["classic"], "states": ["Empty"]})

@@ -52,7 +52,7 @@ def test_a_defect_is_logged_and_goes_before_other_failures(caplog: pytest.LogCap
     assert record.exc_info[0] is KeyError
 
 
-async def test_a_path_that_there_is_not_and_a_method_that_it_does_not_take() -> None:
+async def test_unknown_path_and_method_are_refused() -> None:
     cluster = Cluster(delete_groups={"a/b": None})
     assert await refused(cluster, "GET", "/api/nothing") == (404, "there is nothing at /api/nothing")
     assert await refused(cluster, "PUT", "/api/groups/x") == (405, "/api/groups/x takes GET, DELETE")
@@ -75,7 +75,7 @@ async def test_a_path_that_there_is_not_and_a_method_that_it_does_not_take() -> 
         (None, {"alter"}, "/api/log", 404),
     ],
 )
-async def test_a_view_of_the_inside_is_for_who_may_do_as_much_with_the_cluster(
+async def test_inside_view_needs_the_same_right_over_the_cluster(
     views: set[str] | None, operations: set[str], path: str, status: int
 ) -> None:
     cluster = Cluster(operations=frozenset(operations))
@@ -107,6 +107,6 @@ def test_what_destroys_is_done_for_who_has_named_it() -> None:
     ("status", "told"),
     [(0, 502), (399, 502), (400, 400), (401, 502), (402, 402), (404, 404), (599, 599), (600, 502)],
 )
-def test_a_registry_that_wants_another_login_does_not_ask_the_visitor_for_it(status: int, told: int) -> None:
+def test_registry_with_another_login_does_not_ask_the_visitor(status: int, told: int) -> None:
     error = registry_failure(RegistryError(status, 1, "no"))
     assert (error.status, str(error)) == (told, "no")

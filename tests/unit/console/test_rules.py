@@ -174,7 +174,7 @@ async def test_topics_that_change_while_they_are_read_are_read_again(nursery: tr
     assert len(connection.asked) == 4
 
 
-async def test_partitions_whose_ends_are_not_known_are_left_out_and_alone_they_are_an_error() -> None:
+async def test_partitions_without_ends_are_omitted_or_an_error_alone() -> None:
     lost = ConnectionLostError("nobody leads it")
     ends = {
         ("t", 0): (OffsetAt(1, -1, 0), OffsetAt(9, -1, 0)),
@@ -194,7 +194,7 @@ async def test_partitions_whose_ends_are_not_known_are_left_out_and_alone_they_a
         assert raised.value is lost
 
 
-async def test_a_request_of_the_control_api_has_a_body_where_it_was_given_one() -> None:
+async def test_control_request_has_a_body_where_one_was_given() -> None:
     asked: list[tuple[Any, ...]] = []
 
     async def control(*given: Any) -> tuple[int, Any]:

@@ -14,7 +14,7 @@ from barnabas.console.own_broker import OwnBroker
 from tests.support.console import console_beside
 
 
-async def test_members_of_a_group_are_shown_as_its_coordinator_tells_them(tmp_path: Path) -> None:
+async def test_group_members_are_shown_as_the_coordinator_says(tmp_path: Path) -> None:
     async with console_beside(tmp_path) as console:
         await console.make_topic("t", 2)
         for produced, name, more in (
@@ -53,7 +53,7 @@ async def test_members_of_a_group_are_shown_as_its_coordinator_tells_them(tmp_pa
                 }  # fmt: skip
 
 
-async def test_the_newest_records_are_found_behind_many_offsets_without_one(tmp_path: Path) -> None:
+async def test_newest_records_are_found_behind_empty_offsets(tmp_path: Path) -> None:
     async with console_beside(tmp_path) as console:
         await console.make_topic("t")
         async with open_producer(console.bootstrap, ProducerSettings(transactional_id="tx")) as producer:
@@ -70,7 +70,7 @@ async def test_the_newest_records_are_found_behind_many_offsets_without_one(tmp_
         assert (page["older"], page["newer"], page["late"]) == (None, None, False)
 
 
-async def test_requests_are_watched_by_api_client_topic_group_and_outcome(tmp_path: Path) -> None:
+async def test_requests_are_watched_by_each_filter(tmp_path: Path) -> None:
     async with console_beside(tmp_path) as console:
         await console.make_topic("t")
         own = OwnBroker(Lines(), console.host)

@@ -146,7 +146,7 @@ async def test_a_record_in_full_and_as_a_file(tmp_path: Path) -> None:
         assert [json.loads(line)["offset"] for line in answer.content.splitlines()] == [0, 1, 2]
 
 
-async def test_the_live_tail_shows_what_comes_and_jumps_when_it_is_too_much(tmp_path: Path) -> None:
+async def test_live_tail_shows_new_records_and_skips_when_behind(tmp_path: Path) -> None:
     async with console_beside(tmp_path) as console:
         await console.make_topic("t")
         await console.produce("t", b"before")
@@ -378,7 +378,7 @@ async def test_subjects_of_a_registry(tmp_path: Path) -> None:
             assert (await visitor.ask("GET", "/api/subjects")).status == 502
 
 
-async def test_topics_are_sorted_by_what_they_hold_and_how_fast_they_grow(tmp_path: Path) -> None:
+async def test_topics_are_sorted_by_size_and_growth(tmp_path: Path) -> None:
     async with console_beside(tmp_path) as console:
         for name in ("small", "large", "empty"):
             await console.make_topic(name, 2)

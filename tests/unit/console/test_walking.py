@@ -113,7 +113,7 @@ async def test_pages_one_after_the_other_give_each_record_once(seed: int, newest
     assert pages == in_order(log, newest=newest)
 
 
-async def test_a_walk_ends_after_so_many_records_and_says_how_far_it_got() -> None:
+async def test_walk_ends_after_its_records_and_reports_its_progress() -> None:
     reader = Reader({A: [(n, n) for n in range(1_000)]}, matching=10**6)
     rows, walk = await walked(reader, Window({A: 1}, {A: 1_000}), 5, width=100, records=150, newest=True)
     assert (rows, walk.scanned, walk.covered, walk.total, walk.is_cut) == ([], 300, 300, 999, True)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.environment import ephemeral
 from barnabas.environment.ephemeral import END_SIGNALS, PREFIX, ephemeral_directory, owned_directory, sweep
 
 
@@ -69,36 +68,30 @@ def test_only_what_nobody_uses_is_swept(tmp_path: Path, signals) -> None:
     assert {entry.name for entry in tmp_path.iterdir()} == {"other", f"{PREFIX}file", f"{PREFIX}link"}
 
 
-def test_directory_swept_before_its_lock_is_created_again(tmp_path, signals, monkeypatch) -> None:
+def test_directory_swept_before_its_lock_is_created_again(tmp_path, signals) -> None:
     locked = []
-    flock = fcntl.flock
 
     def sweep_first(descriptor: int, operation: int) -> None:
         if not locked:
             locked.append(descriptor)
-            monkeypatch.setattr(fcntl, "flock", flock)
             assert len(sweep(str(tmp_path))) == 1
-        flock(descriptor, operation)
+        fcntl.flock(descriptor, operation)
 
-    monkeypatch.setattr(fcntl, "flock", sweep_first)
-    with ephemeral_directory(str(tmp_path)) as path:
+    with ephemeral_directory(str(tmp_path), lock_file=sweep_first) as path:
         assert os.path.isdir(path)
         assert [entry.name for entry in tmp_path.iterdir()] == [os.path.basename(path)]
 
 
 @pytest.mark.parametrize("make", [ephemeral_directory, owned_directory])
-def test_directory_is_in_memory_if_that_is_writable(make, tmp_path, signals, monkeypatch) -> None:
-    memory, temporary, named = (tmp_path / name for name in ("memory", "temporary", "named"))
-    for path in (memory, temporary, named):
+def test_directory_is_in_memory_if_that_is_writable(make, tmp_path, signals) -> None:
+    memory, named = tmp_path / "memory", tmp_path / "named"
+    for path in (memory, named):
         path.mkdir()
-    monkeypatch.setattr(ephemeral, "MEMORY", str(memory))
-    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(temporary))
-    with make() as path:
+    with make(memory=str(memory)) as path:
         assert Path(path).parent == memory
-    monkeypatch.setattr(ephemeral, "MEMORY", str(tmp_path / "not there"))
-    with make() as path:
-        assert Path(path).parent == temporary
-    with make(str(named)) as path:
+    with make(memory=str(tmp_path / "not there")) as path:
+        assert Path(path).parent == Path(tempfile.gettempdir())
+    with make(str(named), memory=str(memory)) as path:
         assert Path(path).parent == named
 
 
@@ -114,19 +107,12 @@ def test_directory_leaves_signals_to_a_program_that_has_handlers(tmp_path, signa
 
 
 @pytest.mark.parametrize("make", [ephemeral_directory, owned_directory])
-def test_no_descriptor_stays_open(make, tmp_path, signals, monkeypatch) -> None:
+def test_no_descriptor_stays_open(make, tmp_path, signals) -> None:
     (tmp_path / f"{PREFIX}left").mkdir()
-    opened, closed = [], []
-    real_open, real_close = os.open, os.close
-    monkeypatch.setattr(
-        os, "open", lambda *given, **more: opened.append(real_open(*given, **more)) or opened[-1]
-    )
-    monkeypatch.setattr(os, "close", lambda one: closed.append(one) or real_close(one))
+    before = os.listdir("/dev/fd")
     with make(str(tmp_path)):
-        pass
-    monkeypatch.undo()
-    assert len(opened) >= 2
-    assert sorted(opened) == sorted(one for one in closed if one in opened)
+        assert len(os.listdir("/dev/fd")) == len(before) + 1
+    assert os.listdir("/dev/fd") == before
 
 
 def test_a_signal_that_is_ignored_stays_ignored(tmp_path, signals) -> None:

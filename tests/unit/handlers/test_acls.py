@@ -85,7 +85,7 @@ async def test_acls_are_created_described_and_deleted(asked, version):
     assert await listed(asked, version=version) == {one for one in mine if one[2] == "t"}
 
 
-async def test_a_prefix_is_not_shown_to_those_who_do_not_know_of_prefixes(asked):
+async def test_prefixed_acl_is_hidden_from_versions_without_prefixes(asked):
     await create(asked, creation(pattern=4))
     assert await listed(asked, version=0) == set()
     assert await delete(asked, to_delete(), version=0) == [(0, 0)]

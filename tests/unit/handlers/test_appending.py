@@ -131,7 +131,7 @@ async def test_of_transactions_nothing_is_appended_without_waiting() -> None:
     assert ends(node, 2) == [0, 0]
 
 
-async def test_what_speaks_against_an_append_is_its_answer_and_no_others() -> None:
+async def test_append_error_is_the_answer_of_its_partition_alone() -> None:
     node = await broker(SOLE, SOLE)
     stale = batch(b"x", producer_id=3, producer_epoch=4, base_sequence=0)
     node.replica.log.append_as_leader(stale, leader_epoch=5, now_ms=NOW_MS)

@@ -43,7 +43,7 @@ def versions_asked(**fields):
     return ApiVersionsRequest(client_software_name="x", client_software_version="1", **fields)
 
 
-async def test_a_client_that_reaches_another_node_or_cluster_has_to_bootstrap_again(ask):
+async def test_client_at_another_node_or_cluster_must_bootstrap_again(ask):
     cluster = (await ask(MetadataRequest(topics=[]), 12)).cluster_id
     node = ask.services.broker_id
     for meant in ({}, {"cluster_id": cluster, "node_id": node}):
@@ -147,7 +147,7 @@ async def test_txn_commit_of_a_stale_member_or_absent_group_is_refused(ask, tran
 
 
 @pytest.mark.parametrize("version", [5, 6])
-async def test_the_generation_of_a_classic_member_is_illegal_in_each_version(ask, transaction, version):
+async def test_classic_generation_is_illegal_in_each_version(ask, transaction, version):
     protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")
     joined = await ask(
         JoinGroupRequest(

@@ -107,7 +107,7 @@ async def test_no_offset_is_committed_for_a_topic_that_was_replaced(ask, version
     assert {topic.name for topic in found.topics} == {"u"}
 
 
-async def test_the_offsets_of_a_topic_are_not_told_for_the_one_before_it(ask):
+async def test_offsets_of_the_former_topic_are_not_told_for_the_new(ask):
     before = id_of(ask, "t")
 
     async def replace_and_commit():
@@ -126,7 +126,7 @@ async def test_the_offsets_of_a_topic_are_not_told_for_the_one_before_it(ask):
     assert (partition.error_code, partition.committed_offset) == (ErrorCode.UNKNOWN_TOPIC_ID, -1)
 
 
-async def test_a_group_is_described_with_the_topics_that_it_has_been_assigned(ask):
+async def test_group_is_described_with_its_assigned_topics(ask):
     services = ask.services
 
     async def join():

@@ -127,7 +127,7 @@ async def test_a_filter_that_means_nothing_is_refused(tmp_path, components, code
         ([("ip", None)], {"connection_creation_rate": 2.0**31}),
     ],
 )
-async def test_an_alteration_that_means_nothing_is_refused_and_the_others_are_made(tmp_path, entity, quotas):
+async def test_meaningless_alteration_is_refused_and_others_are_made(tmp_path, entity, quotas):
     async with broker_to_ask(tmp_path) as ask:
         refused, done = await alter(ask, entry(entity, **quotas), entry([BOB], producer_byte_rate=1.0))
         assert refused[0] == ErrorCode.INVALID_REQUEST

@@ -32,7 +32,7 @@ async def test_a_client_is_remembered_as_it_calls_itself(asked, name):
 
 @pytest.mark.parametrize("wrong", ["", "-a", "a-", ".a", "a.", "a b", "ü", "a/b", "a\n", "a_b"])
 @pytest.mark.parametrize("is_name", [True, False])
-async def test_what_is_no_name_of_software_is_refused_and_not_remembered(asked, wrong, is_name):
+async def test_invalid_software_name_is_refused_and_forgotten(asked, wrong, is_name):
     said = software(wrong, "1") if is_name else software("a", wrong)
     answer = await ask(asked, "ApiVersions", 3, said)
     assert (answer.error_code, answer.api_keys) == (BAD, [])

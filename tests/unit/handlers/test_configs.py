@@ -68,7 +68,7 @@ def chain(entry):
     return [(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms]
 
 
-async def test_a_topics_value_comes_with_all_that_it_could_have_come_from(tmp_path):
+async def test_topic_value_comes_with_its_synonyms(tmp_path):
     async with broker_to_ask(tmp_path, {"log.retention.ms": "900"}) as ask:
         await make_topic(ask, "t", retention_ms="007")
         assert await change(ask, BROKER, "", ("log.retention.ms", SET, "500")) == 0
@@ -423,7 +423,7 @@ async def test_a_type_that_is_not_known_is_wrong_before_it_is_refused(tmp_path):
             assert await change(ask, GROUP, "g", ("consumer.session.timeout.ms", SET, "50000")) == code
 
 
-async def test_settings_that_nobody_knows_are_kept_and_named_in_few_lines(tmp_path, caplog):
+async def test_unknown_settings_are_kept_and_logged_in_few_lines(tmp_path, caplog):
     async with broker_to_ask(tmp_path) as ask:
         many = [(f"not.there.{number}\nERROR of somebody else", SET, "1") for number in range(1_000)]
         assert await change(ask, BROKER, "1", *many, validate_only=True) == 0

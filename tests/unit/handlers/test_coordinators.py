@@ -129,7 +129,7 @@ async def test_assignments_are_described_while_members_gather(ask):
     )  # fmt: skip
 
 
-async def test_who_may_not_commit_is_told_so_before_too_long_metadata_is(ask):
+async def test_commit_is_authorized_before_metadata_is_measured(ask):
     async def commit(**fields):
         partition = OffsetCommitRequest.OffsetCommitRequestPartition
         parts = [
@@ -153,7 +153,7 @@ async def test_a_group_that_is_named_twice_is_deleted_once(ask):
     ]
 
 
-async def test_offsets_of_partitions_that_are_not_there_cannot_be_deleted(ask):
+async def test_offsets_of_unknown_partitions_cannot_be_deleted(ask):
     await ask(joining(), 0)
     parts = [OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=index) for index in (1, 2, -1)]
     topic = OffsetDeleteRequest.OffsetDeleteRequestTopic(name="t", partitions=parts)
@@ -182,7 +182,7 @@ async def test_a_classic_member_of_a_consumer_group_has_a_bare_id(ask):
     assert codes == [0, ErrorCode.UNKNOWN_MEMBER_ID]
 
 
-async def test_very_many_members_leave_in_several_events_and_each_has_its_code(ask, monkeypatch):
+async def test_many_leaving_members_take_events_and_get_their_codes(ask, monkeypatch):
     monkeypatch.setattr("barnabas.handlers.leave_group.MEMBERS_PER_BATCH", 2)
     ids = [(await ask(joining(group_id="many"), 9)).member_id for _ in range(5)]
     named = [*ids[:3], "nobody", *ids[3:]]
@@ -196,7 +196,7 @@ async def test_very_many_members_leave_in_several_events_and_each_has_its_code(a
     assert (await ask(LeaveGroupRequest(group_id="many"), 5)).members == []
 
 
-async def test_who_has_only_been_given_an_id_does_not_keep_a_group_classic(ask):
+async def test_pending_member_id_does_not_keep_a_group_classic(ask):
     given = (await ask(joining(), 9)).member_id
     assert (await ask(FIRST_BEAT, 1)).error_code == 0
     refused = await ask(joining(member_id=given), 9)
@@ -295,7 +295,7 @@ def latest():
     return ListOffsetsRequest.ListOffsetsTopic(name="t", partitions=[partition])
 
 
-async def test_a_marker_of_version_2_has_a_higher_epoch_than_what_it_ends(ask):
+async def test_marker_of_version_2_has_a_higher_epoch_than_its_data(ask):
     producer = await producer_of(ask)
     await write(ask, producer)
     fenced = [(producer[0], [(0, ErrorCode.INVALID_PRODUCER_EPOCH)])]
@@ -307,7 +307,7 @@ async def test_a_marker_of_version_2_has_a_higher_epoch_than_what_it_ends(ask):
     ]  # nothing is open
 
 
-async def test_offsets_in_a_transaction_are_checked_after_the_transaction(ask):
+async def test_transaction_is_checked_before_its_offsets(ask):
     producer = await producer_of(ask)
 
     async def commit(producer, transactional_id="txn", group_id="in-txn", metadata="", **fields):
@@ -350,7 +350,7 @@ async def test_offsets_are_committed_whatever_their_retention(ask, retention_ms)
 
 
 @pytest.mark.parametrize("version", range(7))
-async def test_a_coordinator_that_is_found_comes_with_the_message_of_no_error(ask, version):
+async def test_located_coordinator_comes_with_the_none_message(ask, version):
     asked = FindCoordinatorRequest(key="g") if version < 4 else FindCoordinatorRequest(coordinator_keys=["g"])
     answer = await ask(asked, version)
     (found,) = answer.coordinators or [answer]
@@ -366,7 +366,7 @@ async def states_of(ask, *group_ids):
     return [(one.group_state, listed.get(one.group_id)) for one in described]
 
 
-async def test_a_group_that_has_lost_its_last_offset_is_empty_until_unused_groups_end(ask):
+async def test_group_without_offsets_is_empty_until_expiry(ask):
     await ask(commit_of(0), 8)
     part = OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=0)
     topic = OffsetDeleteRequest.OffsetDeleteRequestTopic(name="t", partitions=[part])
@@ -381,7 +381,7 @@ async def test_a_group_that_has_lost_its_last_offset_is_empty_until_unused_group
     assert await states_of(ask, "g") == [("Dead", None)]
 
 
-async def test_an_empty_group_that_has_lost_its_last_offset_ends_with_the_next_expiry(ask):
+async def test_empty_group_without_offsets_ends_with_the_next_expiry(ask):
     await ask(commit_of(0), 8)
     part = OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=0)
     topic = OffsetDeleteRequest.OffsetDeleteRequestTopic(name="t", partitions=[part])
@@ -396,7 +396,7 @@ def commit_of(index):
     return OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=[topic])
 
 
-async def test_a_group_whose_only_offsets_were_in_an_aborted_transaction_is_empty(ask):
+async def test_group_with_only_aborted_offsets_is_empty(ask):
     producer = await producer_of(ask)
     part = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=3)
     topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name="t", partitions=[part])

@@ -126,7 +126,7 @@ async def test_a_group_with_many_offsets_is_forgotten_in_steps(ask, counts, how)
         assert counts.checkpoints >= PARTITIONS // OFFSETS_PER_EVENT
 
 
-async def test_more_offsets_than_a_batch_can_hold_are_refused_before_anything_is_done(ask, counts):
+async def test_offsets_beyond_a_batch_are_refused_before_any_change(ask, counts):
     await ask(FindCoordinatorRequest(key="g"), 2)  # which makes the topic
     counts.reset()
     (topic,) = (await ask(commit_of("g", "one", 30_000), 8)).topics

@@ -52,7 +52,7 @@ async def describe(asked, *owners, version=3, everybody=False):
 
 
 @pytest.mark.parametrize("version", range(4))
-async def test_a_token_is_created_with_the_hmac_of_its_id_and_described(tmp_path, version):
+async def test_token_is_created_with_the_hmac_of_its_id_and_described(tmp_path, version):
     async with broker_to_ask(tmp_path, SETTINGS) as asked:
         as_user(asked, "User:alice")
         made = await create(asked, "User:bob", version=version)
@@ -71,7 +71,7 @@ async def test_a_token_is_created_with_the_hmac_of_its_id_and_described(tmp_path
         assert [one.token_id for one in (await describe(asked, everybody=True))[1]] == [made.token_id]
 
 
-async def test_an_owner_has_no_more_tokens_than_the_broker_lets_it_have(tmp_path):
+async def test_owner_has_at_most_the_brokers_limit_of_tokens(tmp_path):
     settings = SETTINGS | {"delegation.token.max.per.owner": "2"}
     async with broker_to_ask(tmp_path, settings) as asked:
         as_user(asked, "User:alice")
@@ -85,7 +85,7 @@ async def test_an_owner_has_no_more_tokens_than_the_broker_lets_it_have(tmp_path
         assert (await create(asked)).error_code == 0
 
 
-async def test_a_token_has_no_more_renewers_than_an_owner_may_have_tokens(tmp_path):
+async def test_token_has_at_most_as_many_renewers_as_an_owner_tokens(tmp_path):
     settings = SETTINGS | {"delegation.token.max.per.owner": "2"}
     async with broker_to_ask(tmp_path, settings) as asked:
         as_user(asked, "User:alice")
@@ -93,7 +93,7 @@ async def test_a_token_has_no_more_renewers_than_an_owner_may_have_tokens(tmp_pa
         assert (await create(asked, "User:a", "User:b", "User:c")).error_code == ErrorCode.POLICY_VIOLATION
 
 
-async def test_owners_and_renewers_renew_and_let_expire_and_nobody_else(tmp_path):
+async def test_only_owners_and_renewers_renew_and_expire(tmp_path):
     async with broker_to_ask(tmp_path, SETTINGS) as asked:
         as_user(asked, "User:alice")
         hmac = (await create(asked, "User:bob")).hmac
@@ -145,7 +145,7 @@ async def test_renewers_are_users(tmp_path):
         assert (await create(asked, "Group:x")).error_code == ErrorCode.INVALID_PRINCIPAL_TYPE
 
 
-async def test_an_empty_list_of_owners_asks_for_nothing_and_named_ones_for_theirs(tmp_path):
+async def test_empty_owner_list_gets_nothing_and_named_ones_theirs(tmp_path):
     async with broker_to_ask(tmp_path, SETTINGS) as asked:
         as_user(asked, "User:alice")
         token_id = (await create(asked, "User:bob")).token_id

@@ -164,7 +164,7 @@ async def test_records_of_a_log_that_is_compacted_and_deleted_can_go(tmp_path):
         assert await delete_records(ask, "t", 0, -1) == (0, 4)
 
 
-async def test_the_leaders_epoch_ends_where_the_log_ends_even_if_it_is_empty(tmp_path):
+async def test_leader_epoch_ends_at_the_log_end_even_if_empty(tmp_path):
     async with broker_to_ask(tmp_path) as ask:
         await make(ask, "t")
 

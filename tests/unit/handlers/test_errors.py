@@ -64,7 +64,7 @@ def test_beside_an_error_there_is_no_coordinator_and_no_epoch() -> None:
     assert (producer.producer_id, producer.producer_epoch) == (-1, -1)
 
 
-def test_beside_a_refused_look_at_credentials_there_is_a_result_for_each_user_that_is_named() -> None:
+def test_named_users_have_results_beside_a_refused_describe() -> None:
     api = apis.BY_KEY[50]
     users = [{"Name": "a"}, {"Name": "b"}]
     for named, results in ((users, [CODE, CODE]), ([], []), (None, [])):

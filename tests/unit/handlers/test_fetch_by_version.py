@@ -76,9 +76,7 @@ async def test_each_version_gets_the_format_that_it_knows(asked, version, magic)
 
 
 @pytest.mark.parametrize(("version", "size"), [(0, 50), (1, 50), (2, 50), (3, None), (4, BATCH_BYTES)])
-async def test_a_first_message_that_is_too_large_is_cut_off_up_to_version_2_and_whole_after_it(
-    asked, version, size
-):
+async def test_oversized_first_message_is_cut_up_to_v2_and_then_whole(asked, version, size):
     part = found(await fetch(asked, version, (0, 0), part={"PartitionMaxBytes": 50}))[0]
     if size is None:
         assert [record.value for record in iter_any_records(bytes(part.records), 0)] == [VALUE]
@@ -97,7 +95,7 @@ async def test_topics_in_zstd_are_for_those_who_know_it(asked, version, code):
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 13])
-async def test_readers_of_committed_records_see_up_to_what_is_open_and_which_are_aborted(asked, version):
+async def test_committed_readers_stop_at_open_and_list_aborted(asked, version):
     made = await ask(asked, "InitProducerId", 4, {"TransactionalId": "x", "TransactionTimeoutMs": 60_000})
     options = {"transactional": True, "producer_id": made.producer_id, "producer_epoch": made.producer_epoch}
     added = {
@@ -151,7 +149,7 @@ async def test_limits_are_those_of_the_request_and_of_each_partition(asked, vers
     assert (offsets(parts[0]), offsets(parts[1])) == expected
 
 
-async def test_partitions_are_read_in_the_order_in_which_they_are_named(asked):
+async def test_partitions_are_read_in_the_order_of_the_request(asked):
     parts = found(await fetch(asked, 12, (1, 0), (0, 0), MaxBytes=BATCH_BYTES))
     assert [*parts] == [1, 0]
     assert (offsets(parts[1]), offsets(parts[0])) == ([0], [])
@@ -199,7 +197,7 @@ async def test_a_fetch_waits_for_so_many_bytes_or_so_long(asked):
     ],
     ids=str,
 )
-async def test_a_fetch_does_not_wait_where_there_is_nothing_to_wait_for(asked, at_once):
+async def test_fetch_returns_at_once_where_waiting_is_pointless(asked, at_once):
     more = dict(at_once)
     offset = more.pop("from", 3)
     with trio.fail_after(5):
@@ -213,7 +211,7 @@ async def test_a_fetch_does_not_wait_where_there_is_nothing_to_wait_for(asked, a
 
 
 @pytest.mark.parametrize("version", [7, 12, 13])
-async def test_a_session_goes_on_at_its_epoch_and_with_what_is_not_forgotten(asked, version):
+async def test_session_continues_at_its_epoch_without_forgotten(asked, version):
     image = asked.services.metadata.image
     begun = await fetch(asked, version, (0, 3), (1, 2), SessionEpoch=0)
     assert begun.session_id > 0
@@ -279,9 +277,7 @@ async def test_a_topic_id_that_is_not_known_has_an_error_of_its_own(asked):
     ("last_epoch", "offset", "diverging"),
     [(-1, 2, (-1, -1)), (0, 3, (-1, -1)), (0, 2, (-1, -1)), (0, 4, (0, 3))],
 )
-async def test_who_has_records_of_another_epoch_is_told_where_the_log_went_on(
-    asked, last_epoch, offset, diverging
-):
+async def test_reader_of_another_epoch_is_told_where_the_log_diverged(asked, last_epoch, offset, diverging):
     part = found(await fetch(asked, 12, (0, offset), part={"LastFetchedEpoch": last_epoch}))[0]
     assert (part.diverging_epoch.epoch, part.diverging_epoch.end_offset) == diverging
     assert offsets(part) == ([] if diverging != (-1, -1) else [*range(offset, 3)])

@@ -89,7 +89,7 @@ async def test_an_isolation_level_that_there_is_not_is_refused(ask, version, lev
 
 
 @pytest.mark.parametrize("version", range(3, 19))
-async def test_fewer_bytes_than_none_are_an_error_where_there_is_something_to_read(ask, version):
+async def test_negative_max_bytes_are_an_error_if_there_is_data(ask, version):
     for limits in ({"max_bytes": -1}, {"max_bytes": -5}):
         assert in_short(await fetched(ask, version, [{}], **limits)) == [(0, -1, -1, 0)]
         assert in_short(await fetched(ask, version, [{"fetch_offset": 3}], **limits)) == [(0, 0, 3, 0)]
@@ -100,7 +100,7 @@ async def test_fewer_bytes_than_none_are_an_error_where_there_is_something_to_re
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_aborted_transactions_are_null_beside_an_error_of_the_log(ask, version):
+async def test_aborted_transactions_are_null_beside_a_log_error(ask, version):
     of_the_log = [{"fetch_offset": 9}, {"fetch_offset": -1}, {"partition_max_bytes": -1}]
     if version >= 9:
         of_the_log.append({"current_leader_epoch": 9})
@@ -121,7 +121,7 @@ async def max_timestamp(ask, version, index=1):
 
 
 @pytest.mark.parametrize("version", range(7, 12))
-async def test_of_records_without_a_timestamp_the_first_has_the_largest(ask, version):
+async def test_first_record_without_timestamps_has_the_largest(ask, version):
     assert await max_timestamp(ask, version) == (-1, -1, -1)
     for _ in range(2):
         await produce(ask, batch(b"v", b"w", timestamp=-1), index=1)

@@ -157,7 +157,7 @@ async def test_a_consumer_that_has_and_knows_all_is_told_nothing(
     assert not reads.is_quiet("u", want)
 
 
-async def test_for_whom_reads_what_is_committed_all_is_up_to_the_last_stable_offset() -> None:
+async def test_committed_read_is_complete_at_the_last_stable_offset() -> None:
     node = await leading()
     for commits, expected in ((True, True), (False, False)):
         reads = consumer(node, committed=commits)
@@ -176,7 +176,7 @@ async def test_nothing_is_quiet_that_is_led_elsewhere() -> None:
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-async def test_a_follower_reads_up_to_the_log_end_and_says_how_far_it_is(is_first: bool) -> None:
+async def test_follower_reads_to_the_log_end_and_reports_its_offset(is_first: bool) -> None:
     node = await leading()
     node.replica.follower_fetched(3, START, log_start_offset=4)
     before = node.replica.log.high_watermark
@@ -217,7 +217,7 @@ async def test_of_a_follower_that_is_refused_no_position_is_noted(
 
 
 @pytest.mark.parametrize(("offset", "last", "told_end"), [(END + 1, 5, (5, END)), (END, 4, (4, START))])
-async def test_a_follower_whose_log_has_diverged_is_told_where_and_not_noted(
+async def test_diverged_follower_is_told_where_and_not_recorded(
     offset: int, last: int, told_end: tuple[int, int]
 ) -> None:
     node = await leading()
@@ -272,7 +272,7 @@ async def test_what_a_follower_is_sent_is_counted_and_may_be_too_much() -> None:
         ({"epoch": -1}, False, False),
     ],
 )
-async def test_a_follower_that_has_and_knows_all_is_noted_and_told_nothing(
+async def test_caught_up_follower_is_recorded_and_told_nothing(
     fields: dict[str, Any], is_quiet: bool, is_noted: bool
 ) -> None:
     node = await leading()

@@ -91,7 +91,7 @@ async def test_a_consumer_group_is_described_with_its_members(asked):
     assert member.member_type == 1
 
 
-async def test_a_consumer_group_whose_members_wait_for_each_other_tells_both_assignments(asked):
+async def test_consumer_group_in_reconciliation_tells_both_assignments(asked):
     await joined(asked, "Consumer")
     await joined(asked, "Consumer", member="n", InstanceId="other", RackId=None)
     [group] = await described(asked, "Consumer", "g")
@@ -128,7 +128,7 @@ async def test_a_share_group_is_described_with_its_members(asked):
     assert assigned(member.assignment) == {"t": [0, 1], "u": [0, 1]}
 
 
-async def test_a_streams_group_is_described_with_its_topology_and_members(asked):
+async def test_streams_group_is_described_with_topology_and_members(asked):
     answer = await joined(asked, "Streams")  # makes the internal topic
     await stay(asked, "Streams", answer.member_epoch)
     [group] = await described(asked, "Streams", "g", IncludeTopologyDescription=True)
@@ -150,7 +150,7 @@ async def test_a_streams_group_is_described_with_its_topology_and_members(asked)
 
 
 @pytest.mark.parametrize("asks", [True, False])
-async def test_a_topology_is_not_stored_which_is_said_to_those_who_ask_for_it(asked, asks):
+async def test_missing_topology_is_reported_to_those_who_ask(asked, asks):
     await joined(asked, "Streams")
     good, missing = await described(asked, "Streams", "g", "nowhere", IncludeTopologyDescription=asks)
     assert (good.topology_description_status, missing.topology_description_status) == (int(asks), 0)
@@ -172,7 +172,7 @@ async def test_each_group_is_described_once_and_an_error_is_its_own(asked, kind)
 
 @pytest.mark.parametrize("denied", ["t", "u", "c-changelog"])
 @pytest.mark.parametrize("kind", EPOCH_KINDS)
-async def test_a_group_with_a_topic_that_may_not_be_described_is_not_described(asked, kind, denied):
+async def test_group_with_an_undescribable_topic_is_not_described(asked, kind, denied):
     await joined(asked, kind)
     if kind == "Share":
         await stay(asked, kind, 2)
@@ -249,7 +249,7 @@ async def test_a_classic_group_is_described_with_its_members(asked):
     assert (member.member_metadata, member.member_assignment) == (b"metadata", b"assignment")
 
 
-async def test_operations_on_a_classic_group_are_told_when_asked_and_never_beside_an_error(asked):
+async def test_classic_operations_are_told_on_request_without_an_error(asked):
     await classic(asked)
     asked.authorizer = DenyNamed((Operation.DESCRIBE, ResourceType.GROUP, "h"))
     request = {"Groups": ["g", "h", "nowhere", "g"], "IncludeAuthorizedOperations": True}

@@ -136,7 +136,7 @@ async def test_who_may_no_longer_read_is_told_in_the_session(asked):
     assert (await consumer.fetch()).keys() == {0, 1}
 
 
-async def test_a_reader_of_committed_records_hears_of_the_last_stable_offset(asked):
+async def test_committed_reader_hears_of_the_last_stable_offset(asked):
     consumer = Consumer(asked, isolation_level=1)
     await consumer.fetch({0: 0})
     assert await consumer.fetch() == {}

@@ -140,7 +140,7 @@ async def asked_of_shares(ask):
     return answer.results[0].partitions[0].error_code
 
 
-async def test_batches_that_cannot_be_read_are_refused_and_the_rest_is_loaded(tmp_path, caplog):
+async def test_unreadable_batches_are_refused_and_the_rest_is_loaded(tmp_path, caplog):
     unreadable = batch(b"v", b"w")
     async with broker_to_ask(tmp_path, SETTINGS) as ask:
         await begun(ask)

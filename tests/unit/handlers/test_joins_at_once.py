@@ -38,7 +38,7 @@ async def join(asked: Asked, joined: list[str]) -> None:
     joined.append(response.member_id)
 
 
-async def test_the_hash_of_a_topic_makes_one_join_a_large_event_not_all_that_wait(tmp_path: Path) -> None:
+async def test_topic_hash_makes_one_join_large_not_all_waiting(tmp_path: Path) -> None:
     threads = CountingThreads()
     async with broker_to_ask(tmp_path, {"offsets.topic.num.partitions": "1"}, threads=threads) as asked:
         await ask_for_topic(asked, partitions=PARTITIONS)

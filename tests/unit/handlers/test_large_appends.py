@@ -77,7 +77,7 @@ async def test_alone_nothing_is(ask, written):
     assert sizes(ask) == [len(LARGE)]
 
 
-async def test_requests_to_one_partition_are_appended_one_after_the_other(ask, written):
+async def test_requests_to_a_partition_are_appended_in_order(ask, written):
     async with trio.open_nursery() as nursery:
         for number in range(8):
             records = batch(LARGE) if number % 3 else batch(b"small")
@@ -99,7 +99,7 @@ async def test_what_a_producer_repeats_is_not_written(ask, written):
     assert sizes(ask) == [len(LARGE)]
 
 
-async def test_a_leader_that_leads_no_longer_takes_back_what_was_written(ask, written, monkeypatch):
+async def test_former_leader_takes_back_what_was_written(ask, written, monkeypatch):
     replica = ask.services.replicas.leader("t", 0)
     run = BackgroundWrite.run
 
@@ -131,7 +131,7 @@ async def test_whoever_is_cancelled_meanwhile_leaves_nothing_half_done(ask, writ
     assert await produced(ask, batch(b"later")) == [(0, log.log_end_offset - 1)]
 
 
-async def test_a_connection_is_among_others_while_others_have_requests_too(tmp_path, monkeypatch):
+async def test_connection_is_among_others_while_they_have_requests(tmp_path, monkeypatch):
     now = [1_000.0]
     small = struct.pack(">ihhih", 13, 18, 0, 7, 3) + b"raw"
     large = struct.pack(">hhih", 18, 0, 7, 3) + b"raw" + bytes(100_000)

@@ -97,7 +97,7 @@ def codes(results):
 NAMES = [f"t{number}" for number in range(MANY)]
 
 
-async def test_metadata_makes_all_its_topics_with_one_sync_and_in_slices(tmp_path):
+async def test_metadata_creates_its_topics_with_one_sync_in_slices(tmp_path):
     async with counted(tmp_path) as ask, others() as turns:
         answer = await ask(metadata(NAMES), 9)
         assert ask.appends == 1
@@ -117,7 +117,7 @@ async def test_metadata_makes_no_more_partitions_than_create_topics(tmp_path, ve
         assert codes((await ask(metadata(["t1", "t2"]), version)).topics) == {0}
 
 
-async def test_metadata_makes_no_topic_with_fewer_replicas_than_the_default(tmp_path, caplog):
+async def test_metadata_creates_no_topic_below_default_replication(tmp_path, caplog):
     async with counted(tmp_path, {"default.replication.factor": "3"}) as ask:
         answer = await ask(metadata(["t", "u"]), 9)
         assert codes(answer.topics) == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
@@ -128,16 +128,14 @@ async def test_metadata_makes_no_topic_with_fewer_replicas_than_the_default(tmp_
         assert found.error_code == 0, "internal topics have as many replicas as there are brokers"
 
 
-async def test_whoever_asks_again_and_again_for_topics_that_cannot_be_made_does_not_fill_the_log(
-    tmp_path, caplog
-):
+async def test_repeated_failing_auto_creation_does_not_fill_the_log(tmp_path, caplog):
     async with broker_to_ask(tmp_path, {"default.replication.factor": "3"}) as ask:
         for _ in range(20):
             await ask(metadata(["t"]), 9)
     assert caplog.text.count("are not made") == LINES_MAX
 
 
-async def test_names_that_differ_in_dots_only_are_refused_within_one_request(tmp_path):
+async def test_names_that_differ_in_dots_are_refused_in_one_request(tmp_path):
     async with counted(tmp_path) as ask:
         answer = await ask(metadata(["a.b", "a_b", "c"]), 9)
         assert [topic.error_code for topic in answer.topics] == [0, ErrorCode.INVALID_TOPIC_EXCEPTION, 0]

@@ -52,7 +52,7 @@ async def test_the_latest_offset_depends_on_who_asks(ask, version):
     assert await offset_of(ask, LATEST, version, READ_COMMITTED) == (2 if version >= 2 else 6)
 
 
-async def test_the_latest_offset_of_read_committed_moves_on_with_the_end_of_the_transaction(ask):
+async def test_committed_latest_offset_moves_when_the_transaction_ends(ask):
     append(ask.log, marker(commit=True, producer_id=1), origin=Origin.COORDINATOR)
     assert ask.log.last_stable_offset == 8
     assert await offset_of(ask, LATEST, 7, READ_COMMITTED) == 8
@@ -70,7 +70,7 @@ async def test_a_time_is_found_below_what_the_consumer_may_read(ask, after_ms, u
     assert await offset_of(ask, NOW_MS + 21, 7, replica_id=DEBUGGING) == 6
 
 
-async def test_a_time_is_answered_with_that_of_the_record_and_its_leader_epoch(ask):
+async def test_time_is_answered_with_the_record_time_and_leader_epoch(ask):
     found = await asked_for(ask, NOW_MS + 1, 7)
     assert (found.timestamp, found.offset, found.leader_epoch) == (NOW_MS + 10, 2, 0)
 

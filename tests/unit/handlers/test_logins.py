@@ -78,7 +78,7 @@ async def test_a_mechanism_that_is_offered_is_begun(asked):
     assert not asked.is_closed
 
 
-async def test_a_mechanism_that_is_not_offered_is_the_last_that_is_asked_for(asked):
+async def test_mechanism_not_offered_is_the_last_that_is_asked_for(asked):
     offer(asked)
     answer = await handshake(asked, "GSSAPI")
     assert answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
@@ -103,7 +103,7 @@ async def test_a_token_that_may_be_right_later_is_not_answered(asked):
     assert asked.connection.principal == ANONYMOUS
 
 
-async def test_several_tokens_lead_to_a_login_that_lasts_as_long_as_its_credential(asked):
+async def test_tokens_log_in_for_the_lifetime_of_their_credential(asked):
     login = offer(asked)
     await handshake(asked, "TOKEN")
     answer = await send(asked, b"first")

@@ -116,13 +116,13 @@ def with_code(code, named=NAMED):
 
 
 @pytest.mark.parametrize("version", [4, 5])
-async def test_brokers_that_verify_are_told_of_each_partition_of_a_transaction_once(ask, version):
+async def test_verifying_brokers_hear_of_each_partition_once(ask, version):
     found = await added(ask, version, transactional_id="txn", producer_id=1, verify_only=True)
     assert found == with_code(ErrorCode.INVALID_PRODUCER_ID_MAPPING, [*ONCE.items()])
 
 
 @pytest.mark.parametrize("version", range(6))
-async def test_partitions_that_are_added_or_refused_together_are_answered_as_they_are_named(ask, version):
+async def test_partitions_added_together_are_answered_as_named(ask, version):
     found = await added(ask, version, transactional_id="txn", producer_id=1)
     assert found == with_code(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     begun = await ask(InitProducerIdRequest(transactional_id="txn", transaction_timeout_ms=1000), 4)
@@ -133,7 +133,7 @@ async def test_partitions_that_are_added_or_refused_together_are_answered_as_the
 
 @pytest.mark.parametrize("transactional_id", ["txn", ""])
 @pytest.mark.parametrize("version", range(6))
-async def test_partitions_beside_one_that_is_not_there_are_answered_once(ask, version, transactional_id):
+async def test_partitions_beside_an_unknown_one_are_answered_once(ask, version, transactional_id):
     named = [*NAMED, ("nowhere", [0, 0])]
     found = await added(ask, version, transactional_id=transactional_id, named=named)
     assert found == [
@@ -143,7 +143,7 @@ async def test_partitions_beside_one_that_is_not_there_are_answered_once(ask, ve
 
 
 @pytest.mark.parametrize("version", range(2, 10))
-async def test_nothing_is_answered_about_a_topic_without_partitions_of_a_commit(ask, version):
+async def test_commit_omits_topics_without_partitions(ask, version):
     topics = [
         OffsetCommitRequest.OffsetCommitRequestTopic(
             name=name,
@@ -159,7 +159,7 @@ async def test_nothing_is_answered_about_a_topic_without_partitions_of_a_commit(
     assert [(one.name, [of.partition_index for of in one.partitions]) for one in answer.topics] == AS_NAMED
 
 
-async def test_nothing_is_answered_about_a_topic_without_partitions_of_other_offsets(ask):
+async def test_other_offsets_omit_topics_without_partitions(ask):
     in_transaction = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name="u", partitions=[])
     for version in range(6):
         request = TxnOffsetCommitRequest(transactional_id="txn", group_id="g", topics=[in_transaction])
@@ -173,7 +173,7 @@ async def test_nothing_is_answered_about_a_topic_without_partitions_of_other_off
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_elections_of_all_name_every_topic_and_those_of_some_each_as_it_is_named(ask, version):
+async def test_elections_name_every_topic_or_each_as_it_is_named(ask, version):
     def found(answer):
         return [
             (one.topic, [of.partition_id for of in one.partition_result])

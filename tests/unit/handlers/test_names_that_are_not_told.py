@@ -32,7 +32,7 @@ def id_of(asked, name):
 
 
 @pytest.mark.parametrize("version", [12, 13])
-async def test_metadata_by_id_does_not_name_a_topic_that_the_client_may_not_describe(asked, version):
+async def test_metadata_by_id_hides_the_name_of_an_undescribable_topic(asked, version):
     secret, known = id_of(asked, "secret-plan"), id_of(asked, "open")
     topics = [
         MetadataRequest.MetadataRequestTopic(name=None, topic_id=each) for each in (secret, known, UNKNOWN)
@@ -46,7 +46,7 @@ async def test_metadata_by_id_does_not_name_a_topic_that_the_client_may_not_desc
     assert (unknown.error_code, unknown.name) == (ErrorCode.UNKNOWN_TOPIC_ID, None)
 
 
-async def test_metadata_by_name_does_not_give_the_id_of_a_topic_that_the_client_may_not_describe(asked):
+async def test_metadata_by_name_hides_the_id_of_an_undescribable_topic(asked):
     topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in ("secret-plan", "open", "nowhere")]
     answer = await asked(MetadataRequest(topics, allow_auto_topic_creation=True), 12)
     found = {topic.name: topic for topic in answer.topics}
@@ -62,7 +62,7 @@ async def test_all_topics_are_those_that_the_client_may_describe(asked):
     assert [topic.name for topic in answer.topics] == ["open"]
 
 
-async def test_a_deletion_by_id_does_not_name_a_topic_that_the_client_may_not_describe(asked):
+async def test_deletion_by_id_hides_the_name_of_an_undescribable_topic(asked):
     secret, known = id_of(asked, "secret-plan"), id_of(asked, "open")
     states = [
         DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=each) for each in (secret, known, UNKNOWN)

@@ -116,7 +116,7 @@ async def test_topics_are_named_by_their_ids_since_version_10(asked):
     assert await by_id(ids["u"], UNKNOWN_ID) == [denied, unknown]
 
 
-async def test_each_group_is_answered_by_itself_and_all_its_offsets_once(asked):
+async def test_each_group_is_answered_with_all_its_offsets_once(asked):
     await commit(asked, "h", t=[part(0, 1)])
     asked.authorizer = DenyNamed((Operation.DESCRIBE, ResourceType.GROUP, "secret"))
     some = [{"Name": "t", "PartitionIndexes": [0]}]
@@ -137,9 +137,7 @@ async def test_each_group_is_answered_by_itself_and_all_its_offsets_once(asked):
 
 
 @pytest.mark.parametrize("version", [7, 8])
-async def test_what_an_open_transaction_may_change_is_unstable_for_those_who_ask_for_stable_offsets(
-    asked, version
-):
+async def test_open_transactions_are_unstable_for_stable_reads(asked, version):
     made = await ask(asked, "InitProducerId", 4, {"TransactionalId": "x", "TransactionTimeoutMs": 60_000})
     producer = {"ProducerId": made.producer_id, "ProducerEpoch": made.producer_epoch, "TransactionalId": "x"}
     await ask(asked, "AddOffsetsToTxn", 3, {**producer, "GroupId": "g"})
@@ -166,7 +164,7 @@ async def test_what_an_open_transaction_may_change_is_unstable_for_those_who_ask
         (None, True),
     ],
 )  # fmt: skip
-async def test_metadata_is_measured_as_java_counts_and_keeps_no_other_back(asked, metadata, fits):
+async def test_metadata_is_measured_as_java_and_fails_by_partition(asked, metadata, fits):
     too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
     told_codes = await commit(asked, t=[part(0, 11, metadata=metadata), part(1, 12)], u=[part(5, 1)])
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -177,7 +175,7 @@ async def test_metadata_is_measured_as_java_counts_and_keeps_no_other_back(asked
         assert parts[0][3] == (metadata or "")
 
 
-async def test_offsets_of_many_partitions_are_committed_each_with_its_answer(tmp_path):
+async def test_offsets_of_many_partitions_are_committed_and_answered(tmp_path):
     async with broker_to_ask(tmp_path, SETTINGS) as asked:
         await ask_for_topic(asked, partitions=600)
         parts = [

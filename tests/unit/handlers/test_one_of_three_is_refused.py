@@ -197,7 +197,7 @@ async def asked(tmp_path):
         yield asked
 
 
-async def test_what_is_denied_by_name_is_refused_in_its_place_and_the_others_are_answered(
+async def test_denied_name_is_refused_in_place_and_others_answered(
     asked: Asked,
 ) -> None:
     for case in CASES:
@@ -232,7 +232,7 @@ async def test_what_is_listed_leaves_out_what_is_denied_by_name(asked: Asked) ->
     assert "secret" not in {one.name for one in listed.topics}
 
 
-async def test_a_transaction_is_described_with_the_topics_that_may_be_described(asked: Asked) -> None:
+async def test_transaction_is_described_with_its_describable_topics(asked: Asked) -> None:
     made = await ask(asked, "InitProducerId", 4, {"TransactionalId": "x", "TransactionTimeoutMs": 60_000})
     added = {
         "V3AndBelowTransactionalId": "x",

@@ -54,7 +54,7 @@ async def test_refused_partitions_keep_no_other_from_its_records(ask):
     assert ends(ask) == [1 if index in refused else 2 for index in range(PARTITIONS)]
 
 
-async def test_what_is_malformed_unknown_or_takes_steps_stands_between_usual_partitions(ask):
+async def test_bad_partitions_between_usual_ones_get_their_own_answers(ask):
     broken = batch(b"v")
     broken[-1] ^= 1
     large = batch(*[b"v"] * 2_000)
@@ -95,7 +95,7 @@ async def told(ask, topics, version):
 
 
 @pytest.mark.parametrize("version", range(3, 14))
-async def test_of_a_partition_named_twice_the_last_records_are_appended_once(ask, version):
+async def test_partition_named_twice_appends_its_last_records_once(ask, version):
     await ask_for_topic(ask, "u")
     one, two = (lambda: batch(b"v")), (lambda: batch(b"v", b"w"))
     assert await told(ask, [("t", [(0, one()), (1, one()), (0, two())])], version) == [[(0, 0), (1, 0)]]

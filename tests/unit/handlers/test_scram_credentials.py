@@ -86,7 +86,7 @@ async def test_what_cannot_be_described_is_said_for_each_user(tmp_path):
         ([delete("there"), delete("there")], ErrorCode.DUPLICATE_RESOURCE),
     ],
 )
-async def test_a_wrong_alteration_is_its_users_error_and_keeps_no_other_back(tmp_path, alterations, code):
+async def test_wrong_alteration_is_the_error_of_its_user_alone(tmp_path, alterations, code):
     async with broker_to_ask(tmp_path) as asked:
         await alter(asked, upsert("there"))
         answered = await alter(asked, *alterations, upsert("other"))

@@ -37,7 +37,7 @@ async def described(asked: Asked, name: str, *keys: str, version: int = 4, **mor
     return {entry.name: entry for entry in result.configs}
 
 
-async def test_what_can_be_changed_for_the_whole_broker_is_not_read_only(asked):
+async def test_dynamic_broker_setting_is_not_read_only(asked):
     found = await described(asked, "1")
     told = {name: entry.read_only for name, entry in found.items()}
     assert not told["num.io.threads"]
@@ -74,7 +74,7 @@ async def test_documentation_and_synonyms_are_told_when_asked(asked, asks):
     )
 
 
-async def test_what_all_brokers_always_have_is_told_and_kept_only_when_it_is_set(asked):
+async def test_always_present_features_are_told_and_kept_once_set(asked):
     kept = dict(asked.services.config.kept_for_all)
     assert kept == {"min.insync.replicas": "1"}
     assert (await described(asked, "")).keys() == {*kept, "num.network.threads"}

@@ -119,7 +119,7 @@ async def filled(group):
     return group
 
 
-async def test_records_are_acquired_in_whole_batches_up_to_a_limit_and_sent_with_their_batches_alone(filled):
+async def test_records_are_acquired_and_sent_in_whole_batches(filled):
     first = await filled.fetch(0, 0, 1, MaxRecords=3)
     assert acquired(first) == {0: [(0, 3, 1)], 1: []}, "the first answer of a session names everything"
     assert base_offsets(parts(first)[0]) == [0, 2]
@@ -145,7 +145,7 @@ async def test_a_limit_of_records_holds_for_all_partitions_together(filled):
 
 
 @pytest.mark.parametrize("nothing", [{"MaxRecords": 0}, {"MaxBytes": 0}])
-async def test_who_asks_for_nothing_is_given_nothing_and_waits_for_nothing(filled, nothing):
+async def test_empty_fetch_is_given_nothing_and_does_not_wait(filled, nothing):
     with trio.fail_after(5):
         assert acquired(await filled.fetch(0, 0, MaxWaitMs=60_000, **nothing)) == {0: []}
 
@@ -156,7 +156,7 @@ async def test_one_batch_is_given_however_few_bytes_are_asked_for(filled):
     assert acquired(answer) == {0: [(0, 1, 1)]}
 
 
-async def test_wrong_partitions_have_their_errors_and_keep_no_other_back(filled):
+async def test_wrong_partitions_have_errors_and_others_are_fetched(filled):
     topics = [*filled.topics(0, 2), {"TopicId": UNKNOWN, "Partitions": [{"PartitionIndex": 0}]}]
     with trio.fail_after(5):
         answer = await filled.fetch(0, Topics=topics, MaxWaitMs=60_000, MinBytes=1)
@@ -168,7 +168,7 @@ async def test_wrong_partitions_have_their_errors_and_keep_no_other_back(filled)
     assert [part.acquired_records != [] for part in found[filled.topic_id]] == [True, False]
 
 
-async def test_what_was_released_is_given_again_and_what_was_accepted_or_rejected_is_not(filled):
+async def test_released_records_come_again_and_settled_ones_do_not(filled):
     await filled.fetch(0, 0)
     said = [(0, 1, ACCEPT), (2, 3, RELEASE, REJECT), (4, 5, RELEASE)]
     answer = await filled.fetch(1, 0, said=said)
@@ -178,7 +178,7 @@ async def test_what_was_released_is_given_again_and_what_was_accepted_or_rejecte
 
 
 @pytest.mark.parametrize("api", ["fetch", "say"])
-async def test_what_is_not_acquired_by_the_member_cannot_be_acknowledged(filled, api):
+async def test_records_of_other_members_cannot_be_acknowledged(filled, api):
     await filled.fetch(0, 0, MaxRecords=2)
     await filled.fetch(0, 0, member="two")  # has the others
     refused = await getattr(filled, api)(1, 0, said=[(0, 3, ACCEPT)])
@@ -235,7 +235,7 @@ async def test_a_session_begins_with_a_fetch_that_acknowledges_nothing(filled):
 
 
 @pytest.mark.parametrize("api", ["fetch", "say"])
-async def test_the_end_of_a_session_lets_go_of_what_is_not_acknowledged(filled, api):
+async def test_ending_session_releases_unacknowledged_records(filled, api):
     await filled.fetch(0, 0)
     last = await getattr(filled, api)(-1, 0, said=[(0, 1, ACCEPT)])
     assert [*parts(last)] == [0]
@@ -279,7 +279,7 @@ async def test_locks_are_renewed_by_those_who_say_so_and_know_of_it(filled, vers
 # --- waiting --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_fetch_waits_for_records_for_released_ones_or_until_its_time_is_over(group):
+async def test_fetch_waits_for_new_or_released_records_or_its_time(group):
     answers: list[Any] = []
 
     async def wait(epoch: int, member: str, **more: Any) -> None:
@@ -303,7 +303,7 @@ async def test_a_fetch_waits_for_records_for_released_ones_or_until_its_time_is_
         assert trio.current_time() - begun >= 0.03
 
 
-async def test_fewer_bytes_than_are_asked_for_are_given_when_the_time_is_over(filled):
+async def test_fewer_bytes_are_given_when_the_time_is_over(filled):
     begun = trio.current_time()
     assert acquired(await filled.fetch(0, 0, MinBytes=1 << 19, MaxWaitMs=30)) == {0: [(0, 5, 1)]}
     assert trio.current_time() - begun >= 0.03

@@ -61,7 +61,7 @@ async def altered(ask, group, *topics):
 
 
 @pytest.mark.parametrize("topics", [[("nowhere", [0])], [("t", [9])], [("t", [])], [], [("t", [0])]])
-async def test_a_group_in_use_or_of_another_kind_is_refused_whatever_is_to_be_altered(ask, topics):
+async def test_group_in_use_or_of_another_kind_refuses_alterations(ask, topics):
     assert await altered(ask, "used", *topics) == (ErrorCode.NON_EMPTY_GROUP, [])
     assert await altered(ask, "classic", *topics) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
 

@@ -49,7 +49,7 @@ async def test_a_new_client_is_given_an_id_and_nothing_to_push(tmp_path):
         assert answer.delta_temporality
 
 
-async def test_a_subscription_reaches_the_clients_that_it_is_for_at_once(tmp_path):
+async def test_subscription_reaches_its_clients_at_once(tmp_path):
     async with broker_to_ask(tmp_path, {"telemetry.max.bytes": "777"}) as ask:
         before = await ask(get(), 0)
         await ask(subscribe(metrics="a.,b.", interval_ms="5000", match="client_id=te.t"), 1)

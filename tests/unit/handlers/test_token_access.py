@@ -81,7 +81,7 @@ async def test_versions_before_3_create_tokens_for_who_asks(asked):
     assert (made.error_code, made.principal_name) == (0, "alice")
 
 
-async def test_a_token_is_seen_by_owner_and_renewers_and_by_whom_a_right_on_it_or_on_its_owner_lets(asked):
+async def test_token_is_seen_by_its_people_and_by_described_rights(asked):
     asked.authorizer.allowed = {(Operation.CREATE_TOKENS, USER, BOB)}
     made = await create(asked, ALICE, BOB, "eve")
     asked.authorizer.allowed = set()
@@ -103,7 +103,7 @@ async def test_a_token_is_seen_by_owner_and_renewers_and_by_whom_a_right_on_it_o
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-async def test_of_several_tokens_those_of_the_owners_are_described_each_with_its_people(asked, version):
+async def test_tokens_of_named_owners_are_described_with_their_people(asked, version):
     asked.authorizer.allowed = {
         *((Operation.CREATE_TOKENS, USER, who) for who in (ALICE, BOB)),
         *((Operation.DESCRIBE_TOKENS, USER, who) for who in (ALICE, BOB)),

@@ -70,7 +70,7 @@ def request_of(
         ("InitProducerId", 4, FENCED),
     ],
 )
-async def test_a_producer_that_is_fenced_is_told_so_as_its_version_knows_it(asked, api, version, code):
+async def test_fenced_producer_gets_the_error_of_its_version(asked, api, version, code):
     first = await begun(asked)
     again = await begun(asked)
     assert again[1] > first[1]
@@ -94,7 +94,7 @@ async def test_a_producer_id_and_its_epoch_come_together(asked, transactional_id
 
 
 @pytest.mark.parametrize(("version", "tells"), [(4, False), (5, True)])
-async def test_the_end_of_a_transaction_tells_the_next_epoch_since_version_5(asked, version, tells):
+async def test_end_of_a_transaction_tells_the_next_epoch_since_v5(asked, version, tells):
     producer = await begun(asked)
     added = await ask(asked, "AddPartitionsToTxn", 3, request_of("AddPartitionsToTxn", "x", producer))
     assert set(codes(added)) == {0}
@@ -107,7 +107,7 @@ async def test_the_end_of_a_transaction_tells_the_next_epoch_since_version_5(ask
 # --- partitions of several transactions, which brokers ask about ------------------------------------------------------
 
 
-async def test_brokers_are_told_of_each_transaction_and_partition_by_itself(asked):
+async def test_brokers_hear_of_each_transaction_and_partition_apart(asked):
     producer, other = await begun(asked), await begun(asked, "y")
     added = request_of("AddPartitionsToTxn", "x", producer)
     added["V3AndBelowTopics"] = [{"Name": "t", "Partitions": [1]}]
@@ -194,7 +194,7 @@ def records(producer: tuple[int, int]) -> bytes:
     )
 
 
-async def test_transactional_records_need_their_transactional_id_and_one_producer(asked):
+async def test_transactional_records_need_their_id_and_one_producer(asked):
     producer, other = await begun(asked), await begun(asked, "y")
     await ask(asked, "AddPartitionsToTxn", 3, request_of("AddPartitionsToTxn", "x", producer))
     without = await ask(asked, "Produce", 9, produced(None, records(producer)))
@@ -210,7 +210,7 @@ async def test_transactional_records_need_their_transactional_id_and_one_produce
 # --- what a partition knows of its producers -----------------------------------------------------------------------
 
 
-async def test_a_partition_tells_its_producers_and_markers_end_what_is_open(asked):
+async def test_partition_tells_its_producers_and_markers_end_them(asked):
     producer = await begun(asked)
     await ask(asked, "AddPartitionsToTxn", 3, request_of("AddPartitionsToTxn", "x", producer))
     await ask(asked, "Produce", 9, produced(None, bytes(batch(b"before"))))

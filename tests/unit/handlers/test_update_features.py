@@ -147,7 +147,7 @@ async def test_what_is_not_on_in_a_mixed_cluster_is_unsupported(ask, request_, v
     assert (await ask(request_, version)).error_code != ErrorCode.UNSUPPORTED_VERSION
 
 
-async def test_what_is_not_on_is_unsupported_for_those_too_who_may_not_use_it(tmp_path):
+async def test_disabled_feature_is_unsupported_before_authorization(tmp_path):
     """As in Kafka, which looks at features before it asks the authorizer."""
     authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
     async with broker_to_ask(tmp_path, {"authorizer.class.name": authorizer}) as ask:

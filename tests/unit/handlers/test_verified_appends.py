@@ -72,7 +72,7 @@ async def committed(ask, version, producer=PRODUCER):
 @pytest.mark.parametrize(
     ("version", "told"), [(10, ErrorCode.INVALID_TXN_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE)]
 )
-async def test_a_transaction_that_ends_between_verification_and_append_lets_nothing_in(ask, version, told):
+async def test_transaction_ended_before_its_append_admits_nothing(ask, version, told):
     async def end():
         await ask.services.markers.write(PLACE, PRODUCER, 0, True, 1)
 
@@ -89,9 +89,7 @@ async def test_a_transaction_that_ends_between_verification_and_append_lets_noth
 
 @pytest.mark.parametrize("is_known", [False, True])
 @pytest.mark.parametrize("version", [12, 13])
-async def test_the_end_of_the_transaction_before_ends_none_that_the_coordinator_has_begun_since(
-    ask, version, is_known
-):
+async def test_previous_end_ends_no_transaction_begun_since(ask, version, is_known):
     # In version 2 of transactions the end of one already has the epoch of the next.
     async def end():
         await ask.services.markers.write(PLACE, PRODUCER, 0, True, 2)
@@ -128,7 +126,7 @@ async def test_what_the_coordinator_refuses_tells_no_start_of_the_log(ask, found
     assert (answer.error_code, answer.log_start_offset) == (told, -1)
 
 
-async def test_an_old_epoch_tells_the_start_of_the_log_only_after_a_look_into_the_records(ask):
+async def test_old_epoch_tells_the_log_start_only_after_a_look(ask):
     async def end():
         await ask.services.markers.write(PLACE, Producer(PRODUCER.id, PRODUCER.epoch + 1), 0, False, 2)
 
@@ -144,7 +142,7 @@ async def test_an_old_epoch_tells_the_start_of_the_log_only_after_a_look_into_th
         )
 
 
-async def test_a_record_outside_of_an_open_transaction_tells_the_start_of_the_log(ask):
+async def test_record_outside_a_transaction_tells_the_log_start(ask):
     ask.services = ask.services._replace(transaction_verifier=Verifier())
     assert await produced(ask, 8) == 0
     answer = await answered(ask, 8, sequence=1, transactional=False)
@@ -169,7 +167,7 @@ async def test_offsets_are_let_in_by_the_same_rule(ask, caplog):
     assert len(refused) == 2
 
 
-async def test_the_end_of_another_producers_transaction_changes_nothing(ask):
+async def test_end_of_another_producer_changes_nothing(ask):
     async def end():
         await ask.services.markers.write(PLACE, Producer(8, 0), 0, True, 1)
 
@@ -196,14 +194,14 @@ async def test_what_the_coordinator_says_is_told_as_clients_know_it(ask, code, v
     assert await produced(ask, version) == told
 
 
-async def test_a_transaction_may_write_to_a_topic_whose_timestamps_are_the_brokers(ask):
+async def test_transaction_may_write_to_a_log_append_time_topic(ask):
     await ask_for_topic(ask, "stamped", partitions=1, settings={"message.timestamp.type": "LogAppendTime"})
     ask.services = ask.services._replace(transaction_verifier=Verifier())
     assert await produced(ask, 13, topic="stamped") == 0
     assert await produced(ask, 13, sequence=1, topic="stamped") == 0
 
 
-async def test_an_end_that_is_sent_twice_and_comes_late_ends_no_later_transaction(ask):
+async def test_late_repeated_end_ends_no_later_transaction(ask):
     ask.services = ask.services._replace(transaction_verifier=Verifier())
     write = ask.services.markers.write
     assert await produced(ask, 12, producer=Producer(PRODUCER.id, PRODUCER.epoch - 1)) == 0

@@ -243,7 +243,7 @@ async def test_a_follower_out_of_the_isr_is_noted_with_each_fetch(tmp_path) -> N
 
 
 @pytest.mark.parametrize("replica_id", [-1, FOLLOWER])
-async def test_a_fetch_that_waits_is_woken_by_a_partition_that_was_quiet(tmp_path, replica_id: int) -> None:
+async def test_waiting_fetch_is_woken_by_a_quiet_partition(tmp_path, replica_id: int) -> None:
     async with broker_to_ask(tmp_path) as asked:
         await create(asked, 3)
         if replica_id >= 0:
@@ -266,7 +266,7 @@ async def test_a_fetch_that_waits_is_woken_by_a_partition_that_was_quiet(tmp_pat
 
 
 @pytest.mark.parametrize("replica_id", [-1, FOLLOWER])
-async def test_a_fetch_that_waits_learns_that_a_quiet_partition_has_moved(tmp_path, replica_id: int) -> None:
+async def test_waiting_fetch_learns_that_a_quiet_partition_moved(tmp_path, replica_id: int) -> None:
     async with broker_to_ask(tmp_path) as asked:
         await create(asked, 2)
         if replica_id >= 0:

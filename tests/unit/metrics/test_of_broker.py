@@ -141,7 +141,7 @@ async def test_topics_and_logs_are_counted_each_by_itself(asked):
     assert values["kafka_log_logmanager_offlinelogdirectorycount",] == 0
 
 
-async def test_partitions_are_counted_where_they_are_led_and_where_replicas_are_behind(asked):
+async def test_partitions_are_counted_when_led_or_under_replicated(asked):
     values = await shown(asked)
     assert values[f"{NODE}globaltopiccount",] == 3
     assert values[f"{NODE}globalpartitioncount",] == 6
@@ -194,7 +194,7 @@ async def test_groups_are_counted_by_protocol_and_state(asked):
     assert [values[f"{CLASSIC}numgroups{state}",] for state in states] == [2, 0, 1, 0, 0]
 
 
-async def test_the_cleaner_and_telemetry_are_shown_once_they_are_at_work(asked):
+async def test_cleaner_and_telemetry_metrics_appear_once_at_work(asked):
     names = [key[0] for key in await shown(asked)]
     assert not any("logcleaner" in name or "client_metrics" in name for name in names)
     totals = SimpleNamespace(count=1, bytes_read=20, bytes_written=5, last_recopy_percent=25)

@@ -23,9 +23,7 @@ ME = bytes(range(16))
     ],
     ids=repr,
 )
-async def test_a_push_that_cannot_be_read_is_refused_and_counted_and_the_next_one_is_taken(
-    tmp_path, monkeypatch, error, code
-):
+async def test_unreadable_push_is_refused_counted_and_the_next_taken(tmp_path, monkeypatch, error, code):
     failures = [error]
     points = tuple(Point("m", COUNTER, (("n", str(number)),), 1.0) for number in range(450))
 

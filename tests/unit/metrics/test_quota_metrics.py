@@ -31,7 +31,7 @@ def shown(quotas):
     }
 
 
-def test_who_was_throttled_is_shown_with_how_often_and_for_how_long():
+def test_throttled_clients_are_shown_with_count_and_time():
     quotas = quotas_of({QuotaEntity("alice"): {"producer_byte_rate": 100.0, "controller_mutation_rate": 1.0}})
     assert quotas.begin("alice", "app", PRODUCE).throttle_ms(Request, 2000) == 10_000
     mutations = quotas.begin("alice", "app", CREATE_TOPICS).mutations(refuses=True)
@@ -48,7 +48,7 @@ def test_who_was_throttled_is_shown_with_how_often_and_for_how_long():
     }
 
 
-def test_of_very_many_clients_those_are_shown_that_were_throttled_most():
+def test_most_throttled_of_many_clients_are_shown():
     quotas = quotas_of({QuotaEntity(client_id=""): {"producer_byte_rate": 100.0}})
     for number in range(2 * SHOWN_MAX):
         quotas.begin("u", f"client-{number}", PRODUCE).throttle_ms(Request, 1000 + 10 * number)

@@ -75,7 +75,7 @@ async def failing(monkeypatch: pytest.MonkeyPatch, *numbers: int) -> OSError:
         ((errno.ENETUNREACH, errno.ECONNREFUSED), errno.ENETUNREACH),
     ],
 )
-async def test_of_several_addresses_one_that_has_not_simply_refused_is_told(
+async def test_error_of_several_addresses_is_not_a_plain_refusal(
     numbers: tuple[int, ...], told: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     error = await failing(monkeypatch, *numbers)

@@ -20,7 +20,7 @@ def common_name(name: x509.Name) -> str:
     return str(name.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
 
 
-def test_keys_are_signed_by_the_authority_for_the_hosts_of_the_server(tmp_path: Path) -> None:
+def test_keys_are_signed_by_the_authority_for_the_hosts(tmp_path: Path) -> None:
     directory = tmp_path / "new"
     make_all(
         directory, "server", ("ann",), hosts=("broker.example", "10.0.0.1", "::1"), authority_name="Ours"
@@ -43,7 +43,7 @@ def test_keys_are_signed_by_the_authority_for_the_hosts_of_the_server(tmp_path: 
     assert authority.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
 
 
-def test_what_is_there_is_used_again_and_what_is_missing_is_signed_by_the_same_authority(
+def test_present_keys_are_reused_and_missing_ones_signed(
     tmp_path: Path,
 ) -> None:
     make_all(tmp_path, "server", ("ann",))

@@ -194,7 +194,7 @@ async def test_a_body_without_a_place_in_the_pool_is_refused(autojump_clock, hea
     assert bodies.bytes_taken == 0
 
 
-async def test_a_body_that_trickles_ends_in_time_and_gives_its_place_back(autojump_clock):
+async def test_trickling_body_ends_in_time_and_frees_its_place(autojump_clock):
     bodies = BodyPool()
     reader, client = of(bodies)
 

@@ -57,7 +57,7 @@ async def test_requests_are_answered_until_the_visitor_goes() -> None:
     assert served.refused == []
 
 
-async def test_a_body_that_is_too_large_is_refused_with_its_limit_and_is_the_last() -> None:
+async def test_too_large_body_is_refused_with_its_limit_and_closes() -> None:
     reader, _, client = pair()
     served = Served(reader)
     head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
@@ -76,7 +76,7 @@ async def test_a_body_that_is_too_large_is_refused_with_its_limit_and_is_the_las
         (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n", 501),
     ],
 )
-async def test_what_cannot_be_read_is_refused_with_the_status_that_says_why(data: bytes, status: int) -> None:
+async def test_unreadable_request_is_refused_with_its_status(data: bytes, status: int) -> None:
     reader, _, client = pair()
     served = Served(reader)
     await client.send_all(GET % 1 + data)

@@ -20,7 +20,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_keys_are_read_again_when_they_are_old_and_sooner_for_one_that_is_not_known(file: Path) -> None:
+def test_keys_are_reloaded_when_old_and_sooner_if_unknown(file: Path) -> None:
     keys = Jwks(file.as_uri(), REFRESH_S)
     assert keys.is_file
     assert keys.is_due(0.0, lacks_key=False), "nothing has been read yet"
@@ -32,9 +32,7 @@ def test_keys_are_read_again_when_they_are_old_and_sooner_for_one_that_is_not_kn
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"keys": {}}', "\xff"])
-def test_keys_stay_where_the_next_ones_cannot_be_read_and_are_not_asked_for_without_end(
-    file: Path, text: str
-) -> None:
+def test_keys_stay_when_a_reload_fails_and_retries_are_bounded(file: Path, text: str) -> None:
     keys = Jwks(file.as_uri(), REFRESH_S)
     keys.read(1000.0)
     file.write_text(text, encoding="latin-1")

@@ -38,7 +38,7 @@ def test_a_code_has_a_hint_and_may_pass(code, hint, is_transient):
     assert error.is_transient is is_transient
 
 
-def test_what_a_client_has_put_into_a_name_does_not_make_lines_of_the_log():
+def test_client_names_cannot_forge_log_lines():
     error = _translated(Refusal(35, minor="Cannot decrypt ticket for a\n\x1b[2Jb" + "c" * 10_000))
     assert "a??[2Jbccc" in str(error)
     assert len(str(error)) < TEXT_CHARS_MAX + 200

@@ -53,7 +53,7 @@ def test_a_connection_that_was_closed_no_longer_counts(pairs):
     assert first.is_only_readable(0.0)
 
 
-def test_two_that_get_something_to_read_while_one_is_looked_at_wait_as_any_other(pairs, monkeypatch):
+def test_two_ready_sockets_during_a_look_wait_as_any_other(pairs, monkeypatch):
     ready = ReadySockets()
     transport = PlainTransport(pairs[0][0], ready=ready)
     descriptors = [ours.fileno() for ours, _ in pairs[:2]]

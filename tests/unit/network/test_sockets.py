@@ -57,13 +57,13 @@ async def test_regions_of_all_sizes_are_sent_in_their_place(pair, region, size):
 
 
 @pytest.mark.parametrize("size", [100, 100_000])
-async def test_a_file_that_is_shorter_than_promised_ends_the_connection(pair, region, size):
+async def test_truncated_file_ends_the_connection(pair, region, size):
     transport, _ = pair
     with pytest.raises(OSError, match=f"segment ended {size // 2} bytes early at position {len(CONTENT)}"):
         await transport.send([region(len(CONTENT) - size // 2, size)])
 
 
-def test_a_port_that_the_system_chose_can_be_bound_again_after_a_crash() -> None:
+def test_system_chosen_port_can_be_bound_again_after_a_crash() -> None:
     (first,) = bind_sockets("127.0.0.1", 0)
     address = first.getsockname()
     first.listen()
@@ -137,7 +137,7 @@ async def test_of_a_large_request_much_is_waited_for_together(tcp_pair):
     transport.close()
 
 
-async def test_the_end_of_a_connection_is_seen_in_the_middle_of_a_large_request(tcp_pair):
+async def test_closed_connection_is_seen_in_a_large_request(tcp_pair):
     ours, theirs = tcp_pair
     transport = PlainTransport(ours)
     transport.expect(10 * TOGETHER_BYTES)
@@ -162,7 +162,7 @@ async def listening():
     acceptor.close()
 
 
-async def test_small_answers_leave_at_once_and_a_peer_that_has_vanished_is_noticed(listening):
+async def test_small_answers_leave_at_once_and_lost_peers_are_noticed(listening):
     _, acceptor = listening
     with socket.create_connection(acceptor.address[:2]):
         await acceptor.wait_acceptable()
@@ -174,7 +174,7 @@ async def test_small_answers_leave_at_once_and_a_peer_that_has_vanished_is_notic
         transport.close()
 
 
-async def test_a_connection_that_cannot_be_watched_is_closed_and_the_next_is_accepted(listening, monkeypatch):
+async def test_unwatchable_connection_is_closed_and_the_next_accepted(listening, monkeypatch):
     network, acceptor = listening
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # fs.epoll.max_user_watches
 
@@ -225,14 +225,14 @@ def has_addresses(monkeypatch):
 NOT_OF_THIS_MACHINE = "192.0.2.1"
 
 
-def test_all_addresses_of_a_name_share_the_port_that_the_first_was_given(has_addresses):
+def test_all_addresses_of_a_name_share_the_first_port(has_addresses):
     has_addresses("127.0.0.1", "127.0.0.2", "127.0.0.1")
     (first, port), second = ports_of(bind_sockets("some", 0))
     assert (first, second) == ("127.0.0.1", ("127.0.0.2", port))
     assert port > 0
 
 
-def test_an_address_that_the_machine_does_not_have_is_passed_over_beside_one_that_it_has(has_addresses):
+def test_absent_address_is_skipped_beside_a_present_one(has_addresses):
     for hosts in ((NOT_OF_THIS_MACHINE, "127.0.0.1"), ("127.0.0.1", NOT_OF_THIS_MACHINE)):
         has_addresses(*hosts)
         assert [host for host, _ in ports_of(bind_sockets("some", 0))] == ["127.0.0.1"]
@@ -242,7 +242,7 @@ def test_an_address_that_the_machine_does_not_have_is_passed_over_beside_one_tha
 
 
 @pytest.mark.parametrize("taken", ["127.0.0.1", "127.0.0.2"])
-def test_a_port_that_is_taken_on_one_address_of_a_name_is_bound_on_none(taken, has_addresses):
+def test_port_taken_on_one_address_is_bound_on_none(taken, has_addresses):
     with socket.create_server((taken, 0)) as other:
         port = other.getsockname()[1]
         has_addresses("127.0.0.1", "127.0.0.2")
@@ -263,7 +263,7 @@ def test_a_port_that_is_taken_on_one_address_of_a_name_is_bound_on_none(taken, h
         ([16 * 1024] * 4, False),
     ],
 )
-def test_a_small_answer_is_sent_in_one_piece_with_the_records_of_files(region, sizes, is_joined):
+def test_small_answer_is_sent_at_once_with_file_records(region, sizes, is_joined):
     regions = [region(number, size) for number, size in enumerate(sizes)]
     found = in_memory([b"head", *regions, b"end"])
     whole = b"".join(CONTENT[one.position : one.position + one.size] for one in regions)

@@ -219,7 +219,7 @@ async def test_bytes_come_and_go(version):
             assert await read_exactly(client, len(data)) == data
 
 
-async def test_a_large_request_in_records_of_any_size_is_received_to_its_end():
+async def test_large_request_in_any_tls_records_is_received_whole():
     rng = drawing()
     async with connected() as (transport, _, client):
         for _ in range(examples(5)):
@@ -258,7 +258,7 @@ async def test_what_openssl_has_decrypted_already_is_not_waited_for():
         assert transport.receive_now(memoryview(bytearray(1))) is None
 
 
-async def test_a_connection_is_polled_for_the_next_request_unless_openssl_has_some_of_it_already():
+async def test_connection_is_polled_unless_openssl_holds_data():
     ready = ReadySockets()
     async with connected(ready=ready) as (transport, _, client):
         view = memoryview(bytearray(10))
@@ -284,7 +284,7 @@ async def test_regions_of_files_are_sent(tmp_path):
                 assert await read_exactly(client, len(data) + 3) == b"start" + data[5:] + b"end"
 
 
-async def test_a_region_that_is_shorter_than_planned_ends_the_connection(tmp_path):
+async def test_shortened_region_ends_the_connection(tmp_path):
     (tmp_path / "log").write_bytes(b"short")
     async with connected() as (transport, _, _client):
         with (tmp_path / "log").open("rb") as file, pytest.raises(OSError, match="ended 95 bytes early"):

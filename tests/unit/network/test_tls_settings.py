@@ -39,7 +39,7 @@ OLD, NEW, OTHER_NEW = (
         ("TLSv1.3", ("TLSv1.3",), (OLD, NEW), V13, V13, {NEW}),
     ],
 )
-def test_versions_are_those_that_are_enabled_and_that_a_suite_is_for(
+def test_versions_are_the_enabled_ones_with_a_suite(
     protocol: str,
     enabled: tuple[str, ...],
     suites: tuple[str, ...],

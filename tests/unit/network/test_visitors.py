@@ -99,7 +99,7 @@ async def guests(nursery: trio.Nursery) -> AsyncIterator[Guests]:
     nursery.cancel_scope.cancel()
 
 
-async def test_where_all_places_are_taken_the_one_longest_idle_gives_way(guests: Guests) -> None:
+async def test_longest_idle_visitor_yields_when_all_places_are_taken(guests: Guests) -> None:
     first, second = await guests.come(), await guests.come()
     for guest in (first, second, first):  # the second has moved before the first has again
         assert await guests.said(guest, b"hello") == b"hello"
@@ -166,9 +166,7 @@ async def accepting(sock: Failing) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_without_descriptors_nobody_is_let_in_for_a_while_and_the_log_says_so_once(
-    autojump_clock, caplog
-) -> None:
+async def test_nobody_is_admitted_without_descriptors_and_logged_once(autojump_clock, caplog) -> None:
     with caplog.at_level(logging.WARNING, "barnabas.network.visitors"):
         begun = trio.current_time()
         await accepting(Failing(errno.EMFILE, errno.ENFILE, errno.ENOBUFS, 0, 0, errno.ENOMEM, 0))
@@ -181,7 +179,7 @@ async def test_without_descriptors_nobody_is_let_in_for_a_while_and_the_log_says
     ]  # fmt: skip
 
 
-async def test_a_visitor_that_has_gone_before_it_was_let_in_costs_no_time(autojump_clock, caplog) -> None:
+async def test_visitor_gone_before_admission_costs_no_time(autojump_clock, caplog) -> None:
     with caplog.at_level(logging.INFO, "barnabas.network.visitors"):
         begun = trio.current_time()
         await accepting(Failing(errno.ECONNABORTED, errno.EPROTO, 0))
@@ -208,14 +206,14 @@ def test_the_url_of_a_server_is_one_that_this_machine_reaches(host: str, url: st
         ("::", "http://[::1]:{}"),
     ],
 )  # fmt: skip
-def test_this_process_is_given_an_address_that_is_bound_and_no_name(host: str, url: str) -> None:
+def test_own_process_is_given_a_bound_address_and_no_name(host: str, url: str) -> None:
     site = Site(Address(host, 0), "a test")
     assert site.local_url == url.format(site.port)
     site.close()
 
 
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "::"])
-def test_an_address_that_other_machines_reach_is_refused_and_let_go_where_nothing_guards_it(
+def test_unguarded_open_address_is_refused_and_released(
     host: str,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as used:

@@ -91,7 +91,7 @@ async def test_a_wait_that_was_cancelled_can_be_begun_again(connections):
         await transport.wait_readable(soon=soon)
 
 
-async def test_fewer_wake_up_after_turns_that_took_too_long_and_more_again_after_short_ones():
+async def test_fewer_wake_up_after_long_turns_and_more_after_short():
     now, turn_seconds = 0.0, 2 * TURN_SECONDS
 
     def clock():
@@ -128,7 +128,7 @@ async def test_fewer_wake_up_after_turns_that_took_too_long_and_more_again_after
     assert max(counts[counts.index(least) :]) == WOKEN_PER_TURN
 
 
-async def test_active_connections_of_a_crowd_and_inactive_ones_wait_apart():
+async def test_active_and_inactive_connections_of_a_crowd_wait_apart():
     wait_sets = WaitSets()
     ours, theirs = socket.socketpair()
     with ours, theirs:
@@ -172,7 +172,7 @@ async def test_a_task_sleeps_on_while_what_has_arrived_is_dealt_with(pair):
     assert len(wait_set) == 0
 
 
-async def test_what_comes_while_nobody_waits_keeps_the_loop_from_nothing_and_is_found_later(pair):
+async def test_events_without_a_waiter_are_found_later(pair):
     ours, theirs = pair
     wait_set, turns = WaitSet(), Turns()
     other, its_peer = socket.socketpair()
@@ -193,7 +193,7 @@ async def test_what_comes_while_nobody_waits_keeps_the_loop_from_nothing_and_is_
             its_peer.send(b"x")
 
 
-async def test_a_descriptor_may_be_that_of_another_socket_after_a_close(pair):
+async def test_descriptor_may_be_reused_by_another_socket_after_close(pair):
     wait_sets, descriptors = WaitSets(), set()
     for _ in range(3):
         ours, theirs = socket.socketpair()

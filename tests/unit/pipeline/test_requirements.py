@@ -22,10 +22,10 @@ def test_missing_packages_are_named_with_an_install_command(monkeypatch, capsys,
 
 
 @pytest.mark.parametrize("job", sorted(JOBS.keys() - WITHOUT_SPARK))
-def test_java_is_looked_for_first(monkeypatch, capsys, tmp_path, job):
+def test_java_is_looked_for_first(monkeypatch, set_environment, capsys, tmp_path, job):
     monkeypatch.setattr(requirements, "find_spec", lambda name: name)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
+    set_environment(PATH=str(tmp_path))
+    set_environment(JAVA_HOME=None)
     assert main([job]) == EXIT_USAGE
     (line,) = capsys.readouterr().err.splitlines()
     assert "no `java` on the PATH" in line

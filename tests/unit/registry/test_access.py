@@ -103,7 +103,7 @@ async def allowed(broker: Broker, subject: str | None = "t-value") -> set[str]:
         (Broker(Code.INVALID_TOPIC_EXCEPTION, may_cluster="alter"), set(NEEDS)),
     ],
 )
-async def test_a_user_may_do_with_a_subject_what_the_broker_allows_with_its_topic(
+async def test_subject_rights_are_those_of_its_topic(
     broker: Broker, may: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Admin:
@@ -125,7 +125,7 @@ async def test_the_settings_of_all_are_for_who_may_alter_the_cluster(subject: st
     assert await allowed(Broker(may_cluster="alter"), subject) == set(NEEDS)
 
 
-async def test_subjects_that_may_be_read_are_those_of_topics_that_are_described() -> None:
+async def test_readable_subjects_are_those_of_described_topics() -> None:
     subjects = ["t-key", "t-value", "u"]
     for code, found in (
         (0, set(subjects)), (Code.UNKNOWN_TOPIC_OR_PARTITION, set(subjects)), (Code.TOPIC_AUTHORIZATION_FAILED, set()),
@@ -169,11 +169,11 @@ def test_who_is_nobody_is_refused(header: bytes) -> None:
     assert (refused.value.status, refused.value.code) == (401, 40101)
 
 
-def test_a_reference_to_the_newest_version_names_the_one_that_is_newest_now() -> None:
+def test_reference_to_the_newest_version_names_the_current_one() -> None:
     state = State()
     for number in (1, 2, 4, 5):
         schema = Schema("JSON", f'{{"title":"{number}"}}')
-        state._put(Version("other", number, number, schema, is_deleted=number == 5))
+        state.put(Version("other", number, number, schema, is_deleted=number == 5))
     given = (
         Reference("a", "other", -1), Reference("b", "other", 1), Reference("c", "not there", -1),
         Reference("d", "other", 9),
@@ -189,6 +189,6 @@ def test_references_that_lead_in_a_circle_end() -> None:
     state = State()
     for number, (subject, other) in enumerate((("a", "b"), ("b", "a")), 1):
         references = (Reference(f"{other}.json", other, 1),)
-        state._put(Version(subject, 1, number, Schema("JSON", f'{{"title":"{subject}"}}', references)))
+        state.put(Version(subject, 1, number, Schema("JSON", f'{{"title":"{subject}"}}', references)))
     found = dependencies_of(state, "c", [Reference("a.json", "a", 1)])
     assert found == [("b.json", '{"title":"b"}'), ("a.json", '{"title":"a"}')]

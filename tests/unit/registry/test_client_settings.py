@@ -100,7 +100,7 @@ async def test_a_certificate_of_its_own_authority_and_ours(files: Files) -> None
         )
 
 
-async def test_a_user_of_the_broker_is_told_to_the_brokers_own_registry_alone() -> None:
+async def test_broker_user_is_told_to_the_brokers_own_registry_alone() -> None:
     async with registry(None) as (place, heads):
         url = f"http://{place}"
         logins = {

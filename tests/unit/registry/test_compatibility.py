@@ -81,9 +81,7 @@ LEFT_OVER_CHANGES = {
 @pytest.mark.parametrize(("kind", "word"), [("object", "Properties"), ("array", "Items")])
 @pytest.mark.parametrize("old", LEFT_OVER)
 @pytest.mark.parametrize("new", LEFT_OVER)
-def test_what_nothing_else_has_judged_may_become_more_and_not_less(
-    kind: str, word: str, old: str, new: str
-) -> None:
+def test_unjudged_schema_may_grow_and_not_shrink(kind: str, word: str, old: str, new: str) -> None:
     name = f"unevaluated{word}"
     before, after = (
         parse(
@@ -118,7 +116,7 @@ def test_avro_pair_has_the_verdict_of_java(case: Any) -> None:
     assert sorted(kinds) == case["kinds"]
 
 
-def test_a_schema_that_leads_back_to_itself_is_compared_to_the_end() -> None:
+def test_recursive_schema_is_compared_to_the_end() -> None:
     def node(inner: str) -> Any:
         following = {"oneOf": [{"type": "null"}, {"$ref": "#/definitions/n"}]}
         text = json.dumps(

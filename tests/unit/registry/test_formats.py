@@ -154,7 +154,7 @@ def test_each_draft_is_applied(draft: str, schema: Any) -> None:
         found.encode(5)
 
 
-def test_json_schemas_refer_to_each_other_by_name_also_beside_their_own_address() -> None:
+def test_json_schemas_refer_by_name_also_beside_their_address() -> None:
     city = '{"type":"object","required":["name"]}'
     for root in ({}, {"$id": "http://example.com/person.json"}):
         text = json.dumps({**root, "properties": {"c": {"$ref": "city.json"}}})
@@ -213,7 +213,7 @@ def test_protobuf_text_says_what_protoc_makes_of_it(case: Any) -> None:
     assert proto(from_descriptor.text).canonical == from_descriptor.canonical
 
 
-def test_an_edition_says_which_fields_have_presence_and_how_messages_are_written() -> None:
+def test_edition_says_presence_and_message_encoding() -> None:
     schema = proto(
         'edition = "2023"; option features.field_presence = IMPLICIT;'
         "message M { int32 a = 1; int32 b = 2 [features.field_presence = EXPLICIT];"
@@ -235,7 +235,7 @@ def test_protobuf_goes_through_json() -> None:
     assert schema.decode(schema.encode({})) == {"id": "", "lines": [], "counts": {}, "state": "NEW"}
 
 
-def test_entries_of_maps_count_where_a_descriptor_has_them_before_other_messages() -> None:
+def test_map_entries_count_when_they_precede_other_messages() -> None:
     file = proto(PROTO).file
     order = file.message_type[0]
     line, entry = order.nested_type[0], order.nested_type[1]

@@ -134,7 +134,7 @@ async def test_requests_and_their_answers(
     assert answer == (found if status == 200 else {"error_code": found})
 
 
-async def test_an_answer_is_called_what_is_accepted_and_has_no_content_for_its_head() -> None:
+async def test_answer_is_named_by_accept_and_empty_for_head() -> None:
     status, headers, _ = await answered(request("GET", "/", Accept="text/html, application/json"))
     assert (status, headers["content-type"]) == (200, "application/json")
     status, headers, content = await answered(request("HEAD", "/schemas/types"))
@@ -249,7 +249,7 @@ async def test_who_has_not_logged_in_is_asked_to() -> None:
     assert headers["www-authenticate"] == 'Basic realm="barnabas"'
 
 
-async def test_who_may_not_use_a_subject_is_refused_before_it_is_looked_at() -> None:
+async def test_unauthorized_subject_is_refused_before_it_is_read() -> None:
     async def refused(method: str, path: str, body: bytes = b"") -> str:
         status, _, content = await answered(
             request(method, path, body, Authorization="Basic YTpi"), Known(Nobody())

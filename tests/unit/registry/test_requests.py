@@ -116,7 +116,7 @@ async def test_a_deleted_version_is_seen_by_who_asks_for_it_alone(asked: Asked) 
     assert await asked.refused("GET", "/subjects/s/versions/latest") == (404, 40401)
 
 
-async def test_a_schema_gets_the_id_that_it_has_elsewhere_and_a_deleted_one_its_own(asked: Asked) -> None:
+async def test_schema_gets_its_id_elsewhere_and_a_deleted_one_its_own(asked: Asked) -> None:
     assert await asked.register("t", "c") == 3
     assert await asked.register("s", "b") == 2
     assert await asked("GET", "/subjects/s/versions?deleted=true") == [1, 3, 4], (
@@ -281,7 +281,7 @@ class Log:
 
 
 @pytest.mark.parametrize("path", ["/subjects/old/versions/1", "/subjects/old"])
-async def test_what_is_deleted_for_good_is_so_in_each_spelling_of_its_key(path: str) -> None:
+async def test_permanent_deletion_covers_each_spelling_of_its_key(path: str) -> None:
     asked = Asked()
     log = Log(asked)
     version = {"subject": "old", "version": 1, "id": 7, "schema": '"long"', "deleted": False}

@@ -101,7 +101,7 @@ PROTOBUF_STRICTER = {'syntax = "proto3";\nmessage M { reserved 536870912; string
 """No field may have the number, so that nothing is lost."""
 
 
-def test_protobuf_takes_what_protoc_does_and_refuses_what_neither_parser_takes() -> None:
+def test_protobuf_takes_what_protoc_does_and_refuses_the_rest() -> None:
     looser, stricter = set(), set()
     for case in golden("protobuf"):
         is_taken = kept("PROTOBUF", case["text"]) is not None

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import trio
 import trio.testing
 
 from barnabas.client import (
@@ -23,7 +24,8 @@ from barnabas.client import (
 from barnabas.client.administration.topics import NewTopic
 from barnabas.registry import store as stores
 from barnabas.registry.errors import RegistryError
-from barnabas.registry.store import Store
+from barnabas.registry.state import State
+from barnabas.registry.store import Clients, Store
 from barnabas.wire.generated.errors import ErrorCode
 
 GONE = ResponseError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "looking")
@@ -59,73 +61,6 @@ def of_partitions(count: int) -> Any:
     return SimpleNamespace(partitions=range(count))
 
 
-async def prepared(monkeypatch: pytest.MonkeyPatch, topics: Topics) -> list[NewTopic]:
-    """Have a store look after its topic; returns what it has made."""
-
-    @asynccontextmanager
-    async def open_client(*_: Any) -> AsyncIterator[None]:
-        yield None
-
-    monkeypatch.setattr(stores, "open_client", open_client)
-    monkeypatch.setattr(stores, "Admin", lambda _: topics)
-    await Store([], ClientSettings(), "kept")._prepare()
-    assert topics.found == []
-    return topics.wanted
-
-
-async def test_a_topic_that_is_not_there_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = await prepared(monkeypatch, Topics([GONE]))
-    assert made == [NewTopic("kept", 1, 2, {"cleanup.policy": "compact"})], "no more copies than brokers"
-
-
-@pytest.mark.parametrize(
-    ("topics", "words"),
-    [
-        (Topics([of_partitions(2)]), "topic kept has 2 partitions"),
-        (Topics([of_partitions(1)], policy="compact,delete"), "cleanup.policy=compact,delete"),
-        (Topics([GONE, of_partitions(1)], made=THERE, policy="delete"), "cleanup.policy=delete"),
-    ],
-)
-async def test_a_topic_that_would_lose_schemas_is_refused(
-    monkeypatch: pytest.MonkeyPatch, topics: Topics, words: str
-) -> None:
-    with pytest.raises(RegistryError, match=words):
-        await prepared(monkeypatch, topics)
-
-
-@pytest.mark.parametrize(
-    ("error", "status", "code"),
-    [
-        (ResponseError(ErrorCode.MESSAGE_TOO_LARGE, "writing"), 422, 42209),
-        (RecordTooLargeError("too large"), 422, 42209),
-        (ResponseError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "writing"), 500, 50001),
-        (ResponseError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "writing"), None, None),
-        (ResponseError(ErrorCode.PRODUCER_FENCED, "writing"), None, None),
-        (ProducerFencedError("by another"), None, None),
-        (ConnectionLostError("gone"), None, None),
-    ],
-)
-async def test_a_change_is_tried_again_while_another_registry_writes_and_told_otherwise(
-    error: ClientError, status: int | None, code: int | None, autojump_clock: trio.testing.MockClock
-) -> None:
-    store = Store([], ClientSettings(), "kept")
-    nothing: Any = None
-    assert await store._after(error, None) is None
-    change = stores._Change(nothing)
-    for _ in range(stores.TRIES_MAX - 1):
-        if await store._after(error, change) is None:
-            break
-        assert not change.done.is_set()
-    assert change.done.is_set() is (status is not None)
-    if status is None:
-        assert await store._after(error, change) is None, "not without end"
-        status, code = 500, 50001
-    assert isinstance(change.error, RegistryError)
-    assert (change.error.status, change.error.code) == (status, code)
-    abandoned = stores._Change(nothing, is_abandoned=True)
-    assert await store._after(error, abandoned) is None
-
-
 class OneBatch:
     """Stands for a consumer: a single batch that has all records."""
 
@@ -151,7 +86,109 @@ class OneBatch:
         raise AssertionError
 
 
-async def test_others_run_while_very_many_records_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+@asynccontextmanager
+async def opened(client: Any) -> AsyncIterator[Any]:
+    yield client
+
+
+def store_of(topics: Topics, records: list[Any] | None = None, open_producer: Any = None) -> Store:
+    """A store of this topic, with these records."""
+    clients = Clients(
+        lambda *_: opened(None),
+        lambda _: topics,  # type: ignore[arg-type,return-value]
+        lambda *_, **__: opened(OneBatch(records or [])),
+        open_producer,
+    )
+    return Store([], ClientSettings(), "kept", clients)
+
+
+async def test_a_topic_that_is_not_there_is_made(nursery: trio.Nursery) -> None:
+    topics = Topics([GONE])
+    await nursery.start(store_of(topics).run)
+    assert topics.found == []
+    assert topics.wanted == [NewTopic("kept", 1, 2, {"cleanup.policy": "compact"})], (
+        "no more copies than brokers"
+    )
+    nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("topics", "words"),
+    [
+        (Topics([of_partitions(2)]), "topic kept has 2 partitions"),
+        (Topics([of_partitions(1)], policy="compact,delete"), "cleanup.policy=compact,delete"),
+        (Topics([GONE, of_partitions(1)], made=THERE, policy="delete"), "cleanup.policy=delete"),
+    ],
+)
+async def test_a_topic_that_would_lose_schemas_is_refused(topics: Topics, words: str) -> None:
+    with pytest.raises(RegistryError, match=words):
+        await store_of(topics).run()
+
+
+class Failing:
+    """Producers without a transaction that works; counts how often one was opened, each after `delay_s`."""
+
+    def __init__(self, error: ClientError, delay_s: float = 0.0) -> None:
+        self.error, self.delay_s = error, delay_s
+        self.tries = 0
+
+    @asynccontextmanager
+    async def open(self, *_: Any, **__: Any) -> AsyncIterator[Failing]:
+        self.tries += 1
+        await trio.sleep(self.delay_s)
+        yield self
+
+    def transaction(self) -> Any:
+        raise self.error
+
+
+async def nothing_to_decide(_: State) -> tuple[list[Any], None]:
+    return [], None
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (ResponseError(ErrorCode.MESSAGE_TOO_LARGE, "writing"), 422, 42209),
+        (RecordTooLargeError("too large"), 422, 42209),
+        (ResponseError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "writing"), 500, 50001),
+        (ResponseError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "writing"), None, None),
+        (ResponseError(ErrorCode.PRODUCER_FENCED, "writing"), None, None),
+        (ProducerFencedError("by another"), None, None),
+        (ConnectionLostError("gone"), None, None),
+    ],
+)
+async def test_change_is_retried_while_another_registry_writes(
+    error: ClientError,
+    status: int | None,
+    code: int | None,
+    autojump_clock: trio.testing.MockClock,
+    nursery: trio.Nursery,
+) -> None:
+    producers = Failing(error)
+    store = store_of(Topics([of_partitions(1)]), open_producer=producers.open)
+    await nursery.start(store.run)
+    with pytest.raises(RegistryError) as raised:
+        await store.write(nothing_to_decide)
+    assert (raised.value.status, raised.value.code) == (status or 500, code or 50001)
+    assert producers.tries == (stores.TRIES_MAX if status is None else 1), "not without end"
+    nursery.cancel_scope.cancel()
+
+
+async def test_abandoned_change_is_not_retried(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    producers = Failing(ConnectionLostError("gone"), delay_s=stores.WRITE_SECONDS_MAX + 1)
+    store = store_of(Topics([of_partitions(1)]), open_producer=producers.open)
+    await nursery.start(store.run)
+    with pytest.raises(RegistryError):
+        await store.write(nothing_to_decide)
+    await trio.sleep(10 * stores.WRITE_SECONDS_MAX)
+    assert producers.tries == 1
+    nursery.cancel_scope.cancel()
+
+
+async def test_others_run_while_very_many_records_are_taken() -> None:
     count = 2_000
     records = [
         SimpleNamespace(
@@ -162,12 +199,7 @@ async def test_others_run_while_very_many_records_are_taken(monkeypatch: pytest.
         for n in range(count)
     ]
 
-    @asynccontextmanager
-    async def consumer(*_: Any, **__: Any) -> AsyncIterator[OneBatch]:
-        yield OneBatch(records)
-
-    monkeypatch.setattr(stores, "open_consumer", consumer)
-    store = Store([], ClientSettings(), "kept")
+    store = store_of(Topics([of_partitions(1)]), records)
     sizes = [0]
 
     async def watch() -> None:
@@ -177,7 +209,7 @@ async def test_others_run_while_very_many_records_are_taken(monkeypatch: pytest.
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(watch)
-        await nursery.start(store._follow)
+        await nursery.start(store.run)
         assert len(store.state.configs) == count
         nursery.cancel_scope.cancel()
     taken = max(after - before for before, after in pairwise(sizes))  # in one turn, or at the ends of two

@@ -79,7 +79,7 @@ def test_the_server_of_the_rfcs_example():
         (b'nonce="OA6MG9tEQGm2hh",', "nonce"), (b'username="chris",', "no username"),
     ],
 )  # fmt: skip
-def test_of_what_an_answer_says_only_the_quality_of_protection_may_be_left_out(left_out, said):
+def test_only_qop_may_be_omitted_from_an_answer(left_out, said):
     ours = server({"chris": "secret"})
     ours.answer(b"")
     answer = begun().send(CHALLENGE)

@@ -15,7 +15,7 @@ def test_an_entry_has_a_module_and_options():
     assert entry.users() == {"admin": "c d", "bob": ""}
 
 
-def test_white_space_comments_and_values_without_quotes_are_accepted():
+def test_spaces_comments_and_unquoted_values_are_accepted():
     entry = parse_jaas(f"// a login\n{PLAIN}\n  Required /* all of it */ useKeyTab=true keyTab='/etc/k' ;\n")
     assert entry.options == {"useKeyTab": "true", "keyTab": "/etc/k"}
 

@@ -40,9 +40,7 @@ def test_what_brokers_say_to_each_other_needs_cluster_action() -> None:
 
 
 @pytest.mark.parametrize("api", MEMBER_APIS, ids=lambda api: api.name)
-async def test_who_is_no_broker_is_refused_what_brokers_say_to_each_other(
-    tmp_path: Path, api: apis.Api
-) -> None:
+async def test_non_broker_is_refused_the_apis_between_brokers(tmp_path: Path, api: apis.Api) -> None:
     async with broker_to_ask(tmp_path) as asked:
         for version in range(api.min_version, api.max_version + 1):
             shared = ContextParts(asked.broker.memory, LogLimit(), NobodyInTheCluster())

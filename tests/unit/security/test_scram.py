@@ -25,7 +25,7 @@ EXCHANGES = [
 
 
 @pytest.mark.parametrize("row", EXCHANGES, ids=["RFC 5802", "RFC 7677"])
-def test_a_credential_accepts_the_proof_of_the_rfc_and_proves_the_server(row):
+def test_credential_accepts_the_rfc_proof_and_proves_the_server(row):
     mechanism, salt, client_nonce, server_nonce, proof, signature = row
     nonce = client_nonce + server_nonce
     message = f"n=user,r={client_nonce},r={nonce},s={salt},i=4096,c=biws,r={nonce}".encode()
@@ -36,7 +36,7 @@ def test_a_credential_accepts_the_proof_of_the_rfc_and_proves_the_server(row):
     assert b64encode(hmac.digest(kept.server_key, message, mechanism.algorithm)).decode() == signature
 
 
-def test_what_a_client_has_salted_makes_the_same_credential_as_the_password():
+def test_client_salted_password_makes_the_same_credential():
     salt = b"sixteen bytes..."
     for mechanism in scram.MECHANISMS.values():
         salted = scram.salted_password(mechanism, "päss", salt, 5000)
@@ -55,7 +55,7 @@ def test_text_of_a_credential_is_kafkas_and_is_read_again():
 @pytest.mark.parametrize(
     "text", ["", "salt=c2FsdA==", "salt=?,stored_key=AA==,server_key=AA==,iterations=1", "a=hunter2,b,c,d"]
 )
-def test_text_that_is_no_credential_is_refused_without_showing_it(text):
+def test_invalid_credential_is_refused_without_showing_it(text):
     with pytest.raises(ValueError, match="a SCRAM credential has") as caught:
         scram.of_text(text)
     assert "hunter2" not in str(caught.value)
@@ -66,7 +66,7 @@ def test_nothing_of_a_credential_is_in_its_repr():
     assert repr(kept) == "ScramCredential(iterations=4096)"
 
 
-def test_a_decoy_is_steady_differs_by_user_and_looks_like_a_credential():
+def test_decoy_is_steady_differs_by_user_and_looks_real():
     one, same, other = (scram.decoy(SCRAM_SHA_512, user, b"secret") for user in ("a", "a", "b"))
     assert one == same != other
     real = scram.credential(SCRAM_SHA_512, "secret", b"x" * 24, 4096)
@@ -75,7 +75,7 @@ def test_a_decoy_is_steady_differs_by_user_and_looks_like_a_credential():
 
 
 @pytest.mark.parametrize("mechanism", [SCRAM_SHA_256, SCRAM_SHA_512])
-def test_nothing_of_a_decoy_follows_from_its_salt_which_clients_are_sent(mechanism):
+def test_decoy_salt_reveals_nothing_of_its_keys(mechanism):
     kept = scram.decoy(mechanism, "a", b"secret")
     assert len({kept.salt[:16], kept.stored_key[:16], kept.server_key[:16]}) == 3
     assert kept.iterations == mechanism.iterations_min

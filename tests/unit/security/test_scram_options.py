@@ -18,7 +18,7 @@ def text_of(data: bytes) -> str:
 
 
 @pytest.mark.parametrize("mechanism", [SCRAM_SHA_256, SCRAM_SHA_512])
-def test_a_password_is_salted_at_random_and_as_often_as_the_mechanism_wants_at_least(mechanism):
+def test_password_is_salted_randomly_with_enough_iterations(mechanism):
     found = parse_credential(f" {mechanism.name}=[name=alice,password=secret] ", RANDOM)
     assert (found.user, found.mechanism) == ("alice", mechanism.name)
     assert found.credential == scram.credential(mechanism, "secret", RANDOM, mechanism.iterations_min)
@@ -77,7 +77,7 @@ def test_the_bounds_of_iterations_are_allowed(iterations):
         ("SCRAM-SHA-256=[name=a,password=x,secret=y]", "the parts in brackets"),
     ],
 )
-def test_what_makes_no_sense_is_refused_without_showing_a_password(text, message):
+def test_senseless_option_is_refused_without_showing_a_password(text, message):
     with pytest.raises(ValueError, match=message) as refused:
         parse_credential(text, RANDOM)
     assert "=secret" not in str(refused.value)

@@ -36,7 +36,7 @@ def test_whatever_is_a_secret_in_kafka_is_one_here():
 
 
 @pytest.mark.parametrize("name", [*PASSWORDS, OF_A_LISTENER])
-def test_a_setting_that_stops_the_start_is_not_shown_with_its_secret(name):
+def test_stopping_setting_is_not_shown_with_its_secret(name):
     config = BrokerConfig({name: SECRET}, {name: "FILE:1"})
     verdict = judge(config, {name: "FILE:1"})
     assert SECRET not in repr((verdict.refusals, verdict.ignored, config))

@@ -69,7 +69,7 @@ def test_what_is_denied_anywhere_is_denied(other):
         assert not reads(allowed, denied)
 
 
-def test_what_is_allowed_implies_to_describe_and_what_is_denied_does_not():
+def test_allow_implies_describe_and_deny_does_not():
     for operation in (READ, WRITE, DELETE, Operation.ALTER, DESCRIBE):
         assert authorizer(mine(operation=operation)).allows(ALICE, DESCRIBE, TOPIC, "t")
         denied = mine(operation=operation, permission=DENY)
@@ -88,7 +88,7 @@ def test_everybody_may_use_what_has_no_acls_if_that_is_set():
     assert not reads(acl("t", "User:bob", pattern=PREFIXED), name="topic", **options)
 
 
-def test_some_topic_may_be_written_to_unless_what_is_allowed_is_denied():
+def test_some_topic_is_writable_unless_each_allow_is_denied():
     def any_topic(*acls, **options):
         return authorizer(*acls, **options).allows_on_any(ALICE, WRITE, TOPIC)
 

@@ -14,12 +14,12 @@ def token(expires_ms: int = 2_000, expires_max_ms: int = 5_000) -> Token:
 @pytest.mark.parametrize(
     ("now_ms", "is_expired"), [(999, False), (1_999, False), (2_000, False), (2_001, True), (5_001, True)]
 )
-def test_a_token_that_was_not_renewed_ends_before_the_time_that_it_may_last(now_ms, is_expired):
+def test_unrenewed_token_ends_before_its_maximum_lifetime(now_ms, is_expired):
     assert token().is_expired(now_ms) is is_expired
 
 
 @pytest.mark.parametrize(("now_ms", "is_expired"), [(5_000, False), (5_001, True), (8_999, True)])
-def test_a_token_that_was_renewed_too_far_ends_when_its_time_is_over(now_ms, is_expired):
+def test_token_renewed_too_far_ends_at_its_maximum_lifetime(now_ms, is_expired):
     assert token(expires_ms=9_000).is_expired(now_ms) is is_expired
 
 

@@ -99,7 +99,7 @@ def test_a_client_id_is_shown_quoted_and_cut(client_id, shown):
 
 
 @pytest.mark.parametrize(("api_key", "name"), [(3, "Metadata"), (9999, "API key 9999")])
-def test_a_request_is_named_in_the_log_and_few_of_a_kind_and_host_are(api_key, name, caplog):
+def test_request_is_named_in_the_log_a_few_times_per_host(api_key, name, caplog):
     log = logging.getLogger("test")
     context = context_of(api_key=api_key)
     for number in range(LINES_MAX + 1):
@@ -117,7 +117,7 @@ def test_a_request_is_named_in_the_log_and_few_of_a_kind_and_host_are(api_key, n
 # --- what may be done -----------------------------------------------------------------------------------------------
 
 
-async def test_only_what_is_allowed_passes_and_each_type_has_its_own_error():
+async def test_only_allowed_operations_pass_with_errors_by_type():
     rules = Rules((READ, TOPIC, "t"))
     context = context_of(rules)
     assert context.asks_authorizer
@@ -136,7 +136,7 @@ async def test_only_what_is_allowed_passes_and_each_type_has_its_own_error():
 
 
 @pytest.mark.parametrize("describes", [True, False])
-def test_only_who_may_describe_the_cluster_is_told_what_it_may_do_there(describes):
+def test_cluster_operations_are_told_to_who_may_describe(describes):
     allowed = [(Operation.ALTER, CLUSTER, "kafka-cluster")]
     if describes:
         allowed.append((Operation.DESCRIBE, CLUSTER, "kafka-cluster"))
@@ -144,7 +144,7 @@ def test_only_who_may_describe_the_cluster_is_told_what_it_may_do_there(describe
     assert told == (1 << Operation.ALTER | 1 << Operation.DESCRIBE if describes else 0)
 
 
-def test_refusals_that_a_client_learns_of_are_warned_of_and_what_is_left_out_of_lists_is_not(caplog):
+def test_refusals_in_answers_are_logged_and_omissions_are_not(caplog):
     caplog.set_level(logging.INFO, "barnabas.authorizer")
     context = context_of(Rules((READ, TOPIC, "t"), why="a\nrule" + "r" * REASON_SHOWN))
     assert context.authorizes(READ, TOPIC, "t")
@@ -165,7 +165,7 @@ def test_refusals_that_a_client_learns_of_are_warned_of_and_what_is_left_out_of_
 # --- memory and quotas ------------------------------------------------------------------------------------------------
 
 
-async def test_a_request_holds_what_it_has_reserved_until_it_gives_it_back():
+async def test_request_holds_its_reservation_until_released():
     context = context_of()
     info, memory = context.connection, context.shared.memory
     context.unreserve(5)
@@ -188,7 +188,7 @@ async def test_a_request_holds_what_it_has_reserved_until_it_gives_it_back():
 # --- the last request -------------------------------------------------------------------------------------------------
 
 
-def test_only_the_correlation_id_may_differ_in_a_request_that_is_repeated():
+def test_repeated_request_may_differ_in_correlation_id_alone():
     frame = memoryview(bytearray(b"\0\x0c\0\1\0\0\0\7\0\1crest"))
     last = LastRequest(frame, parse_request_header(frame), "request")
     assert last.is_repeated_by(frame)
@@ -251,7 +251,7 @@ async def test_a_login_that_is_not_at_its_end_changes_nothing(is_done):
     assert (info.principal, info.token_authenticated) == ("User:ANONYMOUS", False)
 
 
-async def test_a_failure_is_logged_with_its_cause_and_without_the_token(caplog):
+async def test_failure_is_logged_with_its_cause_and_no_token(caplog):
     with pytest.raises(LoginFailedError):
         await answered(Login(failure=True))
     [line] = caplog.messages

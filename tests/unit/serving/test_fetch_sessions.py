@@ -52,7 +52,7 @@ def test_partitions_that_returned_records_go_to_the_end() -> None:
     assert [p.index for p in session.partitions.values()] == [1, 2, 0]
 
 
-def test_without_slots_there_is_no_session_and_without_partitions_there_is() -> None:
+def test_no_slots_mean_no_session_but_no_partitions_do() -> None:
     assert make(slots=0).create(partitions(0), uses_topic_ids=False, now_ms=0) is None
     sessions = make()
     empty = sessions.create([], uses_topic_ids=False, now_ms=0)
@@ -86,7 +86,7 @@ def indexes(due: list[SessionPartition]) -> list[int]:
     return [partition.index for partition in due]
 
 
-def test_a_request_looks_at_partitions_that_are_not_watched_and_now_and_then_at_all() -> None:
+def test_unwatched_partitions_are_looked_at_and_all_at_times() -> None:
     _, session, watches = watched_session()
     assert session.due(1001, all_after_ms=500) == []
     session.note_change(session.partitions["t", 2])
@@ -98,7 +98,7 @@ def test_a_request_looks_at_partitions_that_are_not_watched_and_now_and_then_at_
     assert indexes(session.due(901, all_after_ms=500, broker_epoch=7)) == [0, 1, 2], "it registered again"
 
 
-def test_what_a_request_names_is_looked_at_and_what_it_forgets_never() -> None:
+def test_named_partitions_are_looked_at_and_forgotten_never() -> None:
     _, session, watches = watched_session()
     session.update([*partitions(0, offset=7), *partitions(5)], [("t", 1)])
     assert [watch.is_over for watch in watches] == [True, True, False]
@@ -136,7 +136,7 @@ def said(partition: SessionPartition) -> tuple[object, ...]:
     return tuple(getattr(partition, name) for name in FIELDS)
 
 
-def test_what_a_fetcher_says_of_a_partition_is_kept_field_by_field() -> None:
+def test_fetcher_fields_are_kept_for_each_partition() -> None:
     assert said(SessionPartition("t", 11, 12, 13, 14, 15, 16)) == ("t", 11, 12, 13, 14, 15, 16)
     session = make().create(partitions(11), uses_topic_ids=False, now_ms=0)
     assert session is not None
@@ -184,9 +184,7 @@ def test_ids_that_are_taken_or_no_ids_are_not_given() -> None:
         (2, True, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR),
     ],
 )
-def test_each_thing_that_is_wrong_with_a_request_of_a_session_has_its_error(
-    epoch: int, by_id: bool, code: int
-) -> None:
+def test_each_wrong_session_request_has_its_error(epoch: int, by_id: bool, code: int) -> None:
     sessions = make()
     session = sessions.create(partitions(0), uses_topic_ids=False, now_ms=3)
     assert session is not None

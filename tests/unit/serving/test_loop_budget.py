@@ -167,7 +167,7 @@ class UsedUp:
             self.through.append((name, self.turn))
 
 
-async def test_a_long_step_in_which_measuring_begins_is_laid_at_its_task() -> None:
+async def test_long_step_at_the_start_of_measuring_is_its_tasks() -> None:
     stalls: list[Stall] = []
     clock = [0.0]
     budget = LoopBudget(clock=lambda: clock[0])
@@ -179,7 +179,7 @@ async def test_a_long_step_in_which_measuring_begins_is_laid_at_its_task() -> No
     assert stalls[0].seconds == stalls[0].step_seconds == 0.3
 
 
-async def test_a_crowd_of_inactive_connections_does_not_hold_up_an_active_one() -> None:
+async def test_inactive_crowd_does_not_delay_an_active_connection() -> None:
     used_up = UsedUp()
     with used_up.budget:
         async with trio.open_nursery() as nursery:
@@ -249,7 +249,7 @@ async def test_a_turn_that_took_too_long_lets_fewer_through() -> None:
     assert max(after - before for before, after in pairwise(turns[5:])) <= 1
 
 
-async def test_of_long_requests_that_are_let_through_only_one_runs_in_a_used_up_turn() -> None:
+async def test_used_up_turn_runs_one_of_the_long_requests() -> None:
     """However many were let through together, a turn is no longer than its budget and a step."""
     clock = Clock()
     budget = LoopBudget(budget_seconds=1.0, clock=clock)
@@ -401,7 +401,7 @@ async def test_requests_of_one_turn_are_steps_of_their_own() -> None:
     assert stall.step_seconds < 0.002
 
 
-async def test_many_active_connections_that_are_late_for_a_turn_are_a_crowd() -> None:
+async def test_late_active_connections_are_a_crowd() -> None:
     """Many that have been idle are none; and a crowd is one for as long as some are late."""
     clock = Clock()
     with LoopBudget(clock=clock) as budget:

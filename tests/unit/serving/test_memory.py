@@ -131,7 +131,7 @@ async def test_the_request_that_began_first_never_waits() -> None:
     assert memory.held == 0
 
 
-async def test_requests_go_on_in_the_order_of_their_waiting_when_others_are_answered() -> None:
+async def test_requests_resume_in_order_when_others_are_answered() -> None:
     memory = IncomingMemory(1000, Clock())
     memory.charge(1000)
     begun = [someone([], str(n)) for n in range(3)]
@@ -202,7 +202,7 @@ def test_the_slowest_readers_are_closed_when_too_much_is_unread() -> None:
     assert memory.held == 0
 
 
-def test_readers_that_stop_are_closed_when_others_wait_for_what_they_have_reserved() -> None:
+def test_stalled_readers_are_closed_when_others_need_memory() -> None:
     clock, closed = Clock(), []
     waiting = [False]
     memory = UnsentMemory(1000, lambda: waiting[0], clock)
@@ -270,7 +270,7 @@ async def test_memory_that_was_held_between_two_looks_is_given_back(
 # --- sizes --------------------------------------------------------------------------------------------------------
 
 
-def test_each_pool_has_its_own_size_and_small_ones_have_a_quarter_beside() -> None:
+def test_each_pool_has_its_size_and_small_ones_a_quarter() -> None:
     large = 100 * SMALL_BYTES_MAX
     memory = Memory(large, 2 * large)
     assert (memory.large_requests.bytes_max, memory.small_requests.bytes_max) == (large, large // 4)
@@ -280,7 +280,7 @@ def test_each_pool_has_its_own_size_and_small_ones_have_a_quarter_beside() -> No
     assert least.small_requests.bytes_max == least.small_responses.bytes_max == 2 * SMALL_BYTES_MAX
 
 
-def test_what_is_small_has_a_pool_of_its_own_up_to_its_largest_size() -> None:
+def test_small_requests_have_a_pool_up_to_its_largest_size() -> None:
     memory = Memory()
     for size, is_small in ((1, True), (SMALL_BYTES_MAX, True), (SMALL_BYTES_MAX + 1, False)):
         assert (memory.for_request(size) is memory.small_requests) is is_small
@@ -288,7 +288,7 @@ def test_what_is_small_has_a_pool_of_its_own_up_to_its_largest_size() -> None:
         assert (memory.for_response(size) is memory.small_responses) is is_small
 
 
-async def test_requests_are_short_of_memory_when_one_of_their_pools_is_full() -> None:
+async def test_requests_lack_memory_when_a_pool_is_full() -> None:
     memory = Memory(clock=lambda: 0.0)
     for pool in (memory.small_requests, memory.large_requests):
         pool.charge(pool.bytes_max - 1)
@@ -299,7 +299,7 @@ async def test_requests_are_short_of_memory_when_one_of_their_pools_is_full() ->
     assert memory.held == 0
 
 
-async def test_the_most_that_was_held_is_noted_of_requests_that_came_in_parts() -> None:
+async def test_peak_of_requests_in_parts_is_recorded() -> None:
     now = 5.0
     memory = IncomingMemory(1_000, lambda: now)
     one, other = Held(lambda why: None), Held(lambda why: None)

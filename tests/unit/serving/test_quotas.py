@@ -92,7 +92,7 @@ def test_only_where_time_has_a_limit_it_is_counted():
 
 
 @pytest.mark.parametrize(("size", "ms"), [(2_000, 0), (4_000, over_ms(100, 200))])
-def test_a_produce_request_is_charged_for_its_bytes_and_others_are_not(size, ms):
+def test_produce_is_charged_for_its_bytes_and_others_are_not(size, ms):
     world = World(producer_byte_rate=100)
     assert world.begin(PRODUCE).throttle_ms(asked(), size) == ms
     assert world.throttled("produce") == ((1, ms) if ms else (0, 0))
@@ -116,7 +116,7 @@ def test_time_counts_of_a_produce_request_that_is_answered(acks):
     ("limit", "percentage", "by", "not_by"),
     [(100, 1, "produce", "request"), (199, 1, "request", "produce"), (200, 1, "request", "produce")],
 )
-def test_the_longer_of_two_throttle_times_counts_where_it_comes_from(limit, percentage, by, not_by):
+def test_longer_throttle_time_counts_where_it_arises(limit, percentage, by, not_by):
     """Time throttles for one window at most."""
     world = World(producer_byte_rate=limit, request_percentage=percentage)
     ms = world.begin(PRODUCE, seconds=5).throttle_ms(asked(), 4_000)
@@ -129,13 +129,13 @@ def test_the_longer_of_two_throttle_times_counts_where_it_comes_from(limit, perc
 
 
 @pytest.mark.parametrize(("seconds", "ms"), [(0.2, 0), (0.21, 1_000), (0.3, 2_000)])
-def test_a_request_is_charged_for_its_time_in_percent_and_throttled_for_a_window_at_most(seconds, ms):
+def test_request_time_is_charged_in_percent_up_to_a_window(seconds, ms):
     world = World(request_percentage=1)
     assert world.begin(seconds=seconds).throttle_ms(asked(), 10) == ms
     assert world.rate("request") == pytest.approx(100 * seconds / 20)
 
 
-def test_time_that_the_response_takes_is_charged_and_throttles_only_the_next_request():
+def test_response_time_throttles_the_next_request():
     world = World(request_percentage=1)
     request = world.begin(seconds=0.1)
     assert request.throttle_ms(asked(), 10) == 0
@@ -154,7 +154,7 @@ def test_what_brokers_say_to_each_other_is_charged_to_nobody():
     assert (world.rate("request"), world.times[0].is_running) == (0, False)
 
 
-def test_a_client_without_a_limit_is_not_throttled_where_others_have_one():
+def test_client_without_a_limit_is_not_throttled_among_limited():
     world = World()
     alice = QuotaEntity("alice")
     limits = {"request_percentage": 1.0, "producer_byte_rate": 1.0, "consumer_byte_rate": 1.0}
@@ -178,7 +178,7 @@ def test_a_client_may_fetch_at_once_what_ten_windows_allow():
 
 
 @pytest.mark.parametrize(("size", "ms"), [(2_000, 0), (4_000, over_ms(100, 200))])
-def test_a_fetch_is_charged_once_and_the_first_one_is_sent_however_large_it_is(size, ms):
+def test_fetch_is_charged_once_and_the_first_is_sent_whole(size, ms):
     world = World(consumer_byte_rate=100, producer_byte_rate=1)
     request = world.begin(FETCH)
     assert not request.empties_fetch(size)
@@ -235,7 +235,7 @@ def charged(mutations: Any, *topics: tuple[str, int]) -> int:
 
 
 @pytest.mark.parametrize("refuses", [True, False])
-def test_changes_are_refused_while_the_client_is_over_its_quota_if_it_knows_the_error(refuses):
+def test_change_over_quota_is_refused_if_the_error_is_known(refuses):
     world = World(controller_mutation_rate=2)
     request = world.begin()
     mutations = request.mutations(refuses=refuses)
@@ -245,7 +245,7 @@ def test_changes_are_refused_while_the_client_is_over_its_quota_if_it_knows_the_
     assert world.throttled("mutation") == (1, ms)
 
 
-def test_who_knows_the_error_and_was_refused_nothing_is_not_throttled():
+def test_client_that_was_refused_nothing_is_not_throttled():
     world = World(controller_mutation_rate=2)
     request = world.begin()
     assert charged(request.mutations(refuses=True), ("a", 30)) == 1

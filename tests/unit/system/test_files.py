@@ -1,7 +1,6 @@
 """Files on Linux and on macOS: the same promise by other calls."""
 
 import errno
-import fcntl
 import os
 import resource
 import signal
@@ -93,23 +92,21 @@ def test_a_file_is_copied_to_the_end_of_another_one(descriptor, tmp_path):
 
 
 @pytest.mark.parametrize("number", [errno.EBUSY, errno.EAGAIN])
-def test_a_kernel_that_is_busy_is_a_socket_that_blocks(monkeypatch, descriptor, pair, number):
-    monkeypatch.setattr(os, "sendfile", fails_with(number))
+def test_busy_kernel_is_a_socket_that_blocks(descriptor, pair, number):
     with pytest.raises(BlockingIOError):
-        files.send_or_copy(pair[0].fileno(), descriptor, 0, 10)
+        files.send_or_copy(pair[0].fileno(), descriptor, 0, 10, send=fails_with(number))
 
 
-def test_what_the_kernel_does_not_send_goes_through_memory(monkeypatch, descriptor, pair):
-    monkeypatch.setattr(os, "sendfile", fails_with(errno.ENOTSUP))
-    assert files.send_or_copy(pair[0].fileno(), descriptor, 7, 20) == 20
+def test_bytes_that_the_kernel_does_not_send_go_through_memory(descriptor, pair):
+    assert files.send_or_copy(pair[0].fileno(), descriptor, 7, 20, send=fails_with(errno.ENOTSUP)) == 20
     assert pair[1].recv(100) == CONTENT[7:27]
 
 
-def test_a_peer_that_has_gone_is_an_error_and_no_reason_to_copy(monkeypatch, descriptor, pair):
-    monkeypatch.setattr(os, "sendfile", fails_with(errno.EPIPE))
-    monkeypatch.setattr(os, "pread", lambda *_: pytest.fail("it was read"))
+def test_lost_peer_is_an_error_and_nothing_is_copied(descriptor, pair):
     with pytest.raises(BrokenPipeError):
-        files.send_or_copy(pair[0].fileno(), descriptor, 0, 10)
+        files.send_or_copy(pair[0].fileno(), descriptor, 0, 10, send=fails_with(errno.EPIPE))
+    with pytest.raises(BlockingIOError):
+        pair[1].recv(1, socket.MSG_DONTWAIT)
 
 
 # --- the medium ---------------------------------------------------------------------------------------------------
@@ -136,21 +133,17 @@ def test_files_and_directories_are_synced(descriptor, tmp_path, sync):
         sync(directory)
 
 
-def test_device_without_cache_flush_is_synced(monkeypatch, descriptor):
+def test_device_without_cache_flush_is_synced(descriptor):
     synced = []
-    monkeypatch.setattr(fcntl, "F_FULLFSYNC", 51, raising=False)
-    monkeypatch.setattr(fcntl, "fcntl", fails_with(errno.ENOTSUP))
-    monkeypatch.setattr(os, "fsync", synced.append)
-    files.flush_device(descriptor)
+    files.flush_device(descriptor, full_sync=fails_with(errno.ENOTSUP), plain_sync=synced.append)
     assert synced == [descriptor]
 
 
-def test_a_device_that_fails_is_not_asked_again_in_another_way(monkeypatch, descriptor):
-    monkeypatch.setattr(fcntl, "F_FULLFSYNC", 51, raising=False)
-    monkeypatch.setattr(fcntl, "fcntl", fails_with(errno.EIO))
-    monkeypatch.setattr(os, "fsync", lambda _: pytest.fail("the error is forgotten"))
+def test_failed_cache_flush_is_an_error_and_not_repeated(descriptor):
+    synced = []
     with pytest.raises(OSError, match=os.strerror(errno.EIO)):
-        files.flush_device(descriptor)
+        files.flush_device(descriptor, full_sync=fails_with(errno.EIO), plain_sync=synced.append)
+    assert not synced
 
 
 # --- locks and names ----------------------------------------------------------------------------------------------
@@ -199,26 +192,38 @@ def test_data_has_a_temporary_path_readable_by_its_owner():
     assert not Path(path).exists()
 
 
-@pytest.fixture
-def limits(monkeypatch):
-    """Limits of open files as macOS has them: a hard one that is said to be none, and one above it that is not told."""
-    now = [256, resource.RLIM_INFINITY]
+class Limits:
+    """Limits of open files, as macOS has them unless it is said: no hard one, and one above it that is not told."""
 
-    def setrlimit(_, wanted):
-        if not 0 <= wanted[0] <= files.OPEN_FILES_MACOS:
+    def __init__(self, soft, hard=resource.RLIM_INFINITY):
+        self.now = (soft, hard)
+
+    def read(self, _):
+        return self.now
+
+    def write(self, _, limits):
+        if not 0 <= limits[0] <= files.OPEN_FILES_MACOS:
             raise ValueError("not allowed to raise maximum limit")
-        now[:] = wanted
-
-    monkeypatch.setattr(resource, "getrlimit", lambda _: tuple(now))
-    monkeypatch.setattr(resource, "setrlimit", setrlimit)
-    return now
+        self.now = limits
 
 
-def test_unlimited_open_files_are_raised_to_the_systems_maximum(limits):
-    assert files.raise_open_files() == files.OPEN_FILES_MACOS
-    assert limits == [files.OPEN_FILES_MACOS, resource.RLIM_INFINITY]
+@pytest.mark.parametrize(
+    ("soft", "raised"), [(256, files.OPEN_FILES_MACOS), (20_000, 20_000)], ids=["below", "above"]
+)
+def test_unlimited_open_files_are_raised_to_the_systems_maximum(soft, raised):
+    limits = Limits(soft)
+    assert files.raise_open_files(limits.read, limits.write) == raised
+    assert limits.now == (raised, resource.RLIM_INFINITY)
 
 
-def test_a_limit_of_open_files_that_is_above_that_stays(limits):
-    limits[0] = 20_000
-    assert files.raise_open_files() == 20_000
+def test_soft_limit_of_open_files_is_raised_to_the_hard_one():
+    limits = Limits(1024, 4096)
+    assert files.raise_open_files(limits.read, limits.write) == 4096
+    assert limits.now == (4096, 4096)
+
+
+def test_limit_of_open_files_that_cannot_be_raised_stays():
+    def refuse(*_):
+        raise ValueError("not allowed")
+
+    assert files.raise_open_files(Limits(1024, 4096).read, refuse) == 1024

@@ -33,9 +33,9 @@ DOUBLED = "def doubled(number: int) -> int:\n    return number * 2\n"
 
 
 @pytest.fixture
-def checkout(tmp_path, monkeypatch):
+def checkout(tmp_path, set_environment):
     """A small project with the build hook of ours; its wheels are pure unless a test asks for more."""
-    monkeypatch.setenv(hatch_build.SWITCH, "no")
+    set_environment(**{hatch_build.SWITCH: "no"})
     package = tmp_path / "checkout" / "server" / "small"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
@@ -110,9 +110,9 @@ def test_pytest_finds_no_list_of_modules_to_rewrite(checkout, target):
     assert run(target, code) == "1 None"
 
 
-def test_without_compiler_sources_run_and_one_line_says_so(checkout, target, monkeypatch, capfd):
-    monkeypatch.setenv(hatch_build.SWITCH, "")
-    monkeypatch.setenv("CC", "/nonexistent/cc")
+def test_without_compiler_sources_run_and_one_line_says_so(checkout, target, set_environment, capfd):
+    set_environment(**{hatch_build.SWITCH: ""})
+    set_environment(CC="/nonexistent/cc")
     install(checkout, target)
     (line,) = capfd.readouterr().err.splitlines()
     assert "the wheel is pure Python" in line
@@ -121,10 +121,10 @@ def test_without_compiler_sources_run_and_one_line_says_so(checkout, target, mon
 
 
 @linux_only
-def test_a_compiler_that_fails_gets_the_sources_and_its_message(checkout, target, monkeypatch, capfd):
+def test_a_compiler_that_fails_gets_the_sources_and_its_message(checkout, target, set_environment, capfd):
     if lack := hatch_build.missing():
         pytest.skip(f"this machine cannot compile: {lack}")
-    monkeypatch.setenv(hatch_build.SWITCH, "")
+    set_environment(**{hatch_build.SWITCH: ""})
     (checkout / "server/small/doubled.py").write_text(DOUBLED.replace("* 2", "* '2'"))
     install(checkout, target)
     assert "small/doubled.py:2: error:" in capfd.readouterr().err
@@ -145,10 +145,10 @@ def test_the_hook_alone_compiles_the_wheel_that_users_build(checkout, target, tm
 
 @linux_only
 @pytest.mark.slow
-def test_edited_source_is_compiled_with_its_callers_alone(checkout, target, tmp_path, monkeypatch, capfd):
+def test_edited_source_is_compiled_with_its_callers_alone(checkout, target, tmp_path, set_environment, capfd):
     if lack := hatch_build.missing():
         pytest.skip(f"this machine cannot compile: {lack}")
-    monkeypatch.setenv(hatch_build.SWITCH, "yes")
+    set_environment(**{hatch_build.SWITCH: "yes"})
     named = DOUBLED + "def name() -> str:\n    return 'one of them'\n"
     (checkout / "server/small/named.py").write_text(named)
     modules = '["small.doubled", "small.named"]'
@@ -156,7 +156,7 @@ def test_edited_source_is_compiled_with_its_callers_alone(checkout, target, tmp_
     install(checkout, target)
     assert capfd.readouterr().err == "compiled 3 extension modules.\n", "two, and their library"
     assert run(target, DOUBLE) == "42 False"
-    monkeypatch.setenv(incremental.ALL_PROGRESS, "yes")
+    set_environment(**{incremental.ALL_PROGRESS: "yes"})
 
     def kept() -> dict[Path, int]:
         return {path: path.stat().st_mtime_ns for path in tmp_path.rglob("kept/*")}
@@ -176,7 +176,7 @@ def test_edited_source_is_compiled_with_its_callers_alone(checkout, target, tmp_
     assert new == [".o", ".o", ".so"], "its C file, that of the library's literals, and the library"
     assert len(kept()) == len(before), "what is not used any more is removed"
     assert {time for path, time in kept().items() if path in before} <= set(before.values())
-    monkeypatch.setenv(hatch_build.SWITCH, "no")
+    set_environment(**{hatch_build.SWITCH: "no"})
     install(checkout, target)
     assert run(target, DOUBLE) == "63 True"
     assert not list(target.rglob("*.so"))
@@ -190,13 +190,13 @@ def test_the_switch_is_read_as_people_write_it(text, wanted):
     assert hatch_build.switched(text) is wanted
 
 
-def test_what_was_compiled_with_other_flags_is_not_used(tmp_path, monkeypatch):
+def test_what_was_compiled_with_other_flags_is_not_used(tmp_path, set_environment):
     somebodys = tmp_path / "somebodys"
     somebodys.mkdir()
     before = incremental.for_these_flags(tmp_path)
     (before / "lib").mkdir(parents=True)
     assert incremental.for_these_flags(tmp_path) == before
     assert (before / "lib").exists()
-    monkeypatch.setenv("CFLAGS", "-O0")
+    set_environment(CFLAGS="-O0")
     assert incremental.for_these_flags(tmp_path) != before
     assert somebodys.exists(), "the directory may be anybody's"

@@ -44,24 +44,24 @@ def beside_it(broker: subprocess.Popen[bytes], root: Path) -> subprocess.Popen[s
     return subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.PIPE, text=True)
 
 
-def test_a_wheel_of_the_sources_as_they_are_is_what_runs(tmp_path, monkeypatch, capfd):
+def test_a_wheel_of_the_sources_as_they_are_is_what_runs(tmp_path, monkeypatch, set_environment, capfd):
     monkeypatch.setattr(run, "is_current", lambda *_: True)
-    monkeypatch.delenv(hatch_build.SWITCH, raising=False)
+    set_environment(**{hatch_build.SWITCH: None})
     assert run.code_to_run(tmp_path) == (tmp_path,)
     assert capfd.readouterr().err == ""
 
 
-def test_without_a_compiler_the_sources_run_and_one_line_says_so(tmp_path, monkeypatch, capfd):
-    monkeypatch.delenv(hatch_build.SWITCH, raising=False)
-    monkeypatch.setenv("CC", "/nonexistent/cc")
+def test_without_a_compiler_the_sources_run_and_one_line_says_so(tmp_path, set_environment, capfd):
+    set_environment(**{hatch_build.SWITCH: None})
+    set_environment(CC="/nonexistent/cc")
     assert run.code_to_run(tmp_path) == run.SOURCES
     (line,) = capfd.readouterr().err.splitlines()
     assert "interpreted" in line
     assert "no C compiler" in line
 
 
-def test_who_asks_for_the_sources_gets_them_without_a_word(tmp_path, monkeypatch, capfd):
-    monkeypatch.setenv(hatch_build.SWITCH, "no")
+def test_who_asks_for_the_sources_gets_them_without_a_word(tmp_path, set_environment, capfd):
+    set_environment(**{hatch_build.SWITCH: "no"})
     assert run.code_to_run(tmp_path) == run.SOURCES
     assert capfd.readouterr().err == ""
 

@@ -50,7 +50,7 @@ class Groups:
         """Move what groups of a source have committed for mirrored partitions. Raises IncompleteError."""
         pattern = compile_pattern(self._options.groups)
         listed, failures = source.ask(lambda admin: admin.list_groups(kinds=(CLASSIC, CONSUMER)))
-        names = [one for one in listed if pattern.fullmatch(one) and not one.startswith(GROUP_PREFIX)]
+        names = [group for group in listed if pattern.fullmatch(group) and not group.startswith(GROUP_PREFIX)]
         committed = source.ask(lambda admin: admin.committed(names))
         changed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         for group, offsets in committed.items():

@@ -69,4 +69,4 @@ def _damaged(log: Log, offset_range: OffsetRange, offset: int, detail: str) -> I
 def coordinates_of(record: Record) -> list[Coordinates]:
     """Return the coordinates that a record has in the clusters that it was mirrored from, the newest last."""
     parsed = (parse_coordinates(value) for name, value in record.headers if name == HEADER)
-    return [one for one in parsed if one is not None]
+    return [record for record in parsed if record is not None]

@@ -105,7 +105,7 @@ def newest_header(log: Log, part: Part, there: Bounds) -> Coordinates | None:
         seen = False
         for record in read_records(log, OffsetRange(part.place.partition, start, end)):
             seen = True
-            mine = [one for one in coordinates_of(record)[-1:] if _is_mine(part, one)]
+            mine = [coordinates for coordinates in coordinates_of(record)[-1:] if _is_mine(part, coordinates)]
             newest = mine[0] if mine else (newest if part.shares_topics else None)
         if newest is not None:
             return newest._replace(offset=newest.offset + 1)

@@ -107,7 +107,7 @@ class Mirror:
         self._progress = progress
         self._stopping = threading.Event()
         self._target = Site(options.target)
-        self._sources = [(one, open_source(one, options.choice.names)) for one in options.sources]
+        self._sources = [(source, open_source(source, options.choice.names)) for source in options.sources]
         self._topics = TargetTopics(self._target, options)
         self._groups = Groups(self._target, options)
         self._ends: dict[tuple[str, str, int], int] = {}
@@ -123,7 +123,7 @@ class Mirror:
 
         def step() -> tuple[bool, bool]:
             began = time.monotonic()
-            done = self._round(is_bounded=is_bounded)
+            done = self.round(is_bounded=is_bounded)
             self._note(done)
             self._progress(done.summary, time.monotonic() - began)
             has_done = bool(done.summary.mirrored)
@@ -145,7 +145,7 @@ class Mirror:
     @property
     def exit_code(self) -> int:
         """Return that of the worst failure of the newest round; wrong options count if they were all there was."""
-        codes = {one.exit_code for one in self.failures}
+        codes = {failure.exit_code for failure in self.failures}
         if EXIT_DATA_LOSS in codes:
             return EXIT_DATA_LOSS
         if codes == {EXIT_USAGE} and not self.summary.topics:
@@ -155,7 +155,7 @@ class Mirror:
     def _note(self, done: _Round) -> None:
         """Add the figures of a round; gauges, such as the lag, are those of the newest round."""
         total, new = self.summary, done.summary
-        new.failures = [f"{one.where}: {one.text}" for one in done.failures]
+        new.failures = [f"{failure.where}: {failure.text}" for failure in done.failures]
         for name in (
             "rounds", "mirrored", "skipped_loops", "skipped_control", "transactions", "created_topics",
             "added_partitions", "changed_settings", "groups_committed",
@@ -176,7 +176,8 @@ class Mirror:
 
     # --- a round --------------------------------------------------------------------------------------------
 
-    def _round(self, *, is_bounded: bool) -> _Round:
+    def round(self, *, is_bounded: bool) -> _Round:
+        """Copy what is new, once."""
         done = _Round()
         try:
             self._find_streams(done)
@@ -204,7 +205,7 @@ class Mirror:
             except PipelineError as error:
                 done.fail(cluster, error)
                 continue
-            chosen = choose(options.choice, {one.name: one.is_internal for one in topics.values()})
+            chosen = choose(options.choice, {topic.name: topic.is_internal for topic in topics.values()})
             for name in options.choice.names:
                 if name not in topics:
                     done.fail(cluster, NoTopicError(f"there is no topic {name!r}"))
@@ -242,14 +243,14 @@ class Mirror:
     def _plan(self, done: _Round, *, is_bounded: bool) -> None:
         """Plan the parts to copy: records of the source that the target lacks."""
         for cluster, source in self._sources:
-            mine = [one for one in done.streams if one.source is source]
+            mine = [stream for stream in done.streams if stream.source is source]
             if not mine:
                 continue
             try:
-                bounds = source.bounds(one.topic for one in mine)
+                bounds = source.bounds(stream.topic for stream in mine)
             except PipelineError as error:
                 done.fail(cluster, error)
-                done.streams = [one for one in done.streams if one.source is not source]
+                done.streams = [stream for stream in done.streams if stream.source is not source]
                 continue
             committed = self._target.committed(GROUP_PREFIX + source.cluster_id())
             empty = self._empty_partitions(mine, committed)
@@ -369,7 +370,7 @@ class Mirror:
             if not isinstance(source, Site):
                 continue
             mirrored = {}
-            for stream in (one for one in done.streams if one.source is source):
+            for stream in (stream for stream in done.streams if stream.source is source):
                 for number in range(stream.topic.partitions):
                     place = self._place(stream, number)
                     if place in done.positions:

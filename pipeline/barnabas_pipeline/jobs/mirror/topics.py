@@ -145,8 +145,10 @@ class TargetTopics:
             if source is None:
                 continue
             have, want = mine[name], theirs[source][topic.name]
-            change = [ConfigChange(one, SET, value) for one, value in want.items() if have.get(one) != value]
-            change += [ConfigChange(one, DELETE, None) for one in have if one not in want]
+            change = [
+                ConfigChange(name, SET, value) for name, value in want.items() if have.get(name) != value
+            ]
+            change += [ConfigChange(name, DELETE, None) for name in have if name not in want]
             if change:
                 changes[Resource("topic", name)] = change
         if not changes:
@@ -167,7 +169,7 @@ class TargetTopics:
             return all(
                 isinstance(info, TopicInfo)
                 and len(info.partitions) >= counts[name]
-                and all(one.leader >= 0 for one in info.partitions)
+                and all(partition.leader >= 0 for partition in info.partitions)
                 for name, info in infos.items()
             )
 

@@ -93,7 +93,7 @@ class Access(Base):
 
         response = await self.client.ask(DescribeAclsRequest(*_filter_fields(filter_ or Acl())))
         check(response.error_code, "listing ACLs", response.error_message)
-        return sorted(_acl(found, acl) for found in response.resources for acl in found.acls)
+        return sorted(_acl(resource, acl) for resource in response.resources for acl in resource.acls)
 
     async def create_acls(self, acls: Iterable[Acl]) -> dict[Acl, Outcome]:
         """Make ACLs."""

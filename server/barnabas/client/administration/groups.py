@@ -91,7 +91,7 @@ class Groups(Base):
             if isinstance(answer, ClientError):
                 failures[broker] = answer
             else:
-                groups |= {one.group_id: one for one in answer if _is_wanted(one, states, kinds)}
+                groups |= {group.group_id: group for group in answer if _is_wanted(group, states, kinds)}
         return dict(sorted(groups.items())), failures
 
     async def describe_groups(self, kinds: dict[str, str]) -> dict[str, GroupInfo | ClientError]:
@@ -131,7 +131,7 @@ class Groups(Base):
             return GroupInfo(
                 group_id, kind, group.group_state, group.protocol_data, None, coordinator, members
             )
-        of = _streams_member(group) if kind == STREAMS else _member
+        of = streams_member(group) if kind == STREAMS else _member
         return GroupInfo(
             group_id,
             kind,
@@ -261,7 +261,7 @@ def _member(member: Any) -> GroupMember:
     )
 
 
-def _streams_member(group: Any) -> Any:
+def streams_member(group: Any) -> Any:
     """Return the converter of a streams group's members; partitions are those of the sources of active tasks."""
     subtopologies = (group.topology.subtopologies if group.topology is not None else None) or ()
     sources = {

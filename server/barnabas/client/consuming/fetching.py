@@ -119,7 +119,7 @@ class Fetcher:
             if partition.retry_at > now:
                 next_look = min(next_look, partition.retry_at)
                 continue
-            source = self._source(partition, now)
+            source = self.source_of(partition, now)
             if source < 0:
                 next_look = min(next_look, now + self._client.settings.retry_backoff_ms / 1000)
             else:
@@ -146,7 +146,7 @@ class Fetcher:
             }
             for partition in partitions:
                 partition.is_under_way = True
-            self._nursery.start_soon(self._fetch, source, broker, asked, size)
+            self._nursery.start_soon(self.fetch_from, source, broker, asked, size)
         return next_look
 
     def _is_fetchable(self, partition: Partition) -> bool:
@@ -154,7 +154,7 @@ class Fetcher:
             return False
         return partition.failure is None and len(partition.chunks) < BUFFERED_CHUNKS
 
-    def _source(self, partition: Partition, now: float) -> int:
+    def source_of(self, partition: Partition, now: float) -> int:
         """Return the broker to read a partition from; -1 if that is not known now."""
         topic, index = partition.place
         leader = self._topics.leader(topic, index)
@@ -172,12 +172,13 @@ class Fetcher:
 
     # --- fetching -------------------------------------------------------------------------------------------
 
-    async def _fetch(self, source: int, broker: _Broker, asked: Asked, size: int) -> None:
-        partitions = [one for one, _, _ in asked.values()]
+    async def fetch_from(self, source: int, broker: _Broker, asked: Asked, size: int) -> None:
+        """Ask a broker for records of some partitions, of so many bytes, and take its response."""
+        partitions = [partition for partition, _, _ in asked.values()]
         settings = self._client.settings
         try:
             connection = await self._client.broker(source, lane=LANE)
-            response, names = await self._ask(connection, broker, asked, size)
+            response, names = await self.ask(connection, broker, asked, size)
         except ClientError as error:
             broker.session.end()
             broker.retry_at = trio.current_time() + (
@@ -192,7 +193,7 @@ class Fetcher:
             self.announce()
         else:
             broker.failures = 0
-            self._take(response, names, asked, source)
+            self.take(response, names, asked, source)
         finally:
             self._reserved_bytes -= size
             broker.is_busy = False
@@ -200,7 +201,7 @@ class Fetcher:
                 partition.is_under_way = False
             self.wake()
 
-    async def _ask(
+    async def ask(
         self, connection: Connection, broker: _Broker, asked: Asked, size: int
     ) -> tuple[FetchResponse, dict[bytes, str]]:
         """Send a request, and return its answer with the names of topics by their ids. Raises ClientError."""
@@ -243,13 +244,14 @@ class Fetcher:
 
     # --- answers --------------------------------------------------------------------------------------------
 
-    def _take(
+    def take(
         self,
         response: FetchResponse,
         names: dict[bytes, str],
         asked: Asked,
         source: int,
     ) -> None:
+        """Take a response of a broker: records, errors and other leaders of the partitions that were asked for."""
         for topic in response.responses:
             name = topic.topic or names.get(topic.topic_id, "")
             for answer in topic.partitions:

@@ -179,7 +179,9 @@ class Partition:
         self.offset = chunk.end_offset
         if chunk.end_epoch >= 0:
             self.epoch = chunk.end_epoch
-        aborted = tuple((one.producer_id, one.first_offset) for one in chunk.aborted or ())
+        aborted = tuple(
+            (transaction.producer_id, transaction.first_offset) for transaction in chunk.aborted or ()
+        )
         return FetchedRecords(*self.place, chunk.offset, chunk.end_offset, chunk.data, aborted)
 
     def lag(self, *, is_committed_only: bool) -> int | None:

@@ -48,7 +48,7 @@ def encode_subscription(
     value = Subscription(
         topics=sorted(topics),
         user_data=user_data,
-        owned_partitions=[Subscription.TopicPartition(*one) for one in by_topic(owned).items()],
+        owned_partitions=[Subscription.TopicPartition(*topic) for topic in by_topic(owned).items()],
         generation_id=generation,
         rack_id=rack or None,
     )
@@ -74,7 +74,7 @@ def decode_member(assignor: str, member_id: str, instance_id: str | None, data: 
 
 def encode_assignment(places: Iterable[TopicPartition]) -> bytes:
     """Write the partitions of a member."""
-    value = AssignmentData([AssignmentData.TopicPartition(*one) for one in by_topic(places).items()])
+    value = AssignmentData([AssignmentData.TopicPartition(*topic) for topic in by_topic(places).items()])
     return encode_versioned(assignment_data.CODEC, value, ASSIGNMENT_VERSION)
 
 
@@ -120,7 +120,9 @@ def _decode_memory(data: bytes) -> tuple[list[TopicPartition], int]:
             pos += _INT16.size + size
             (count,) = _INT32.unpack_from(data, pos)
             pos += _INT32.size
-            places += [TopicPartition(topic, one) for one in struct.unpack_from(f">{count}i", data, pos)]
+            places += [
+                TopicPartition(topic, partition) for partition in struct.unpack_from(f">{count}i", data, pos)
+            ]
             pos += _INT32.size * count
         if len(data) - pos >= _INT32.size:
             (generation,) = _INT32.unpack_from(data, pos)

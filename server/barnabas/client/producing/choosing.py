@@ -32,7 +32,9 @@ class StickyChoice:
             return partition_of_key(key, len(partitions))
         current = self._current.get(topic)
         if current is None or self._left[topic] <= 0 or current not in partitions:
-            led = [index for index, one in partitions.items() if one.leader >= 0] or list(partitions)
+            led = [index for index, partition in partitions.items() if partition.leader >= 0] or list(
+                partitions
+            )
             others = [index for index in led if index != current] or led
             current = self._current[topic] = self._entropy.choice(others)
             self._left[topic] = self._batch_bytes

@@ -99,7 +99,7 @@ class Sender:
     def look(self, now: float) -> float:
         """Start what is due, and return when to look again."""
         next_look = self._expire(now)
-        self._give_up_unsent()
+        self.give_up_unsent()
         for outbox in self.outboxes.values():
             if outbox.is_unresolved and outbox.needs_restart():
                 self._identity.refuse_sequences(outbox)
@@ -143,13 +143,13 @@ class Sender:
             self.fail(batch, DeliveryTimeoutError(text))
         return math.inf
 
-    def _give_up_unsent(self) -> None:
+    def give_up_unsent(self) -> None:
         """Fail what cannot be sent any more: the producer has failed for good, or its transaction has to be aborted."""
         if (failure := self._identity.failure) is not None:
-            for batch in [one for one in self.incomplete if not one.is_sending]:
+            for batch in [batch for batch in self.incomplete if not batch.is_sending]:
                 self.fail(batch, copy_of(failure))
         elif self._identity.is_aborting:
-            unsent = [one for one in self.incomplete if one.sequence < 0]
+            unsent = [batch for batch in self.incomplete if batch.sequence < 0]
             self.drop(unsent, TransactionAbortedError("the transaction was aborted"))
 
     def _start(self, leader: int, broker: _Broker, batches: list[Batch]) -> None:
@@ -190,7 +190,7 @@ class Sender:
             for batch in batches:
                 self._settle_error(batch, error)
         else:
-            self._settle_all(batches, response)
+            self.settle_all(batches, response)
         finally:
             broker.in_flight -= 1
             self.wake()
@@ -198,8 +198,12 @@ class Sender:
     async def _begin(self, leader: int, batches: list[Batch]) -> Begun:
         """Write the request. Raises ClientError."""
         connection = await self._client.broker(leader, lane=LANE)
-        version = self._version(connection)
-        large = [one for one in batches if one.payload is None and len(one.body) > COMPRESSED_IN_THREAD_BYTES]
+        version = self.version_for(connection)
+        large = [
+            batch
+            for batch in batches
+            if batch.payload is None and len(batch.body) > COMPRESSED_IN_THREAD_BYTES
+        ]
         if large and self._codec:
             await trio.to_thread.run_sync(self._close, large)
         self._close(batches)
@@ -221,7 +225,8 @@ class Sender:
             request, version=version, timeout_ms=self._client.settings.request_timeout_ms
         )
 
-    def _version(self, connection: Connection) -> int:
+    def version_for(self, connection: Connection) -> int:
+        """Return the version of Produce for a broker. Raises UnsupportedVersionError."""
         newest = BY_NAME_VERSION
         if self.settings.transactional_id is not None and not self._identity.is_v2:
             newest = BEFORE_TRANSACTIONS_V2
@@ -238,7 +243,8 @@ class Sender:
 
     # --- settling -------------------------------------------------------------------------------------------
 
-    def _settle_all(self, batches: list[Batch], response: ProduceResponse | None) -> None:
+    def settle_all(self, batches: list[Batch], response: ProduceResponse | None) -> None:
+        """Take the response to a request with these batches; None with acks=0."""
         if response is None:  # acks=0
             for batch in batches:
                 self._has_returned(batch)
@@ -255,9 +261,10 @@ class Sender:
                 lacking = ResponseError(ErrorCode.UNKNOWN_SERVER_ERROR, f"appending to {batch.outbox}")
                 self._settle_error(batch, lacking)
             else:
-                self._settle(batch, answer)
+                self.settle(batch, answer)
 
-    def _settle(self, batch: Batch, answer: PartitionResponse) -> None:
+    def settle(self, batch: Batch, answer: PartitionResponse) -> None:
+        """Take the answer of a partition: its batch is complete, is tried again, or has failed."""
         self._has_returned(batch)
         code = answer.error_code
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
@@ -272,8 +279,8 @@ class Sender:
             del self.incomplete[batch]
             halves = dict.fromkeys(batch.outbox.split(batch))
             self.incomplete = halves | self.incomplete  # they are older than what has not been sent
-        elif self._may_retry(batch, code, answer.log_start_offset):
-            self._retry(batch)
+        elif self.may_retry(batch, code, answer.log_start_offset):
+            self.retry(batch)
         else:
             error = ResponseError(code, f"appending to {batch.outbox}", answer.error_message)
             self.fail(batch, error, _single_failures(batch, answer))
@@ -284,7 +291,7 @@ class Sender:
         if batch.is_done:
             return
         if error.is_retriable:
-            self._retry(batch)
+            self.retry(batch)
         else:
             self.fail(batch, error)
 
@@ -292,7 +299,7 @@ class Sender:
         batch.is_sending = False
         batch.outbox.sending -= 1
 
-    def _may_retry(self, batch: Batch, code: int, log_start_offset: int) -> bool:
+    def may_retry(self, batch: Batch, code: int, log_start_offset: int) -> bool:
         """Say whether to send a batch again; where only a new epoch helps, ask for one."""
         outbox = batch.outbox
         if self._identity.producer is None:
@@ -315,7 +322,8 @@ class Sender:
                 return True
         return is_retriable(code)
 
-    def _retry(self, batch: Batch) -> None:
+    def retry(self, batch: Batch) -> None:
+        """Put a batch back, to be sent again after a pause."""
         settings = self._client.settings
         pause_ms = min(settings.retry_backoff_ms * 2**batch.attempts, settings.retry_backoff_max_ms)
         batch.attempts += 1

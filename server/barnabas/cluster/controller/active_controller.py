@@ -158,7 +158,7 @@ class ActiveController:
         state.states = await znodes.states([partition for partition, _ in state.partitions()])
         requested = await self._wanted_deletions()
         if self.core.settings.delete_topic_enable:
-            state.deletions = {one: Deletion() for one in requested if one in state.assignments}
+            state.deletions = {topic: Deletion() for topic in requested if topic in state.assignments}
         log.info(
             "the controller has read %d brokers, %d topics, %d partitions",
             len(state.brokers), len(state.assignments), len(state.states),
@@ -191,7 +191,7 @@ class ActiveController:
         if new or back or gone:
             log.info(
                 "brokers that have come: %s, come back: %s, gone: %s",
-                [one.id for one in new], [one.id for one in back], gone,
+                [broker.id for broker in new], [broker.id for broker in back], gone,
             )  # fmt: skip
         for broker_id in gone:
             self._channels.close(broker_id)
@@ -282,7 +282,7 @@ class ActiveController:
         assignments = self.core.state.assignments
         for gone in assignments.keys() - set(names):
             self._watches.pop(f"topic {gone}", None)
-        topics_read = await self._read_topics([one for one in names if one not in assignments])
+        topics_read = await self._read_topics([name for name in names if name not in assignments])
         if topics_read:
             log.info(
                 "new topics: %s%s",
@@ -335,8 +335,8 @@ class ActiveController:
     async def deletions_wanted(self) -> None:
         """Look which topics are to be deleted."""
         requested = await self._wanted_deletions()
-        new = [one for one in requested if one not in self.core.state.deletions]
-        unknown = [one for one in new if one not in self.core.state.assignments]
+        new = [topic for topic in requested if topic not in self.core.state.deletions]
+        unknown = [topic for topic in new if topic not in self.core.state.assignments]
         if unknown:
             await self.topics_changed()  # a topic made just before: its watch comes later
         if new:
@@ -385,7 +385,7 @@ class ActiveController:
                 changed.update(dict.fromkeys(paths.decode_isr_change(path.rpartition("/")[2], data)))
             except ZnodeError as error:
                 log.error("a notification of ISR changes is left out: %s", error)
-        known_partitions = [one for one in changed if one in self.core.state.states]
+        known_partitions = [partition for partition in changed if partition in self.core.state.states]
         if known_partitions:
             await self.run(partitions.refresh(self.core, known_partitions))
             self.core.batch.update_metadata(self.core.state.brokers, known_partitions)
@@ -412,7 +412,11 @@ class ActiveController:
             )  # fmt: skip
         if isinstance(response, LeaderAndIsrResponse) and not response.error_code:
             if self.core.state.unnamed:
-                names = {one.topic_name for one in sent.request.topic_states if one.topic_id == ZERO_UUID}
+                names = {
+                    topic_state.topic_name
+                    for topic_state in sent.request.topic_states
+                    if topic_state.topic_id == ZERO_UUID
+                }
                 self._put("topics without an id", lambda: self._told_without_id(sent, names))
             errors = self._replica_errors(sent.request, response)
             if ErrorCode.KAFKA_STORAGE_ERROR in errors.values() or self.core.state.offline_dirs.get(
@@ -442,7 +446,10 @@ class ActiveController:
             for error in topic.partition_errors
         }
         errors.update(
-            {(one.topic_name, one.partition_index): one.error_code for one in response.partition_errors}
+            {
+                (partition_error.topic_name, partition_error.partition_index): partition_error.error_code
+                for partition_error in response.partition_errors
+            }
         )
         return errors
 

@@ -156,7 +156,7 @@ class Batch:
                     controller_id=self.controller_id,
                     controller_epoch=state.epoch,
                     broker_epoch=state.brokers[broker].epoch,
-                    live_leaders=self._live_leaders(state, {one.leader for one in part}),
+                    live_leaders=self._live_leaders(state, {state.leader for state in part}),
                 )
                 if version >= 2:
                     request.topic_states = [
@@ -262,7 +262,7 @@ class Batch:
             isr=list(now.isr),
             zk_version=0 if gone else now.version,
             replicas=list(replicas),
-            offline_replicas=[one for one in replicas if not state.is_online(one, partition)],
+            offline_replicas=[replica for replica in replicas if not state.is_online(replica, partition)],
         )
 
     def _live_broker(

@@ -30,7 +30,7 @@ def start(core: Core) -> Steps[None]:
     yield from partitions.elect_after_absence(core)
     yield from partitions.elect_offline(core)
     yield from partitions.shrink_isr(core, (yield from _with_replicas_lost(core)))
-    yield from _announce(core, state.brokers)
+    yield from announce(core, state.brokers)
     yield from core.send()
 
 
@@ -48,7 +48,7 @@ def _with_replicas_lost(core: Core) -> Steps[list[TopicPartition]]:
     return lost
 
 
-def _announce(core: Core, broker_ids: Collection[int]) -> Steps[None]:
+def announce(core: Core, broker_ids: Collection[int]) -> Steps[None]:
     """Send brokers the partitions that they have replicas of, and as metadata all partitions."""
     state = core.state
     deleted = {topic for topic in state.deletions if state.is_deleting(topic)}
@@ -58,7 +58,7 @@ def _announce(core: Core, broker_ids: Collection[int]) -> Steps[None]:
             yield GIVE_WAY
         if partition[0] in deleted or partition not in state.states:
             continue
-        receivers = [one for one in assignment.replicas if one in broker_ids]
+        receivers = [replica for replica in assignment.replicas if replica in broker_ids]
         core.batch.tell_replicas(receivers, partition)
         core.batch.update_metadata(broker_ids, (partition,))
 
@@ -69,13 +69,17 @@ def _announce(core: Core, broker_ids: Collection[int]) -> Steps[None]:
 def changed(core: Core, registered: Mapping[int, Broker]) -> Steps[None]:
     """Take over which brokers are registered now, with their epochs."""
     before = core.state.brokers
-    new = {one for one in registered if one not in before}
-    back = {one for one in registered if one in before and registered[one].epoch > before[one].epoch}
+    new = {broker_id for broker_id in registered if broker_id not in before}
+    back = {
+        broker_id
+        for broker_id in registered
+        if broker_id in before and registered[broker_id].epoch > before[broker_id].epoch
+    }
     gone = before.keys() - registered.keys()
     if gone or back:
         yield from _failed(core, gone | back, back)
     if new or back:
-        yield from _started(core, {one: registered[one] for one in sorted(new | back)})
+        yield from _started(core, {broker_id: registered[broker_id] for broker_id in sorted(new | back)})
 
 
 def _failed(core: Core, broker_ids: Collection[int], returning: Collection[int]) -> Steps[None]:
@@ -109,12 +113,12 @@ def _started(core: Core, brokers: Mapping[int, Broker]) -> Steps[None]:
     deletion.brokers_changed(core, brokers)
     core.batch.update_metadata(state.brokers)
     yield from core.send()
-    yield from _announce(core, brokers)
+    yield from announce(core, brokers)
     yield from core.send()
     yield from partitions.elect_offline(core)
     yield from core.send()
     yield from reassignment.resume(
-        core, lambda _, assignment: any(one in brokers for one in assignment.target)
+        core, lambda _, assignment: any(replica in brokers for replica in assignment.target)
     )
     yield from deletion.proceed(core)
 
@@ -136,7 +140,7 @@ def log_dirs_failed(core: Core, broker_ids: Iterable[int]) -> Steps[None]:
     """Ask brokers which of their replicas are offline: they answer LeaderAndIsr with KAFKA_STORAGE_ERROR for these."""
     asked = set(broker_ids) & core.state.brokers.keys()
     if asked:
-        yield from _announce(core, asked)
+        yield from announce(core, asked)
         yield from core.send()
 
 
@@ -146,8 +150,12 @@ def replicas_answered(core: Core, broker: Broker, errors: Mapping[TopicPartition
     if state.brokers.get(broker.id) is None or state.brokers[broker.id].epoch != broker.epoch:
         return
     offline_replicas = state.offline_dirs.setdefault(broker.id, set())
-    lost = {one for one, code in errors.items() if code == ErrorCode.KAFKA_STORAGE_ERROR} - offline_replicas
-    offline_replicas.difference_update([one for one, code in errors.items() if code == ErrorCode.NONE])
+    lost = {
+        partition for partition, code in errors.items() if code == ErrorCode.KAFKA_STORAGE_ERROR
+    } - offline_replicas
+    offline_replicas.difference_update(
+        [partition for partition, code in errors.items() if code == ErrorCode.NONE]
+    )
     if not lost:
         return
     offline_replicas |= lost
@@ -197,7 +205,7 @@ def reached(core: Core, broker: Broker) -> Steps[None]:
     if registered is not None and registered.epoch == broker.epoch and broker.id in state.refusing:
         state.refusing.discard(broker.id)
         state.shutting_down.discard(broker.id)
-        yield from _announce(core, {broker.id})
+        yield from announce(core, {broker.id})
         yield from partitions.elect_offline(core)
         yield from core.send()
 
@@ -233,7 +241,7 @@ def _leave(core: Core, broker_id: int, *, stops: bool) -> Steps[list[TopicPartit
         )
 
     def leave(_: TopicPartition, __: Assignment, now: PartitionState) -> PartitionState:
-        isr = tuple(one for one in now.isr if one != broker_id)
+        isr = tuple(replica for replica in now.isr if replica != broker_id)
         return now.next_epoch(now.leader, isr) if isr and isr != now.isr else now
 
     yield from partitions.update(core, leads, choose)

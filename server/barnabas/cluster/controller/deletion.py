@@ -20,7 +20,9 @@ def wanted(core: Core, topics: Collection[str]) -> Steps[None]:
     """Begin to delete these topics, those that are known and not on their way yet; where that is forbidden, or there
     is no such topic, the request is removed."""
     state = core.state
-    refused = [one for one in topics if one not in state.assignments or not core.settings.delete_topic_enable]
+    refused = [
+        topic for topic in topics if topic not in state.assignments or not core.settings.delete_topic_enable
+    ]
     if refused:
         yield RemoveDeletions(refused)
     if core.settings.delete_topic_enable:
@@ -85,7 +87,7 @@ def brokers_changed(core: Core, broker_ids: Collection[int]) -> None:
     """Forget what these brokers were asked, and could not do: they have gone, or come back."""
     for deletion in core.state.deletions.values():
         for replicas in (deletion.asked, deletion.failed):
-            replicas.difference_update([one for one in replicas if one[1] in broker_ids])
+            replicas.difference_update([replica for replica in replicas if replica[1] in broker_ids])
 
 
 def replicas_lost(core: Core, broker_id: int, partitions: Iterable[TopicPartition]) -> None:

@@ -28,7 +28,7 @@ def after_loss(
 
     An unclean election puts the new leader alone in sync, recovering if brokers know of that (`marks_recovery`, KIP-704).
     """
-    leader = next((one for one in replicas if online(one) and one in now.isr), None)
+    leader = next((replica for replica in replicas if online(replica) and replica in now.isr), None)
     if leader is not None:
         return now.next_epoch(leader, filter(online, now.isr))
     if not unclean:
@@ -48,7 +48,7 @@ def after_absence(
     """
     able = stayed if any(map(stayed, now.isr)) else online
     order = (now.leader, *replicas)
-    leader = next((one for one in order if one in now.isr and able(one)), None)
+    leader = next((replica for replica in order if replica in now.isr and able(replica)), None)
     return now if leader is None else now.next_epoch(leader, filter(able, now.isr))
 
 
@@ -63,10 +63,10 @@ def restricted(replicas: Sequence[int], now: PartitionState, online: Online) -> 
 
     With one of them in sync, but none online, there is no leader until it is back. None if none of them is in sync.
     """
-    isr = tuple(one for one in now.isr if one in replicas)
+    isr = tuple(replica for replica in now.isr if replica in replicas)
     if not isr:
         return None
-    able = [one for one in replicas if one in isr and online(one)]
+    able = [replica for replica in replicas if replica in isr and online(replica)]
     leader = now.leader if now.leader in able else next(iter(able), NO_LEADER)
     return now.next_epoch(leader, isr)
 

@@ -75,7 +75,7 @@ def alter(
                     core.batch.tell_replicas([broker_id], partition)
         core.batch.update_metadata(state.brokers, new_states)
         yield from core.send()
-    return [one for one in answers if one is not None]
+    return [answer for answer in answers if answer is not None]
 
 
 def after(core: Core, answers: Sequence[Answer], proposals: Sequence[ProposedState]) -> Steps[None]:
@@ -114,7 +114,7 @@ def _decided(
         raise RequestError(ErrorCode.FENCED_LEADER_EPOCH, f"the leader epoch is {now.leader_epoch}")
     if now.leader != broker_id:
         raise RequestError(ErrorCode.INVALID_REQUEST, f"broker {now.leader} leads")
-    isr = tuple(one for one, _ in proposal.isr)
+    isr = tuple(replica for replica, _ in proposal.isr)
     if set(isr) == set(now.isr) and proposal.recovering == now.recovering:
         return _accepted(now)
     if proposal.partition_epoch < now.version:

@@ -35,9 +35,11 @@ def elect(core: Core, election_type: ElectionType, asked: Iterable[TopicPartitio
         outcome = yield from partitions.elect_preferred(core, wanting)
     else:
         code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
-        yield from partitions.begin(core, [one for one in wanting if one not in state.states])
+        yield from partitions.begin(
+            core, [partition for partition in wanting if partition not in state.states]
+        )
         outcome = yield from partitions.elect_after_loss(
-            core, [one for one in wanting if state.is_offline(one)], unclean=True
+            core, [partition for partition in wanting if state.is_offline(partition)], unclean=True
         )
     for partition, why in outcome.items():
         results[partition] = RequestError(code, why) if why else None

@@ -145,8 +145,10 @@ def elect_offline(
             wanting.append(partition)
         if number % SCANNED == SCANNED - 1:
             yield GIVE_WAY
-    yield from begin(core, [one for one in wanting if one not in state.states])
-    offline = [one for one in wanting if one in state.states and state.is_offline(one)]
+    yield from begin(core, [partition for partition in wanting if partition not in state.states])
+    offline = [
+        partition for partition in wanting if partition in state.states and state.is_offline(partition)
+    ]
     yield from elect_after_loss(core, offline, unclean=False, returning=returning)
 
 
@@ -155,7 +157,7 @@ def elect_after_absence(core: Core) -> Steps[None]:
     state = core.state
     wanting = []
     for number, (partition, now) in enumerate(list(state.states.items())):
-        if any(state.was_away(one, now) for one in now.isr) and not state.is_deleting(partition[0]):
+        if any(state.was_away(replica, now) for replica in now.isr) and not state.is_deleting(partition[0]):
             wanting.append(partition)
         if number % SCANNED == SCANNED - 1:
             yield GIVE_WAY
@@ -192,7 +194,7 @@ def elect_after_loss(
             assignment.replicas,
             now,
             lambda replica: state.is_online(replica, partition),
-            unclean=partition[0] in allowed and not any(one in returning for one in now.isr),
+            unclean=partition[0] in allowed and not any(replica in returning for replica in now.isr),
             marks_recovery=core.settings.marks_recovery,
         )
 

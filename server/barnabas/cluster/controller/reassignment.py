@@ -68,7 +68,7 @@ def _checked(
             f"{name} cannot have these {len(target)} replicas: at least one, none of them twice",
         )
     reassigned = now.reassigned_to(target)
-    dead = [one for one in reassigned.adding if not core.state.is_live(one)]
+    dead = [replica for replica in reassigned.adding if not core.state.is_live(replica)]
     if dead:
         raise RequestError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -97,7 +97,7 @@ def reassign(core: Core, partition: TopicPartition, reassigned: Assignment) -> S
         return _unknown(partition)
     if partition not in state.states:
         yield from partitions.begin(core, [partition])
-    dropped = [one for one in now.replicas if one not in reassigned.replicas]
+    dropped = [replica for replica in now.replicas if replica not in reassigned.replicas]
     state.reassigning[partition] = None
     if (
         core.settings.leaders_write_isrs

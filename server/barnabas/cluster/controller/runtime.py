@@ -248,14 +248,15 @@ class ControllerRuntime:
         then: Callable[[Core, T], Steps[None]] | None = None,
     ) -> T:
         """Run the core's steps when their turn comes, and return their answer; `then` follows after the caller has it."""
-        return await self._call(name, lambda active: active.run(steps(active.core)), then)
+        return await self.ask_active(name, lambda active: active.run(steps(active.core)), then)
 
-    async def _call(
+    async def ask_active(
         self,
         name: str,
         act: Callable[[ActiveController], Awaitable[T]],
         then: Callable[[Core, T], Steps[None]] | None = None,
     ) -> T:
+        """Return what the active controller answers, after the steps `then`. Raises RequestError."""
         active = self._active
         if active is None:
             raise not_controller()
@@ -347,7 +348,7 @@ class ControllerRuntime:
                 await self._budget.checkpoint()
             return moving
 
-        return await self._call("a list of reassignments", found)
+        return await self.ask_active("a list of reassignments", found)
 
     async def alter_partitions(
         self, broker_id: int, broker_epoch: int, proposals: Sequence[ProposedState]
@@ -367,7 +368,7 @@ class ControllerRuntime:
             first = await active.znodes.allocate_producer_ids(broker_id, PRODUCER_IDS_PER_BLOCK)
             return first, PRODUCER_IDS_PER_BLOCK
 
-        return await self._call("producer ids", allocate)
+        return await self.ask_active("producer ids", allocate)
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
         """See Controller."""

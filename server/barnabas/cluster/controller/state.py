@@ -38,7 +38,7 @@ class Broker:
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """Return where it listens by this name, None if it does not."""
-        return next((one for one in self.endpoints if one.listener == listener), None)
+        return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Assignment:
 
 
 def _without(replicas: Iterable[int], others: Container[int]) -> tuple[int, ...]:
-    return tuple(one for one in replicas if one not in others)
+    return tuple(replica for replica in replicas if replica not in others)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ TopicFound = tuple[bytes | None, dict[int, Assignment]]
 
 def changed(core: Core, names: Collection[str], topics_read: Mapping[str, TopicFound]) -> Steps[None]:
     """Take over which topics there are: `names` are all, `topics_read` has those that are not known yet."""
-    for topic in [one for one in core.state.assignments if one not in names]:
+    for topic in [name for name in core.state.assignments if name not in names]:
         core.state.remove_topic(topic)
     for topic, (topic_id, assignments) in topics_read.items():
         core.state.add_topic(topic, topic_id, assignments)
@@ -49,7 +49,7 @@ def known_to_nobody(core: Core, topics: Collection[str], broker_id: int | None =
             continue
         if broker_id is not None:
             asked.add(broker_id)
-        replicas = {one for parts in state.assignments[topic].values() for one in parts.replicas}
+        replicas = {replica for parts in state.assignments[topic].values() for replica in parts.replicas}
         living = replicas & state.brokers.keys()
         if living and living <= asked:
             unknown_topics.append(topic)

@@ -164,8 +164,8 @@ class ControllerZnodes:
 
     async def brokers(self, watch: Watch) -> dict[int, Broker]:
         """Read the registered brokers; the watch is called when one comes, goes or changes."""
-        names = [one for one in await self.children(znodes.BROKER_IDS, watch) if one.isdecimal()]
-        nodes = await self.get_watched([znodes.broker_path(int(one)) for one in names], lambda _: watch)
+        names = [name for name in await self.children(znodes.BROKER_IDS, watch) if name.isdecimal()]
+        nodes = await self.get_watched([znodes.broker_path(int(name)) for name in names], lambda _: watch)
         brokers = {}
         for name, node in zip(names, nodes, strict=True):
             if node is not None:
@@ -177,7 +177,7 @@ class ControllerZnodes:
 
     async def topics(self, names: Sequence[str], watch: Callable[[str], Watch]) -> dict[str, TopicFound]:
         """Read topics; `watch` gives the watch for a path."""
-        nodes = await self.get_watched([znodes.topic_path(one) for one in names], watch)
+        nodes = await self.get_watched([znodes.topic_path(name) for name in names], watch)
         topics = {}
         for name, node in zip(names, nodes, strict=True):
             if node is None:
@@ -282,11 +282,11 @@ class ControllerZnodes:
 
     async def remove_deletions(self, topics: Collection[str]) -> None:
         """Remove requests to delete topics, below /admin/delete_topics."""
-        await self._delete_present([znodes.delete_topic_path(one) for one in topics])
+        await self._delete_present([znodes.delete_topic_path(topic) for topic in topics])
 
     async def topic_settings(self, topics: Sequence[str]) -> list[dict[str, str]]:
         """Read the settings of topics."""
-        paths = [resource_znodes.config_path(resource_znodes.TOPICS, one) for one in topics]
+        paths = [resource_znodes.config_path(resource_znodes.TOPICS, topic) for topic in topics]
         settings = []
         for path, node in zip(paths, await self.get_many(paths), strict=True):
             try:
@@ -304,7 +304,7 @@ class ControllerZnodes:
         states = {}
         for start in range(0, len(asked), READS_PER_BATCH):
             part = asked[start : start + READS_PER_BATCH]
-            nodes = await self.get_many([znodes.state_path(*one) for one in part])
+            nodes = await self.get_many([znodes.state_path(*partition) for partition in part])
             for partition, node in zip(part, nodes, strict=True):
                 if node is None:
                     continue
@@ -353,7 +353,7 @@ class ControllerZnodes:
                     ]
                 )
             except (BadVersionError, NoNodeError):
-                nodes = await self.get_many([znodes.state_path(*one) for one in states])
+                nodes = await self.get_many([znodes.state_path(*partition) for partition in states])
                 for (partition, state), node in zip(list(states.items()), nodes, strict=True):
                     if node is None:
                         written.failed[partition] = "the partition is gone"
@@ -379,8 +379,8 @@ class ControllerZnodes:
                 await self.write(operations)
             except (NodeExistsError, NoNodeError):
                 gone = await self._missing({znodes.partitions_path(topic) for topic, _ in states})
-                there = await self._present([znodes.partition_path(*one) for one in states])
-                begun = await self._present([znodes.state_path(*one) for one in states])
+                there = await self._present([znodes.partition_path(*partition) for partition in states])
+                begun = await self._present([znodes.state_path(*partition) for partition in states])
                 for partition in list(states):
                     if znodes.partitions_path(partition[0]) in gone:
                         written.failed[partition] = "the topic is gone"

@@ -63,6 +63,12 @@ class Contacts:
             self._trusts_leader = True
         self.ready_at_ms = now_ms + (self._pause_ms() if taken.must_wait else 0)
 
+    def elected(self, now_ms: int) -> None:
+        """Take note that there is another leader, which is asked at once."""
+        self._failures = 0
+        self._useful_at_ms = self.ready_at_ms = now_ms
+        self._trusts_leader = True
+
     def failed(self, now_ms: int) -> None:
         """Take note that a node was not reached, did not answer in time, or gave an answer that does not fit."""
         self._doubt(now_ms)

@@ -13,7 +13,7 @@ import trio
 
 from barnabas.client import ClientError, ClientSettings, Connection, Endpoint
 from barnabas.client.connection import Dial, dial_tcp, start_connection
-from barnabas.cluster.kraft.follower import ControllerError
+from barnabas.cluster.kraft.follower import ControllerError, RefusedError
 from barnabas.cluster.kraft.observer import FETCH_VERSION_MIN
 from barnabas.config.quorum import Address
 
@@ -72,7 +72,8 @@ class ControllerConnections:
         except trio.TooSlowError:
             raise ControllerError(f"no answer in {self._timeout_s:g} s") from None
         except ClientError as error:
-            raise ControllerError(str(error)) from error
+            is_refused = isinstance(error.__cause__, ConnectionRefusedError)
+            raise (RefusedError if is_refused else ControllerError)(str(error)) from error
         finally:
             if not answered:
                 self._close()

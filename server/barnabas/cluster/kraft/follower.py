@@ -37,6 +37,10 @@ class ControllerError(Exception):
     """A controller was not reached, did not answer in time, or is none; another may answer."""
 
 
+class RefusedError(ControllerError):
+    """Nothing listens at the address: the process has ended, or has not begun."""
+
+
 class Controllers(Protocol):
     """Sends requests to controllers, over connections that it keeps."""
 

@@ -7,8 +7,8 @@ serves. A controller that misses heartbeats for a session fences the broker; the
 the same epoch. To stop, the broker asks for a controlled shutdown, and is told when nothing depends on it any more;
 after that it sends no heartbeat, which would unfence it.
 
-The rule: one request is in flight. `request` makes it, `take` takes the answer and returns the wait (ms) before the
-next; `must_ask_now` says that something has changed meanwhile.
+The rule: one request is in flight. `request` makes it, `take_registration` or `take_heartbeat` takes the answer and returns
+the wait (ms) before the next.
 """
 
 from __future__ import annotations
@@ -75,7 +75,6 @@ class Lifecycle:
         self.state = State.REGISTERING
         self.broker_epoch = -1
         """Offset of the registration record, -1 before the first answer."""
-        self.must_ask_now = True
         self.problem = ""
         """The last error that an answer named, empty after a success."""
         self._is_caught_up = False
@@ -96,17 +95,15 @@ class Lifecycle:
 
     def ready(self) -> None:
         """Note that logs are open and requests can be served: from now on the broker asks to be unfenced."""
-        self._is_ready = self.must_ask_now = True
+        self._is_ready = True
 
     def lose_dirs(self, directory_ids: Sequence[bytes]) -> None:
         """Note log dirs that went offline; each later heartbeat names all of them."""
         self._offline_dirs.update(directory_ids)
-        self.must_ask_now = True
 
     def cordon_dirs(self, directory_ids: Sequence[bytes]) -> None:
         """Note the log dirs that get no new replicas (KIP-1066), all of them."""
         self._cordoned_dirs = tuple(sorted(directory_ids))
-        self.must_ask_now = True
 
     def shut_down(self) -> None:
         """Ask the controller to move leaders away from now on."""
@@ -114,7 +111,6 @@ class Lifecycle:
             self.state = State.SHUT_DOWN
         elif self.state is not State.SHUT_DOWN:
             self.state, self._wants_shutdown = State.SHUTTING_DOWN, True
-        self.must_ask_now = True
 
     # --- requests and answers -------------------------------------------------------------------------------
 
@@ -125,7 +121,6 @@ class Lifecycle:
 
         `offset` is that of the last record in the published image. `has_cordoned_dirs`: metadata.version is 30 or more.
         """
-        self.must_ask_now = False
         self._asked_dirs = frozenset(self._offline_dirs)
         if self.state is State.SHUT_DOWN:
             return None

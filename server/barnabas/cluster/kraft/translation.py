@@ -71,11 +71,13 @@ def translate(
             by_kind.setdefault(kind, {})[key] = transition
     if "feature" in by_kind or (before.features or {}).get(KRAFT_VERSION, 0) != kraft_version:
         yield _features(after, kraft_version)
-    deleted = [one.before for one in by_kind.get("topic", {}).values() if one.after is None]
+    deleted = [change.before for change in by_kind.get("topic", {}).values() if change.after is None]
     yield from (TopicDeleted(topic.name) for topic in deleted if before.topic_id(topic.name) == topic.id)
     for broker_id in by_kind.get("broker", ()):
         yield from _broker(before, broker_id, after.brokers.get(broker_id))
-    created = [one.after for one in by_kind.get("topic", {}).values() if one.before is None and one.after]
+    created = [
+        change.after for change in by_kind.get("topic", {}).values() if change.before is None and change.after
+    ]
     for topic in created:
         infos = tuple(partition_info(partition) for _, partition in after.partitions_of(topic))
         yield TopicCreated(TopicInfo(topic.name, topic.id, infos))
@@ -108,7 +110,7 @@ def broker_info(broker: Broker) -> BrokerInfo:
     return BrokerInfo(
         broker.id,
         broker.rack,
-        {one.name: (one.host, one.port) for one in broker.endpoints},
+        {endpoint.name: (endpoint.host, endpoint.port) for endpoint in broker.endpoints},
         broker.epoch,
         broker.in_controlled_shutdown,
     )
@@ -167,8 +169,8 @@ def _settings(changed: Iterable[tuple[int, str, str]], after: QuorumImage) -> It
 
 def _access(by_kind: Mapping[str, Mapping[Any, _Transition]]) -> Iterator[Change]:
     acls = by_kind.get("acl", {}).values()
-    yield from (AclRemoved(binding(one.before)) for one in acls if one.before is not None)
-    yield from (AclAdded(binding(one.after)) for one in acls if one.after is not None)
+    yield from (AclRemoved(binding(change.before)) for change in acls if change.before is not None)
+    yield from (AclAdded(binding(change.after)) for change in acls if change.after is not None)
     for (user, number), transition in by_kind.get("user", {}).items():
         mechanism = BY_TYPE.get(number)
         if mechanism is None:

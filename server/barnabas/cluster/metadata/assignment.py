@@ -52,7 +52,7 @@ def _in_order(racks: Racks) -> list[int]:
         return sorted(racks)
     if sum(map(len, by_rack.values())) < len(racks):
         raise RacksMissingError(
-            f"brokers {sorted(one for one, rack in racks.items() if rack is None)} have no rack, and others have one"
+            f"brokers {sorted(broker for broker, rack in racks.items() if rack is None)} have no rack, and others have one"
         )
     turns = zip_longest(*(by_rack[rack] for rack in sorted(by_rack)))
     return [broker for turn in turns for broker in turn if broker is not None]

@@ -298,7 +298,7 @@ def _of_brokers(
         if image.brokers.get(live_broker.id) != broker:
             changes.append(BrokerRegistered(broker))
     living = {live_broker.id for live_broker in live}
-    changes += [BrokerUnregistered(known) for known in image.brokers if known not in living]
+    changes += [BrokerUnregistered(broker) for broker in image.brokers if broker not in living]
     return changes
 
 

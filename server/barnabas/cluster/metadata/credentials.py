@@ -75,7 +75,7 @@ class ClusterCredentials:
                 lambda: scram.credential(scram_mechanism, password, salt, scram_mechanism.iterations_min)
             )
             there = self._metadata.image.tokens
-            for other in [one for one in self._token_credentials if one[1] not in there]:
+            for other in [credential for credential in self._token_credentials if credential[1] not in there]:
                 del self._token_credentials[other]
             self._token_credentials[key] = credential
         return credential if self.token(token_id) is not None else None
@@ -103,7 +103,7 @@ class ClusterCredentials:
                 token_mac = self.mac_of(token_id)
                 self._macs_by_id[token_id], self._ids_by_mac[token_mac] = token_mac, token_id
                 await self._budget.checkpoint()
-        for token_id in [one for one in self._macs_by_id if one not in there]:
+        for token_id in [token_id for token_id in self._macs_by_id if token_id not in there]:
             mac = self._macs_by_id.pop(token_id, None)
             if mac is not None:
                 self._ids_by_mac.pop(mac, None)

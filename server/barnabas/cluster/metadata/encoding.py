@@ -143,7 +143,7 @@ _CODECS: Mapping[str, ChangeCodec[Any]] = {
             PartitionsAdded,
             lambda change: {
                 "name": change.name,
-                "partitions": [_partition(one) for one in change.partitions],
+                "partitions": [_partition(partition) for partition in change.partitions],
             },
             lambda body: PartitionsAdded(body["name"], _partitions(body["partitions"])),
         ),
@@ -180,7 +180,7 @@ _CODECS: Mapping[str, ChangeCodec[Any]] = {
             LogDirsRegistered,
             lambda change: {
                 "broker": change.broker_id,
-                "dirs": sorted(one.hex() for one in change.directory_ids),
+                "dirs": sorted(directory_id.hex() for directory_id in change.directory_ids),
             },
             lambda body: LogDirsRegistered(body["broker"], frozenset(map(bytes.fromhex, body["dirs"]))),
         ),

@@ -149,7 +149,7 @@ class Journal:
         self._dirs = list(dirs)
         self._disk = disk
         self._path = f"{dirs[0]}/{JOURNAL}"
-        self._copies = [f"{one}/{COPY}" for one in dirs]
+        self._copies = [f"{directory}/{COPY}" for directory in dirs]
         self._files: dict[str, File] = {}
         self._is_cut_off = False
         self._size = 0

@@ -36,10 +36,7 @@ class Publication:
         if not changes:
             return
         with trio.CancelScope(shield=True):
-            image = self.image
-            for start in range(0, len(changes), CHANGES_PER_STEP):
-                image = image.apply(changes[start : start + CHANGES_PER_STEP])
-                await self._budget.checkpoint()
+            image = await applied(self._budget, self.image, changes)
             delta = Delta.of(self.image, image, changes)
             for subscriber in self._subscribers:
                 await subscriber.prepare(delta)
@@ -48,3 +45,11 @@ class Publication:
                 subscriber.publish(delta)
             for subscriber in self._subscribers:
                 await subscriber.clean_up(delta)
+
+
+async def applied(budget: LoopBudget, image: ClusterImage, changes: Sequence[Change]) -> ClusterImage:
+    """Return the image after these changes; others run while it is made."""
+    for start in range(0, len(changes), CHANGES_PER_STEP):
+        image = image.apply(changes[start : start + CHANGES_PER_STEP])
+        await budget.checkpoint()
+    return image

@@ -206,7 +206,7 @@ def add_partitions(
         raise RequestError(
             ErrorCode.INVALID_PARTITIONS, f"topic {name!r} has {now} partitions; {total} are not more"
         )
-    if any(one.adding or one.removing for one in topic.partitions):
+    if any(partition.adding or partition.removing for partition in topic.partitions):
         raise RequestError(
             ErrorCode.REASSIGNMENT_IN_PROGRESS, f"partitions of topic {name!r} are being reassigned"
         )

@@ -69,7 +69,7 @@ class RemoteAlterPartition:
         while True:
             await self._wake.wait()
             self._wake = trio.Event()
-            proposals = [one for one in self._waiting.values() if is_current(one)]
+            proposals = [proposal for proposal in self._waiting.values() if is_current(proposal)]
             self._waiting.clear()
             for at in range(0, len(proposals), CHANGES_PER_BATCH):
                 unwritten = await self._carry_out(proposals[at : at + CHANGES_PER_BATCH])
@@ -115,7 +115,7 @@ class RemoteAlterPartition:
             )
             return proposals
         answers = _answers(response, proposals, by_id=sent_version >= TOPIC_IDS_SINCE)
-        return [one for one in proposals if not self._settle(one, answers)]
+        return [proposal for proposal in proposals if not self._settle(proposal, answers)]
 
     def _request(self, proposals: list[Proposal], version: int) -> AlterPartitionRequest:
         topics: dict[str, AlterPartitionRequest.TopicData] = {}

@@ -194,7 +194,8 @@ class Fetcher:
         """Wait until a partition may be tried again, or leave them all to the next request."""
         now = trio.current_time()
         due_s = min(
-            (one.again_at for one in self._open() if one.is_aside and one.again_at > now), default=math.inf
+            (part.again_at for part in self._open() if part.is_aside and part.again_at > now),
+            default=math.inf,
         )
         if due_s - now > ASIDE_SECONDS_MAX:
             self._end_aside()
@@ -226,7 +227,7 @@ class Fetcher:
         """Wait until a partition comes, goes, or may be tried again; those that are throttled are looked at again soon."""
         backoff_s = self._parts.config.get(settings.REPLICA_FETCH_BACKOFF_MS) / 1000
         now = trio.current_time()
-        due_s = min((one.again_at for one in self._open() if one.again_at > now), default=now)
+        due_s = min((part.again_at for part in self._open() if part.again_at > now), default=now)
         with trio.move_on_after(due_s - now if due_s > now else max(backoff_s, 0.01)):
             await self._changed.wait()
 

@@ -107,9 +107,9 @@ def changed_isr(image: ClusterImage, broker_id: int, replica: Replica, change: I
         raise RequestError(ErrorCode.INVALID_UPDATE_VERSION, f"the partition epoch is {info.partition_epoch}")
     if broker_id not in change.isr or not change.isr <= frozenset(info.replicas):
         raise RequestError(ErrorCode.INVALID_REQUEST, "the ISR has the leader, and only replicas")
-    if any(one not in image.brokers for one in change.isr - frozenset(info.isr)):
+    if any(replica not in image.brokers for replica in change.isr - frozenset(info.isr)):
         raise RequestError(ErrorCode.INELIGIBLE_REPLICA, "only a broker that lives may join")
-    isr = tuple(one for one in info.replicas if one in change.isr)
+    isr = tuple(replica for replica in info.replicas if replica in change.isr)
     log.info("%s-%d: in sync are now %s, were %s", replica.topic, replica.index, list(isr), list(info.isr))
     return info._replace(isr=isr, partition_epoch=info.partition_epoch + 1)
 

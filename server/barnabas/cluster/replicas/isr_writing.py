@@ -70,7 +70,7 @@ class WrittenIsrs:
             while True:
                 await self._wake.wait()
                 self._wake = trio.Event()
-                proposals = [one for one in self._waiting.values() if is_current(one)]
+                proposals = [proposal for proposal in self._waiting.values() if is_current(proposal)]
                 self._waiting.clear()
                 for at in range(0, len(proposals), CHANGES_PER_BATCH):
                     await self._carry_out(proposals[at : at + CHANGES_PER_BATCH])
@@ -162,5 +162,5 @@ class WrittenIsrs:
 
 def _ordered(isr_before: Iterable[int], isr: frozenset[int]) -> tuple[int, ...]:
     """These replicas: those that stay in the order that they had, then the others."""
-    stay = [one for one in isr_before if one in isr]
+    stay = [replica for replica in isr_before if replica in isr]
     return (*stay, *sorted(isr.difference(stay)))

@@ -98,7 +98,7 @@ class LostDirs:
 def _tell(lost: frozenset[bytes], missing: list[tuple[str, int]]) -> None:
     if not lost:
         return  # the dir that is offline has been told of
-    ids = ", ".join(uuid_text(one) for one in sorted(lost) if one != LOST)
+    ids = ", ".join(uuid_text(directory_id) for directory_id in sorted(lost) if directory_id != LOST)
     named = ", ".join(f"{topic}-{index}" for topic, index in missing[:20])
     log.error(
         "a log dir is lost%s: %d partitions stay offline: %s%s. Start with the dir that has them, or give up what was "

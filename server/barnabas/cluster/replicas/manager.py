@@ -193,7 +193,7 @@ class Replicas:
 
     async def _make(self, new: Sequence[tuple[Wanted, PartitionInfo]], now_ms: int) -> None:
         """Make the logs of these replicas, in a thread; where none can be made the partition is offline."""
-        new_logs = [one for one, _ in new]
+        new_logs = [log for log, _ in new]
         if self._logs.are_misleading(new_logs):
             await self._write_checkpoints()
         creation: Creation | None = None

@@ -90,7 +90,7 @@ class Selection:
     ) -> list[PartitionKey] | None:
         """Be what `asks` says, of which these have changed (None: any); return the keys that may differ, None for any."""
         if changed is None:
-            self._without_id = {one for one, ask in asks.items() if ask.topic_id == NO_TOPIC_ID}
+            self._without_id = {partition for partition, ask in asks.items() if ask.topic_id == NO_TOPIC_ID}
         else:
             changed = tuple(changed)
             for topic_partition in changed:

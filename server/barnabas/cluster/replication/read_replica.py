@@ -24,5 +24,5 @@ def preferred_replica(
     """Return the broker that a consumer in `rack` should read from; None for the leader itself."""
     if not rack or rack_of(leader_id) == rack:
         return None
-    near = [one for one in followers if rack_of(one.broker_id) == rack]
+    near = [follower for follower in followers if rack_of(follower.broker_id) == rack]
     return max(near).broker_id if near else None

@@ -30,8 +30,8 @@ TYPE_PATHS: Mapping[str, tuple[ResourceType, PatternType]] = {
 """The parents of all znodes with ACLs; each broker with an authorizer makes those that are missing."""
 CHANGES = (resources.ACL_CHANGES, resources.EXTENDED_ACL_CHANGES)
 
-_OPERATIONS = {pascal_case(one.name).upper(): one for one in Operation}
-_PERMISSIONS = {one.name: one for one in Permission}
+_OPERATIONS = {pascal_case(operation.name).upper(): operation for operation in Operation}
+_PERMISSIONS = {permission.name: permission for permission in Permission}
 
 
 def path_of(pattern: ResourcePattern) -> str:

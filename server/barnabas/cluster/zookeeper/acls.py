@@ -44,7 +44,7 @@ class AclsReader:
             patterns += acl_znodes.patterns_below(path, names)
             await self._budget.checkpoint()
         there = set(patterns)
-        gone = (one for one in image.acls.principals if one not in there)
+        gone = (principal for principal in image.acls.principals if principal not in there)
         return await self.read(image, [*patterns, *gone], is_first=is_first)
 
     async def read(
@@ -56,7 +56,7 @@ class AclsReader:
         """
         distinct = list(dict.fromkeys(patterns))
         changes: list[Change] = []
-        nodes = await self._zookeeper.get_many([acl_znodes.path_of(one) for one in distinct])
+        nodes = await self._zookeeper.get_many([acl_znodes.path_of(pattern) for pattern in distinct])
         for pattern, node in zip(distinct, nodes, strict=True):
             try:
                 entries, unknown = acl_znodes.entries_of(pattern, node[0]) if node is not None else ([], [])

@@ -35,6 +35,7 @@ from barnabas.cluster.metadata.image import (
     ResourceKey,
     TopicInfo,
 )
+from barnabas.cluster.metadata.publishing import applied
 from barnabas.cluster.metadata.store import Decide
 from barnabas.cluster.zookeeper import acl_znodes, entity_settings, writes, znodes
 from barnabas.cluster.zookeeper import resource_znodes as resources
@@ -54,8 +55,6 @@ from barnabas.serving.loop_budget import LoopBudget
 
 PLACE = "ZooKeeper"
 """Stands in errors where a log dir stands otherwise."""
-APPLIED_PER_TURN = 500
-"""So many changes make a new image between two looks at the clock."""
 DELETION_SECONDS_MAX = 5.0
 """So long a topic waits for the end of another one of its name: its znodes outlive what brokers and clients see of it."""
 DELETION_LOOK_SECONDS = 0.01
@@ -231,7 +230,9 @@ class ChangeWriter:
         """Let those that make topics which are being deleted wait for that, each once; returns them."""
         held = set()
         for pending in batch if deleting else ():
-            names = frozenset(one.topic.name for one in pending.changes if isinstance(one, TopicCreated))
+            names = frozenset(
+                change.topic.name for change in pending.changes if isinstance(change, TopicCreated)
+            )
             if names & deleting and pending.held_until is None:
                 pending.held_until = trio.current_time() + DELETION_SECONDS_MAX
                 self._held[pending] = names & deleting
@@ -423,14 +424,6 @@ async def decided(budget: LoopBudget, decide: Decide, image: ClusterImage) -> li
             changes.append(change)
         await budget.checkpoint()
     return changes
-
-
-async def applied(budget: LoopBudget, image: ClusterImage, changes: Sequence[Change]) -> ClusterImage:
-    """The image after these changes; others run while it is made."""
-    for start in range(0, len(changes), APPLIED_PER_TURN):
-        image = image.apply(changes[start : start + APPLIED_PER_TURN])
-        await budget.checkpoint()
-    return image
 
 
 def closed() -> StorageError:

@@ -157,25 +157,27 @@ class ZooKeeperConnection(TrackedSession):
             if not self._has_logged_in:
                 return  # it comes again
             self._requests.drop_stale()
-            soon(self._token, self._begin, self._client._session_id)
+            soon(self._token, self.begin_session, self._client._session_id)
         elif state == KazooState.SUSPENDED:
             self._has_logged_in = self._settings.sasl is None
-            soon(self._token, self._end, SessionState.DISCONNECTED)
+            soon(self._token, self.end_session, SessionState.DISCONNECTED)
         else:
             if keeper == KeeperState.AUTH_FAILED:
                 log.error("ZooKeeper has refused zookeeper.digest.credentials: no session begins any more")
-            soon(self._token, self._end, SessionState.EXPIRED)
+            soon(self._token, self.end_session, SessionState.EXPIRED)
 
     # the event loop's thread
 
-    def _begin(self, session_id: int) -> None:
+    def begin_session(self, session_id: int) -> None:
+        """Note that a session is connected."""
         if self._is_closed:
             return
         log.info("ZooKeeper: session 0x%x is connected", session_id)
         self._session_id = session_id
         self._set_state(SessionState.CONNECTED)
 
-    def _end(self, state: SessionState) -> None:
+    def end_session(self, state: SessionState) -> None:
+        """Note that the connection of a session is lost, or the session has expired; requests fail."""
         if self._is_closed:
             return
         if state is SessionState.EXPIRED:
@@ -266,9 +268,9 @@ class ZooKeeperConnection(TrackedSession):
                     raise
                 self._has_multi_read = False  # before 3.6
             else:
-                return [one for part in answers for one in part]
+                return [answer for part in answers for answer in part]
         singles = await self._ask_many([packets.GetData(path, None) for path in full], shown)
-        return [None if one is None else (one[0] or b"", stat_of(one[1])) for one in singles]
+        return [None if node is None else (node[0] or b"", stat_of(node[1])) for node in singles]
 
     async def _ask_many(self, requests: Sequence[Any], shown: str) -> list[Any]:
         """Ask for all of these at once; None is the answer for a znode that is not there."""

@@ -124,7 +124,7 @@ class Fields:
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of texts."""
         value = self._value.get(name)
-        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise self.wrong(name, "a list of texts")
         return tuple(value)
 
@@ -140,4 +140,4 @@ class Fields:
         value = self._value.get(name)
         if not isinstance(value, list):
             raise self.wrong(name, "a list")
-        return [Fields(self.path, one, self._data) for one in value]
+        return [Fields(self.path, item, self._data) for item in value]

@@ -78,9 +78,10 @@ class MissedElections:
 
     def _next_broker(self) -> int:
         """Return another broker, each in its turn; this one where it is the only one."""
-        others = sorted(one for one in self._store.image.brokers if one != self._broker_id)
+        others = sorted(broker_id for broker_id in self._store.image.brokers if broker_id != self._broker_id)
         self._last_asked = next(
-            (one for one in others if one > self._last_asked), others[0] if others else self._broker_id
+            (broker_id for broker_id in others if broker_id > self._last_asked),
+            others[0] if others else self._broker_id,
         )
         return self._last_asked
 
@@ -109,7 +110,10 @@ class MissedElections:
         """Return the topics of which this broker believes to lead partitions that others have replicas of."""
         topics = []
         for name, topic in self._store.image.topics.items():
-            if any(one.leader == self._broker_id and len(one.replicas) > 1 for one in topic.partitions):
+            if any(
+                partition.leader == self._broker_id and len(partition.replicas) > 1
+                for partition in topic.partitions
+            ):
                 topics.append(name)
             await self._budget.checkpoint()
         return topics

@@ -19,16 +19,16 @@ from barnabas.cluster.metadata.image import (
     TOPIC,
     Change,
     ClusterImage,
-    Delta,
     ResourceKey,
     TopicInfo,
 )
+from barnabas.cluster.metadata.publishing import Publication
 from barnabas.cluster.metadata.store import Decide, Subscriber
 from barnabas.cluster.zookeeper import acl_znodes, znodes
 from barnabas.cluster.zookeeper import resource_znodes as resources
 from barnabas.cluster.zookeeper.acls import AclsReader
 from barnabas.cluster.zookeeper.assignments import read_assignments
-from barnabas.cluster.zookeeper.changes import PLACE, ChangeWriter, applied, closed, decided
+from barnabas.cluster.zookeeper.changes import PLACE, ChangeWriter, closed, decided
 from barnabas.cluster.zookeeper.notifications import Notifications
 from barnabas.cluster.zookeeper.registration import (
     IdTakenError,
@@ -83,9 +83,7 @@ class ZooKeeperStore:
         self._tokens = TokensReader(zookeeper, self._budget)
         self._acls = AclsReader(zookeeper, self._budget)
         self._has_tokens, self._has_acls = has_tokens, has_acls
-        self.image = ClusterImage("")
-        """The newest image for which the subscribers are ready."""
-        self._subscribers: list[Subscriber] = []
+        self._publication = Publication(ClusterImage(""), self._budget)
         self._publishing = trio.Lock()
         self._writer = ChangeWriter(zookeeper, broker_id, self, self._budget, has_topic_ids=has_topic_ids)
         self._registration: Registration | None = None
@@ -118,9 +116,14 @@ class ZooKeeperStore:
         """The epoch of this broker's registration, -1 before the first."""
         zookeeper.watch_session(self._session_is)
 
+    @property
+    def image(self) -> ClusterImage:
+        """The newest image for which the subscribers are ready."""
+        return self._publication.image
+
     def subscribe(self, subscriber: Subscriber) -> None:
         """Have `subscriber` follow each change, in order."""
-        self._subscribers.append(subscriber)
+        self._publication.subscribe(subscriber)
 
     # --- life -----------------------------------------------------------------------------------------------
 
@@ -131,21 +134,19 @@ class ZooKeeperStore:
         """
         for path in resources.PERSISTENT:
             await make_persistent(self._zookeeper, path)
-        self.image = ClusterImage(await self._cluster_id(new_cluster_id))
-        changes = await until_answered(
-            self._zookeeper, lambda: self._settings.read_all(self.image, is_first=True)
-        )
+        image = ClusterImage(await self._cluster_id(new_cluster_id))
+        changes = await until_answered(self._zookeeper, lambda: self._settings.read_all(image, is_first=True))
         if self._has_tokens:
             for path in (resources.TOKENS, resources.TOKEN_CHANGES):
                 await make_persistent(self._zookeeper, path)
-            changes += await until_answered(self._zookeeper, lambda: self._tokens.read_all(self.image))
+            changes += await until_answered(self._zookeeper, lambda: self._tokens.read_all(image))
         if self._has_acls:
             for path in (*acl_znodes.TYPE_PATHS, *acl_znodes.CHANGES):
                 await make_persistent(self._zookeeper, path)
             changes += await until_answered(
-                self._zookeeper, lambda: self._acls.read_all(self.image, is_first=True)
+                self._zookeeper, lambda: self._acls.read_all(image, is_first=True)
             )
-        self.image = self.image.apply(changes).at_version(0)
+        self._publication.image = image.apply(changes).at_version(0)
 
     async def _cluster_id(self, new: str) -> str:
         await make_persistent(self._zookeeper, znodes.CLUSTER_ID, znodes.encode_cluster_id(new))
@@ -306,7 +307,9 @@ class ZooKeeperStore:
             assignments = await read_assignments(self._zookeeper, names, self._budget)
         except ZooKeeperError as error:
             raise closed() if self._is_closed else StorageError(PLACE, error) from error
-        counts = {name: 1 + max(one.partitions, default=-1) for name, one in assignments.items()}
+        counts = {
+            name: 1 + max(assignment.partitions, default=-1) for name, assignment in assignments.items()
+        }
         return [_with_count(change, counts, self.image) for change in changes]
 
     async def _settings_of_new(self, topics: Sequence[str]) -> list[Change]:
@@ -326,19 +329,9 @@ class ZooKeeperStore:
 
     async def _publish(self, changes: Sequence[Change]) -> None:
         """Let all subscribers follow these changes. The caller has the lock."""
-        if not changes:
-            return
-        with trio.CancelScope(shield=True):
-            new = await applied(self._budget, self.image, changes)
-            delta = Delta.of(self.image, new, changes)
-            for subscriber in self._subscribers:
-                await subscriber.prepare(delta)
-            self.image = new
-            for subscriber in self._subscribers:
-                subscriber.publish(delta)
-            for subscriber in self._subscribers:
-                await subscriber.clean_up(delta)
-            self._writer.published(new)
+        if changes:
+            await self._publication.publish(changes)
+            self._writer.published(self.image)
 
     # --- settings and delegation tokens ---------------------------------------------------------------------
 

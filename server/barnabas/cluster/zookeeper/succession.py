@@ -58,7 +58,7 @@ async def _assigned(zookeeper: ZooKeeper, broker_id: int, budget: LoopBudget) ->
     assigned = []
     for topic, assignment in (await read_assignments(zookeeper, topics, budget)).items():
         partitions = assignment.partitions.items()
-        assigned += [(topic, index) for index, one in partitions if broker_id in one.replicas]
+        assigned += [(topic, index) for index, partition in partitions if broker_id in partition.replicas]
         await budget.checkpoint()
     return assigned
 

@@ -35,13 +35,13 @@ class TokensReader:
         except NoNodeError:
             ids = []
         there = set(ids)
-        return await self.read(image, [*ids, *(one for one in image.tokens if one not in there)])
+        return await self.read(image, [*ids, *(token for token in image.tokens if token not in there)])
 
     async def read(self, image: ClusterImage, ids: Iterable[str]) -> list[Change]:
         """Read these tokens; returns the changes that make the image have the same."""
         distinct = list(dict.fromkeys(ids))
         changes: list[Change] = []
-        nodes = await self._zookeeper.get_many([resources.token_path(one) for one in distinct])
+        nodes = await self._zookeeper.get_many([resources.token_path(token) for token in distinct])
         for token_id, node in zip(distinct, nodes, strict=True):
             token_before = image.tokens.get(token_id)
             if node is None:

@@ -390,7 +390,7 @@ class Planner:
         if settings == (kept or {}):
             return []
         kinds = {type(change) for change in changes}
-        if any(type(one) in kinds for one in entity_settings.changes(self._image, key, kept or {})):
+        if any(type(change) in kinds for change in entity_settings.changes(self._image, key, kept or {})):
             self._conflict(Truth(configs={key: kept or {}}))
         return self._set_config(key, settings)
 
@@ -457,7 +457,7 @@ def _together(parts: list[list[Operation]]) -> list[list[Operation]]:
     result: list[list[Operation]] = []
     size = BYTES_MAX
     for part in parts:
-        own = sum(len(one.path) + len(getattr(one, "data", b"")) + 64 for one in part)
+        own = sum(len(operation.path) + len(getattr(operation, "data", b"")) + 64 for operation in part)
         if size + own > BYTES_MAX:
             result.append([])
             size = 0

@@ -91,7 +91,7 @@ def encode_broker(broker: BrokerRegistration, version: int = 5) -> bytes:
 
     Host and port at the top are of the first endpoint that is PLAINTEXT, for clients that know no others.
     """
-    plain = next((one for one in broker.endpoints if one.protocol == "PLAINTEXT"), None)
+    plain = next((endpoint for endpoint in broker.endpoints if endpoint.protocol == "PLAINTEXT"), None)
     value: dict[str, object] = {
         "version": version,
         "host": plain.host if plain else None,
@@ -100,11 +100,13 @@ def encode_broker(broker: BrokerRegistration, version: int = 5) -> bytes:
         "timestamp": str(broker.timestamp_ms),
     }
     if version >= 2:
-        value["endpoints"] = [_connection(one) for one in broker.endpoints]
+        value["endpoints"] = [_connection(endpoint) for endpoint in broker.endpoints]
     if version >= 3 and broker.rack is not None:
         value["rack"] = broker.rack
     if version >= 4:
-        value["listener_security_protocol_map"] = {one.listener: one.protocol for one in broker.endpoints}
+        value["listener_security_protocol_map"] = {
+            endpoint.listener: endpoint.protocol for endpoint in broker.endpoints
+        }
     if version >= 5:
         value["features"] = {
             name: {"min_version": low, "max_version": high} for name, (low, high) in broker.features.items()
@@ -185,11 +187,13 @@ def encode_topic(topic: TopicAssignment, version: int = 3) -> bytes:
     parts = topic.partitions.items()
     fields = [
         f'"version":{version}',
-        f'"partitions":{_by_index((index, one.replicas) for index, one in parts)}',
+        f'"partitions":{_by_index((index, assignment.replicas) for index, assignment in parts)}',
     ]
     if version >= 2:
-        adding = _by_index((index, one.adding) for index, one in parts if one.adding)
-        removing = _by_index((index, one.removing) for index, one in parts if one.removing)
+        adding = _by_index((index, assignment.adding) for index, assignment in parts if assignment.adding)
+        removing = _by_index(
+            (index, assignment.removing) for index, assignment in parts if assignment.removing
+        )
         fields += [f'"adding_replicas":{adding}', f'"removing_replicas":{removing}']
     if version >= 3 and topic.topic_id is not None:
         fields.append(f'"topic_id":"{uuid_text(topic.topic_id)}"')
@@ -364,7 +368,7 @@ def _partitions_json(partitions: TopicPartitions) -> list[dict[str, object]]:
 
 
 def _partitions(fields: Fields) -> list[tuple[str, int]]:
-    return [(one.text("topic"), one.int32("partition")) for one in fields.objects("partitions")]
+    return [(entry.text("topic"), entry.int32("partition")) for entry in fields.objects("partitions")]
 
 
 def encode_isr_change(partitions: TopicPartitions) -> bytes:

@@ -145,7 +145,7 @@ async def settings_of(call: Call, resource: Resource) -> object:
 async def change_settings(call: Call, resource: Resource) -> None:
     """Change settings of a resource as a body says. Raises ClientError, ConsoleError."""
     values, removed = call.field("set", dict, {}), call.field("remove", list, [])
-    if not all(isinstance(one, str) for one in (*values.values(), *removed)):
+    if not all(isinstance(value, str) for value in (*values.values(), *removed)):
         raise ConsoleError(400, "set: names with texts, remove: names expected")
     changes = [ConfigChange(name, 0, value) for name, value in values.items()]
     changes += [ConfigChange(name, 1, None) for name in removed]

@@ -55,7 +55,10 @@ async def list_groups(call: Call) -> object:
         if lag.total is not None:
             call.backend.note_lag(group.group_id, lag.total)
         rows.append(row)
-    return {**page.as_json(rows), "failures": {broker: error_text(one) for broker, one in failures.items()}}
+    return {
+        **page.as_json(rows),
+        "failures": {broker: error_text(failure) for broker, failure in failures.items()},
+    }
 
 
 async def _listed(call: Call) -> ListedGroup:

@@ -247,7 +247,7 @@ async def _send(
     ) as producer:
         deliveries = [await producer.send(topic, **record) for record in records]
         placed = [await delivery.wait() for delivery in deliveries]
-    return [{"partition": one.partition, "offset": one.offset} for one in placed]
+    return [{"partition": record.partition, "offset": record.offset} for record in placed]
 
 
 async def _writer(call: Call, field: str) -> Serializer:

@@ -32,7 +32,10 @@ async def list_transactions(call: Call) -> object:
     rows = [_row(transaction, good(infos[transaction.transactional_id])) for transaction in page.rows]
     if call.query.get("sort") == "age":
         rows.sort(key=lambda row: -(row["age_ms"] or 0))
-    return {**page.as_json(rows), "failures": {broker: error_text(one) for broker, one in failures.items()}}
+    return {
+        **page.as_json(rows),
+        "failures": {broker: error_text(failure) for broker, failure in failures.items()},
+    }
 
 
 def _row(listed: ListedTransaction, info: TransactionInfo | None) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def write_part(
     """
     if not group.epoch == epoch > group.assignment_epoch:
         return False
-    of_members = ((id_, one) for id_, one in part if id_ in group.members)
+    of_members = ((id_, assignment) for id_, assignment in part if id_ in group.members)
     _write_members(group.id, group.target, of_members, records, context)
     return True
 

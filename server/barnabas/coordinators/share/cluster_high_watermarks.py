@@ -62,7 +62,7 @@ class ClusterHighWatermarks:
         for pause in PAUSES:
             await trio.sleep(pause)
             await self._ask_leaders(remaining, results)
-            remaining = [one for one in remaining if _has_moved(results[one])]
+            remaining = [partition for partition in remaining if _has_moved(results[partition])]
             if not remaining:
                 break
         return results

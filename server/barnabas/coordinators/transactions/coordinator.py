@@ -125,7 +125,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
 
     async def _is_at_hand(self, transactional_id: str) -> bool:
         """Say whether no other broker has to hear of the end of a transaction before it is complete."""
-        transaction = self._known(transactional_id)
+        transaction = self.transaction_of(transactional_id)
         for topic_partition in transaction.partitions if transaction is not None else ():
             if not self._markers.is_at_hand(topic_partition):
                 return False
@@ -213,7 +213,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
             await self._wait_ended(transactional_id, seconds_left)
 
     async def _wait_ended(self, transactional_id: str, seconds: float) -> None:
-        transaction = self._known(transactional_id)
+        transaction = self.transaction_of(transactional_id)
         if transaction is None or not transaction.state.is_prepared:
             return
         event = self._ended.setdefault(transactional_id, trio.Event())
@@ -311,7 +311,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
         self, transactional_id: str, producer: Producer, topic_partitions: frozenset[TopicPartition]
     ) -> bool:
         """Say whether these partitions are in the open transaction right now; for a check just before an append."""
-        transaction = self._known(transactional_id)
+        transaction = self.transaction_of(transactional_id)
         return (
             transaction is not None
             and transaction.is_ongoing
@@ -319,7 +319,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
             and topic_partitions <= transaction.partitions
         )
 
-    def _known(self, transactional_id: str) -> Transaction | None:
+    def transaction_of(self, transactional_id: str) -> Transaction | None:
         """A transaction as it is, if its shard is there."""
         shard = self._shards.get_for(transactional_id)
         return shard.machine.transactions.get(transactional_id) if shard and shard.is_active else None

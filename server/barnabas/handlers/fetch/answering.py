@@ -35,7 +35,7 @@ def last_of_each(named: list[SessionPartition]) -> list[SessionPartition]:
     """Return each partition once, as the request names it last."""
     if len(named) < 2:
         return named
-    last = {(one.topic, one.index): one for one in named}
+    last = {(partition.topic, partition.index): partition for partition in named}
     return named if len(last) == len(named) else [*last.values()]
 
 
@@ -146,7 +146,7 @@ class FetchAnswer:
         for topics in slices(self._request.topics, PARTITIONS_PER_STEP):
             every = self._named(topics)
             while some := [*islice(every, PARTITIONS_PER_STEP)]:
-                last.update(((one.topic, one.index), one) for one in some)
+                last.update(((partition.topic, partition.index), partition) for partition in some)
                 await self._services.budget.checkpoint()
             await self._services.budget.checkpoint()
         return [*last.values()]

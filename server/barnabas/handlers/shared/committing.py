@@ -365,7 +365,7 @@ class Commits:
             request.member_id,
             request.generation_id_or_member_epoch,
             request.group_instance_id,
-            [one.commit[0] for one in some],
+            [pending.commit[0] for pending in some],
             version,
             transactional=producer is not None,
         )
@@ -374,7 +374,9 @@ class Commits:
             check()
             shard.check_commit(request.group_id, committer, context.now_ms, out)
             remaining = some if self._metadata.image is self._image else self._still_there(some)
-            shard.commit(request.group_id, [one.commit for one in remaining if not one.is_too_long], out)
+            shard.commit(
+                request.group_id, [pending.commit for pending in remaining if not pending.is_too_long], out
+            )
             out.producer = producer
 
         return decide
@@ -387,7 +389,7 @@ class Commits:
             info = topics.get(name)
             if info is None or info.id != requested.topic_id:
                 self._replaced.add(name)
-        return [one for one in some if one.commit[0][0] not in self._replaced]
+        return [pending for pending in some if pending.commit[0][0] not in self._replaced]
 
 
 def _expiry_ms(now_ms: int, retention_ms: int) -> int:

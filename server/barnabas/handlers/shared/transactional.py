@@ -102,10 +102,10 @@ class Admission:
                 codes = await self.verifier.verify(
                     self.transactional_id, producer, topic_partitions, implicit=self.implicit
                 )
-                errors = {one: RequestError(code) for one, code in codes.items()}
+                errors = {partition: RequestError(code) for partition, code in codes.items()}
             except RequestError as error:
                 errors = dict.fromkeys(topic_partitions, error)
-            refused.update((one, self._as_answer(error)) for one, error in errors.items())
+            refused.update((partition, self._as_answer(error)) for partition, error in errors.items())
         return refused
 
     def refusal(self, part: Part) -> RequestError | None:

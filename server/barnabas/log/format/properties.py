@@ -99,7 +99,7 @@ def is_damaged_copy(topic_id: bytes, of: bytes) -> bool:
     two that were made for two topics do not agree in all but DAMAGED_CHARACTERS_MAX of their 22 characters.
     """
     pairs = zip(encode_uuid(topic_id), encode_uuid(of), strict=True)
-    return topic_id != of and sum(one != other for one, other in pairs) <= DAMAGED_CHARACTERS_MAX
+    return topic_id != of and sum(value != other for value, other in pairs) <= DAMAGED_CHARACTERS_MAX
 
 
 def encode_clean_shutdown(broker_epoch: int = -1) -> bytes:

@@ -141,7 +141,7 @@ class CrashRecovery:
                 producers.end_offset = segment.base_offset
                 self._derived.write(lambda: snapshots.save(producers))
             kept += 1
-            later = [one for one in segments[n:] if one.size]
+            later = [segment for segment in segments[n:] if segment.size]
             end_offset, is_cut = self._recover_segment(segment, later, epochs, producers, end_offset)
             if is_cut:
                 break

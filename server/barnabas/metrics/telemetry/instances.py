@@ -229,7 +229,7 @@ class ClientInstances:
 
     def expire(self, now_ms: int) -> None:
         """Forget the instances that have been silent for too long."""
-        for instance in [one for one in self._instances.values() if one.expires_ms <= now_ms]:
+        for instance in [instance for instance in self._instances.values() if instance.expires_ms <= now_ms]:
             self._forget(instance)
 
     def connection_closed(self, connection_id: int) -> None:

@@ -140,7 +140,9 @@ def _points(metric: Any) -> Iterator[Point]:
         else:
             steps: tuple[tuple[float, float], ...] = ()
             if len(point.quantile_values) <= STEPS_MAX:
-                steps = tuple(sorted((one.quantile, one.value) for one in point.quantile_values))
+                steps = tuple(
+                    sorted((point_value.quantile, point_value.value) for point_value in point.quantile_values)
+                )
             yield Point(name, SUMMARY, labels, Distribution(point.count, point.sum, steps))
 
 

@@ -99,7 +99,9 @@ class Subscriptions:
 
     def selection_for(self, attributes: Attributes) -> Selection:
         """Return what a client is to push."""
-        return _together(one for one in self._all.values() if one.matches(attributes))
+        return _together(
+            subscription for subscription in self._all.values() if subscription.matches(attributes)
+        )
 
 
 def _together(subscriptions: Iterable[Subscription]) -> Selection:

@@ -115,9 +115,9 @@ def _to_json(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode("latin-1")
     if isinstance(value, dict):
-        return {name: _to_json(one) for name, one in value.items()}
+        return {name: _to_json(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_to_json(one) for one in value]
+        return [_to_json(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value
@@ -144,9 +144,9 @@ def _from_json(of: Type, value: Any, path: str) -> Any:
         if type(value) is int and -(1 << bits) <= value < 1 << bits:
             return value
     elif kind == "array" and isinstance(value, list):
-        return [_from_json(of.inner, one, f"{path}[{number}]") for number, one in enumerate(value)]
+        return [_from_json(of.inner, item, f"{path}[{number}]") for number, item in enumerate(value)]
     elif kind == "map" and isinstance(value, dict):
-        return {name: _from_json(of.inner, one, f"{path}.{name}") for name, one in value.items()}
+        return {name: _from_json(of.inner, item, f"{path}.{name}") for name, item in value.items()}
     elif kind in ("record", "error") and isinstance(value, dict):
         return _record(of, value, path)
     elif (

@@ -104,7 +104,7 @@ class Writer:
             body["fields"] = [self._field(field, own) for field in of.fields]
         body |= self._properties(of.properties)
         if of.aliases:
-            body["aliases"] = [self._named(one, own) for one in self._sorted(of.aliases)]
+            body["aliases"] = [self._named(alias, own) for alias in self._sorted(of.aliases)]
         return body
 
     def _field(self, field: Field, space: str) -> dict[str, Any]:

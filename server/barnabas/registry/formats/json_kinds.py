@@ -71,7 +71,7 @@ class View:
         """Return the schemas by name that a keyword has."""
         schemas = self.get(word)
         items = schemas.items() if isinstance(schemas, dict) else ()
-        return {name: self.node.below(one) for name, one in items if isinstance(one, dict | bool)}
+        return {name: self.node.below(schema) for name, schema in items if isinstance(schema, dict | bool)}
 
     def texts(self, word: str) -> set[str]:
         """Return the names that a keyword lists."""
@@ -105,13 +105,13 @@ class View:
     @property
     def properties(self) -> dict[str, View]:
         """Properties as they are given, references not followed."""
-        return {name: View("", one) for name, one in self.subs("properties").items()}
+        return {name: View("", schema) for name, schema in self.subs("properties").items()}
 
     @property
     def dependent_names(self) -> dict[str, set[str]]:
         """Properties that a property asks for."""
         dependents = {**(self.get("dependencies") or {}), **(self.get("dependentRequired") or {})}
-        return {name: set(one) for name, one in dependents.items() if isinstance(one, list)}
+        return {name: set(names) for name, names in dependents.items() if isinstance(names, list)}
 
     @property
     def dependent_schemas(self) -> dict[str, Node]:
@@ -188,7 +188,7 @@ def _view(node: Node) -> View:
     is_new = node.specification.name not in ("draft-03", "draft-04", "draft-06", "draft-07")
     contents = node.contents
     if isinstance(contents, dict) and "$ref" in contents:
-        beside = [one for one in _parts(node) if one.kind != "empty"] if is_new else []
+        beside = [part for part in _parts(node) if part.kind != "empty"] if is_new else []
         if not beside:
             return view(node.target())
         return View("combined", node, "allOf", [node.target(), *beside])
@@ -209,11 +209,11 @@ def _parts(node: Node) -> list[View]:
     parts = []
     for criterion in _CRITERIA:
         if isinstance(contents.get(criterion), list):
-            members: list[View | Node] = [node.below(one) for one in contents[criterion]]
+            members: list[View | Node] = [node.below(schema) for schema in contents[criterion]]
             parts.append(View("combined", node, criterion, members, is_part=True))
     types = contents.get("type")
     if isinstance(types, list):
-        typed = [_typed(one, node) for one in types]
+        typed = [_typed(type_, node) for type_ in types]
         parts.append(typed[0] if len(typed) == 1 else _of_types(typed, node))
     elif isinstance(types, str):
         parts.append(_typed(types, node))

@@ -89,7 +89,9 @@ class _Rules:
     def _types(self, messages: list[Any], enums: list[Any], outcome: Outcome, root: str) -> Rules:
         """Compare messages and enums that stand beside each other."""
         self.spend(sum(map(len, [*messages, *enums])))
-        old, new = ({one.name: one for one in side if not _is_entry(one)} for side in messages)
+        old, new = (
+            {element.name: element for element in side if not _is_entry(element)} for side in messages
+        )
         places = [{name: number for number, name in enumerate(side)} for side in (old, new)]
         for name in {**old, **new}:
             where = f"{root}{name}"
@@ -101,7 +103,7 @@ class _Rules:
                 outcome.include(where, (yield old[name], new[name]))
                 if places[0][name] != places[1][name]:
                     outcome.add("MESSAGE_MOVED", where)
-        before, after = ({one.name: one for one in side} for side in enums)
+        before, after = ({element.name: element for element in side} for side in enums)
         for name in {**before, **after}:
             where = f"{root}{name}"
             if name not in after:
@@ -153,15 +155,15 @@ class _Rules:
                 yield from self._type(field, other, outcome, where)
 
     def _type(self, old: Any, new: Any, outcome: Outcome, path: str, *, is_of_map: bool = False) -> Rules:
-        kinds = [_kind(one) for one in (old, new)]
+        kinds = [_kind(field) for field in (old, new)]
         if kinds[0] != kinds[1]:
             outcome.add("FIELD_KIND_CHANGED", path)
         elif kinds[0] == "map":
             for name in ("key", "value"):
-                inner = [one.message_type.fields_by_name[name] for one in (old, new)]
+                inner = [field.message_type.fields_by_name[name] for field in (old, new)]
                 yield from self._type(inner[0], inner[1], outcome, path, is_of_map=True)
         elif kinds[0] == "scalar":
-            ways = [_KINDS[one.type] for one in (old, new)]
+            ways = [_KINDS[field.type] for field in (old, new)]
             if ways[0] != ways[1]:
                 outcome.add("FIELD_SCALAR_KIND_CHANGED", path)
             elif not is_of_map and _label(old) != _label(new) and None not in (_label(old), _label(new)):
@@ -171,7 +173,7 @@ class _Rules:
             yield from self._named(old.message_type, new.message_type, outcome, path)
 
     def _named(self, old: Any, new: Any, outcome: Outcome, path: str) -> Rules:
-        names = [_local(one) for one in (old, new)]
+        names = [_local(field) for field in (old, new)]
         if names[0] != names[1]:
             outcome.add("FIELD_NAMED_TYPE_CHANGED", path)
             return

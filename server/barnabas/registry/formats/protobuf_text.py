@@ -373,7 +373,7 @@ def _wrapped(value: Any) -> str:
     if isinstance(value, ast.MessageLiteral):
         return f"{{ {_literal(value)} }}"
     if isinstance(value, list):
-        return f"[{', '.join(_wrapped(one) for one in value)}]"
+        return f"[{', '.join(_wrapped(item) for item in value)}]"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, ast.Identifier):

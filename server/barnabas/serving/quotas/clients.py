@@ -131,4 +131,4 @@ class ClientQuotas:
         entities = tuple(changed)
         for quota in self.every:
             quota.follow(quotas, entities)
-        self.is_set = any(one.is_set for one in self.every)
+        self.is_set = any(quota.is_set for quota in self.every)

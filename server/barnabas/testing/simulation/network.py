@@ -404,7 +404,7 @@ class SimulatedNetwork:
 
     def crash(self, name: str) -> None:
         """Crash a host: its addresses are free, its connections break."""
-        for acceptor in [one for one in self.acceptors.values() if one.address[0] == name]:
+        for acceptor in [acceptor for acceptor in self.acceptors.values() if acceptor.address[0] == name]:
             acceptor.vanish()
         self.reset(lambda dialled, accepted: name in (dialled, accepted))
 

@@ -52,7 +52,7 @@ def at(answer: Any, path: str) -> Any:
 
 def _fits(value: Any, want: Wanted) -> bool:
     if isinstance(want, set | frozenset):
-        return any(_fits(value, one) for one in want)
+        return any(_fits(value, choice) for choice in want)
     if callable(want):
         return bool(want(value))
     if isinstance(want, str) and isinstance(value, int):
@@ -71,7 +71,7 @@ def _shown(path: str, value: Any) -> str:
 
 def _wanted(path: str, want: Wanted) -> str:
     if isinstance(want, set | frozenset):
-        return " or ".join(sorted(_wanted(path, one) for one in want))
+        return " or ".join(sorted(_wanted(path, choice) for choice in want))
     if callable(want):
         return str(want.__doc__ or "what the rule says").strip()
     return str(want) if isinstance(want, str) and path.endswith("error_code") else _shown(path, want)

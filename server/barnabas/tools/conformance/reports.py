@@ -97,7 +97,9 @@ def as_json(fixture: Fixture, results: Sequence[Result], *, seed: int) -> dict[s
         "address": str(fixture.target.endpoint),
         "release": str(fixture.release),
         "seed": seed,
-        "summary": {verdict.value: sum(one.verdict is verdict for one in results) for verdict in Verdict},
+        "summary": {
+            verdict.value: sum(result.verdict is verdict for result in results) for verdict in Verdict
+        },
         "left": fixture.leftovers,
         "cases": [
             {
@@ -148,7 +150,7 @@ def as_junit(fixture: Fixture, results: Sequence[Result]) -> str:
 
 def _xml_text(text: str) -> str:
     """Without the characters that XML cannot hold."""
-    return "".join(one if one in "\t\n" or one >= " " else "?" for one in text)
+    return "".join(character if character in "\t\n" or character >= " " else "?" for character in text)
 
 
 def as_html(fixture: Fixture, results: Sequence[Result], *, seed: int) -> str:

@@ -22,7 +22,7 @@ def split(request: Any, match: Match, name_of: NameOf) -> tuple[Any, Any]:
     counts = [0, 0]
     for field in fields(request):
         entries = getattr(request, field.name)
-        if not isinstance(entries, list) or not any(_topic(one, name_of) is not None for one in entries):
+        if not isinstance(entries, list) or not any(_topic(entry, name_of) is not None for entry in entries):
             continue
         parts: tuple[list[Any], list[Any]] = ([], [])
         for entry in entries:
@@ -45,7 +45,9 @@ def _split_topic(entry: Any, match: Match, name_of: NameOf) -> tuple[Any, Any]:
     if topic is None or not match.covers(topic, None):
         return None, entry
     lists = (
-        [] if isinstance(entry, str) else [(name, found) for name, found in partition_lists(entry) if found]
+        []
+        if isinstance(entry, str)
+        else [(name, partitions) for name, partitions in partition_lists(entry) if partitions]
     )
     if not lists:
         return entry, None
@@ -90,7 +92,7 @@ def mark(response: Any, match: Match, code: int, name_of: NameOf) -> None:
             topic = None if isinstance(entry, str | int | bytes) else topic_of(entry, name_of)
             if topic is None or not match.covers(topic, None):
                 continue
-            partitions = [one for _, found in partition_lists(entry) for one in found]
+            partitions = [partition for _, partitions in partition_lists(entry) for partition in partitions]
             matching = [partition for partition in partitions if match.covers(topic, partition_of(partition))]
             for marked in matching if partitions else [entry]:
                 _refuse(marked, code)

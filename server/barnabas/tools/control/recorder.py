@@ -240,7 +240,7 @@ class Recorder:
 
     def find(self, selection: Filter | None = None, *, limit: int | None = None) -> list[Recorded]:
         """Return the requests that are selected, oldest first; the newest `limit` of them."""
-        requests = [one for one in self._kept if selection is None or selection.takes(one)]
+        requests = [exchange for exchange in self._kept if selection is None or selection.takes(exchange)]
         return requests if limit is None else requests[len(requests) - min(limit, len(requests)) :]
 
     async def wait(

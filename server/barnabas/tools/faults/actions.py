@@ -88,7 +88,7 @@ def _settings(value: Any, place: str) -> dict[paths.Path, Any]:
         value = {path: int(text) if text.removeprefix("-").isdigit() else text}
     if not isinstance(value, dict) or not value:
         raise FaultError("places and their values are expected, as {throttle_time_ms: 500}", place)
-    return {paths.parse(str(path), place): one for path, one in value.items()}
+    return {paths.parse(str(path), place): replacement for path, replacement in value.items()}
 
 
 def _errno(value: Any, place: str) -> int:

@@ -160,7 +160,7 @@ class Faults:
         now_ms = self._clock_ms()
         for rule in verdict.pending:
             concerned = filled if rule.needs_records else topics
-            if any(rule.match.covers(*one) for one in concerned) and rule.strikes(now_ms):
+            if any(rule.match.covers(*subject) for subject in concerned) and rule.strikes(now_ms):
                 verdict.rules.append(rule)
         verdict.pending.clear()
 

@@ -78,7 +78,11 @@ class Match:
             and (self.listener is None or self.listener(subject.listener))
             and (self.connections is None or subject.connection_id in self.connections)
             and (self.group is None or any(map(self.group, subject.groups())))
-            and (not with_topics or not self.is_partial or any(self.covers(*one) for one in subject.topics()))
+            and (
+                not with_topics
+                or not self.is_partial
+                or any(self.covers(*topic) for topic in subject.topics())
+            )
         )
 
 
@@ -119,8 +123,8 @@ def parse(value: Any) -> Match:
             raise FaultError(f"is not known of {event}", f"on.{name}")
     return Match(
         event,
-        frozenset(_key(one) for one in _items(value["api"])) if "api" in value else None,
-        tuple(_range(one) for one in _items(value["version"])) if "version" in value else None,
+        frozenset(_key(item) for item in _items(value["api"])) if "api" in value else None,
+        tuple(_range(item) for item in _items(value["version"])) if "version" in value else None,
         _test(value, "client_id"),
         _test(value, "principal"),
         _test(value, "listener"),
@@ -135,7 +139,7 @@ def _items(value: Any) -> list[Any]:
     """Return what one of is enough: a list's items, or those of a text with commas."""
     if isinstance(value, list):
         return value
-    return [one.strip() for one in value.split(",")] if isinstance(value, str) else [value]
+    return [word.strip() for word in value.split(",")] if isinstance(value, str) else [value]
 
 
 def _key(value: Any) -> int:
@@ -167,13 +171,13 @@ def _range(value: Any) -> tuple[int, int]:
 def _numbers(value: Mapping[str, Any], name: str) -> frozenset[int] | None:
     if name not in value:
         return None
-    return frozenset(whole(one, f"on.{name}", 0, 2**31) for one in _items(value[name]))
+    return frozenset(whole(item, f"on.{name}", 0, 2**31) for item in _items(value[name]))
 
 
 def _test(value: Mapping[str, Any], name: str) -> Test | None:
     if name not in value:
         return None
-    texts = [str(one) for one in _items(value[name])]
+    texts = [str(item) for item in _items(value[name])]
     if not any("*" in text or "?" in text for text in texts):
         return frozenset(texts).__contains__
     try:

@@ -104,7 +104,7 @@ def check(path: Path, message: type[Any], place: str = "") -> Field[Any]:
         struct = struct_of(struct, field)
         if struct is None:
             raise FaultError(f"{segment.name} in {path.text!r} has no fields of its own", place)
-        if segment.key and segment.key not in {one.name for one in fields(struct)}:
+        if segment.key and segment.key not in {field.name for field in fields(struct)}:
             raise FaultError(f"the entries of {segment.name} have no field {segment.key}", place)
     raise AssertionError("a path has a last segment")
 
@@ -118,7 +118,9 @@ def value_for(field: Field[Any], value: Any, place: str = "") -> Any:
         return code_of(value, place)
     if kind.startswith("list[") and isinstance(value, list):
         entry = {"list[str]": str, "list[int]": int}.get(kind.split(" ")[0])
-        if entry is not None and all(isinstance(one, entry) and not isinstance(one, bool) for one in value):
+        if entry is not None and all(
+            isinstance(item, entry) and not isinstance(item, bool) for item in value
+        ):
             return list(value)
     for python, name in ((bool, "bool"), (int, "int"), (str, "str"), (float, "float")):
         if name in kind.split("[")[0]:
@@ -140,7 +142,7 @@ def code_of(value: Any, place: str = "") -> int:
         return code_of(int(name), place)
     if name in ErrorCode.__members__:
         return ErrorCode[name].value
-    near = [known for known in ErrorCode.__members__ if name and (name in known or known in name)][:3]
+    near = [member for member in ErrorCode.__members__ if name and (name in member or member in name)][:3]
     hint = f"; did you mean {' or '.join(near)}?" if near else ", as NOT_LEADER_OR_FOLLOWER"
     raise FaultError(f"{value!r} is not the name of an error code of Kafka{hint}", place)
 

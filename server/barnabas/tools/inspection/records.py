@@ -102,7 +102,9 @@ class RecordsView:
             except UnicodeDecodeError as error:
                 # A character may be cut in two at the end of what is shown.
                 text = part[: error.start].decode() if more and error.start > len(part) - 4 else None
-            if text is not None and all(one.isprintable() or one in "\r\n\t" for one in text):
+            if text is not None and all(
+                character.isprintable() or character in "\r\n\t" for character in text
+            ):
                 return text + more
         return {"hex": part.hex() + more}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import trio
@@ -18,6 +18,7 @@ from barnabas.tools.localcluster.children import Child, ChildError, ending
 from barnabas.tools.localcluster.ports import is_free
 from barnabas.tools.localcluster.process_group import ProcessGroup
 
+MakeChild = Callable[[str, Sequence[str], Path], Child]
 READY = "bootstrap.servers="
 READY_SECONDS = 120.0
 STOP_SECONDS = 30.0
@@ -31,8 +32,12 @@ def say(text: str) -> None:
 class Cluster(ProcessGroup):
     """Brokers, and what keeps their metadata. Lifecycle: `run`."""
 
-    def __init__(self, options: argparse.Namespace, directory: Path) -> None:
+    def __init__(
+        self, options: argparse.Namespace, directory: Path, *, make_child: MakeChild = Child
+    ) -> None:
+        """`make_child` stands for processes in tests."""
         super().__init__()
+        self._make_child = make_child
         self._options = options
         self._directory = directory
         self._brokers: dict[int, Child] = {}
@@ -61,7 +66,7 @@ class Cluster(ProcessGroup):
 
     def child(self, name: str, command: Sequence[str]) -> Child:
         """Return a process that is not started yet, with a log in the cluster's directory."""
-        return Child(name, command, self._directory / f"{name.replace(' ', '-')}.log")
+        return self._make_child(name, command, self._directory / f"{name.replace(' ', '-')}.log")
 
     async def start_child(
         self, child: Child, alike: Mapping[int, Child], ready: str, nursery: trio.Nursery

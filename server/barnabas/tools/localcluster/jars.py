@@ -11,7 +11,7 @@ import os
 import shutil
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -81,38 +81,41 @@ def find(
     repository: str = MAVEN_CENTRAL,
     say: Callable[[str], None],
     debian: Path = DEBIAN,
+    needed: Sequence[Jar] = JARS,
+    environment: Mapping[str, str] = os.environ,
+    which: Callable[[str], str | None] = shutil.which,
 ) -> Program:
     """Find a ZooKeeper: in the directory `jars`, in $ZOOKEEPER_HOME, Debian's, or in the cache, which may be filled.
 
     Raises NoZooKeeperError.
     """
-    java = _java()
+    java = _java(environment, which)
     if jars is not None:
         return _in_directory(java, Path(jars), f"jars in {jars}")
-    home = os.environ.get("ZOOKEEPER_HOME")
+    home = environment.get("ZOOKEEPER_HOME")
     if home:
         return _in_directory(java, Path(home) / "lib", f"ZOOKEEPER_HOME={home}")
     if debian.exists():
         return Program(java, str(debian), f"Debian's package ({debian})")
-    cache = cache_directory()
-    if not all((cache / jar.file).exists() for jar in JARS):
+    cache = cache_directory(environment)
+    if not all((cache / jar.file).exists() for jar in needed):
         if not may_fetch:
             raise NoZooKeeperError(_explanation(cache))
-        _fetch(cache, repository, say)
-    classpath = ":".join(str(cache / jar.file) for jar in JARS)
+        _fetch(cache, repository, needed, say)
+    classpath = ":".join(str(cache / jar.file) for jar in needed)
     return Program(java, classpath, f"ZooKeeper {VERSION} from Maven Central ({cache})")
 
 
-def cache_directory() -> Path:
+def cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
     """Return the directory for what is fetched: below $XDG_CACHE_HOME or ~/.cache."""
-    base = os.environ.get("XDG_CACHE_HOME")
+    base = environment.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "barnabas" / f"zookeeper-{VERSION}"
 
 
-def _java() -> str:
-    home = os.environ.get("JAVA_HOME")
+def _java(environment: Mapping[str, str], which: Callable[[str], str | None]) -> str:
+    home = environment.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else "java"
-    path = shutil.which(java)
+    path = which(java)
     if path is None:
         raise NoZooKeeperError(
             f"{java} is not there, and ZooKeeper needs Java 8 or newer (Debian: apt-get install "
@@ -138,9 +141,9 @@ def _explanation(cache: Path) -> str:
     )
 
 
-def _fetch(cache: Path, repository: str, say: Callable[[str], None]) -> None:
+def _fetch(cache: Path, repository: str, needed: Sequence[Jar], say: Callable[[str], None]) -> None:
     cache.mkdir(parents=True, exist_ok=True)
-    for jar in JARS:
+    for jar in needed:
         if (cache / jar.file).exists():
             continue
         url = f"{repository}/{jar.path}"

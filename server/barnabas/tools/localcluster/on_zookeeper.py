@@ -7,23 +7,36 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import trio
 
 from barnabas.tools.localcluster.children import Child, ending
-from barnabas.tools.localcluster.cluster import Cluster, say
+from barnabas.tools.localcluster.cluster import Cluster, MakeChild, say
 from barnabas.tools.localcluster.defaults import ON_ZOOKEEPER, settings_of
 from barnabas.tools.localcluster.features import switch_on
-from barnabas.tools.localcluster.jars import find
+from barnabas.tools.localcluster.jars import Program, find
 from barnabas.tools.localcluster.zookeeper import ApacheZooKeeper, OwnZooKeeper
+
+
+class Parts(NamedTuple):
+    """Parts of a cluster on ZooKeeper."""
+
+    make_child: MakeChild = Child
+    own_zookeeper: Callable[[Path], OwnZooKeeper] = OwnZooKeeper
+    apache_zookeeper: type[ApacheZooKeeper] = ApacheZooKeeper
+    find: Callable[..., Program] = find
+    switch_on: Callable[[str], Awaitable[str]] = switch_on
 
 
 class ZooKeeperCluster(Cluster):
     """Brokers and their ZooKeeper."""
 
-    def __init__(self, options: argparse.Namespace, directory: Path) -> None:
-        super().__init__(options, directory)
+    def __init__(self, options: argparse.Namespace, directory: Path, parts: Parts | None = None) -> None:
+        self._parts = parts or Parts()
+        super().__init__(options, directory, make_child=self._parts.make_child)
         self._own_zookeeper: OwnZooKeeper | None = None
         self._zookeeper: ApacheZooKeeper | None = None
 
@@ -39,7 +52,7 @@ class ZooKeeperCluster(Cluster):
         if not zookeeper:
             directory = self._directory / "zookeeper"
             wants_apache = options.apache_zookeeper or options.zookeeper_jars or options.fetch
-            if wants_apache or ApacheZooKeeper.was_used_in(directory):
+            if wants_apache or self._parts.apache_zookeeper.was_used_in(directory):
                 zookeeper = await self._start_apache(nursery, directory)
             else:
                 zookeeper = await self._start_own(nursery, directory)
@@ -47,12 +60,12 @@ class ZooKeeperCluster(Cluster):
             for broker_id in range(1, options.brokers + 1):
                 starting.start_soon(self._start_broker, broker_id, zookeeper, nursery)
         servers = ",".join(self._addresses.values())
-        if is_new and (problem := await switch_on(servers)):
+        if is_new and (problem := await self._parts.switch_on(servers)):
             say(f"groups of KIP-848, share groups and streams groups are not served: {problem}")
         self.say_ready(f"zookeeper={zookeeper}")
 
     async def _start_own(self, nursery: trio.Nursery, directory: Path) -> str:
-        server = OwnZooKeeper(directory)
+        server = self._parts.own_zookeeper(directory)
         await server.start()
         self._own_zookeeper = server
         nursery.start_soon(server.run)
@@ -62,12 +75,12 @@ class ZooKeeperCluster(Cluster):
     async def _start_apache(self, nursery: trio.Nursery, directory: Path) -> str:
         options = self._options
         program = await trio.to_thread.run_sync(
-            lambda: find(
+            lambda: self._parts.find(
                 may_fetch=options.fetch, jars=options.zookeeper_jars, repository=options.maven, say=say
             )
         )
         say(f"starting ZooKeeper: {program.origin}")
-        server = ApacheZooKeeper(program, directory)
+        server = self._parts.apache_zookeeper(program, directory)
         server.start()
         self._zookeeper = server
         nursery.start_soon(self._watch_zookeeper, server)

@@ -45,7 +45,12 @@ class ProcessGroup(ABC):
 
     def fail(self) -> None:
         """Stop everything, because nothing is left to do."""
-        self.has_failed = self.is_stopping = True
+        self.has_failed = True
+        self.end()
+
+    def end(self) -> None:
+        """Begin to stop everything."""
+        self.is_stopping = True
         self._work.cancel()
 
     async def run(self) -> int:
@@ -78,5 +83,4 @@ class ProcessGroup(ABC):
             if self.is_stopping:
                 for child in self.children():
                     child.signal(signal.SIGKILL)
-            self.is_stopping = True
-            self._work.cancel()
+            self.end()

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import secrets
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
@@ -42,8 +42,13 @@ _ONE_COPY = {**settings_of(1), "zookeeper.session.timeout.ms": str(SESSION_MS)}
 
 def run(config: BrokerConfig, shared_settings: Mapping[str, str], count: int, log_level: str) -> int:
     """Run `count` workers with these settings until a signal; returns the exit code."""
+    workers = Workers(config, shared_settings, count, log_level)
+    return exit_code(workers)
+
+
+def exit_code(workers: Workers) -> int:
+    """Run workers until a signal; returns the exit code."""
     try:
-        workers = Workers(config, shared_settings, count, log_level)
         return trio.run(workers.run, restrict_keyboard_interrupt_to_checkpoints=True)
     except ChildError as error:
         print(f"barnabas: {error}", file=sys.stderr)
@@ -61,20 +66,43 @@ class _Worker:
     serves: bool = False
 
 
+async def _switch_on(servers: str) -> str:
+    from barnabas.tools.localcluster.features import switch_on
+
+    return await switch_on(servers)
+
+
+class Parts(NamedTuple):
+    """Parts of workers."""
+
+    child: Callable[[str, Sequence[str], Path | None], Child] = Child
+    zookeeper: Callable[..., OwnZooKeeper] = OwnZooKeeper
+    switch_on: Callable[[str], Awaitable[str]] = _switch_on
+    """Switches the features of new brokers on; returns why not, or nothing."""
+
+
 class Workers(ProcessGroup):
     """All of them. Lifecycle: `run`."""
 
     def __init__(
-        self, config: BrokerConfig, shared_settings: Mapping[str, str], count: int, log_level: str
+        self,
+        config: BrokerConfig,
+        shared_settings: Mapping[str, str],
+        count: int,
+        log_level: str,
+        parts: Parts | None = None,
     ) -> None:
         super().__init__()
+        self._parts = parts or Parts()
         self._config = config
         self._shared_settings = shared_settings
         self._count = count
         self._log_level = log_level
         self._directory = Path(config.log_dirs[0])
         self._password = secrets.token_hex(16)
-        self._zookeeper = OwnZooKeeper(self._directory / "metadata", credentials=f"worker:{self._password}")
+        self._zookeeper = self._parts.zookeeper(
+            self._directory / "metadata", credentials=f"worker:{self._password}"
+        )
         self._workers: list[_Worker] = []
 
     def say_stopping(self, name: str, *, at_once: bool) -> None:
@@ -98,11 +126,8 @@ class Workers(ProcessGroup):
                 self._workers.append(worker)
                 starting.start_soon(self._start_worker, worker, nursery)
         servers = ",".join(worker.address for worker in self._workers)
-        if is_new:
-            from barnabas.tools.localcluster.features import switch_on
-
-            if problem := await switch_on(servers):
-                _warn(f"groups of KIP-848, share groups and streams groups are not served: {problem}")
+        if is_new and (problem := await self._parts.switch_on(servers)):
+            _warn(f"groups of KIP-848, share groups and streams groups are not served: {problem}")
         print(
             f"barnabas is ready: {READY}{servers} workers={self._count} data={','.join(self._config.log_dirs)}",
             flush=True,
@@ -115,7 +140,7 @@ class Workers(ProcessGroup):
         command = (
             sys.executable, "-m", "barnabas", "serve", "--config", str(path), "--log-level", self._log_level,
         )  # fmt: skip
-        return _Worker(broker_id, path, Child(f"worker {index + 1}", command, None))
+        return _Worker(broker_id, path, self._parts.child(f"worker {index + 1}", command, None))
 
     def _settings(self, index: int, broker_id: int) -> dict[str, str]:
         """The settings of one worker: those given, with its own number, directories and ports."""
@@ -171,7 +196,7 @@ class Workers(ProcessGroup):
             self._zookeeper.server.end_owner_of(f"/brokers/ids/{worker.broker_id}")
             await trio.sleep(pause)
             pause, began = min(pause * 2, AGAIN_SECONDS_MAX), trio.current_time()
-            worker.child = Child(name, worker.child.command, None)
+            worker.child = self._parts.child(name, worker.child.command, None)
             worker.child.start(reads_output=True)
             nursery.start_soon(self._say_ready_again, worker)
 

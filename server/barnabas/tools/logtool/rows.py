@@ -33,7 +33,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, bytes | bytearray | memoryview):
         return _plain_bytes(bytes(value))
     if is_dataclass(value) and not isinstance(value, type):
-        pairs = ((one.name, getattr(value, one.name)) for one in fields(value))
+        pairs = ((field.name, getattr(value, field.name)) for field in fields(value))
         return {
             name: plain(_with_uuids(name, inner))
             for name, inner in pairs

@@ -298,5 +298,7 @@ def _info(options: argparse.Namespace) -> int:
 
 def _print_users(image: ClusterImage) -> None:
     for user, of_user in sorted(image.scram.items()):
-        kinds = ", ".join(f"{name} ({one.iterations} iterations)" for name, one in sorted(of_user.items()))
+        kinds = ", ".join(
+            f"{name} ({credential.iterations} iterations)" for name, credential in sorted(of_user.items())
+        )
         print(f"user {user}: {kinds}")

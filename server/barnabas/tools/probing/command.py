@@ -90,6 +90,6 @@ def card(report: Report) -> str:
         "apis": apis,
         "uses": list(USES),
         "tried": len(tried),
-        "honoured": sum(one.status is Status.HONOURED for one in tried),
+        "honoured": sum(verdict.status is Status.HONOURED for verdict in tried),
     }
     return pages.render("barnabas.tools.probing", "card.html.j2", values)

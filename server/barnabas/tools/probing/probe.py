@@ -79,8 +79,8 @@ class Report:
             "limits": {"settings": self.limits.settings, "problem": self.limits.problem},
             "quirks": [asdict(quirk) for quirk in self.quirks],
             "timings": [asdict(timing) for timing in self.timings],
-            "clients": [asdict(one) for one in self.needs],
-            "written": [asdict(one) for one in self.written],
+            "clients": [asdict(need) for need in self.needs],
+            "written": [asdict(entry) for entry in self.written],
         }
 
     def _api_as_json(self, key: int) -> dict[str, Any]:

@@ -146,7 +146,8 @@ async def _order(target: Target, versions: Versions, names: Names) -> tuple[str,
     return f"{PIPELINED} answers {'in order' if is_so else 'out of order'}", is_so
 
 
-async def _null_and_empty(target: Target, versions: Versions, _: Names) -> tuple[str, bool | None]:
+async def null_and_empty(target: Target, versions: Versions, _: Names) -> tuple[str, bool | None]:
+    """Look whether null and empty arrays of topics differ."""
     version = _known(versions, METADATA)
     if version < 1:
         return "Metadata v0 only", None
@@ -178,7 +179,8 @@ async def _software_name(target: Target, versions: Versions, _: Names) -> tuple[
     return code_name(answer.error_code), answer.error_code == ErrorCode.INVALID_REQUEST
 
 
-async def _huge_frame(target: Target, _: Versions, __: Names) -> tuple[str, bool | None]:
+async def huge_frame(target: Target, _: Versions, __: Names) -> tuple[str, bool | None]:
+    """Look whether a frame that is larger than any limit closes the connection."""
     async with target.connect() as wire:
         try:
             await wire.send(b"\x7f\xff\xff\xff")
@@ -234,11 +236,11 @@ LOOKS = (
     Look(
         "topics null and empty",
         "null asks for all topics, an empty list for none (since Metadata v1)",
-        _null_and_empty,
+        null_and_empty,
     ),
     Look("a client that does not ask for versions", "any request may come first", _first_request),
     Look("a wrong name of the client's software", "INVALID_REQUEST (KIP-511)", _software_name),
-    Look("a frame larger than any limit", "the connection is closed (socket.request.max.bytes)", _huge_frame),
+    Look("a frame larger than any limit", "the connection is closed (socket.request.max.bytes)", huge_frame),
     Look("topic ids", "in Metadata since v10, in Fetch since v13 (KIP-516)", _topic_ids),
     Look(
         "consumer groups of KIP-848",

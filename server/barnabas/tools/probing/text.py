@@ -51,20 +51,20 @@ def lines_of(report: Report) -> Iterator[str]:
     yield from _table(["client", "can", "cannot"], _clients(report))
     if report.written:
         yield from _heading("written")
-        yield from _table(["what", "seen"], [[one.what, one.seen] for one in report.written])
+        yield from _table(["what", "seen"], [[entry.what, entry.seen] for entry in report.written])
 
 
 def _apis(report: Report) -> Iterator[list[str]]:
     for key, (low, high) in sorted(report.advertised.items()):
         mine = [verdict for verdict in report.verdicts if verdict.key == key]
-        errors = dict.fromkeys(code for one in mine for code in one.errors)
+        errors = dict.fromkeys(code for verdict in mine for code in verdict.errors)
         name = registry.name_of(key) if registry.is_known(key) else "?"
         yield [str(key), name, span(low, high), summary(mine), ", ".join(map(code_name, errors))]
 
 
 def summary(verdicts: Sequence[Verdict]) -> str:
     """Return what became of an API's versions in a few words: `all`, or ranges with what is wrong about them."""
-    if all(one.status is Status.HONOURED for one in verdicts):
+    if all(verdict.status is Status.HONOURED for verdict in verdicts):
         return "all"
     parts = []
     for (status, reason), group in groupby(verdicts, lambda verdict: (verdict.status, verdict.reason)):

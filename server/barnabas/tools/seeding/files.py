@@ -54,7 +54,7 @@ def _loaded(path: Path) -> tuple[Any, dict[tuple[str | int, ...], int]]:
 def _as_json(value: Any) -> Any:
     """Write dates as texts and keys as texts."""
     if isinstance(value, dict):
-        return {str(key): _as_json(one) for key, one in value.items()}
+        return {str(key): _as_json(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_as_json(one) for one in value]
+        return [_as_json(item) for item in value]
     return value.isoformat() if hasattr(value, "isoformat") else value

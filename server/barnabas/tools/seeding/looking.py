@@ -126,7 +126,7 @@ class Looking:
         while len(result) < limit:
             batches, after = await self._batches(topic, partition, offset, committed=committed)
             for records, position, _ in batches:
-                result += [one for one in read_records(records, position) if one.offset >= offset]
+                result += [record for record in read_records(records, position) if record.offset >= offset]
             if after <= offset:
                 break
             offset = after
@@ -201,7 +201,7 @@ class Looking:
 
     async def group(self, group_id: str) -> JsonObject:
         """Return a group: type, state, members, committed offsets and lag. Raises NotThereError."""
-        groups_by_id = {one["group"]: one for one in await self.groups()}
+        groups_by_id = {group["group"]: group for group in await self.groups()}
         if group_id not in groups_by_id:
             raise NotThereError(f"there is no group {group_id}")
         info = dict(groups_by_id[group_id])

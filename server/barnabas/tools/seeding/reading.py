@@ -79,10 +79,12 @@ def read_seeds(value: Any, lines: Mapping[Path, int] | None = None, file: str = 
     if value is None:
         return Seeds()
     readers: dict[str, Callable[[_Place], tuple[Any, ...]]] = {
-        "topics": lambda place: tuple(_topic(name, one) for name, one in place.named()),
-        "groups": lambda place: tuple(one for name, group in place.named() for one in _offsets(name, group)),
+        "topics": lambda place: tuple(_topic(name, topic) for name, topic in place.named()),
+        "groups": lambda place: tuple(
+            offset for name, group in place.named() for offset in _offsets(name, group)
+        ),
         "acls": lambda place: tuple(map(_acl, place.items())),
-        "users": lambda place: tuple(_user(name, one) for name, one in place.named()),
+        "users": lambda place: tuple(_user(name, user) for name, user in place.named()),
         "quotas": lambda place: tuple(map(_quota, place.items())),
     }
     parts = {
@@ -100,7 +102,7 @@ def read_seeds(value: Any, lines: Mapping[Path, int] | None = None, file: str = 
 
 def read_records(value: Any) -> tuple[SeedRecord, ...]:
     """Return the records of a parsed list. Raises SeedError."""
-    return tuple(_record(one, None) for one in _Place(value, (), {}, "").items())
+    return tuple(_record(record, None) for record in _Place(value, (), {}, "").items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,10 +218,10 @@ def _topic(name: str, place: _Place) -> SeedTopic:
     partitions = fields["partitions"].number(1, 1_000_000) if "partitions" in fields else None
     settings = {}
     if "settings" in fields:
-        settings = {key: _setting(one) for key, one in fields["settings"].named()}
+        settings = {key: _setting(setting) for key, setting in fields["settings"].named()}
     records: tuple[SeedRecord, ...] = ()
     if "records" in fields:
-        records = tuple(_record(one, partitions) for one in fields["records"].items())
+        records = tuple(_record(record, partitions) for record in fields["records"].items())
     return SeedTopic(name, partitions, settings, records, place.where())
 
 
@@ -229,7 +231,7 @@ def _setting(place: _Place) -> str:
         return "true" if value else "false"
     if isinstance(value, int | float | str):
         return str(value)
-    if isinstance(value, list) and all(isinstance(one, str | int) for one in value):
+    if isinstance(value, list) and all(isinstance(item, str | int) for item in value):
         return ",".join(map(str, value))
     raise place.error(f"a setting's value expected, and there is {_shown(value)}")
 
@@ -380,8 +382,8 @@ def _user(name: str, place: _Place) -> SeedUser:
             if mechanism.text() not in MECHANISMS:
                 mechanism.fail(f"{mechanism.value!r} is not one of {', '.join(MECHANISMS)}")
         mechanisms = tuple(fields["mechanisms"].value)
-    low = max(one.iterations_min for one in MECHANISMS.values())
-    high = min(one.iterations_max for one in MECHANISMS.values())
+    low = max(mechanism.iterations_min for mechanism in MECHANISMS.values())
+    high = min(mechanism.iterations_max for mechanism in MECHANISMS.values())
     iterations = fields["iterations"].number(low, high) if "iterations" in fields else low
     return SeedUser(name, password.value, mechanisms, iterations, place.where())
 

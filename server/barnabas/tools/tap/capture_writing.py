@@ -181,7 +181,7 @@ def _same_family(client: Address, broker: Address) -> tuple[tuple[bytes, int], t
     addresses = [ipaddress.ip_address(host.partition("%")[0]) for host, _ in (client, broker)]
     packed = [address.packed for address in addresses]
     if len(packed[0]) != len(packed[1]):
-        packed = [one if len(one) == 16 else b"\0" * 10 + b"\xff\xff" + one for one in packed]
+        packed = [address if len(address) == 16 else b"\0" * 10 + b"\xff\xff" + address for address in packed]
     return (packed[0], client[1]), (packed[1], broker[1])
 
 

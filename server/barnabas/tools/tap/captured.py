@@ -161,7 +161,7 @@ class Captured:
         client = opened[0] if opened is not None else self._client_of(segment)
         if client is None:
             return None
-        broker = next(one for one in key if one != client)
+        broker = next(end for end in key if end != client)
         if self._ports and broker[1] not in self._ports:
             return None
         if not self._ports and opened is not None:

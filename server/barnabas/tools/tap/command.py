@@ -61,14 +61,14 @@ def main(arguments: Sequence[str]) -> int:
             return _read(options, filter_)
         if options.broker is None:
             raise OptionError("name a broker as HOST:PORT, or a capture with --read FILE")
-        settings = _proxy_settings(options)
+        settings = proxy_settings(options)
     except (OptionError, FilterError, TlsOptionError) as error:
         print(f"barnabas tap: {error}", file=sys.stderr)
         return USAGE_ERROR
     raise_open_files()  # two sockets for each connection
     code = FAILED
     try:
-        code = trio.run(_serve, options, settings, filter_, restrict_keyboard_interrupt_to_checkpoints=True)
+        code = trio.run(serve, options, settings, filter_, restrict_keyboard_interrupt_to_checkpoints=True)
     except* OSError as group:
         print(f"barnabas tap: {leaves(group)[0]}", file=sys.stderr)
     return code
@@ -216,7 +216,7 @@ def filter_of(options: argparse.Namespace) -> Filter:
     )
 
 
-def _proxy_settings(options: argparse.Namespace) -> ProxySettings:
+def proxy_settings(options: argparse.Namespace) -> ProxySettings:
     """Return what the options say about connections. Raises OptionError, TlsOptionError."""
     try:
         brokers: list[Endpoint] = parse_bootstrap(options.broker)
@@ -375,7 +375,7 @@ class _Ends:
         self._closed(connection, at, reason)
 
 
-async def _serve(options: argparse.Namespace, settings: ProxySettings, filter_: Filter) -> int:
+async def serve(options: argparse.Namespace, settings: ProxySettings, filter_: Filter) -> int:
     """Serve until a signal; returns the exit code. Raises OSError."""
     problem = ""
     with (

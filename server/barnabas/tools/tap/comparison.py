@@ -108,7 +108,7 @@ class _Comparison:
             yield Difference(path, f"{counted(len(before), 'record')}", "none")
             return
         first, last = min(after, default=0), max(after, default=-1)
-        for offset in sorted(one for one in before if first <= one <= last):
+        for offset in sorted(number for number in before if first <= number <= last):
             if before[offset] != after.get(offset):
                 now = _record(after[offset]) if offset in after else "missing"
                 yield Difference(f"{path}[offset {offset}]", _record(before[offset]), now)

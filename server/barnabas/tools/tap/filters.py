@@ -41,7 +41,7 @@ class Filter:
     def takes(self, exchange: Exchange) -> bool:
         """Return whether an exchange is to be shown."""
         return self.is_empty or (
-            _matches(exchange.request.api.lower(), tuple(one.lower() for one in self.apis))
+            _matches(exchange.request.api.lower(), tuple(api.lower() for api in self.apis))
             and _matches(exchange.request.client_id or exchange.connection.client_id or "", self.client_ids)
             and (self.slower_ms is None or (exchange.latency_ms or 0.0) >= self.slower_ms)
             and (not self.errors_only or has_failed(exchange))

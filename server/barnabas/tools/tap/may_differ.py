@@ -88,11 +88,11 @@ def brokers(recorded: Place, live: Place) -> bool:
     """Both list brokers, or neither does; each live one has an id of its own and an address."""
     if bool(recorded.value) != bool(live.value):
         return False
-    ids = [_id_of(one) for one in live.value]
+    ids = [_id_of(broker) for broker in live.value]
     return (
         len(set(ids)) == len(ids)
         and min(ids, default=0) >= 0
-        and all(one.host and one.port > 0 for one in live.value)
+        and all(broker.host and broker.port > 0 for broker in live.value)
     )
 
 
@@ -132,8 +132,8 @@ _NONE: frozenset[Any] = frozenset((None, "", b"", -1))
 
 def _are_listed(ids: Iterable[int], answer: Any) -> bool:
     """Say whether all of these ids, negative ones aside, are among the brokers that an answer lists, if it lists any."""
-    listed = {_id_of(one) for one in getattr(answer, "brokers", None) or ()}
-    return not listed or all(one in listed for one in ids if one >= 0)
+    listed = {_id_of(broker) for broker in getattr(answer, "brokers", None) or ()}
+    return not listed or all(broker_id in listed for broker_id in ids if broker_id >= 0)
 
 
 def _id_of(broker: Any) -> int:

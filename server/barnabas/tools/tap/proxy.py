@@ -110,7 +110,7 @@ class Proxy:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 for endpoint in self.settings.brokers:
-                    self._listen((endpoint.host, endpoint.port), is_needed=True)
+                    self.listen_for((endpoint.host, endpoint.port), is_needed=True)
                 first = self.settings.brokers[0]
                 task_status.started(self._ports[first.host, first.port])
                 await trio.sleep_forever()
@@ -119,7 +119,7 @@ class Proxy:
 
     # --- listeners --------------------------------------------------------------------------------------------
 
-    def _listen(self, broker: Address, *, is_needed: bool = False) -> int | None:
+    def listen_for(self, broker: Address, *, is_needed: bool = False) -> int | None:
         """Return the port that stands for a broker, and listen on it from now on; None where that fails."""
         listened = self._ports.get(broker)
         if listened is None and broker[0] in _LOCAL:
@@ -170,9 +170,9 @@ class Proxy:
                     raise
         return bind_sockets(host, 0)
 
-    def _address_for(self, local_host: str, host: str, port: int) -> Address | None:
+    def address_for(self, local_host: str, host: str, port: int) -> Address | None:
         """Return what a client is told in place of a broker's address."""
-        own = self._listen((host, port))
+        own = self.listen_for((host, port))
         if own is None:
             return None
         settings = self.settings
@@ -244,7 +244,7 @@ class Proxy:
             session = Session(
                 connection, _WithoutEnd(self._observer), budget=self._budget, names=self._names,
                 holds=addresses.may_have_addresses, rewrite=partial(self._rewrite, local[0]), keeper=keeper,
-                rewrite_end=None if self._reads_records else partial(self._rewrite_end, local[0]),
+                rewrite_end=None if self._reads_records else partial(self.rewrite_end, local[0]),
             )  # fmt: skip
             pumps = _Pumps(session, client, upstream, self._clock, self._pipes)
             try:
@@ -285,15 +285,15 @@ class Proxy:
         request, response = exchange.request, exchange.response
         assert response is not None
         return addresses.changed(
-            request.api_key, request.version, frame, response.message, partial(self._address_for, local_host)
+            request.api_key, request.version, frame, response.message, partial(self.address_for, local_host)
         )
 
-    def _rewrite_end(self, local_host: str, exchange: Exchange, size: int) -> bytes | None:
+    def rewrite_end(self, local_host: str, exchange: Exchange, size: int) -> bytes | None:
         """Return the tagged fields at the end of a large Fetch answer, in their size, with the addresses of the tap."""
         response = exchange.response
         assert response is not None
         end, is_complete = addresses.changed_end(
-            exchange.request.version, size, response.message, partial(self._address_for, local_host)
+            exchange.request.version, size, response.message, partial(self.address_for, local_host)
         )
         if not is_complete:
             what = "are left out of" if end is not None else "are not changed in"

@@ -55,7 +55,7 @@ class Recording:
     @property
     def begun_at(self) -> float:
         """When the first request was sent."""
-        return min((found[0].exchange.sent_at for found in self.connections.values()), default=0.0)
+        return min((exchanges[0].exchange.sent_at for exchanges in self.connections.values()), default=0.0)
 
 
 class _Collector:

@@ -136,7 +136,9 @@ def _token(token: dict[str, Any]) -> str:
 
 
 def _produce(message: Any) -> list[str]:
-    summaries = [records.count(one.records) for topic in message.topic_data for one in topic.partition_data]
+    summaries = [
+        records.count(partition.records) for topic in message.topic_data for partition in topic.partition_data
+    ]
     count, batches = (
         sum(max(summary.records, 0) for summary in summaries),
         sum(summary.batches for summary in summaries),

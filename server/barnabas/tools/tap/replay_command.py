@@ -41,7 +41,7 @@ def main(
     options = parser().parse_args(arguments)
     try:
         endpoints = parse_bootstrap(options.to)
-        settings = ClientSettings.of(_properties(options.config), client_id="barnabas-replay")
+        settings = ClientSettings.of(properties_of(options.config), client_id="barnabas-replay")
         with open(options.file, "rb") as file:
             recording = read_recording(file, options.port)
     except (OSError, CaptureError, ValueError) as error:
@@ -155,7 +155,7 @@ def _show_json(outcome: Outcome) -> None:
     print(json.dumps(shown), flush=True)
 
 
-def _properties(path: str | None) -> Mapping[str, str]:
+def properties_of(path: str | None) -> Mapping[str, str]:
     """Return the settings of a file. Raises OSError, ValueError."""
     if path is None:
         return {}

@@ -242,7 +242,9 @@ def standins(recording: Recording, brokers: dict[int, Endpoint]) -> Standins:
         message = exchange.response.message if exchange.response is not None else None
         for node in getattr(message, "brokers", None) or ():
             ids.setdefault(node.port, getattr(node, "node_id", getattr(node, "broker_id", 0)))
-    addresses = dict.fromkeys(found[0].exchange.connection.broker for found in recording.connections.values())
+    addresses = dict.fromkeys(
+        exchanges[0].exchange.connection.broker for exchanges in recording.connections.values()
+    )
     order = sorted(set(ids.values()))
     chosen = {}
     for number, address in enumerate(addresses):

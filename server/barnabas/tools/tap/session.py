@@ -149,7 +149,9 @@ class Session:
         if from_client:
             return 8 <= size <= REQUEST_BYTES_MAX and looks_like_request(data[4:], size)
         correlation_id = int.from_bytes(data[4:8], "big", signed=True)
-        return size >= 4 and any(one.request.correlation_id == correlation_id for one in self._pending)
+        return size >= 4 and any(
+            exchange.request.correlation_id == correlation_id for exchange in self._pending
+        )
 
     def begin_again(self, *, from_client: bool) -> None:
         """Forget the frame in hand of one direction: the next bytes begin one."""
@@ -286,7 +288,7 @@ class Session:
         correlation_id = int.from_bytes(start[:4], "big", signed=True)
         if oldest.request.correlation_id == correlation_id:
             return oldest
-        if not any(one.request.correlation_id == correlation_id for one in self._pending):
+        if not any(exchange.request.correlation_id == correlation_id for exchange in self._pending):
             return None
         while self._pending[0].request.correlation_id != correlation_id:
             self._give_up(self._pending.popleft(), "the broker answered a later request")

@@ -75,7 +75,7 @@ class FetchSkimmer:
 
     def fill_in(self, message: Any) -> None:
         """Put what is known of the records into the decoded answer."""
-        partitions = (one for topic in message.responses for one in topic.partitions)
+        partitions = (partition for topic in message.responses for partition in topic.partitions)
         for partition, size in zip(partitions, self.sizes, strict=True):
             if size > 0:
                 partition.records = UnreadRecords(size)

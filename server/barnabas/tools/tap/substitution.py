@@ -107,9 +107,9 @@ class Substitutes:
                     if is_dataclass(item):
                         self.apply(connection, scope, item)
                 if name == "topic_ids":
-                    setattr(message, name, [self.live("topic_id", connection, scope, one) for one in value])
+                    setattr(message, name, [self.live("topic_id", connection, scope, item) for item in value])
                 elif name in _NODE_LISTS:
-                    setattr(message, name, [self._nodes.get(one, one) for one in value])
+                    setattr(message, name, [self._nodes.get(item, item) for item in value])
             elif is_dataclass(value):
                 self.apply(connection, scope, value)
             elif name == "records" and value is not None:
@@ -171,9 +171,9 @@ def _owner(kind: str, connection: int, scope: str) -> Any:
 
 def paired(recorded: list[Any], live: list[Any]) -> Iterator[tuple[Any, Any]]:
     """Yield the entries of two arrays that are about the same, by name or number, else by place; None where one lacks."""
-    names = [_key(one) for one in recorded]
+    names = [_key(item) for item in recorded]
     if recorded and all(name is not None for name in names) and len(set(names)) == len(names):
-        others = {_key(one): one for one in live}
+        others = {_key(item): item for item in live}
         for name, entry in zip(names, recorded, strict=True):
             yield entry, others.pop(name, None)
         for other in others.values():

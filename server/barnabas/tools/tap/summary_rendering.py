@@ -46,7 +46,9 @@ def as_text(summary: Summary) -> list[str]:
                 f"{code_name(code)} to {api} {count}" for (api, code), count in client.errors.most_common(5)
             )
             lines.append(f"  errors: {shown}")
-        lines += [f"  unusual: {one.name}: {one.text}; {one.reason}" for one in findings(client)]
+        lines += [
+            f"  unusual: {finding.name}: {finding.text}; {finding.reason}" for finding in findings(client)
+        ]
     if summary.left_out:
         left_out = counted(summary.left_out, "event of further clients is", "events of further clients are")
         lines.append(f"{left_out} not counted: there are {CLIENTS_MAX}")
@@ -105,7 +107,7 @@ def as_json(summary: Summary) -> list[dict[str, Any]]:
                 "bytes": client.fetched_bytes,
             },
             "commits": client.commits,
-            "unusual": [one._asdict() for one in findings(client)],
+            "unusual": [finding._asdict() for finding in findings(client)],
         }
         for client in summary.clients()
     ]

@@ -94,7 +94,7 @@ def require(acl: Sequence[Acl], permission: int, own: Collection[Identity]) -> N
     if acl is OPEN:
         return
     for granted, identity in acl:
-        if granted & permission and (identity == ANYONE or any(_matches(one, identity) for one in own)):
+        if granted & permission and (identity == ANYONE or any(_matches(owner, identity) for owner in own)):
             return
     raise RefusedError(Code.NO_AUTH)
 

@@ -74,14 +74,15 @@ def _address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _directory(text: str | None) -> Path:
+def directory_of(text: str | None) -> Path:
+    """Return where the znodes are kept: where it is said, else in the user's state."""
     if text:
         return Path(text).absolute()
     base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
     return Path(base, "barnabas-zookeeper")
 
 
-def _users(path: str | None) -> dict[str, str] | None:
+def users_of(path: str | None) -> dict[str, str] | None:
     """Return the passwords by user of a JAAS file's section Server; None without a file. Raises SetupError."""
     if path is None:
         return None
@@ -98,8 +99,8 @@ def _users(path: str | None) -> dict[str, str] | None:
 
 async def _run(options: argparse.Namespace) -> None:
     host, port = options.listen
-    users = _users(options.jaas)
-    directory = _directory(options.data)
+    users = users_of(options.jaas)
+    directory = directory_of(options.data)
     with trio.open_signal_receiver(*end_signals()) as signals:
         server = Server(directory, users=users)
         bound = await server.open(host, port)

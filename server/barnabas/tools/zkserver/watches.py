@@ -62,7 +62,7 @@ class Watches:
 
     def has(self, kind: WatchKind, path: str, session_id: int) -> bool:
         """Say whether a session has a watch of this kind there."""
-        return any(session_id in self._watchers[one].get(path, ()) for one in self._kinds(kind))
+        return any(session_id in self._watchers[watch_kind].get(path, ()) for watch_kind in self._kinds(kind))
 
     def remove(self, kind: WatchKind, path: str, session_id: int) -> None:
         """Remove a session's watches of this kind. Raises RefusedError with NO_WATCHER if there is none."""

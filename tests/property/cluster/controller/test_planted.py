@@ -44,7 +44,7 @@ PLANTED = {
     ],
     "who is not registered joins the ISR": [(in_sync, "_check_eligible", lambda *_: None)],
     "a broker that comes back is not asked to delete": [(deletion, "brokers_changed", lambda *_: None)],
-    "a broker that comes is sent nothing": [(brokers, "_announce", _no_steps)],
+    "a broker that comes is sent nothing": [(brokers, "announce", _no_steps)],
 }
 
 

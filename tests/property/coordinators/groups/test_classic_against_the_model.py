@@ -42,6 +42,10 @@ PROTOCOLS = st.builds(
     ),
     st.sampled_from([b"1", b"2"]),
 )
+SPLIT_VOTE = st.permutations(
+    [[("range", b"1"), ("uniform", b"1")], *2 * [[("uniform", b"1"), ("range", b"1")]]]
+)
+"""Three members of whom two prefer another protocol."""
 SESSIONS = st.sampled_from([6_000, 45_000, 45_000, 1_800_000])
 REBALANCES = st.sampled_from([5_000, 20_000, 400_000])
 
@@ -137,7 +141,9 @@ class Requests(RuleBasedStateMachine):
 
     # --- requests -------------------------------------------------------------------------------------------
 
-    @initialize(offers=st.lists(PROTOCOLS, min_size=1, max_size=4), instance=st.sampled_from([None, "i"]))
+    @initialize(
+        offers=st.lists(PROTOCOLS, min_size=1, max_size=4) | SPLIT_VOTE, instance=st.sampled_from([None, "i"])
+    )
     def first_members(self, offers, instance) -> None:
         for protocols in offers:
             self.waiter += 1

@@ -108,9 +108,9 @@ def test_others_run_after_each_piece_of_many_partitions(count: int) -> None:
 def test_others_run_while_a_broker_is_told_of_many_partitions(count: int) -> None:
     core = cluster(count)
     shell = Shell(core)
-    for _ in brokers._announce(core, {2}):
+    for _ in brokers.announce(core, {2}):
         pass
-    assert len(list(brokers._announce(core, {2}))) == count // PIECE
+    assert len(list(brokers.announce(core, {2}))) == count // PIECE
     shell.run(core.send())
     told = [
         request

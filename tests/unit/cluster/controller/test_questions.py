@@ -90,12 +90,12 @@ async def test_a_question_that_nobody_waits_for_any_more_is_not_asked(autojump_c
             asked.append("quick")
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(runtime._call, "slow", slow)
+            nursery.start_soon(runtime.ask_active, "slow", slow)
             await trio.sleep(0.5)
             with trio.move_on_after(0.1) as scope:
-                await runtime._call("quick", quick)
+                await runtime.ask_active("quick", quick)
             assert scope.cancelled_caught
-        await runtime._call("last", slow)
+        await runtime.ask_active("last", slow)
         assert asked == []
 
 
@@ -109,7 +109,7 @@ async def failing(runtime: Any, error: Exception) -> RequestError | None:
         raise error
 
     try:
-        await runtime._call("a question", act)
+        await runtime.ask_active("a question", act)
     except RequestError as found:
         return found
     return None
@@ -196,7 +196,7 @@ async def test_a_stopped_broker_is_the_controller_no_more(autojump_clock: Any) -
 
         async def ask(act: Callable[[Any], Awaitable[None]]) -> None:
             try:
-                await broker.runtime._call("a question", act)
+                await broker.runtime.ask_active("a question", act)
             except RequestError as error:
                 waits.append(error.code)
 

@@ -50,7 +50,7 @@ def running():
     return lifecycle
 
 
-def test_registration_names_listeners_features_dirs_and_the_last_epoch():
+def test_registration_names_listeners_features_dirs_and_epoch():
     request = Lifecycle(IDENTITY, interval_ms=INTERVAL_MS).request(-1)
     assert (request.broker_id, request.cluster_id, request.rack) == (3, "cluster", "r1")
     assert (request.incarnation_id, request.previous_broker_epoch) == (bytes(range(16)), 20)
@@ -92,7 +92,6 @@ def test_broker_asks_to_be_unfenced_once_ready_and_caught_up():
     assert request.want_fence
     assert wait_ms == INTERVAL_MS
     lifecycle.ready()
-    assert lifecycle.must_ask_now
     request, wait_ms = beat(lifecycle, **UNFENCED)
     assert not request.want_fence
     assert lifecycle.state is State.RUNNING
@@ -127,7 +126,6 @@ def test_stale_epoch_is_told_and_asked_again_after_the_interval():
 def test_offline_dirs_are_named_in_every_heartbeat():
     lifecycle = running()
     lifecycle.lose_dirs([DIRS[0]])
-    assert lifecycle.must_ask_now
     for _ in range(3):
         assert beat(lifecycle, **UNFENCED)[0].offline_log_dirs == [DIRS[0]]
     lifecycle.lose_dirs([DIRS[1]])

@@ -41,7 +41,7 @@ class World:
         self.asked: list[Any] = []
         self.answers: list[Any] = []
         self.connection._requests.submit = self.submit  # type: ignore[method-assign]
-        self.connection._begin(0x77)
+        self.connection.begin_session(0x77)
 
     def submit(self, request: Any, done: Callable[[Any, BaseException | None], None]) -> None:
         self.asked.append(request)
@@ -112,11 +112,11 @@ async def test_lost_connection_fails_waiting_and_later_requests() -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ask)
         await trio.testing.wait_all_tasks_blocked()
-        world.connection._end(SessionState.DISCONNECTED)
+        world.connection.end_session(SessionState.DISCONNECTED)
     await ask()
-    world.connection._begin(0x78)
+    world.connection.begin_session(0x78)
     assert (world.connection.session_id, world.connection.state) == (0x78, SessionState.CONNECTED)
-    world.connection._end(SessionState.EXPIRED)
+    world.connection.end_session(SessionState.EXPIRED)
     await ask()
     assert failures == [ConnectionLostError] * 3
     assert len(world.asked) == 1
@@ -124,8 +124,8 @@ async def test_lost_connection_fails_waiting_and_later_requests() -> None:
     await world.connection.close()
     await ask()
     assert failures[3:] == [SessionExpiredError]
-    world.connection._begin(0x79)
-    world.connection._end(SessionState.DISCONNECTED)
+    world.connection.begin_session(0x79)
+    world.connection.end_session(SessionState.DISCONNECTED)
     assert world.connection.session_id == 0x78, "after its end nothing changes"
 
 

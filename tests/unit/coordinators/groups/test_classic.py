@@ -127,45 +127,6 @@ class Harness:
         return self.shard.groups["g"]
 
 
-def test_a_first_member_leads_and_a_second_makes_all_join_again() -> None:
-    h = Harness()
-    first = h.join("a")
-    assert h.answers[first].generation_id == 1
-    assert h.answers[first].leader == "a"
-    second = h.join("b")
-    assert second not in h.answers
-    again = h.join("", "a")
-    assert h.answers[again].generation_id == h.answers[second].generation_id == 2
-    assert [member.member_id for member in h.answers[again].members] == ["a", "b"]
-    assert h.answers[second].members == []
-
-
-def test_sync_by_the_leader_answers_all_members() -> None:
-    h = Harness()
-    h.join("a")
-    h.join("b")
-    h.join("", "a")
-    waiting = h.sync("b", 2)
-    assert waiting not in h.answers
-    leading = h.sync("a", 2, a=b"1", b=b"2")
-    assert h.answers[waiting].assignment == b"2"
-    assert h.answers[leading].assignment == b"1"
-
-
-def test_what_is_written_restores_the_group() -> None:
-    h = Harness()
-    h.stable_pair()
-    other = GroupShard(NO_DELAY, NO_TOPICS)
-    for key, value in h.journal:
-        other.replay(key, value, loading=True)
-    restored = other.groups["g"]
-    assert restored.record() == h.group.record()
-    assert restored.state is State.STABLE
-    out = Decision()
-    other.loaded(0, out)
-    assert set(out.timers) == {("session", "g", "a"), ("session", "g", "b")}
-
-
 @pytest.mark.parametrize(("group_version", "offset_version"), [(0, 1), (1, 1), (2, 2), (3, 3)])
 def test_records_have_the_versions_of_the_release(group_version: int, offset_version: int) -> None:
     versions = RecordVersions(group_metadata=group_version, offset_commit=offset_version)
@@ -190,19 +151,6 @@ def test_records_have_the_versions_of_the_release(group_version: int, offset_ver
     assert other.offsets["g"]["t", 0].leader_epoch == (3 if offset_version == 3 else -1)
 
 
-def test_who_syncs_after_the_leader_has_assigned_is_in_time() -> None:
-    h = Harness()
-    h.join("a")
-    h.join("b")
-    h.join("", "a")
-    h.sync("a", 2, a=b"1", b=b"2")
-    h.sync("b", 2)
-    assert ("sync", "g") not in h.timers
-    h.expire("sync", "g", now=30_000)
-    assert set(h.group.members) == {"a", "b"}
-    assert h.group.state is State.STABLE
-
-
 def test_members_leaving_together_cause_one_rebalance() -> None:
     h = Harness()
     h.stable_pair()
@@ -211,14 +159,6 @@ def test_members_leaving_together_cause_one_rebalance() -> None:
     assert h.answers[waiting] == JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
     assert h.group.state is State.EMPTY
     assert h.group.generation == 3
-
-
-def test_leave_with_a_pending_id_rebalances() -> None:
-    h = Harness()
-    h.stable_pair()
-    h.join("c-1", id_required=True)
-    assert h.leave("c-1") == [0]
-    assert h.group.state is State.PREPARING_REBALANCE
 
 
 def test_group_without_delay_begins_without_pending_ids() -> None:
@@ -254,15 +194,6 @@ def test_join_to_an_offsets_only_group_checks_protocols_first() -> None:
     assert code_of(h.join, "x", "nobody") == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_member_id_is_required_first_where_the_version_says_so() -> None:
-    h = Harness()
-    asked = h.join("a-1", id_required=True)
-    assert h.answers[asked].error_code == ErrorCode.MEMBER_ID_REQUIRED
-    assert h.answers[asked].member_id == "a-1"
-    joined = h.join("", "a-1", id_required=True)
-    assert h.answers[joined].generation_id == 1
-
-
 def test_returning_static_member_fences_its_old_id() -> None:
     h = Harness()
     h.join("s-1", group_instance_id="s")
@@ -276,18 +207,6 @@ def test_returning_static_member_fences_its_old_id() -> None:
     assert h.answers[synced].assignment == b"mine"
 
 
-def test_the_first_generation_waits_for_more_members() -> None:
-    h = Harness(GroupSettings(initial_rebalance_delay_ms=3000))
-    first = h.join("a")
-    assert first not in h.answers
-    second = h.join("b", now=1000)
-    h.expire("join", "g", now=3000)
-    assert second not in h.answers
-    assert h.timers["join", "g"] == 6000
-    h.expire("join", "g", now=6000)
-    assert h.answers[first].generation_id == h.answers[second].generation_id == 1
-
-
 def test_first_generation_without_delay_waits_a_few_ms(monkeypatch) -> None:
     h = Harness(NO_DELAY)
     monkeypatch.setattr(h, "gather", lambda now: None)
@@ -299,19 +218,6 @@ def test_first_generation_without_delay_waits_a_few_ms(monkeypatch) -> None:
     assert h.answers == {}
     h.expire("join", "g", now=3 * TOGETHER_MS)
     assert {h.answers[one].generation_id for one in (first, second, third)} == {1}
-
-
-def test_first_generation_waits_at_most_a_rebalance_timeout(
-    monkeypatch,
-) -> None:
-    h = Harness(NO_DELAY)
-    monkeypatch.setattr(h, "gather", lambda now: None)
-    first, now = h.join("m0", rebalance_timeout_ms=10), 0
-    while first not in h.answers:
-        now = h.timers["join", "g"]
-        h.join(f"m{now}", now=now - 1, rebalance_timeout_ms=10)
-        h.expire("join", "g", now=now)
-    assert now == 10
 
 
 def test_errors_of_members() -> None:
@@ -397,13 +303,3 @@ def test_emptied_group_waits_for_members_like_a_new_one() -> None:
     assert h.timers["join", "g"] == 16_000
     h.expire("join", "g", now=16_000)
     assert h.answers[first].generation_id == h.answers[second].generation_id == 3
-
-
-def test_other_protocol_type_cannot_join_during_rebalance() -> None:
-    h = Harness(GroupSettings())
-    h.join("a")
-    h.leave("a")
-    assert (h.group.state, len(h.group.members)) == (State.PREPARING_REBALANCE, 0)
-    assert code_of(lambda: h.join("b", protocol_type="connect")) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    h.join("b")
-    assert list(h.group.members) == ["b"]

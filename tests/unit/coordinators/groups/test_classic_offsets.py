@@ -16,29 +16,6 @@ from .test_classic_times import SESSION_MS, protocols, session, stable
 OTHER = protocols("range", metadata=b"other")
 
 
-@pytest.mark.parametrize(
-    ("committer", "code"),
-    [
-        (Committer("", -1), ErrorCode.UNKNOWN_MEMBER_ID),
-        (Committer("", -1, transactional=True), 0),
-        (Committer("", -1, instance_id="s"), ErrorCode.UNKNOWN_MEMBER_ID),
-        (Committer("", -1, instance_id="s", transactional=True), ErrorCode.UNKNOWN_MEMBER_ID),
-        (Committer("a", -1), ErrorCode.ILLEGAL_GENERATION),
-        (Committer("a", -1, transactional=True), ErrorCode.ILLEGAL_GENERATION),
-        (Committer("nobody", 2), ErrorCode.UNKNOWN_MEMBER_ID),
-        (Committer("", 2), ErrorCode.UNKNOWN_MEMBER_ID),
-        (Committer("a", 2), 0),
-        (Committer("a", 2, transactional=True), 0),
-    ],
-)
-def test_who_may_commit_to_a_group_with_members(committer, code):
-    h = stable("a", "b")
-    if code:
-        assert code_of(h.shard.check_commit, "g", committer, 0, Decision()) == code
-    else:
-        h.shard.check_commit("g", committer, 0, Decision())
-
-
 @pytest.mark.parametrize("transactional", [True, False])
 @pytest.mark.parametrize("state", [State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE])
 def test_commit_between_generations_needs_a_transaction(state, transactional):
@@ -56,16 +33,6 @@ def test_commit_between_generations_needs_a_transaction(state, transactional):
         out = Decision()
         h.shard.check_commit("g", committer, 2_000, out)
         assert out.timers == {session("b"): 2_000 + SESSION_MS}
-
-
-@pytest.mark.parametrize(("member_id", "code"), [("", 0), ("a", 0)])
-def test_empty_group_takes_commits_without_generation(member_id, code):
-    h = stable("a")
-    h.leave("a")
-    h.shard.check_commit("g", Committer(member_id, -1), 0, Decision())
-    for generation in (0, h.group.generation):
-        refused = code_of(h.shard.check_commit, "g", Committer(member_id, generation), 0, Decision())
-        assert refused == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 # --- offsets that are kept ------------------------------------------------------------------------------------------

@@ -11,9 +11,8 @@ from barnabas.coordinators.statemachine.decision import Decision
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.join_group import JoinGroupRequest
 from barnabas.wire.generated.records.group_metadata import GroupMetadataValue
-from tests.support.refusals import code_of
 
-from .test_classic import NO_DELAY, Harness
+from .test_classic import Harness
 
 SESSION_MS, REBALANCE_MS = 10_000, 30_000  # what the harness's members ask for
 
@@ -45,18 +44,6 @@ def stable(*ids: str) -> Harness:
 # --- timers -------------------------------------------------------------------------------------------------------
 
 
-def test_rebalance_waits_for_the_longest_timeout():
-    h = Harness()
-    h.join("a", rebalance_timeout_ms=20_000)
-    h.join("b", rebalance_timeout_ms=50_000)
-    h.join("", "a", rebalance_timeout_ms=20_000)
-    assert h.timers["sync", "g"] == 50_000
-    h.sync("a", 2, a=b"1", b=b"2")
-    h.sync("b", 2)
-    h.leave("b")
-    assert h.timers["join", "g"] == 5 + 20_000, "it is not asked how long b would have waited"
-
-
 def test_late_static_member_stays_until_its_session_ends():
     h = Harness()
     h.join("s-1", group_instance_id="s")
@@ -82,45 +69,6 @@ def test_rebalance_without_any_static_member_waits_on():
 # --- who leads, and what is chosen --------------------------------------------------------------------------------
 
 
-def test_protocol_with_most_votes_is_chosen():
-    h = Harness()
-    h.join("a", protocols=protocols("range", "sticky", "mine"))
-    h.join("b", protocols=protocols("sticky", "range"))
-    h.join("c", protocols=protocols("sticky", "range"))
-    h.join("", "a", protocols=protocols("range", "sticky", "mine"))
-    h.join("", "b", protocols=protocols("sticky", "range"))
-    assert h.group.protocol == "sticky"
-    assert code_of(h.join, "d", protocols=protocols("mine")) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-
-
-def test_repeated_request_supersedes_the_waiting_one():
-    h = stable("a", "b")
-    first = h.join("", "a", now=2_000, protocols=protocols("range", metadata=b"x"))
-    second = h.join("", "a", now=2_001, protocols=protocols("range", metadata=b"x"))
-    assert h.answers[first].error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    h.join("", "b", now=2_002)
-    assert h.answers[second].error_code == 0
-    generation = h.group.generation
-    third = h.sync("b", generation, now=2_003)
-    fourth = h.sync("b", generation, now=2_004)
-    assert h.answers[third].error_code == ErrorCode.REBALANCE_IN_PROGRESS
-    h.sync("a", generation, now=2_005, a=b"1", b=b"2")
-    assert h.answers[fourth].assignment == b"2"
-
-
-def test_assignments_come_from_the_leader_for_members_only():
-    h = Harness()
-    h.join("a")
-    h.join("b")
-    h.join("", "a")
-    h.sync("b", 2, a=b"stolen", b=b"all")
-    assert h.group.state is State.COMPLETING_REBALANCE
-    h.sync("a", 2, a=b"1", stranger=b"2")
-    assert h.group.assignments == {"a": b"1"}
-    late = h.sync("b", 2)
-    assert h.answers[late].assignment == b""
-
-
 # --- rooms --------------------------------------------------------------------------------------------------------
 
 
@@ -142,32 +90,6 @@ def test_pending_id_that_finds_a_full_group_is_dropped():
 
 
 # --- after a restart ----------------------------------------------------------------------------------------------
-
-
-def test_restored_group_is_equal_with_whole_sessions():
-    member = GroupMetadataValue.MemberMetadata(
-        member_id="a", group_instance_id="s", client_id="c", client_host="/h", rebalance_timeout=11,
-        session_timeout=12, subscription=b"said", assignment=b"given",
-    )  # fmt: skip
-    old = GroupMetadataValue.MemberMetadata(member_id="b", rebalance_timeout=-1, session_timeout=13)
-    value = GroupMetadataValue(
-        protocol_type="consumer", generation=5, protocol="range", leader="b", current_state_timestamp=77,
-        members=[member, old],
-    )  # fmt: skip
-    group = ClassicGroup.restored("g", NO_DELAY, value)
-    a, b = group.members.values()
-    assert (a.rebalance_timeout_ms, a.session_timeout_ms, a.protocols) == (11, 12, [("range", b"said")])
-    assert (a.id, a.instance_id, a.client_id, a.client_host) == ("a", "s", "c", "/h")
-    assert (b.rebalance_timeout_ms, b.session_timeout_ms) == (13, 13)
-    assert (group.state, group.generation, group.leader, group.protocol) == (State.STABLE, 5, "b", "range")
-    assert (group.state_since_ms, group.static_ids) == (77, {"s": "a"})
-    assert group.assignments == {"a": b"given", "b": b""}
-    out = Decision()
-    group.watch_sessions(1_000, out)
-    assert out.timers == {session("a"): 1_012, session("b"): 1_013}
-    assert not out.replies
-    written = group.metadata_of(group.state_since_ms, [a.record("range", b"given")])
-    assert (written.members[0], written.generation, written.current_state_timestamp) == (member, 5, 77)
 
 
 def test_restored_group_above_the_size_limit_rebalances():

@@ -27,51 +27,6 @@ def check_commit(
     )
 
 
-def test_commits_are_checked_against_the_member_epoch() -> None:
-    coordinator = with_topic()
-    a, _ = joined(coordinator, "a", "b")
-    kept = partitions_of(a)
-    lost = [partition for partition in range(4) if partition not in kept]
-    check_commit(coordinator, "a", 3, *range(4))
-    assert code_of(check_commit, coordinator, "a", 4, *kept) == ErrorCode.STALE_MEMBER_EPOCH
-    assert code_of(check_commit, coordinator, "c", 3) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert code_of(check_commit, coordinator, "", -1) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert code_of(check_commit, coordinator, "a", 3, version=8) == ErrorCode.UNSUPPORTED_VERSION
-    # What it has had since then may be committed late (KIP-1251), what it has no more may not.
-    check_commit(coordinator, "a", 2, *kept)
-    assert code_of(check_commit, coordinator, "a", 2, *lost) == ErrorCode.STALE_MEMBER_EPOCH
-
-
-def test_member_may_commit_until_it_reports_revocation() -> None:
-    """Each answer is that of Apache Kafka 4.3.1: epochs are compared, and only for an older one the partitions count."""
-    coordinator = with_topic()
-    (a,) = joined(coordinator, "a")
-    b, before = Client(coordinator, "b"), a.epoch
-    b.join()
-    a.beat()
-    lost = sorted(partition for _, partition in a.owned - a.told)
-    assert (a.epoch, len(lost)) == (before, 2)
-    a.settle()  # it has given them up, and its last commit is on its way: nobody else has them before it has said so
-    check_commit(coordinator, "a", before, *lost)
-    b.beat()
-    assert not b.told
-    check_commit(coordinator, "a", before, *lost)
-
-    a.beat()
-    assert a.epoch == before + 1
-    for _ in range(2):
-        assert code_of(check_commit, coordinator, "a", before, *lost) == ErrorCode.STALE_MEMBER_EPOCH
-        check_commit(coordinator, "a", before, *partitions_of(a))
-        check_commit(coordinator, "a", before + 1, *lost)
-        b.beat()
-        b.settle()
-    assert partitions_of(b) == lost
-
-    a.leave()
-    for epoch in (before, before + 1, -1):
-        assert code_of(check_commit, coordinator, "a", epoch, *lost) == ErrorCode.UNKNOWN_MEMBER_ID
-
-
 def test_returned_static_member_commits_in_any_epoch() -> None:
     coordinator = with_topic()
     (a,) = joined(coordinator, "a")

@@ -151,7 +151,7 @@ async def test_closed_connection_ends_its_own_sessions(autojump_clock):
         assert sorted(partitions.told, key=str) == [("g", "m", [(TOPIC, 0)]), ("h", "m", [(TOPIC, 0)]), "h"]
 
 
-async def test_states_have_wall_clock_times_and_locks_the_monotonic_one():
+async def test_states_use_wall_clock_and_locks_monotonic_time():
     shares = shares_of()
     assert shares.partitions.lock_clock_ms() == STEADY_MS
     await shares.state.initialize(("g", TOPIC, 0), 0, 0)

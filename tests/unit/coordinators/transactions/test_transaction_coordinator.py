@@ -70,7 +70,7 @@ class World:
 
     @property
     def state(self) -> State:
-        transaction = self.coordinator._known("x")
+        transaction = self.coordinator.transaction_of("x")
         assert transaction is not None
         return transaction.state
 
@@ -243,7 +243,7 @@ async def test_used_up_epochs_lead_to_a_new_producer_id(autojump_clock, way):
         else:
             await world.end(last)
             assert await world.coordinator.init_producer("x", TIMEOUT_MS, last) == (101, 0)
-        transaction = world.coordinator._known("x")
+        transaction = world.coordinator.transaction_of("x")
         assert transaction is not None
         assert (transaction.producer, transaction.previous_producer_id) == ((101, 0), 100)
         assert (await world.coordinator.init_producer("y", TIMEOUT_MS, None)).id == 102
@@ -253,10 +253,10 @@ async def test_ids_that_nobody_uses_are_forgotten(autojump_clock):
     async with running() as world:
         await world.coordinator.init_producer("x", TIMEOUT_MS, None)
         await world.coordinator.expire_ids()
-        assert world.coordinator._known("x") is not None
+        assert world.coordinator.transaction_of("x") is not None
         await trio.sleep(TransactionSettings().id_expiration_ms / 1000 + 1)
         await world.coordinator.expire_ids()
-        assert world.coordinator._known("x") is None
+        assert world.coordinator.transaction_of("x") is None
 
 
 async def test_committed_end_is_written_after_topic_deletion(autojump_clock):
@@ -424,7 +424,7 @@ async def test_partition_outside_the_transaction_is_abortable(autojump_clock):
         assert await verifier.verify("x", producer, frozenset({A, B}), implicit=True) == {}
         assert await verifier.verify("x", producer, frozenset({A, B}), implicit=False) == {}
         assert not world.coordinator.is_open("x", producer, frozenset({("t", 2)}))
-        transaction = world.coordinator._known("x")
+        transaction = world.coordinator.transaction_of("x")
         assert transaction is not None
         assert transaction.client_version == 2, (
             "who writes without adding partitions has the second version of transactions"

@@ -78,7 +78,7 @@ def test_a_changed_subscription_can_be_asked_for_at_once(clients):
     assert after.subscription_id != before.subscription_id
 
 
-def test_the_first_push_may_come_at_any_time_and_the_next_after_the_interval(clients):
+def test_first_push_is_free_and_the_next_waits_the_interval(clients):
     clients.get(0)
     clients.push(1)
     with refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED):
@@ -94,7 +94,7 @@ def test_the_last_push_may_come_early_and_nothing_after_it(clients):
         clients.push(3 * INTERVAL_MS, terminating=True)
 
 
-def test_a_push_for_another_subscription_is_refused_and_asking_is_free_again(clients):
+def test_push_to_another_subscription_is_refused_and_may_ask(clients):
     clients.get(0)
     with refused(ErrorCode.UNKNOWN_SUBSCRIPTION_ID):
         clients.push(INTERVAL_MS, subscription_id=12345)
@@ -113,7 +113,7 @@ def test_a_push_after_the_subscription_has_changed_is_refused(clients):
 
 
 @pytest.mark.parametrize("compression", [-1, 5, 127])
-def test_a_compression_that_does_not_exist_is_refused_and_asking_is_free_again(clients, compression):
+def test_unknown_compression_is_refused_and_asking_is_free(clients, compression):
     clients.get(0)
     with refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE):
         clients.push(1, compression=compression)
@@ -136,7 +136,7 @@ def test_what_was_wrong_is_forgotten_once_a_push_goes_well(clients):
     assert instance.last_error == ErrorCode.NONE
 
 
-def test_an_instance_goes_with_the_connection_that_it_was_made_on(clients):
+def test_instance_ends_with_its_connection(clients):
     clients.get(0, connection=7)
     clients.get(INTERVAL_MS, connection=8)
     clients.machine.connection_closed(8)

@@ -214,7 +214,7 @@ def elements(message) -> int:
     return count
 
 
-def test_nothing_that_the_parser_takes_has_more_elements_than_were_counted():
+def test_parsed_payload_has_no_more_elements_than_counted():
     seed = Random().randrange(1 << 32)
     print(f"{seed = }")
     random = Random(seed)
@@ -232,7 +232,7 @@ def test_nothing_that_the_parser_takes_has_more_elements_than_were_counted():
     assert taken > 100
 
 
-def test_a_distribution_with_very_many_buckets_is_kept_without_them():
+def test_distribution_with_many_buckets_is_kept_without_them():
     count = STEPS_MAX + 1
     point = otlp.HistogramDataPoint(
         count=count, sum=2.0, bucket_counts=[1] * count, explicit_bounds=range(count - 1)

@@ -66,7 +66,7 @@ CLIENTS = [bytes([number]) * 16 for number in range(1, 6)]
 
 
 @pytest.mark.parametrize("bounds", [Bounds(size_bytes=100_000), Bounds(series=170)])
-def test_what_takes_too_much_memory_goes_the_longest_silent_first(bounds):
+def test_memory_is_freed_of_the_longest_silent_first(bounds):
     pushed = PushedMetrics(bounds)
     for client in CLIENTS:
         take(pushed, *MANY, client=client)
@@ -78,7 +78,7 @@ def test_what_takes_too_much_memory_goes_the_longest_silent_first(bounds):
 
 
 @pytest.mark.parametrize("bounds", [Bounds(client_size_bytes=40_000), Bounds(client_series=64)])
-def test_of_a_client_with_too_much_the_series_go_that_it_has_not_pushed_for_long(bounds):
+def test_crowded_client_loses_its_longest_silent_series(bounds):
     pushed = PushedMetrics(bounds)
     for number in range(1000):
         series = take(pushed, Point("again", GAUGE, (), 1.0), Point(f"metric.{number}", GAUGE, (), 1.0))

@@ -44,7 +44,7 @@ def test_a_stored_pattern_that_cannot_be_had_is_for_no_client():
     assert wanted({"metrics": "a", "match": "client_id=(?!web).*"}).metrics == ()
 
 
-def test_an_id_too_long_for_a_pattern_in_one_turn_matches_nothing():
+def test_id_too_long_to_match_in_a_turn_matches_nothing():
     settings = {"metrics": "a", "match": r"client_id=(\w+ ?){300}"}
     assert wanted(settings, client={"client_id": "a" * 300}).metrics == ("a",)
     assert wanted(settings, client={"client_id": "a" * 30_000}).metrics == ()

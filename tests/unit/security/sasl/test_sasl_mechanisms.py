@@ -152,7 +152,7 @@ async def test_scram_refuses_a_malformed_first_message(first):
         b"",
     ],
 )
-async def test_scram_refuses_a_final_message_that_is_not_of_this_exchange(final):
+async def test_scram_refuses_a_final_message_of_another_exchange(final):
     server = begun()
     await server.step(FIRST)
     with pytest.raises(LoginFailedError) as refused:
@@ -171,7 +171,7 @@ async def test_a_recorded_exchange_does_not_let_in_again():
 
 
 @pytest.mark.parametrize("first", [b"n,,n=nobody,r=abc", b"n,,n=nothing,r=abc,tokenauth=true"])
-async def test_who_does_not_exist_gets_a_challenge_that_is_always_the_same(first):
+async def test_unknown_user_gets_a_challenge_that_stays_the_same(first):
     (challenge,) = {await begun().step(first) for _ in range(3)}
     assert challenge.startswith(b"r=abc%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=")
     assert challenge.endswith(b",i=4096")

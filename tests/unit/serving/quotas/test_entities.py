@@ -46,7 +46,7 @@ INVALID = ErrorCode.INVALID_REQUEST
         ([(IP, None)], QuotaEntity(ip="")),
     ],
 )
-def test_an_entity_is_made_of_its_parts_and_named_by_them_in_kafkas_order(parts, entity):
+def test_entity_is_named_by_its_parts_in_kafkas_order(parts, entity):
     assert entity_of(parts) == entity
     assert dict(entity.parts) == dict(parts)
     assert list(entity.parts) == sorted(parts), "client ids come before users"
@@ -122,7 +122,7 @@ def test_addresses_have_a_rate_of_connections_and_nothing_else(value, is_good):
     assert code_of(altered, entity, {}, [("producer_byte_rate", 1.0)]) == INVALID
 
 
-def test_what_an_alteration_does_not_name_stays_and_what_it_names_is_named_once():
+def test_unnamed_quotas_stay_and_each_is_altered_once():
     before = {"producer_byte_rate": 1.0, "consumer_byte_rate": 2.0}
     after = altered(QuotaEntity("u"), before, [("producer_byte_rate", None), ("request_percentage", 3.0)])
     assert after == {"consumer_byte_rate": 2.0, "request_percentage": 3.0}
@@ -151,7 +151,7 @@ ENTITIES = [
         [(IP, ANY, None)], [(IP, DEFAULT, None)],
     ],
 )  # fmt: skip
-def test_a_filter_matches_what_each_component_matches_and_strictly_nothing_else(components, strict):
+def test_filter_matches_its_components_and_strictly_no_others(components, strict):
     wanted = QuotaFilter(strict)
     for component in components:
         wanted.add(*component)
@@ -243,7 +243,7 @@ def test_limits_are_set_as_long_as_there_is_one(which):
     assert found.of("10.0.0.1")[1] is None
 
 
-def test_a_limit_without_an_end_is_none_and_what_is_no_address_has_no_effect():
+def test_infinite_limit_is_none_and_a_bad_address_has_no_effect():
     found, _ = limits(**{"10.0.0.1": 2.0**31 - 1, "10.0.0.2": 2.0**31 - 2, "default": 1.0})
     assert found.of("10.0.0.1")[1] is None
     assert found.of("10.0.0.2")[1] == 2.0**31 - 2
@@ -263,9 +263,7 @@ def rates() -> ConnectionRates:
     [(None, 5.0, 1_000), (5.0, 100.0, 1_000), (5.0, 5.0, 1_000), (5.0, 4.99, 1_042), (4.99, 5.0, 1_042),
      (None, 5.25, 0), (5.25, 5.25, 0), (None, 1.0, 2_000), (1.0, 100.0, 2_000)],
 )  # fmt: skip
-def test_a_connection_waits_as_long_as_the_broker_or_its_listener_says_and_a_window_at_most(
-    broker, listener, wait_ms
-):
+def test_connection_waits_for_broker_or_listener_up_to_a_window(broker, listener, wait_ms):
     found = rates()
     for _ in range(104):
         found.record("A", broker, listener, 5_000)
@@ -273,7 +271,7 @@ def test_a_connection_waits_as_long_as_the_broker_or_its_listener_says_and_a_win
     assert waited == wait_ms
 
 
-def test_listeners_are_counted_apart_and_the_broker_counts_all_that_are_to():
+def test_listeners_are_counted_apart_and_the_broker_together():
     found = rates()
     for _ in range(105):
         found.record("A", None, 5.0, 5_000)
@@ -289,7 +287,7 @@ def test_listeners_are_counted_apart_and_the_broker_counts_all_that_are_to():
     assert found.record("A", None, 5.0, 5_000) == 1_000
 
 
-def test_an_address_over_its_rate_is_not_counted_and_others_are_not_throttled():
+def test_throttled_address_is_not_counted_and_others_are_free():
     found = rates()
     assert [found.record_address("a", 5.0, 5_000) for _ in range(100)] == [0] * 100
     for _ in range(3):
@@ -312,7 +310,7 @@ class Counted:
         return not self.owes
 
 
-def test_what_is_asked_for_in_each_period_is_kept_and_what_was_not_is_forgotten_after_a_whole_one():
+def test_entries_used_in_a_period_stay_and_others_expire():
     forgotten: list[int] = []
     kept: Kept[str, Counted] = Kept(Counted, period_ms=1_000)
     kept.on_forgotten = lambda: forgotten.append(len(kept))
@@ -336,7 +334,7 @@ def test_what_is_asked_for_in_each_period_is_kept_and_what_was_not_is_forgotten_
 
 
 @pytest.mark.parametrize("count", [3, 4, 5, 20])
-def test_of_too_many_the_least_recent_go_and_half_of_the_room_is_for_who_owes(count):
+def test_least_recent_entries_go_and_debtors_keep_half_the_room(count):
     kept: Kept[str, Counted] = Kept(Counted, period_ms=10**9, kept_max=4)
     for number in range(count):
         kept.get(f"k{number}", 0).owes = True
@@ -344,7 +342,7 @@ def test_of_too_many_the_least_recent_go_and_half_of_the_room_is_for_who_owes(co
     assert {f"k{number}" for number in range(max(count - 4, 0), count)} <= {key for key, _ in kept.items()}
 
 
-def test_each_quota_of_a_client_is_counted_by_itself_in_its_own_windows():
+def test_each_client_quota_is_counted_in_its_own_windows():
     clients = ClientQuotas(samples=11, window_ms=2_000, mutation_samples=11, mutation_window_ms=1_000)
     names = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
     assert [one.name for one in clients.every] == list(names)

@@ -96,7 +96,7 @@ def test_a_client_that_invents_client_ids_takes_bounded_memory():
     assert len(quotas.produce._clients) <= 5_000
 
 
-def test_what_nobody_asks_for_is_forgotten_and_what_is_asked_for_is_not():
+def test_unused_limits_are_forgotten_and_used_ones_stay():
     quotas = client_quotas({QuotaEntity(client_id=""): {RATE: 100.0}})
     for second in range(0, 200, 5):
         quotas.produce.of("u", "busy", second * 1000).counted.record(1, second * 1000)
@@ -114,7 +114,7 @@ def test_debts_are_remembered_until_they_are_paid():
     assert quotas.mutation.of("u", "debtor", 900_000).counted.throttle_ms(1.0, 900_000) == 100_000
 
 
-def test_the_least_recently_asked_for_go_first_when_there_are_too_many():
+def test_least_recently_used_limits_go_first_when_too_many():
     kept = Kept(lambda _, now_ms: Rate(11, 1000, now_ms), kept_max=10)
     for number in range(100):
         kept.get("always", 0).record(1, 0)

@@ -36,7 +36,7 @@ def test_quotas_that_are_set_at_once_come_in_the_order_of_kafka(order):
         ([(0, 2), (2,)], (2, 0)),  # another value moves nothing
     ],
 )
-def test_quotas_that_are_set_one_after_the_other_keep_their_order(steps, order):
+def test_quotas_set_in_succession_keep_their_order(steps, order):
     """A negative number removes a quota, all as Kafka 4.3.1 answers."""
     quotas = {}
     for numbers in steps:

@@ -21,7 +21,7 @@ def test_a_full_rate_is_over_the_time_since_its_oldest_sample():
     assert rate.per_second(10_400) == pytest.approx(11 * 500 / 10.4)
 
 
-def test_samples_are_forgotten_when_nothing_came_for_as_long_as_all_of_them():
+def test_samples_expire_after_the_span_of_all_of_them():
     rate = Rate(3, 1000, 0)
     rate.record(600, 0)
     assert rate.per_second(2999) > 0

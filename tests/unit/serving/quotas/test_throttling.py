@@ -134,7 +134,7 @@ async def test_who_produces_more_than_allowed_is_told_and_muted(world):
     assert answer.throttle_time_ms == client.muted_ms == 0
 
 
-async def test_versions_without_the_field_and_acks_0_are_muted_all_the_same(world):
+async def test_versions_without_the_field_and_acks_0_are_muted_too(world):
     world.set(producer_byte_rate=1000)
     client = world.client()
     await client(PRODUCE, 0, produce(20_000))
@@ -143,7 +143,7 @@ async def test_versions_without_the_field_and_acks_0_are_muted_all_the_same(worl
     assert client.muted_ms > 0
 
 
-async def test_a_fetch_over_the_quota_gets_nothing_and_is_not_charged_for_it(world):
+async def test_fetch_over_quota_is_empty_and_not_charged(world):
     client = world.client()
     for _ in range(20):
         await client(PRODUCE, 9, produce(1000))
@@ -160,7 +160,7 @@ async def test_a_fetch_over_the_quota_gets_nothing_and_is_not_charged_for_it(wor
     assert records_of(third) > 4500
 
 
-async def test_a_throttled_session_is_not_begun_and_one_that_goes_on_forgets_nothing(world):
+async def test_throttled_session_starts_none_and_forgets_nothing(world):
     client = world.client()
     for _ in range(20):
         await client(PRODUCE, 9, produce(1000))
@@ -214,7 +214,7 @@ def codes(answer: Any) -> list[int]:
     return [one.error_code for one in getattr(answer, "topics", None) or getattr(answer, "results", [])]
 
 
-async def test_topics_beyond_the_quota_are_refused_where_the_client_knows_the_error(world):
+async def test_topics_over_quota_are_refused_if_the_error_is_known(world):
     world.set(controller_mutation_rate=1)  # eleven at once
     client = world.client()
     answer = await client(CREATE, 7, creation("a", "b", "c", partitions=6))
@@ -226,7 +226,7 @@ async def test_topics_beyond_the_quota_are_refused_where_the_client_knows_the_er
     assert codes(await client(CREATE, 7, creation("c"))) == [0]
 
 
-async def test_older_versions_get_their_topics_and_are_throttled_afterwards(world):
+async def test_older_versions_get_their_topics_and_then_throttling(world):
     world.set(controller_mutation_rate=1)
     client = world.client()
     answer = await client(CREATE, 5, creation("a", "b", "c", partitions=6))

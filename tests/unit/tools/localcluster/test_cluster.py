@@ -1,21 +1,20 @@
-"""A local cluster without processes: what brokers are started with, the order in which all is stopped, and what is new_lines."""
+"""A local cluster without processes: what brokers are started with, the order in which all is stopped, and what is told."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import trio.testing
 
 from barnabas.config.properties import parse_lines
 from barnabas.tools.localcluster import cluster as processes
-from barnabas.tools.localcluster import on_zookeeper
 from barnabas.tools.localcluster.cluster import Cluster
 from barnabas.tools.localcluster.command import parser
 from barnabas.tools.localcluster.in_quorum import QuorumCluster
-from barnabas.tools.localcluster.on_zookeeper import ZooKeeperCluster
+from barnabas.tools.localcluster.on_zookeeper import Parts, ZooKeeperCluster
 
 EVENTS: list[str] = []
 
@@ -23,9 +22,6 @@ EVENTS: list[str] = []
 class FakeChild:
     """Stands for a process."""
 
-    lines: ClassVar[dict[str, str]] = {}
-    code_at_end: ClassVar[dict[str, int]] = {}
-    in_time = True
     has_started = True
 
     def __init__(self, name: str, words: Any, output: Any) -> None:
@@ -45,7 +41,7 @@ class FakeChild:
         await trio.lowlevel.checkpoint()
         kind, number = self.name.split()
         ready = "servers" if kind == "broker" else "controllers"
-        return self.lines.get(self.name, f"ready: bootstrap.{ready}=localhost:{9000 + int(number)} and more")
+        return f"ready: bootstrap.{ready}=localhost:{9000 + int(number)} and more"
 
     def last_words(self) -> str:
         return "; its last words"
@@ -62,8 +58,8 @@ class FakeChild:
     async def stop(self, seconds: float) -> bool:
         assert seconds == processes.STOP_SECONDS
         EVENTS.append(f"stop {self.name}")
-        self.end(self.code_at_end.get(self.name, 0))
-        return self.in_time
+        self.end(0)
+        return True
 
 
 class FakeZooKeeper:
@@ -100,32 +96,34 @@ class Apache(FakeZooKeeper):
         EVENTS.append("start Apache")
 
 
+async def switch_on(servers: str) -> str:
+    EVENTS.append(f"switch on {servers}")
+    return "they are too old" if "9003" in servers else ""
+
+
+PARTS: Any = Parts(
+    FakeChild,  # type: ignore[arg-type]
+    Own,  # type: ignore[arg-type]
+    Apache,  # type: ignore[arg-type]
+    lambda **options: SimpleNamespace(origin=f"jars {options['may_fetch']}"),  # type: ignore[arg-type,return-value]
+    switch_on,
+)
+
+
 @pytest.fixture
-def new_lines(monkeypatch, capsys):
+def new_lines(capsys):
+    """Return a function that returns what was told since its last call."""
     EVENTS.clear()
-    monkeypatch.setattr(processes, "Child", FakeChild)
-    monkeypatch.setattr(on_zookeeper, "OwnZooKeeper", Own)
-    monkeypatch.setattr(on_zookeeper, "ApacheZooKeeper", Apache)
-    monkeypatch.setattr(
-        on_zookeeper, "find", lambda **options: SimpleNamespace(origin=f"jars {options['may_fetch']}")
-    )
-    for name, value in (("lines", {}), ("code_at_end", {}), ("in_time", True)):
-        monkeypatch.setattr(FakeChild, name, value)
-
-    async def switch_on(servers: str) -> str:
-        EVENTS.append(f"switch on {servers}")
-        return "they are too old" if "9003" in servers else ""
-
-    monkeypatch.setattr(on_zookeeper, "switch_on", switch_on)
     return lambda: capsys.readouterr().out.splitlines()
 
 
 def cluster_of(tmp_path: Path, *options: str) -> Cluster:
-    return ZooKeeperCluster(parser().parse_args(["--zookeeper", *options]), tmp_path)
+    return ZooKeeperCluster(parser().parse_args(["--zookeeper", *options]), tmp_path, PARTS)
 
 
 def quorum_of(tmp_path: Path, *options: str) -> Cluster:
-    return QuorumCluster(parser().parse_args(["--port", "0", *options]), tmp_path, {"num.partitions": "3"})
+    asked = parser().parse_args(["--port", "0", *options])
+    return QuorumCluster(asked, tmp_path, {"num.partitions": "3"}, make_child=PARTS.make_child)
 
 
 @pytest.mark.parametrize(

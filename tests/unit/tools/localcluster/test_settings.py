@@ -80,12 +80,12 @@ def asked(*options: str) -> argparse.Namespace:
     return parser().parse_args(options)
 
 
-def test_data_lies_in_given_directory_or_the_users_state(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+def test_data_lies_in_given_directory_or_the_users_state(tmp_path, set_environment):
+    set_environment(XDG_STATE_HOME=str(tmp_path / "state"))
     assert directory_of(asked("--dir", str(tmp_path / "a"))) == tmp_path / "a"
     assert directory_of(asked()) == tmp_path / "state" / "barnabas-cluster"
-    monkeypatch.delenv("XDG_STATE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    set_environment(XDG_STATE_HOME=None)
+    set_environment(HOME=str(tmp_path / "home"))
     assert directory_of(asked()) == tmp_path / "home" / ".local" / "state" / "barnabas-cluster"
     with made(tmp_path / "a" / "b") as result:
         assert result == tmp_path / "a" / "b"

@@ -12,28 +12,22 @@ import trio.testing
 
 from barnabas.config.loading import BrokerConfig
 from barnabas.ending import DONE, FAILED
-from barnabas.tools.localcluster import features, workers
+from barnabas.tools.localcluster import workers
 from barnabas.tools.localcluster.children import ChildError
-from barnabas.tools.localcluster.workers import AGAIN_SECONDS_MAX, STOP_SECONDS, Workers
+from barnabas.tools.localcluster.workers import AGAIN_SECONDS_MAX, STOP_SECONDS, Parts, Workers, exit_code
 from tests.support.whole_steps import parse_properties
 
 
 class FakeChild:
     """Stands for a worker's process."""
 
-    made: list[FakeChild]
-    in_time = True
-    code_at_end = 0
-
-    def __init__(self, name: str, words: tuple[str, ...], output: Any) -> None:
-        assert output is None
-        self.name, self.command = name, words
+    def __init__(self, world: World, name: str, words: Any) -> None:
+        self.world, self.name, self.command = world, name, words
         self.ended = trio.Event()
         self.code: int | None = None
         self.has_started = False
-        self.line: str | None = None
-        self.lines_asked = 0
-        FakeChild.made.append(self)
+        self.is_first = not any(child.name == name for child in world.children)
+        world.children.append(self)
 
     def start(self, *, reads_output: bool) -> None:
         assert reads_output
@@ -41,10 +35,9 @@ class FakeChild:
 
     async def first_line(self, seconds: float) -> str:
         assert seconds == workers.READY_SECONDS
-        self.lines_asked += 1
-        if self.line is not None:
-            raise ChildError(self.line)
-        return f"barnabas is ready: bootstrap.servers=h:{9000 + int(self.name.split()[1])} data=x"
+        if not self.is_first and not self.world.come_back:
+            raise ChildError("it does not start; see above")
+        return self.world.line or f"barnabas is ready: bootstrap.servers=h:{9000 + int(self.name[-1])} data=x"
 
     async def wait(self) -> int:
         await self.ended.wait()
@@ -57,8 +50,8 @@ class FakeChild:
 
     async def stop(self, seconds: float) -> bool:
         assert seconds == STOP_SECONDS
-        self.end(self.code_at_end)
-        return self.in_time
+        self.end(self.world.code_at_end)
+        return self.world.in_time
 
 
 class FakeZooKeeper:
@@ -67,8 +60,7 @@ class FakeZooKeeper:
     def __init__(self, directory: Path, *, credentials: str) -> None:
         self.directory, self.credentials = directory, credentials
         self.closed = 0
-        self.owners: list[str] = []
-        self.server = SimpleNamespace(end_owner_of=self.owners.append)
+        self.server = SimpleNamespace(end_owner_of=lambda _: None)
 
     async def start(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -80,65 +72,72 @@ class FakeZooKeeper:
         self.closed += 1
 
 
+class World:
+    """Processes of workers and their ZooKeepers, as a test says they behave."""
+
+    def __init__(self) -> None:
+        self.children: list[FakeChild] = []
+        self.zookeepers: list[FakeZooKeeper] = []
+        self.switched: list[str] = []
+        """The servers that had their features switched on."""
+        self.line = ""
+        self.in_time, self.code_at_end, self.come_back = True, 0, True
+
+    def zookeeper(self, *arguments: Any, **more: Any) -> Any:
+        self.zookeepers.append(FakeZooKeeper(*arguments, **more))
+        return self.zookeepers[-1]
+
+    async def switch_on(self, servers: str) -> str:
+        self.switched.append(servers)
+        return "they are too old" if len(self.switched) > 1 else ""
+
+    def workers_in(self, directory: Path, count: int = 2, **settings: str) -> Workers:
+        arguments = {"listeners": "PLAINTEXT://h:9092,CONTROL://h:9094", **settings}
+        arguments.setdefault("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,CONTROL:PLAINTEXT")
+        config = BrokerConfig({"log.dirs": f"{directory}/a,{directory}/b", **arguments})
+        parts = Parts(
+            lambda name, words, _: FakeChild(self, name, words),  # type: ignore[arg-type,return-value]
+            self.zookeeper,
+            self.switch_on,
+        )
+        return Workers(config, arguments, count, "info", parts)
+
+
 @pytest.fixture
-def switched(monkeypatch):
-    """The servers whose features were switched on."""
-    result: list[str] = []
-    FakeChild.made = []
-    monkeypatch.setattr(FakeChild, "in_time", True)
-    monkeypatch.setattr(FakeChild, "code_at_end", 0)
-    monkeypatch.setattr(workers, "Child", FakeChild)
-    monkeypatch.setattr(workers, "OwnZooKeeper", FakeZooKeeper)
-
-    async def switch_on(servers: str) -> str:
-        result.append(servers)
-        return "they are too old" if len(result) > 1 else ""
-
-    monkeypatch.setattr(features, "switch_on", switch_on)
-    return result
-
-
-def workers_in(directory: Path, count: int = 2, **settings: str) -> Workers:
-    arguments = {"listeners": "PLAINTEXT://h:9092,CONTROL://h:9094", **settings}
-    arguments.setdefault("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,CONTROL:PLAINTEXT")
-    return Workers(
-        BrokerConfig({"log.dirs": f"{directory}/a,{directory}/b", **arguments}), arguments, count, "info"
-    )
+def world():
+    return World()
 
 
 def settings_of(directory: Path, number: int) -> dict[str, str]:
     return dict(parse_properties((directory / "a" / f"worker-{number}.properties").read_text()))
 
 
-async def test_worker_numbers_begin_as_set_and_features_switch_once(tmp_path, switched, capsys):
+async def test_worker_numbers_begin_as_set_and_features_switch_once(tmp_path, world, capsys):
     for _ in range(2):
         async with trio.open_nursery() as nursery:
-            await workers_in(tmp_path, **{"node.id": "40"}).start(nursery)
+            await world.workers_in(tmp_path, **{"node.id": "40"}).start(nursery)
             nursery.cancel_scope.cancel()
     assert [settings_of(tmp_path, number)["broker.id"] for number in (1, 2)] == ["40", "41"]
     assert "node.id" not in settings_of(tmp_path, 1)
-    assert len(switched) == 1
+    assert len(world.switched) == 1
     async with trio.open_nursery() as nursery:
-        await workers_in(tmp_path / "new").start(nursery)
+        await world.workers_in(tmp_path / "new").start(nursery)
         nursery.cancel_scope.cancel()
     assert capsys.readouterr().err == (
         "barnabas: groups of KIP-848, share groups and streams groups are not served: they are too old\n"
     )
 
 
-async def test_a_worker_that_says_something_else_does_not_start(tmp_path, switched, monkeypatch):
-    async def first_line(self: Any, seconds: float) -> str:
-        return "a mistake in the settings"
-
-    monkeypatch.setattr(FakeChild, "first_line", first_line)
+async def test_a_worker_that_says_something_else_does_not_start(tmp_path, world):
+    world.line = "a mistake in the settings"
     with pytest.raises(ChildError, match="worker 1 does not start: a mistake in the settings"):
-        await workers_in(tmp_path, 1).run()
+        await world.workers_in(tmp_path, 1).run()
 
 
 @pytest.fixture
-async def running(tmp_path, switched, capsys):
+async def running(tmp_path, world, capsys):
     """Two workers that serve, and the exit code once they have ended."""
-    group = workers_in(tmp_path)
+    group = world.workers_in(tmp_path)
     codes: list[int] = []
 
     async def run() -> None:
@@ -149,13 +148,14 @@ async def running(tmp_path, switched, capsys):
         await trio.testing.wait_all_tasks_blocked()
         capsys.readouterr()
         yield group, codes
-        group._work.cancel()
+        group.end()
 
 
-async def test_where_no_worker_stays_up_all_ends(autojump_clock, running, capsys):
+async def test_where_no_worker_stays_up_all_ends(autojump_clock, world, running, capsys):
     group, codes = running
-    FakeChild.made[1].end(1)
-    FakeChild.made[0].end(1)
+    world.come_back = False
+    world.children[1].end(1)
+    world.children[0].end(1)
     for _ in range(40):
         await trio.sleep(AGAIN_SECONDS_MAX + 1)
         if codes:
@@ -163,24 +163,18 @@ async def test_where_no_worker_stays_up_all_ends(autojump_clock, running, capsys
         for child in group.children():
             if child.code is None:
                 child.end(1)
-                group._workers[[*group.children()].index(child)].serves = False
     assert codes == [FAILED]
     assert "has ended (exit code 1), and no worker stays up: stopping" in capsys.readouterr().err
 
 
-async def test_a_worker_that_does_not_come_back_is_told(autojump_clock, running, capsys, monkeypatch):
+async def test_a_worker_that_does_not_come_back_is_told(autojump_clock, world, running, capsys):
     group, _ = running
-
-    async def first_line(self: Any, seconds: float) -> str:
-        raise ChildError("it does not start; see above")
-
-    monkeypatch.setattr(FakeChild, "first_line", first_line)
-    FakeChild.made[0].end(1)
+    world.come_back = False
+    world.children[0].end(1)
     await trio.sleep(1)
-    assert not group._workers[0].serves
     assert "barnabas: it does not start; see above\n" in capsys.readouterr().err
     group.is_stopping = True
-    FakeChild.made[-1].end(1)
+    world.children[-1].end(1)
     await trio.sleep(1)
     assert capsys.readouterr().err == ""
 
@@ -188,23 +182,19 @@ async def test_a_worker_that_does_not_come_back_is_told(autojump_clock, running,
 @pytest.mark.parametrize(
     ("in_time", "code", "ending"), [(True, 0, DONE), (False, 0, DONE), (True, 1, FAILED)]
 )
-async def test_workers_are_stopped_and_a_bad_stop_is_a_failure(running, capsys, in_time, code, ending):
+async def test_workers_are_stopped_and_a_bad_stop_is_a_failure(world, running, capsys, in_time, code, ending):
     group, codes = running
-    FakeChild.in_time, FakeChild.code_at_end = in_time, code
-    group._work.cancel()
+    world.in_time, world.code_at_end = in_time, code
+    group.end()
     await trio.testing.wait_all_tasks_blocked()
     assert codes == [ending]
-    assert [child.code for child in FakeChild.made] == [code, code]
-    assert group._zookeeper.closed == 1
+    assert [child.code for child in world.children] == [code, code]
+    assert [zookeeper.closed for zookeeper in world.zookeepers] == [1]
     killed = [f"barnabas: worker {number} was killed: it did not stop in 30 s" for number in (1, 2)]
     assert sorted(capsys.readouterr().err.splitlines()) == ([] if in_time else killed)
 
 
-def test_a_mistake_is_told_and_fails(tmp_path, switched, monkeypatch, capsys):
-    async def run(self: Any) -> int:
-        raise ChildError("worker 1 does not start")
-
-    monkeypatch.setattr(Workers, "run", run)
-    arguments = {"log.dirs": str(tmp_path)}
-    assert workers.run(BrokerConfig(arguments), arguments, 1, "info") == FAILED
-    assert capsys.readouterr().err == "barnabas: worker 1 does not start\n"
+def test_a_mistake_is_told_and_fails(tmp_path, world, capsys):
+    world.line = "a mistake in the settings"
+    assert exit_code(world.workers_in(tmp_path, 1)) == FAILED
+    assert capsys.readouterr().err == "barnabas: worker 1 does not start: a mistake in the settings\n"

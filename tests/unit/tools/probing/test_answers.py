@@ -135,7 +135,7 @@ async def test_topics_null_and_empty() -> None:
     assert await look(name, answers, versions={3: (0, 0)}) == ("Metadata v0 only", None)
     for version, is_allowed in ((3, True), (4, False)):
         target = Target(answers)
-        await quirks._null_and_empty(target, {3: (0, version)}, EVERYWHERE)  # type: ignore[arg-type]
+        await quirks.null_and_empty(target, {3: (0, version)}, EVERYWHERE)  # type: ignore[arg-type]
         assert [(message.topics, of_version) for message, of_version in target.asked] == [
             ([], version),
             (None, version),
@@ -157,12 +157,12 @@ async def test_a_first_request_and_a_client_id_of_null() -> None:
 
 async def test_a_frame_that_is_too_large_closes_the_connection() -> None:
     target = Target(None)
-    assert await quirks._huge_frame(target, VERSIONS, EVERYWHERE) == (  # type: ignore[arg-type]
+    assert await quirks.huge_frame(target, VERSIONS, EVERYWHERE) == (  # type: ignore[arg-type]
         "a frame that says 2 GiB: connection closed", True,
     )  # fmt: skip
     assert target.sent == [b"\x7f\xff\xff\xff"]
     target.frames = [b"x"]
-    assert await quirks._huge_frame(target, VERSIONS, EVERYWHERE) == ("answered", False)  # type: ignore[arg-type]
+    assert await quirks.huge_frame(target, VERSIONS, EVERYWHERE) == ("answered", False)  # type: ignore[arg-type]
 
 
 # --- verdicts -------------------------------------------------------------------------------------------------------

@@ -135,7 +135,7 @@ def test_options_that_cannot_be_meant_are_one_line(
 
 def test_tls_options_make_contexts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def settings(*arguments: str) -> Any:
-        return command._proxy_settings(command.parser().parse_args(["a:1", *arguments]))
+        return command.proxy_settings(command.parser().parse_args(["a:1", *arguments]))
 
     directory = str(tmp_path / "tls")
     authority, certificate, key = (f"{directory}/{name}" for name in ("ca.crt", "tap.crt", "tap.key"))
@@ -226,7 +226,7 @@ async def test_proxy_serves_until_a_signal_and_writes_its_summary(
         codes: list[int] = []
 
         async def serve() -> None:
-            codes.append(await command._serve(options, command._proxy_settings(options), filter_of(options)))
+            codes.append(await command.serve(options, command.proxy_settings(options), filter_of(options)))
 
         nursery.start_soon(serve)
         output = ""
@@ -266,16 +266,16 @@ async def test_output_that_cannot_be_written_makes_the_exit_code_tell(
     option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = command.parser().parse_args(["127.0.0.1:1", "--listen", "127.0.0.1:0", option, "/dev/full"])
-    settings = command._proxy_settings(options)
+    settings = command.proxy_settings(options)
     if option == "--pcap":  # the beginning of the file fails already, before anything is served
         with pytest.raises(OSError, match="No space left"):
-            await command._serve(options, settings, filter_of(options))
+            await command.serve(options, settings, filter_of(options))
         return
     async with trio.open_nursery() as nursery:
         codes: list[int] = []
 
         async def serve() -> None:
-            codes.append(await command._serve(options, settings, filter_of(options)))
+            codes.append(await command.serve(options, settings, filter_of(options)))
 
         nursery.start_soon(serve)
         output = ""

@@ -230,23 +230,23 @@ async def listening(proxy: Proxy) -> AsyncIterator[Proxy]:
 
 async def test_a_broker_has_one_port_under_each_of_its_local_names(monkeypatch: pytest.MonkeyPatch) -> None:
     async with listening(proxy_of()) as proxy:
-        entry = proxy._listen(("localhost", 9092))
+        entry = proxy.listen_for(("localhost", 9092))
         assert (
-            proxy._listen(("127.0.0.1", 9092))
-            == proxy._listen(("::1", 9092))
-            == proxy._listen(("localhost", 9092))
+            proxy.listen_for(("127.0.0.1", 9092))
+            == proxy.listen_for(("::1", 9092))
+            == proxy.listen_for(("localhost", 9092))
             == entry
         )
-        assert proxy._listen(("localhost", 9093)) != entry
-        assert proxy._listen(("other", 9092)) not in (entry, None)
+        assert proxy.listen_for(("localhost", 9093)) != entry
+        assert proxy.listen_for(("other", 9092)) not in (entry, None)
         assert len(proxy.ports) == 3
         proxy.ports.clear()
         assert len(proxy.ports) == 3, "it is a copy"
         monkeypatch.setattr(proxies, "LISTENERS_MAX", 4)
-        assert proxy._listen(("other", 2)) is not None
-        assert proxy._listen(("other", 3)) is None
-        assert proxy._listen(("other", 2)) == proxy.ports["other", 2]
-        assert proxy._address_for("l", "other", 3) is None
+        assert proxy.listen_for(("other", 2)) is not None
+        assert proxy.listen_for(("other", 3)) is None
+        assert proxy.listen_for(("other", 2)) == proxy.ports["other", 2]
+        assert proxy.address_for("l", "other", 3) is None
 
 
 async def test_unchangeable_addresses_in_large_response_are_noted(
@@ -260,7 +260,7 @@ async def test_unchangeable_addresses_in_large_response_are_noted(
     ):  # fmt: skip
         proxy = proxy_of()
         monkeypatch.setattr(proxies.addresses, "changed_end", lambda *_, end=end, so=is_complete: (end, so))
-        assert proxy._rewrite_end("l", entry, 5) is end
+        assert proxy.rewrite_end("l", entry, 5) is end
         text = f"addresses of leaders {words} a large Fetch answer: those of the tap are longer"
         assert proxy._observer.notes == ([text] if words else [])  # type: ignore[attr-defined]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -220,8 +221,8 @@ def test_login_shows_tokens_and_missing_response_its_reason() -> None:
     assert rendering.describe_answer(bare) == ""
 
 
-def test_line_has_time_client_api_request_response_and_latency(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "UTC")
+def test_line_has_time_client_api_request_response_and_latency(set_environment: Callable[..., None]) -> None:
+    set_environment(TZ="UTC")
     time.tzset()
     entry = exchange(12, HeartbeatRequest("g", 8, "m"), HeartbeatResponse())
     assert rendering.line(entry) == "22:13:20.250 #3.9 app Api v4 group=g generation=8 member=m -> ok 12.3 ms"

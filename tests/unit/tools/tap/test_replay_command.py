@@ -95,8 +95,11 @@ def test_settings_of_a_replay_come_from_a_file(
 ) -> None:
     path = tmp_path / "config"
     path.write_text("# of the client\n\n  # more\nclient.id = mine=1 \n security.protocol=PLAINTEXT\n")
-    assert replay_command._properties(str(path)) == {"client.id": "mine=1", "security.protocol": "PLAINTEXT"}
-    assert replay_command._properties(None) == {}
+    assert replay_command.properties_of(str(path)) == {
+        "client.id": "mine=1",
+        "security.protocol": "PLAINTEXT",
+    }
+    assert replay_command.properties_of(None) == {}
     _, created = replay([], capture, "--to", "h:9", "--config", path)
     assert isinstance(created["given"], ClientSettings)
     path.write_text("\n#\nnonsense\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -187,13 +188,13 @@ def test_other_addresses_are_refused(text: str, capsys: pytest.CaptureFixture[st
     assert f"{text}: HOST:PORT expected" in capsys.readouterr().err
 
 
-def test_znodes_are_kept_where_it_is_said_or_in_the_users_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/u")
-    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
-    assert command._directory(None) == Path("/home/u/.local/state/barnabas-zookeeper")
-    monkeypatch.setenv("XDG_STATE_HOME", "/state")
-    assert command._directory(None) == Path("/state/barnabas-zookeeper")
-    assert command._directory("x") == Path("x").absolute()
+def test_znodes_are_kept_where_it_is_said_or_in_the_users_state(set_environment: Callable[..., None]) -> None:
+    set_environment(HOME="/home/u")
+    set_environment(XDG_STATE_HOME=None)
+    assert command.directory_of(None) == Path("/home/u/.local/state/barnabas-zookeeper")
+    set_environment(XDG_STATE_HOME="/state")
+    assert command.directory_of(None) == Path("/state/barnabas-zookeeper")
+    assert command.directory_of("x") == Path("x").absolute()
 
 
 def test_users_come_from_a_jaas_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -201,8 +202,8 @@ def test_users_come_from_a_jaas_file(tmp_path: Path, capsys: pytest.CaptureFixtu
     path.write_text(
         'Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_a="x" user_b="y"; };'
     )
-    assert command._users(str(path)) == {"a": "x", "b": "y"}
-    assert command._users(None) is None
+    assert command.users_of(str(path)) == {"a": "x", "b": "y"}
+    assert command.users_of(None) is None
     path.write_text("Server { com.sun.security.auth.module.Krb5LoginModule required; };")
     none = tmp_path / "none"
     for arguments, words in (

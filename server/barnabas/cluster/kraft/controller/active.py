@@ -104,7 +104,9 @@ class ActiveController:
         self._last_offset = -1
         self._state = self._new_state(image)
         self._state.epoch = epoch
-        self._do("activation", self._begin)
+        if not self.do("activation", self._begin) and self._state is not None:
+            self._state = None
+            self.raft.resign(epoch)
 
     def _begin(self, state: ControllerState) -> tuple[Any, ...]:
         """Return what this leader begins with; a transaction that the last one has left open is to be aborted by it."""
@@ -124,21 +126,24 @@ class ActiveController:
         while True:
             await trio.sleep(self._tick_seconds)
             for name, tick in self._machine.ticks.items():
-                self._do(name, tick)
+                self.do(name, tick)
 
-    def _do(self, name: str, records_of: Tick) -> None:
-        """Append the records that something asks for; a failure of ours is logged, and the next one is tried."""
-        state = self._now()
+    def do(self, name: str, records_of: Tick) -> bool:
+        """Append the records that something asks for; returns whether that went well. A failure of ours is logged."""
+        state = self.state()
         if state is None:
-            return
+            return False
         try:
             records = records_of(state)
             if records:
                 self._append(state, records)
         except NotLeaderError:
             self._state = None
+            return False
         except Exception:
-            log.exception("%s of the active controller failed", name)
+            log.exception("%s: the active controller has failed to do it", name)
+            return False
+        return True
 
     # --- requests -------------------------------------------------------------------------------------------
 
@@ -147,7 +152,7 @@ class ActiveController:
 
         Raises NOT_CONTROLLER, REQUEST_TIMED_OUT where that is not so in time, and what a handler refuses.
         """
-        state = self._now()
+        state = self.state()
         if state is None:
             raise self._not_controller()
         outcome: Outcome = self._machine.handlers[key](state, request, caller)
@@ -190,7 +195,7 @@ class ActiveController:
         self._note_now(state)
         return state
 
-    def _now(self) -> ControllerState | None:
+    def state(self) -> ControllerState | None:
         """Return the state as of now, None where this node is not active."""
         if self._state is not None:
             self._note_now(self._state)

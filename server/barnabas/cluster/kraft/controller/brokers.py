@@ -199,14 +199,30 @@ def fence_stale(state: ControllerState) -> tuple[Any, ...]:
         broker = state.image.brokers.get(broker_id)
         if broker is None:
             sessions.removed(broker_id)
-            continue
-        session = sessions.session(broker_id, broker.epoch)
-        session.heard_ms, session.shutdown_offset = None, -1
-        if not broker.fenced:
-            batch = Batch(state)
-            fence(batch, broker)
-            return tuple(batch.records)
+        elif records := end_session(broker, state):
+            return records
     return ()
+
+
+def end_session(broker: Broker, state: ControllerState) -> tuple[Any, ...]:
+    """End the session of a registration, and fence the broker; nothing if it has registered again since."""
+    current = state.image.brokers.get(broker.id)
+    if current is None or current.epoch != broker.epoch:
+        return ()
+    sessions_of(state).end(broker.id, broker.epoch)
+    batch = Batch(state)
+    if not current.fenced:
+        fence(batch, current)
+    return tuple(batch.records)
+
+
+def with_session(state: ControllerState, broker_id: int) -> Broker | None:
+    """Return a broker if it is registered, and its session lasts."""
+    broker = state.image.brokers.get(broker_id)
+    lasts = broker is not None and sessions_of(state).is_valid(
+        broker.id, broker.epoch, state.monotonic_ms, timeout_ms(state)
+    )
+    return broker if lasts else None
 
 
 # --- leaving for good, and controllers ------------------------------------------------------------------------------

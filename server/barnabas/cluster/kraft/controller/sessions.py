@@ -56,6 +56,11 @@ class BrokerSessions:
         heard_ms = before.heard_ms if before is not None and before.epoch == epoch else None
         self._sessions[broker_id] = Session(epoch, offset, heard_ms)
 
+    def end(self, broker_id: int, epoch: int) -> None:
+        """End the session of a registration, before or after its time."""
+        session = self.session(broker_id, epoch)
+        session.heard_ms, session.shutdown_offset = None, _NONE
+
     def removed(self, broker_id: int) -> None:
         """Forget a broker that is unregistered."""
         self._sessions.pop(broker_id, None)

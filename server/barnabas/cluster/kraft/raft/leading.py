@@ -1,4 +1,4 @@
-"""State of a leader: how far each replica has the log, what a majority has, and who has been heard of. Pure.
+"""State of a leader: how far each replica has the log, what a majority has, and when it was heard of. Pure.
 
 The rule: an offset is committed when a majority of the voters that are in the log, committed or not, has it on disk, and a
 record of the own epoch is among what they have. The leader is one of them only while it is a voter itself.

@@ -112,12 +112,12 @@ def begin_removing(
 ) -> tuple[VoterChange, tuple[Decision, ...]]:
     """Remove a voter: it has no vote from now on. Raises RefusedChangeError."""
     require_changeable(replica, leading)
-    left = tuple(voter for voter in replica.voters if (voter.id, voter.directory_id) != key)
-    if len(left) == len(replica.voters) or not left:
+    others = tuple(voter for voter in replica.voters if (voter.id, voter.directory_id) != key)
+    if len(others) == len(replica.voters) or not others:
         raise RefusedChangeError(
             ErrorCode.VOTER_NOT_FOUND, f"node {key.id} cannot be removed from the voters"
         )
-    append = replica.append_voters(left, now_ms)
+    append = replica.append_voters(others, now_ms)
     leading.change = VoterChange(
         key, now_ms + replica.settings.request_timeout_ms, offset=append.end_offset - 1
     )

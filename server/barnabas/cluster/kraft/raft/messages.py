@@ -6,16 +6,20 @@ The rule: a request names the cluster, the metadata partition, and the voter it 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from barnabas.cluster.kraft.raft.values import ReplicaKey
 from barnabas.cluster.kraft.values import LevelRange, Voter
 from barnabas.config.quorum import Address
 from barnabas.log.format.names import CLUSTER_METADATA_TOPIC
+from barnabas.wire.generated.add_raft_voter import AddRaftVoterRequest
 from barnabas.wire.generated.begin_quorum_epoch import BeginQuorumEpochRequest
 from barnabas.wire.generated.end_quorum_epoch import EndQuorumEpochRequest
+from barnabas.wire.generated.remove_raft_voter import RemoveRaftVoterRequest
 from barnabas.wire.generated.update_raft_voter import UpdateRaftVoterRequest
 from barnabas.wire.generated.vote import VoteRequest
+
+JOIN_TIMEOUT_MS: Final = 2_000
 
 
 class LeaderNews(NamedTuple):
@@ -91,6 +95,17 @@ class Asker(NamedTuple):
         topic = EndQuorumEpochRequest.TopicData(CLUSTER_METADATA_TOPIC, [partition])
         endpoints = [EndQuorumEpochRequest.LeaderEndpoint(*endpoint) for endpoint in self.endpoints]
         return EndQuorumEpochRequest(self.cluster_id, [topic], endpoints)
+
+    def join(self) -> AddRaftVoterRequest:
+        """Ask the leader to make the sender a voter; it cannot be counted before this is answered."""
+        listeners = [AddRaftVoterRequest.Listener(*endpoint) for endpoint in self.endpoints]
+        return AddRaftVoterRequest(
+            self.cluster_id, JOIN_TIMEOUT_MS, *self.key, listeners, ack_when_committed=False
+        )
+
+    def remove(self, voter: Voter) -> RemoveRaftVoterRequest:
+        """Ask the leader to remove a voter."""
+        return RemoveRaftVoterRequest(self.cluster_id, voter.id, voter.directory_id)
 
     def update(self, epoch: int, kraft_versions: LevelRange) -> UpdateRaftVoterRequest:
         """Ask the leader to note the sender's endpoints and levels."""

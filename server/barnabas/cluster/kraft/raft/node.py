@@ -16,7 +16,7 @@ import trio
 from barnabas.cluster.kraft.applying import CLEAN_SECONDS, ImageApplier, ImageSubscriber
 from barnabas.cluster.kraft.decisions import Append, Decision
 from barnabas.cluster.kraft.durable_log import DurableLog
-from barnabas.cluster.kraft.follower import ControllerError
+from barnabas.cluster.kraft.follower import ControllerError, RefusedError
 from barnabas.cluster.kraft.image import QuorumImage
 from barnabas.cluster.kraft.keeping import LogKeeper
 from barnabas.cluster.kraft.loader import ImageDelta
@@ -349,7 +349,10 @@ class RaftNode:
             response = await self._peers.ask(send.key, send.address, send.message)
         except ControllerError as error:
             log.debug("%s at %s:%d: %s", type(send.message).__name__, *send.address, error)
-            await self._step(lambda: self.replica.failed(send, self._now_ms()), lambda _: ())
+            is_refused = isinstance(error, RefusedError)
+            await self._step(
+                lambda: self.replica.failed(send, self._now_ms(), is_refused=is_refused), lambda _: ()
+            )
             return
         try:
             await self._step(

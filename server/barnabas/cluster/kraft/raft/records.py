@@ -22,7 +22,7 @@ Control = tuple[ControlType, bytes]
 
 
 def leader_change(leader_id: int, voters: Iterable[Voter], granting: Iterable[ReplicaKey]) -> Control:
-    """Return the record that begins an epoch, in version 0: Kafka 4.3 reads it as no other."""
+    """Return the record that begins an epoch: v0, as controllers up to 4.4 read no other, whatever the kraft.version."""
     message = LeaderChangeMessage(
         0,
         leader_id,

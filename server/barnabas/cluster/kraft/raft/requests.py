@@ -246,7 +246,7 @@ def fetch(replica: Replica, version: int, request: Any, now_ms: int, files: LogF
         leading = replica.leading
         sender = request.replica_state.replica_id if version >= REPLICA_STATE_VERSION else request.replica_id
         key = ReplicaKey(sender, asked.replica_directory_id)
-        continues = _place(replica, asked.fetch_offset, asked.last_fetched_epoch, files, answer)
+        continues = place(replica, asked.fetch_offset, asked.last_fetched_epoch, files, answer)
         if continues:
             if sender >= 0 and sender != replica.key.id:
                 leading.fetched(key, asked.fetch_offset, replica.log.end_offset, replica.voters, now_ms)
@@ -263,7 +263,7 @@ def fetch(replica: Replica, version: int, request: Any, now_ms: int, files: LogF
     return Reply(FetchResponse(responses=[topic], node_endpoints=endpoints), decisions, waits_ms)
 
 
-def _place(replica: Replica, offset: int, last_epoch: int, files: LogFiles, answer: Any) -> bool:
+def place(replica: Replica, offset: int, last_epoch: int, files: LogFiles, answer: Any) -> bool:
     """Say whether a fetch continues the log; if not, put into the answer where it parts, or the snapshot to fetch."""
     ids, start_offset = files.snapshot_ids, files.start_offset
     if ids:

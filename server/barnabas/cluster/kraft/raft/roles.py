@@ -21,8 +21,9 @@ from barnabas.wire.generated.errors import ErrorCode
 
 FETCHING: Final = -1
 """Key of the request by which the log is copied; others have that of the voter they go to."""
-UPDATE_FETCH_TIMEOUTS: Final = 3
-"""Fetch timeouts between two looks at whether the leader has the own endpoints."""
+
+REFUSED_ROUNDS_MAX: Final = 10
+"""Rounds after which the time until the next one is longer than any fetch timeout."""
 
 
 class Ballot:
@@ -56,7 +57,7 @@ class Ballot:
 
 
 class Roles:
-    """A voter, or a node that may become one, as far as time decides. `log` knows the log, and who leads."""
+    """A voter, or a node that may become one, as far as time decides. `log` knows the log and the leader."""
 
     def __init__(
         self,
@@ -99,6 +100,8 @@ class Roles:
         )
         self._ballot: Ballot | None = None
         self._deadline_ms = 0
+        self._leader_is_refused = False
+        self._refused_rounds = 0
         self._update_at_ms = 0
         self._successors: tuple[Voter, ...] = ()
         self._unaware: dict[int, Voter] = {}
@@ -150,7 +153,8 @@ class Roles:
         ):  # it may have appended in this epoch what is lost: it must not lead in it again
             self._resigned((), now_ms)
         elif (
-            leader.id < 0
+            self.is_voter
+            and leader.id < 0
             and vote.id == self.key.id
             and vote.directory_id in (NO_VOTE.directory_id, self.key[1])
         ):
@@ -216,6 +220,7 @@ class Roles:
         self.role, self._deadline_ms = role, deadline_ms
         self.leading, self._ballot = None, None
         self.has_fetched = False
+        self._leader_is_refused = False
         self._in_flight.clear()
         self._ready_at.clear()
 
@@ -226,7 +231,7 @@ class Roles:
 
     def _follow(self, now_ms: int) -> None:
         self._become(Role.FOLLOWER, now_ms + self.settings.fetch_timeout_ms)
-        self._update_at_ms = now_ms + UPDATE_FETCH_TIMEOUTS * self.settings.fetch_timeout_ms
+        self._update_at_ms = now_ms + self.settings.fetch_timeout_ms
 
     def _resigned(self, successors: Sequence[Voter], now_ms: int) -> None:
         self._become(Role.RESIGNED, now_ms + self._election_ms())
@@ -255,6 +260,21 @@ class Roles:
         else:
             wait_ms = longest_ms
         self._deadline_ms = now_ms + wait_ms
+        self.has_fetched = False
+
+    def leader_ended(self, now_ms: int) -> None:
+        """Take note that nothing listens at the leader's address: stand soon, at a random time, and let others stand.
+
+        If the others still hear from the leader, and refuse, the next times are further off, up to the fetch timeout.
+        """
+        if self.role is not Role.FOLLOWER or self._leader_is_refused:
+            return
+        longest_ms = min(
+            self.settings.election_timeout_ms // 2 << self._refused_rounds, self.settings.fetch_timeout_ms
+        )
+        self._deadline_ms = min(self._deadline_ms, now_ms + self._below(max(longest_ms, 1)))
+        self._refused_rounds = min(self._refused_rounds + 1, REFUSED_ROUNDS_MAX)
+        self._leader_is_refused = True
         self.has_fetched = False
 
     def stop(self, now_ms: int) -> None:

@@ -55,6 +55,8 @@ class RaftSettings(NamedTuple):
     fetch_bytes_max: int = 1 << 20
     snapshot_bytes_max: int = 1 << 20
     kraft_versions: LevelRange = KRAFT_VERSIONS
+    joins: bool = False
+    """Become a voter by itself (controller.quorum.auto.join.enable, KIP-1186)."""
 
     @classmethod
     def of(

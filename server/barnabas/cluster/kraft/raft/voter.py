@@ -13,16 +13,18 @@ from barnabas.cluster.kraft.observer import Leader, WrongAnswerError
 from barnabas.cluster.kraft.raft.leading import VoterChange
 from barnabas.cluster.kraft.raft.membership import take_versions
 from barnabas.cluster.kraft.raft.messages import LeaderNews, news_of, only_partition
-from barnabas.cluster.kraft.raft.roles import FETCHING, UPDATE_FETCH_TIMEOUTS, Roles
+from barnabas.cluster.kraft.raft.roles import FETCHING, Roles
 from barnabas.cluster.kraft.raft.values import Role, Send, address_by
 from barnabas.cluster.kraft.state import MetadataLogError, Snapshot
 from barnabas.cluster.kraft.values import Voter
 from barnabas.config.quorum import Address
+from barnabas.wire.generated.add_raft_voter import AddRaftVoterResponse
 from barnabas.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.wire.generated.begin_quorum_epoch import BeginQuorumEpochResponse
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchResponse
 from barnabas.wire.generated.fetch_snapshot import FetchSnapshotResponse
+from barnabas.wire.generated.remove_raft_voter import RemoveRaftVoterResponse
 from barnabas.wire.generated.update_raft_voter import UpdateRaftVoterResponse
 from barnabas.wire.generated.vote import VoteResponse
 
@@ -88,10 +90,11 @@ class Replica(Roles):
 
     def _send_fetch(self, sends: list[Send], now_ms: int) -> None:
         leader = self.log.leader
-        if self.role is Role.FOLLOWER and self._is_to_be_updated(now_ms):
-            self._update_at_ms = now_ms + UPDATE_FETCH_TIMEOUTS * self.settings.fetch_timeout_ms
-            update = self._asker.update(self.epoch, self.settings.kraft_versions)
-            self._send_to(sends, leader.id, (leader.host, leader.port), update, now_ms)
+        if self.role is Role.FOLLOWER and now_ms >= self._update_at_ms and leader.host:
+            self._update_at_ms = now_ms + self.settings.fetch_timeout_ms
+            request = self._own_entry_request()
+            if request is not None:
+                self._send_to(sends, leader.id, (leader.host, leader.port), request, now_ms)
         if FETCHING in self._in_flight:
             return
         if self._contacts is not None:
@@ -102,20 +105,29 @@ class Replica(Roles):
         if is_ready:
             self._send_to(sends, FETCHING, address, self.log.request(max_wait_ms=FETCH_WAIT_MS), now_ms)
 
-    def _is_to_be_updated(self, now_ms: int) -> bool:
-        return (
-            now_ms >= self._update_at_ms
-            and self.log.leadership.kraft_version > 0
-            and self.is_voter
-            and self.with_own_entry(self.voters) != self.voters
-        )
+    def _own_entry_request(self) -> Any:
+        """Return what asks the leader to note the own endpoints, or to make this node a voter; None if all is well.
+
+        A voter of the same node id with another directory, which was lost, is removed first.
+        """
+        if not self.log.leadership.kraft_version:
+            return None
+        if self.is_voter:
+            is_current = self.with_own_entry(self.voters) == self.voters
+            return None if is_current else self._asker.update(self.epoch, self.settings.kraft_versions)
+        if not self.settings.joins or not self.has_fetched:
+            return None
+        former = next((voter for voter in self.voters if voter.id == self.key.id), None)
+        return self._asker.join() if former is None else self._asker.remove(former)
 
     # --- their answers --------------------------------------------------------------------------------------
 
-    def failed(self, send: Send, now_ms: int) -> None:
-        """Take note that a node was not reached, or did not answer in time."""
+    def failed(self, send: Send, now_ms: int, *, is_refused: bool = False) -> None:
+        """Take note that a node was not reached, or did not answer in time; `is_refused` if nothing listens there."""
         if not self._settle(send):
             return
+        if is_refused and send.address == (self.log.leader.host, self.log.leader.port):
+            self.leader_ended(now_ms)
         if send.key == FETCHING and self._contacts is not None:
             self._contacts.failed(now_ms)
         else:
@@ -143,19 +155,21 @@ class Replica(Roles):
             return take_versions(self, response, now_ms)
         if isinstance(response, UpdateRaftVoterResponse):
             leader = response.current_leader
-            news = LeaderNews(
+            leader_news = LeaderNews(
                 response.error_code, leader.leader_id, leader.leader_epoch, (leader.host, leader.port)
             )
-            return self._take_news(news if leader.host else news._replace(address=None), now_ms)
-        found = news_of(response)
-        if found is None:
+            return self._take_news(leader_news if leader.host else leader_news._replace(address=None), now_ms)
+        if isinstance(response, AddRaftVoterResponse | RemoveRaftVoterResponse):
+            return ()  # the log says whether it was done, and it is asked for again otherwise
+        news = news_of(response)
+        if news is None:
             self._ready_at[send.key] = now_ms + self.settings.retry_backoff_ms
             return ()
         before = self.role, self.epoch
-        decisions = self._take_news(found, now_ms)
-        if (self.role, self.epoch) != before or found.epoch < self.epoch:
+        decisions = self._take_news(news, now_ms)
+        if (self.role, self.epoch) != before or news.epoch < self.epoch:
             return decisions
-        if found.error != ErrorCode.NONE:
+        if news.error != ErrorCode.NONE:
             self._ready_at[send.key] = now_ms + self.settings.retry_backoff_ms
         elif isinstance(response, VoteResponse):
             return (*decisions, *self._count_vote(send, only_partition(response).vote_granted, now_ms))
@@ -183,7 +197,7 @@ class Replica(Roles):
     def note_leader(
         self, leader_id: int, epoch: int, address: Address | None, now_ms: int
     ) -> tuple[Decision, ...]:
-        """Take note of who leads in an epoch, not before the own one. Raises MetadataLogError for a second leader."""
+        """Take note of the leader of an epoch, not before the own one. Raises MetadataLogError for a second leader."""
         current = self.log.leader
         is_other = leader_id >= 0 and epoch == current.epoch and leader_id != current.id
         if is_other and (current.id >= 0 or leader_id == self.key.id):
@@ -194,6 +208,8 @@ class Replica(Roles):
             return self._unattached(epoch, now_ms) if epoch > current.epoch else ()
         host, port = address or ("", -1)
         decisions = self.log.elect(Leader(leader_id, epoch, host, port))
+        if (leader_id, epoch) != current[:2] and self._contacts is not None:
+            self._contacts.elected(now_ms)
         if (leader_id, epoch) != current[:2] or self.role in (Role.PROSPECTIVE, Role.UNATTACHED):
             self._follow(now_ms)
         return decisions
@@ -210,6 +226,7 @@ class Replica(Roles):
             self._follow_answer(now_ms)
         elif not taken.asks_elsewhere and not taken.must_wait:
             self.has_fetched = True
+            self._leader_is_refused, self._refused_rounds = False, 0
             if self.role is Role.FOLLOWER:
                 self._deadline_ms = now_ms + self.settings.fetch_timeout_ms
         if contacts is not None:

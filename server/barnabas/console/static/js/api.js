@@ -60,7 +60,7 @@ export async function request(method, path, payload = undefined, signal = undefi
 }
 
 export const query = (values) => {
-  const text = new URLSearchParams(Object.entries(values).filter(([, one]) => one !== "" && one !== null && one !== undefined && one !== false)).toString();
+  const text = new URLSearchParams(Object.entries(values).filter(([, value]) => value !== "" && value !== null && value !== undefined && value !== false)).toString();
   return text ? `?${text}` : "";
 };
 export const get = (path, values = {}, signal = undefined) => request("GET", `${path}${query(values)}`, undefined, signal);

@@ -29,8 +29,8 @@ export function plot(element, series, signal, format = short) {
     drawn?.destroy();
     drawn = new uPlot({
       width: Math.max(element.clientWidth, 200), height: 190, cursor: { y: false }, legend: { live: true }, scales: { x: { range: ({ data: [times] }) => span(times) }, y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.1 : 1] } },
-      axes: [{ ...axis(), space: 90, values: (_, ticks) => ticks.map(clock) }, { ...axis(), size: 66, values: (_, ticks) => ticks.map((one) => format(one)) }],
-      series: [{ value: (_, at) => shown(at, 0, clock) }, ...series.map((label, index) => ({ label, stroke: colour(`--plot-${(index % 4) + 1}`), width: 2, spanGaps: true, value: (_, one) => shown(one, index + 1, format) }))],
+      axes: [{ ...axis(), space: 90, values: (_, ticks) => ticks.map(clock) }, { ...axis(), size: 66, values: (_, ticks) => ticks.map((tick) => format(tick)) }],
+      series: [{ value: (_, at) => shown(at, 0, clock) }, ...series.map((label, index) => ({ label, stroke: colour(`--plot-${(index % 4) + 1}`), width: 2, spanGaps: true, value: (_, value) => shown(value, index + 1, format) }))],
     }, data, element);
   }
   const resized = new ResizeObserver(() => drawn?.setSize({ width: Math.max(element.clientWidth, 200), height: 190 }));
@@ -44,7 +44,7 @@ export function plot(element, series, signal, format = short) {
     update(times, values) {
       data = [times, ...values];
       if (drawn) drawn.setData(data); else draw();
-      const last = values.map((one, index) => `${series[index]} ${one.length ? format(one[one.length - 1]) : "–"}`).join(", ");
+      const last = values.map((points, index) => `${series[index]} ${points.length ? format(points[points.length - 1]) : "–"}`).join(", ");
       element.setAttribute("aria-label", `Plot over time; now: ${last}`);
     },
   };
@@ -63,7 +63,7 @@ export class History {
     values.forEach((value, index) => this.values[index].push(value));
     if (this.times.length > this.most) {
       this.times.shift();
-      this.values.forEach((one) => one.shift());
+      this.values.forEach((points) => points.shift());
     }
   }
 }

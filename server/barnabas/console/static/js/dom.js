@@ -12,18 +12,18 @@ export function h(tag, attributes = {}, ...children) {
     else if (name in element && typeof value !== "string") element[name] = value;
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat(4).filter((one) => one !== null && one !== undefined && one !== false).map(asNode));
+  element.append(...children.flat(4).filter((child) => child !== null && child !== undefined && child !== false).map(asNode));
   return element;
 }
 
 const asNode = (child) => (child instanceof Node ? child : document.createTextNode(String(child)));
 
 /** Have a long name broken after dots, dashes and underscores, if at all. */
-export const broken = (name) => name.split(/(?<=[._-])/).flatMap((one, index) => (index ? [h("wbr"), one] : [one]));
+export const broken = (name) => name.split(/(?<=[._-])/).flatMap((piece, index) => (index ? [h("wbr"), piece] : [piece]));
 
 /** Replace all that an element holds. */
 export function fill(element, ...children) {
-  element.replaceChildren(...children.flat(4).filter((one) => one !== null && one !== undefined && one !== false).map(asNode));
+  element.replaceChildren(...children.flat(4).filter((child) => child !== null && child !== undefined && child !== false).map(asNode));
   return element;
 }
 

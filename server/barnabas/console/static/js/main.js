@@ -90,7 +90,7 @@ async function logIn(offer) {
   const user = h("input", { name: "user", autocomplete: "username", required: true });
   const password = h("input", { name: "password", type: "password", autocomplete: "current-password", required: true });
   const token = h("input", { name: "token", type: "password", autocomplete: "off", required: true });
-  const mechanism = select(offer.mechanisms.map((one) => [one, one]), { name: "mechanism" });
+  const mechanism = select(offer.mechanisms.map((name) => [name, name]), { name: "mechanism" });
   const isDone = await ask({
     title: "Log in", submit: "Log in",
     content: [
@@ -166,7 +166,7 @@ document.addEventListener("keydown", (event) => {
 
 function help() {
   const rows = [["/", "filter or search"], ["g o", "overview"], ["g t", "topics"], ["g c", "consumer groups"], ["g b", "brokers"], ["g x", "transactions"], ["g a", "access"], ["g m", "metrics"], ["g l", "log"], ["p", "on a record: beside the previous one of its key"], ["?", "this list"], ["Esc", "close a dialog"]];
-  ask({ title: "Keys", submit: "Close", content: h("dl", {}, rows.map(([key, text]) => [h("dt", {}, key.split(" ").map((one) => h("kbd", {}, one))), h("dd", {}, text)])), act: () => true });
+  ask({ title: "Keys", submit: "Close", content: h("dl", {}, rows.map(([key, text]) => [h("dt", {}, key.split(" ").map((word) => h("kbd", {}, word))), h("dd", {}, text)])), act: () => true });
 }
 
 document.getElementById("skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });

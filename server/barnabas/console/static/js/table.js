@@ -28,7 +28,7 @@ export function pagedTable({ title, columns, load, signal, filters = [], every =
   const status = h("span", { "aria-live": "polite" });
   const back = h("button", { type: "button", class: "small", onclick: () => turn(values.page - 1) }, "Previous");
   const on = h("button", { type: "button", class: "small", onclick: () => turn(values.page + 1) }, "Next");
-  const sizes = h("select", { "aria-label": "Rows of a page", onchange: (event) => { values.size = Number(event.target.value); turn(1); } }, [25, 50, 100, 200].map((one) => h("option", { value: String(one), selected: one === size }, String(one))));
+  const sizes = h("select", { "aria-label": "Rows of a page", onchange: (event) => { values.size = Number(event.target.value); turn(1); } }, [25, 50, 100, 200].map((rows) => h("option", { value: String(rows), selected: rows === size }, String(rows))));
   const input = h("input", { type: "search", placeholder, "aria-label": placeholder, class: "filter", autocomplete: "off", spellcheck: "false" });
   let typed;
   input.addEventListener("input", () => { clearTimeout(typed); typed = setTimeout(() => { values.filter = input.value; turn(1); }, 200); });
@@ -39,7 +39,7 @@ export function pagedTable({ title, columns, load, signal, filters = [], every =
     h("div", { class: "pages" }, status, h("span", { class: "spacer" }), sizes, back, on));
   let asked = 0;
   let shown = 0;
-  const sorting = { get sort() { return values.sort || columns.find((one) => one.sort)?.sort; }, get order() { return values.order; }, by: (name) => { values.order = sorting.sort === name && values.order === "asc" ? "desc" : "asc"; values.sort = name; turn(1); } };
+  const sorting = { get sort() { return values.sort || columns.find((column) => column.sort)?.sort; }, get order() { return values.order; }, by: (name) => { values.order = sorting.sort === name && values.order === "asc" ? "desc" : "asc"; values.sort = name; turn(1); } };
 
   async function refresh() {
     const mine = (asked += 1);

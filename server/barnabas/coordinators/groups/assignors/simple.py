@@ -59,7 +59,7 @@ def _share_out(
         for partition in kept[:share]:
             copies_left[partition] -= 1
     # Where most copies are left first, so that the last ones find a partition that they do not have yet.
-    free = [(-left, places[partition], partition) for partition, left in copies_left.items() if left]
+    free = [(-copies, places[partition], partition) for partition, copies in copies_left.items() if copies]
     heapify(free)
     for member_id in sorted(readers, key=lambda member_id: (len(owned[member_id]), member_id)):
         mine = owned[member_id]

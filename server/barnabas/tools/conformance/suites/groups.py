@@ -225,7 +225,7 @@ async def _described(trial: Trial) -> None:
         },
     )
     listed = await trial.ask("ListGroups", {})
-    mine = [(one.protocol_type, one.group_state) for one in listed.groups if one.group_id == group]
+    mine = [(entry.protocol_type, entry.group_state) for entry in listed.groups if entry.group_id == group]
     expected = [("consumer", "Stable" if trial.fixture.newest("ListGroups") >= 4 else "")]
     trial.check(mine == expected, f"listed as {mine}")
     await trial.ask("LeaveGroup", _leaving(group, member.member_id))

@@ -186,7 +186,7 @@ async def _offsets(trial: Trial) -> None:
         values_in(response.records) == [b"a", b"b", b"c", b"d"], f"read {values_in(response.records)}"
     )
     trial.check(
-        [one.offset for one in records_in(response.records)] == [0, 1, 2, 3],
+        [record.offset for record in records_in(response.records)] == [0, 1, 2, 3],
         "the offsets of records are not 0 to 3",
     )
     trial.expect(response, {"high_watermark": 4})
@@ -270,7 +270,7 @@ async def _nulls(trial: Trial) -> None:
     ]
     await appended(trial, topic, encode_batch(records))
     read_back = records_in((await read(trial, topic)).records)
-    seen = [(one.key, one.value, one.headers) for one in read_back]
+    seen = [(record.key, record.value, record.headers) for record in read_back]
     trial.check(seen == [(record.key, record.value, record.headers) for record in records], f"read {seen}")
 
 
@@ -287,7 +287,7 @@ async def _append_time(trial: Trial) -> None:
     answer = await append(trial, topic, batch(b"a", b"b", timestamp_ms=1_600_000_000_000))
     trial.expect(answer, {"error_code": 0, "log_append_time_ms": lambda time_ms: time_ms > 1_600_000_000_000})
     read_back = records_in((await read(trial, topic)).records)
-    times = {one.timestamp for one in read_back}
+    times = {record.timestamp for record in read_back}
     trial.check(
         times == {answer.log_append_time_ms}, f"the times are {times}, not {answer.log_append_time_ms}"
     )
@@ -322,7 +322,7 @@ async def _of_another_broker(trial: Trial) -> None:
         data = (await read(trial, topic)).records
         kept = [header.attributes for _, header in iter_batches(data)]
         trial.check(kept == [codec], f"attributes are {kept}, not {codec}")
-        times = {one.timestamp for one in records_in(data)}
+        times = {record.timestamp for record in records_in(data)}
         trial.check(times == {at}, f"the times are {times}, not {at}")
         topic = await trial.new_topic(message_timestamp_type="LogAppendTime")
         await refused(trial, topic, sent, "INVALID_TIMESTAMP")
@@ -388,7 +388,7 @@ async def _legacy(version: int, trial: Trial) -> None:
     if trial.fixture.serves("Fetch", reader):
         data = (await read(trial, topic, version=reader)).records
         whole = memoryview(data)[: whole_size(data)]  # the last message may be cut short
-        values = [one.value for one in iter_message_set(whole)]
+        values = [message.value for message in iter_message_set(whole)]
         trial.check(values == [b"a", b"b"], f"Fetch v{reader} reads {values}")
 
 

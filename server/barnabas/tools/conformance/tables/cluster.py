@@ -16,13 +16,13 @@ def rows() -> list[Row]:
 
 def _has_self(answer: Any) -> bool:
     """ApiVersions among them"""
-    return any(one.api_key == 18 and one.min_version == 0 for one in answer)
+    return any(api.api_key == 18 and api.min_version == 0 for api in answer)
 
 
 def _ranges_make_sense(answer: Any) -> bool:
     """first versions that are not after the last ones, each API once"""
-    keys = [one.api_key for one in answer]
-    return len(set(keys)) == len(keys) and all(0 <= one.min_version <= one.max_version for one in answer)
+    keys = [api.api_key for api in answer]
+    return len(set(keys)) == len(keys) and all(0 <= api.min_version <= api.max_version for api in answer)
 
 
 def _api_versions() -> list[Row]:

@@ -83,7 +83,9 @@ def syncing(group: str, member_id: str, generation: int, *assigned: str, **chang
         "member_id": member_id,
         "protocol_type": "consumer",
         "protocol_name": "range",
-        "assignments": [{"member_id": one, "assignment": b"for " + one.encode()} for one in assigned],
+        "assignments": [
+            {"member_id": member_id, "assignment": b"for " + member_id.encode()} for member_id in assigned
+        ],
     } | changes
 
 

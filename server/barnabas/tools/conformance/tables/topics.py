@@ -133,7 +133,7 @@ def _create() -> list[Row]:
             lambda t, _: _asked(_topic(t.fresh(), configs=[("retention.ms", "77")])),
             {
                 "topics.0.configs": lambda configs: (
-                    ("retention.ms", "77") in [(one.name, one.value) for one in configs]
+                    ("retention.ms", "77") in [(config.name, config.value) for config in configs]
                 )
             },
             (5, LAST),

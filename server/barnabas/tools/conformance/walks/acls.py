@@ -287,13 +287,13 @@ async def _decisions(walk: Acls) -> None:
     }
     answer = await walk.trial.ask("Metadata", asked, version, wire=walk.wire)
     for topic in answer.topics:
-        allowed = {one for one in OF_TOPICS if _is_allowed(walk, topic.name, one)}
+        allowed = {operation for operation in OF_TOPICS if _is_allowed(walk, topic.name, operation)}
         if DESCRIBE not in allowed:
             walk.check_code(topic.error_code, "TOPIC_AUTHORIZATION_FAILED")
             continue
         walk.check_code(topic.error_code, NO_ERROR)
         bits = topic.topic_authorized_operations
-        seen = {one for one in range(31) if bits >> one & 1}
+        seen = {bit for bit in range(31) if bits >> bit & 1}
         walk.check(
             seen == allowed, f"operations {sorted(seen)} are allowed on {topic.name}, not {sorted(allowed)}"
         )

@@ -136,7 +136,7 @@ async def _leave(walk: Group) -> None:
 async def _rebalance(walk: Group, members: list[Member], first: Member | None) -> None:
     """Have the members join the next generation; `first` begins the rebalance, unless one has begun already."""
     answers: dict[Member, Any] = {}
-    waiting = [one for one in walk.members if one is not first]
+    waiting = [member for member in walk.members if member is not first]
 
     async def join(member: Member) -> None:
         answers[member] = await walk.ask(member, "JoinGroup", walk.join(member))
@@ -178,7 +178,7 @@ async def _judge_generation(walk: Group, members: list[Member], answers: dict[Me
         f"the generation is {sorted(generations)}, not {least}",
     )
     leaders = {answer.leader for answer in answers.values()}
-    members_by_id = {one.id: one for one in members}
+    members_by_id = {member.id: member for member in members}
     walk.check(
         len(leaders) == 1 and leaders <= members_by_id.keys(),
         f"leaders are {leaders}, members {set(members_by_id)}",
@@ -186,7 +186,7 @@ async def _judge_generation(walk: Group, members: list[Member], answers: dict[Me
     leader = members_by_id[leaders.pop()]
     walk.check(walk.leader in (None, leader), "another member leads, though the leader has joined again")
     for member, answer in answers.items():
-        listed = {one.member_id for one in answer.members}
+        listed = {member.member_id for member in answer.members}
         expected = set(members_by_id) if member is leader else set()
         walk.check(listed == expected, f"{member.id} is given the members {listed}, not {expected}")
     walk.members, walk.leader, walk.generation = list(members), leader, generations.pop()
@@ -194,7 +194,7 @@ async def _judge_generation(walk: Group, members: list[Member], answers: dict[Me
 
 async def _synchronize(walk: Group) -> None:
     """Have the leader assign, and see that each member is given what is its own."""
-    ids = [one.id for one in walk.members]
+    ids = [member.id for member in walk.members]
     answers: dict[Member, Any] = {}
 
     async def synchronize(member: Member) -> None:
@@ -239,7 +239,7 @@ async def _synchronize_again(walk: Group) -> None:
 
 
 async def _follower_joins_again(walk: Group) -> None:
-    followers = [one for one in walk.members if one is not walk.leader]
+    followers = [member for member in walk.members if member is not walk.leader]
     if not followers:
         return
     member = walk.random.choice(followers)
@@ -254,7 +254,7 @@ async def _follower_joins_again(walk: Group) -> None:
 
 async def _static_comes_back(walk: Group) -> None:
     """A static member without its id is the same member under another one; no other member has to join again."""
-    static = [one for one in walk.members if one.instance is not None]
+    static = [member for member in walk.members if member.instance is not None]
     if not static:
         return
     member = walk.random.choice(static)

@@ -174,8 +174,10 @@ async def _settle(walk: Group) -> None:
     unassigned = _unassigned(walk)
     walk.check(not unassigned, f"{_text(unassigned)} are assigned to no member")
     _judge_balance(walk)
-    described = {one.member_id: (one.member_epoch, _partitions_of(one)) for one in answer.groups[0].members}
-    expected = {one.id: (one.epoch, one.held) for one in walk.members}
+    described = {
+        member.member_id: (member.member_epoch, _partitions_of(member)) for member in answer.groups[0].members
+    }
+    expected = {member.id: (member.epoch, member.held) for member in walk.members}
     walk.check(described == expected, f"it is described as {described}, not as {expected}")
 
 
@@ -189,10 +191,14 @@ def _unassigned(walk: Group) -> frozenset[Partition]:
 def _judge_balance(walk: Group) -> None:
     ids = dict(walk.topics)
     for member in walk.members:
-        foreign = {one for one in member.held if one[0] not in {ids[name] for name in member.topics}}
+        foreign = {
+            partition
+            for partition in member.held
+            if partition[0] not in {ids[name] for name in member.topics}
+        }
         walk.check(not foreign, f"{member.id} has {_text(frozenset(foreign))}, which it did not subscribe to")
-    if len({tuple(one.topics) for one in walk.members}) == 1:
-        sizes = sorted(len(one.held) for one in walk.members)
+    if len({tuple(member.topics) for member in walk.members}) == 1:
+        sizes = sorted(len(member.held) for member in walk.members)
         walk.check(sizes[-1] - sizes[0] <= 1, f"members with the same topics have {sizes} partitions")
 
 

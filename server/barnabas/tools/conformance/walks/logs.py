@@ -139,7 +139,7 @@ async def _send(walk: Topics) -> None:
 
 async def _send_again(walk: Topics) -> None:
     """A batch that one of the last five was comes again: its offset is answered, nothing is appended."""
-    repeated = [(key, one) for key, sent in walk.sent.items() for one in sent[-KEPT_BATCHES:]]
+    repeated = [(key, batch) for key, sent in walk.sent.items() for batch in sent[-KEPT_BATCHES:]]
     if not repeated:
         return
     (producer, place), repeated_batch = walk.random.choice(repeated)
@@ -216,9 +216,9 @@ async def _read_all(walk: Topics, place: Place) -> None:
     offset, values = log.start, []
     while offset < log.end:
         response = await read(walk.trial, walk.topics[place[0]], offset, index=place[1])
-        part = [one for one in records_in(response.records) if one.offset >= offset]
+        part = [record for record in records_in(response.records) if record.offset >= offset]
         walk.check(bool(part), f"nothing is read from {offset} on, and the log ends at {log.end}")
-        values += [bytes(one.value or b"") for one in part]
+        values += [bytes(record.value or b"") for record in part]
         offset = part[-1].offset + 1
     walk.check(values == log.values[log.start :], "the whole log is not what was appended")
 

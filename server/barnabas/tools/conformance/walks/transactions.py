@@ -232,7 +232,7 @@ async def _read_all(walk: Transactions) -> None:
     walk.step(f"read all of {index}")
     response = await read(walk.trial, walk.topic, index=index)
     seen = _without_aborted(response)
-    expected = [(at, one.value) for at, one in enumerate(walk.logs[index]) if one.value is not None]
+    expected = [(at, entry.value) for at, entry in enumerate(walk.logs[index]) if entry.value is not None]
     walk.check(seen == expected, f"a reader without isolation sees {seen}, not {expected}")
 
 

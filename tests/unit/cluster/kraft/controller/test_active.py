@@ -49,8 +49,8 @@ def begin(_state, in_transaction):
     return (*aborted, FeatureLevelRecord("metadata.version", 30))
 
 
-def active(voter, ticks=(), bytes_max=1 << 20):
-    machine = Machine(HANDLERS, dict(enumerate(ticks)), begin, lambda *_: None, version_of)
+def active(voter, ticks=(), bytes_max=1 << 20, activate=begin):
+    machine = Machine(HANDLERS, dict(enumerate(ticks)), activate, lambda *_: None, version_of)
     controller = ActiveController(
         BrokerConfig(), real_environment(), machine, lambda: voter.image, lambda: voter.in_transaction,
         cluster_id="cluster", batch_bytes_max=bytes_max, tick_seconds=0.001,
@@ -87,6 +87,17 @@ def test_open_transaction_is_aborted_by_the_new_leader():
     voter.in_transaction = True
     voter.lead(active(voter))
     assert voter.batches[0][0] == AbortTransactionRecord()
+
+
+def test_leader_that_cannot_begin_resigns():
+    def fail_to_begin(_state, _in_transaction):
+        raise ValueError("no metadata.version")
+
+    voter = OnlyVoter()
+    controller = active(voter, activate=fail_to_begin)
+    voter.lead(controller)
+    assert not controller.is_active
+    assert (voter.leader_id, voter.batches) == (-1, [])
 
 
 async def test_answer_has_the_offset_of_its_first_record():

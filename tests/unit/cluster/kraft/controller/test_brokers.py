@@ -80,8 +80,16 @@ def test_registration_of_a_zookeeper_broker_is_refused(active):
 
 @pytest.mark.parametrize(
     "log_dirs",
-    [[], [log_dir(1), log_dir(1)], [bytes(16)], [bytes(15) + b"\x01"], [bytes(15) + b"\x63"], [log_dir(2)]],
-    ids=["none", "twice", "zero", "unassigned", "reserved", "of another broker"],
+    [
+        [],
+        [log_dir(1), log_dir(1)],
+        [bytes(16)],
+        [bytes(15) + b"\x01"],
+        [bytes(15) + b"\x63"],
+        [bytes(8) + b"\xff" * 8],
+        [log_dir(2)],
+    ],
+    ids=["none", "twice", "zero", "unassigned", "reserved", "negative", "of another broker"],
 )
 def test_registration_with_bad_log_dirs_is_refused(active, log_dirs):
     active.register(2)

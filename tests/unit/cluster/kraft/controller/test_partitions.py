@@ -270,3 +270,9 @@ def test_replica_that_is_none_is_not_assigned(active):
 def test_replicas_before_log_dirs_have_ids_are_not_assigned():
     active = ActiveImage(level=16).start(1)
     assert active.code(73, Assign(1, active.image.brokers[1].epoch)) == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_replicas_have_log_dirs_from_their_level_on():
+    active = ActiveImage(level=17).start(1)
+    active.create("t", (1,))
+    assert active.partition("t").directories == (log_dir(1),)

@@ -67,7 +67,7 @@ export async function topicAcls(name, signal) {
 }
 
 async function createAcl(words, refresh, preset = {}) {
-  const choice = (name) => select(words[name].map((one) => [one, one, one === (preset[name] ?? (name === "permission" ? "allow" : ""))]));
+  const choice = (name) => select(words[name].map((word) => [word, word, word === (preset[name] ?? (name === "permission" ? "allow" : ""))]));
   const inputs = {
     principal: h("input", { value: "User:", required: true }), resource_type: choice("resource_type"), resource_name: h("input", { required: true, placeholder: "name, or * for all", value: preset.resource_name ?? "" }),
     pattern_type: choice("pattern_type"), operation: choice("operation"), permission: choice("permission"), host: h("input", { value: "*" }),
@@ -82,14 +82,14 @@ async function users(place, actions, signal) {
     fill(place, card("Users with passwords of SCRAM", table([
       { label: "User", class: "name", cell: (row) => row.name },
       { label: "Mechanisms", cell: (row) => (row.error ? badge(row.error, "bad") : Object.entries(row.mechanisms).map(([name, count]) => [badge(name), h("span", { class: "soft" }, ` ${number(count)} iterations `)])) },
-      { label: "", cell: (row) => Object.keys(row.mechanisms).map((one) => [small(`Delete ${one}`, `Delete ${one} of ${row.name}`, () => remove(row.name, one)), " "]) },
+      { label: "", cell: (row) => Object.keys(row.mechanisms).map((mechanism) => [small(`Delete ${mechanism}`, `Delete ${mechanism} of ${row.name}`, () => remove(row.name, mechanism)), " "]) },
     ], answer.users, { caption: "Users", empty: "No users yet." })));
     fill(actions, button("Set password", () => create(answer.mechanisms)));
   }
   async function create(mechanisms) {
     const name = h("input", { required: true, autocomplete: "off" });
     const password = h("input", { type: "password", required: true, autocomplete: "new-password" });
-    const mechanism = select(mechanisms.map((one) => [one, one, one === "SCRAM-SHA-512"]));
+    const mechanism = select(mechanisms.map((name) => [name, name, name === "SCRAM-SHA-512"]));
     const isDone = await ask({ title: "Set password", content: [field("User", name), field("Password", password, "it leaves the console hashed"), field("Mechanism", mechanism)], act: () => request("PUT", `/api/users/${part(name.value)}`, { password: password.value, mechanism: mechanism.value }) });
     if (isDone) { toast(`The password of ${name.value} was set.`); refresh(); }
   }

@@ -24,7 +24,7 @@ export async function show({ main, parts, signal }) {
 }
 
 function shown(cluster) {
-  const dirs = cluster.brokers.flatMap((one) => one.log_dirs.map((dir) => ({ ...dir, broker: one.id })));
+  const dirs = cluster.brokers.flatMap((broker) => broker.log_dirs.map((dir) => ({ ...dir, broker: broker.id })));
   const used = (dir) => (dir.total_bytes === null ? null : dir.total_bytes - dir.usable_bytes);
   return [
     card(null, table([

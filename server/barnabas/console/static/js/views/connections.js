@@ -10,7 +10,7 @@ export async function show({ main, signal }) {
     title: "Clients", label: "connections", signal, placeholder: "Filter clients", every: 3000, size: 50,
     load: (values) => get("/api/connections", values, signal),
     columns: [
-      { label: "Client id", sort: "client_id", class: "name", cell: (row) => [row.client_id ?? "–", row.warnings.map((one) => h("div", {}, badge(one, "warn")))] },
+      { label: "Client id", sort: "client_id", class: "name", cell: (row) => [row.client_id ?? "–", row.warnings.map((warning) => h("div", {}, badge(warning, "warn")))] },
       { label: "Software", sort: "software", cell: (row) => row.software || "–" },
       { label: "Address", class: "mono nowrap", cell: (row) => row.peer },
       { label: "Listener", cell: (row) => [row.listener, row.protocol !== row.listener ? h("span", { class: "soft" }, ` ${row.protocol}`) : null] },

@@ -21,7 +21,7 @@ export async function show({ main, signal }) {
   const drawFaults = () => guarded(faults, async () => {
     const answer = await steer("faults");
     const panel = card("Faults", table([
-      { label: "Fault", class: "name mono", cell: (row) => [row.name, h("div", { class: "soft" }, ["on", "when", "do"].filter((one) => row[one] && Object.keys(row[one]).length).map((one) => `${one} ${JSON.stringify(row[one])}`).join(" "))] },
+      { label: "Fault", class: "name mono", cell: (row) => [row.name, h("div", { class: "soft" }, ["on", "when", "do"].filter((part) => row[part] && Object.keys(row[part]).length).map((part) => `${part} ${JSON.stringify(row[part])}`).join(" "))] },
       { label: "Hits", number: true, cell: (row) => number(row.hits) },
       { label: "State", cell: (row) => badge(row.enabled === false ? "off" : "on", row.enabled === false ? "" : "warn") },
       { label: "", cell: (row) => h("button", { type: "button", class: "small danger", "aria-label": `Remove ${row.name}`, onclick: async () => { await steer(`faults/${part(row.name)}`, { method: "DELETE" }); drawFaults(); } }, "Remove") },

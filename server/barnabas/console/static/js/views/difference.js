@@ -9,7 +9,7 @@ const SIGNS = { added: "+", removed: "−", same: "" };
 
 /** Say in a few words how much differs. */
 export function summary(difference) {
-  const count = difference.rows.filter((one) => one.change in KINDS).length;
+  const count = difference.rows.filter((row) => row.change in KINDS).length;
   if (!count) return difference.cut ? "no difference in the part that was compared" : "no difference";
   return `${difference.cut ? "more than " : ""}${plural(count, difference.by === "path" ? "difference" : "line", difference.by === "path" ? "differences" : "lines")}${difference.by === "path" ? "" : " added or removed"}`;
 }
@@ -23,17 +23,17 @@ export function differing(difference, caption, before, after) {
     difference.cut ? h("p", { class: "soft" }, "There is more, which is not shown.") : null];
 }
 
-const heads = (labels, classes = []) => h("thead", {}, h("tr", {}, labels.map((one, index) => h("th", { scope: "col", class: classes[index] }, one))));
+const heads = (labels, classes = []) => h("thead", {}, h("tr", {}, labels.map((label, index) => h("th", { scope: "col", class: classes[index] }, label))));
 const text = (value) => (value === null ? h("span", { class: "soft" }, "–") : visible(value));
 
 function byPath(rows, before, after) {
-  return [heads(["Path", "Change", before, after]), h("tbody", {}, rows.map((one) => h("tr", {},
-    h("td", { class: "code" }, visible(one.path)), h("td", {}, badge(one.change, KINDS[one.change])), h("td", { class: "code" }, text(one.before)), h("td", { class: "code" }, text(one.after)))))];
+  return [heads(["Path", "Change", before, after]), h("tbody", {}, rows.map((row) => h("tr", {},
+    h("td", { class: "code" }, visible(row.path)), h("td", {}, badge(row.change, KINDS[row.change])), h("td", { class: "code" }, text(row.before)), h("td", { class: "code" }, text(row.after)))))];
 }
 
 function byLine(rows, before, after) {
-  return [heads([before, after, "Change", "Line"], ["wide place", "wide place", "place"]), h("tbody", {}, rows.map((one) => (one.change === "skipped"
-    ? h("tr", { class: "skipped" }, h("td", { colspan: "4", class: "soft" }, `${plural(one.count, "line")} the same`))
-    : h("tr", { class: one.change }, h("td", { class: "wide soft" }, one.before === null ? "" : number(one.before)), h("td", { class: "wide soft" }, one.after === null ? "" : number(one.after)),
-      h("td", {}, one.change === "same" ? "" : badge(`${SIGNS[one.change]} ${one.change}`, KINDS[one.change])), h("td", { class: "code" }, visible(one.text))))))];
+  return [heads([before, after, "Change", "Line"], ["wide place", "wide place", "place"]), h("tbody", {}, rows.map((row) => (row.change === "skipped"
+    ? h("tr", { class: "skipped" }, h("td", { colspan: "4", class: "soft" }, `${plural(row.count, "line")} the same`))
+    : h("tr", { class: row.change }, h("td", { class: "wide soft" }, row.before === null ? "" : number(row.before)), h("td", { class: "wide soft" }, row.after === null ? "" : number(row.after)),
+      h("td", {}, row.change === "same" ? "" : badge(`${SIGNS[row.change]} ${row.change}`, KINDS[row.change])), h("td", { class: "code" }, visible(row.text))))))];
 }

@@ -54,7 +54,7 @@ async function showGroup({ main, parts, signal }) {
   });
   function show(group) {
     fill(tiles, tile("State", stateBadge(group.state), group.kind === "classic" ? "classic protocol" : `${group.kind} group, epoch ${group.epoch}`, null, true), tile("Lag", number(group.lag), "records, all partitions"), tile("Members", number(group.members_total)), tile("Assignor", group.assignor || "–", `coordinator: broker ${group.coordinator}`, null, true));
-    chart.update(group.history.map((one) => one.at / 1000), [group.history.map((one) => one.lag)]);
+    chart.update(group.history.map((sample) => sample.at / 1000), [group.history.map((sample) => sample.lag)]);
     fill(members, table([
       { label: "Member", class: "name", cell: (row) => [row.instance_id ?? row.client_id, h("div", { class: "soft mono" }, row.id)] },
       { label: "Host", class: "mono", cell: (row) => row.host },
@@ -92,7 +92,7 @@ async function reset(path, name, refresh, partition = null) {
   const fit = () => { valueField.hidden = !["offset", "shift"].includes(to.value); timeField.hidden = to.value !== "time"; };
   to.addEventListener("change", fit);
   fit();
-  const payload = () => ({ to: to.value, value: to.value === "time" ? new Date(time.value).getTime() : Number(value.value), topics: topics.value.split(",").map((one) => one.trim()).filter(Boolean) });
+  const payload = () => ({ to: to.value, value: to.value === "time" ? new Date(time.value).getTime() : Number(value.value), topics: topics.value.split(",").map((topic) => topic.trim()).filter(Boolean) });
   const showPlan = (planned) => fill(plan, planned.active ? notice(`The group is ${planned.active}: its members must stop first.`, "warn") : null, table([
     { label: "Partition", cell: (row) => `${row.topic}-${row.partition}` }, { label: "Committed", number: true, cell: (row) => number(row.committed) }, { label: "New", number: true, cell: (row) => number(row.new) }, { label: "", cell: (row) => (row.error ? badge(row.error, "bad") : "") },
   ], planned.rows, { caption: "What would be set" }));

@@ -12,13 +12,13 @@ export async function show({ main, signal }) {
   const rows = h("tbody");
   const status = h("span", { "aria-live": "off" });
   const filter = h("input", { type: "search", class: "filter", placeholder: "Filter lines", "aria-label": "Filter lines", oninput: draw });
-  const level = select(LEVELS.slice(0, 4).map((one) => [one, `${one} and above`]), { "aria-label": "Level", onchange: draw });
+  const level = select(LEVELS.slice(0, 4).map((name) => [name, `${name} and above`]), { "aria-label": "Level", onchange: draw });
   const problem = h("div");
   let lines = [];
   function draw() {
     const text = filter.value.toLowerCase();
-    const shown = lines.filter((one) => LEVELS.indexOf(one.level) >= LEVELS.indexOf(level.value) && `${one.logger} ${one.text}`.toLowerCase().includes(text)).reverse();
-    fill(rows, shown.length ? shown.map((one) => h("tr", {}, h("td", { class: "nowrap" }, time(one.at).slice(11)), h("td", {}, badge(one.level, { error: "bad", critical: "bad", warning: "warn" }[one.level] ?? "")), h("td", { class: "nowrap soft wide" }, one.logger.replace(/^barnabas\./, "")), h("td", {}, one.text))) : h("tr", {}, h("td", { class: "empty", colspan: "4" }, "Nothing was logged.")));
+    const shown = lines.filter((line) => LEVELS.indexOf(line.level) >= LEVELS.indexOf(level.value) && `${line.logger} ${line.text}`.toLowerCase().includes(text)).reverse();
+    fill(rows, shown.length ? shown.map((line) => h("tr", {}, h("td", { class: "nowrap" }, time(line.at).slice(11)), h("td", {}, badge(line.level, { error: "bad", critical: "bad", warning: "warn" }[line.level] ?? "")), h("td", { class: "nowrap soft wide" }, line.logger.replace(/^barnabas\./, "")), h("td", {}, line.text))) : h("tr", {}, h("td", { class: "empty", colspan: "4" }, "Nothing was logged.")));
     status.textContent = `${number(shown.length)} lines, newest first`;
   }
   fill(main, head("Log", "What the broker has logged since it was started, at its level of logging."), problem,

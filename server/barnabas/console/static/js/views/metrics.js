@@ -18,11 +18,11 @@ const USUAL = [
 
 export async function show({ main, signal }) {
   const { families } = await get("/api/metrics", {}, signal);
-  const names = families.map((one) => one.name);
-  const kinds = Object.fromEntries(families.map((one) => [one.name, one.kind]));
+  const names = families.map((family) => family.name);
+  const kinds = Object.fromEntries(families.map((family) => [family.name, family.kind]));
   const place = h("div", { class: "plots" });
   const charts = [];
-  const chosen = select([["", "Add a plot …"], ...families.map((one) => [one.name, `${one.name} (${one.kind})`])], { "aria-label": "Add a plot", onchange: () => { if (chosen.value) { add(chosen.value, [[chosen.value, chosen.value]], short, families.find((one) => one.name === chosen.value).text); chosen.value = ""; } } });
+  const chosen = select([["", "Add a plot …"], ...families.map((family) => [family.name, `${family.name} (${family.kind})`])], { "aria-label": "Add a plot", onchange: () => { if (chosen.value) { add(chosen.value, [[chosen.value, chosen.value]], short, families.find((family) => family.name === chosen.value).text); chosen.value = ""; } } });
 
   function add(title, series, format, text = "") {
     const element = h("div", { class: "plot" });
@@ -40,12 +40,12 @@ export async function show({ main, signal }) {
   repeat(async () => {
     const now = Date.now();
     if (now < due) return;
-    const plotted = [...new Set(charts.flatMap((one) => one.series.map(([, name]) => name)))];
+    const plotted = [...new Set(charts.flatMap((plot) => plot.series.map(([, name]) => name)))];
     if (!plotted.length) return;
     let answer;
     try { answer = await get("/api/metrics", { names: plotted.join(",") }, signal); } catch { return; }
     due = Date.now() + REST_FACTOR * (Date.now() - now); // a broker with many topics is polled less often
-    const sums = Object.fromEntries(answer.families.map((one) => [one.name, one.sum]));
+    const sums = Object.fromEntries(answer.families.map((family) => [family.name, family.sum]));
     for (const plot of charts) {
       const values = plot.series.map(([, name]) => {
         if (!isCounter(name)) return sums[name] ?? null;

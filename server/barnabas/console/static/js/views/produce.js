@@ -29,7 +29,7 @@ function formOf(label, schema, hasRegistry, plain) {
 }
 
 /** Make the bytes that hexadecimal digits stand for base64. */
-const base64 = (hex) => btoa(hex.split(" ").filter(Boolean).map((one) => String.fromCharCode(Number.parseInt(one, 16))).join(""));
+const base64 = (hex) => btoa(hex.split(" ").filter(Boolean).map((byte) => String.fromCharCode(Number.parseInt(byte, 16))).join(""));
 
 /** Return a payload that was read as it is sent. */
 const bytesOf = (payload) => (payload.form === "null" ? null : payload.form === "hex" ? { base64: base64(payload.text) } : payload.text);
@@ -49,7 +49,7 @@ export async function produce(path, name, count, hasRegistry, like = null) {
   const isNull = h("input", { type: "checkbox", name: "null" });
   const headers = h("textarea", { name: "headers", rows: "2", placeholder: "trace-id=7", spellcheck: "false" });
   const partition = h("input", { name: "partition", type: "number", min: "0", max: String(count - 1), placeholder: "by the key" });
-  const compression = select(["none", "gzip", "snappy", "lz4", "zstd"].map((one) => [one]), { name: "compression" });
+  const compression = select(["none", "gzip", "snappy", "lz4", "zstd"].map((codec) => [codec]), { name: "compression" });
   const file = h("input", { name: "file", type: "file" });
   const plain = [["text", "text as it is"], ["base64", "base64 of bytes"]];
   const keyForm = formOf("Key", keySchema, hasRegistry, plain);
@@ -59,7 +59,7 @@ export async function produce(path, name, count, hasRegistry, like = null) {
     take(like.key, key, keyForm);
     take(like.value, value, valueForm);
     isNull.checked = like.value.form === "null";
-    headers.value = like.headers.map((one) => (one.value.form === "null" ? one.name : `${one.name}=${one.value.text}`)).join("\n");
+    headers.value = like.headers.map((header) => (header.value.form === "null" ? header.name : `${header.name}=${header.value.text}`)).join("\n");
     taken = headers.value;
   }
   let sent = [];
@@ -73,11 +73,11 @@ export async function produce(path, name, count, hasRegistry, like = null) {
       field("Or from a file", file, "each line is a value; up to 1,000 lines"),
     ],
     act: async () => {
-      const heads = headers.value === taken ? like.headers.map((one) => ({ name: one.name, value: bytesOf(one.value) })) : headers.value.split("\n").filter((one) => one.trim()).map((line) => { const at = line.indexOf("="); return at < 0 ? { name: line, value: null } : { name: line.slice(0, at), value: line.slice(at + 1) }; });
+      const heads = headers.value === taken ? like.headers.map((header) => ({ name: header.name, value: bytesOf(header.value) })) : headers.value.split("\n").filter((line) => line.trim()).map((line) => { const at = line.indexOf("="); return at < 0 ? { name: line, value: null } : { name: line.slice(0, at), value: line.slice(at + 1) }; });
       const common = { headers: heads, key: key.value === "" ? null : keyForm.bytesOf(key.value), partition: partition.value === "" ? null : Number(partition.value) };
       let records = [{ ...common, value: isNull.checked ? null : valueForm.bytesOf(value.value) }];
       if (file.files.length) {
-        const lines = (await file.files[0].text()).split("\n").filter((one) => one !== "");
+        const lines = (await file.files[0].text()).split("\n").filter((line) => line !== "");
         if (lines.length > LINES_MAX) throw new Error(`The file has ${lines.length} lines; at most 1,000 are sent at once.`);
         records = lines.map((line) => ({ ...common, value: valueForm.bytesOf(line.replace(/\r$/, "")) }));
       }

@@ -18,7 +18,7 @@ export async function showRecords(place, { path, name, count, values, signal, ha
   const from = select([["newest", "Newest"], ["oldest", "Oldest"], ["offset", "From offset"], ["time", "From time"]], { "aria-label": "Where to begin", id: "from", onchange: fit });
   const offset = h("input", { type: "number", min: "0", value: "0", "aria-label": "Offset", hidden: true });
   const at = h("input", { type: "datetime-local", step: "1", "aria-label": "Time", hidden: true });
-  const partition = count > 1 ? select([["", "All partitions"], ...Array.from({ length: Math.min(count, 1000) }, (_, one) => [String(one), `Partition ${one}`])], { "aria-label": "Partition", id: "partition" }) : h("input", { type: "hidden", value: "" });
+  const partition = count > 1 ? select([["", "All partitions"], ...Array.from({ length: Math.min(count, 1000) }, (_, index) => [String(index), `Partition ${index}`])], { "aria-label": "Partition", id: "partition" }) : h("input", { type: "hidden", value: "" });
   const form = select([["auto", "Auto"], ["json", "JSON"], ["text", "Text"], ["hex", "Hex"], ["registry", "Registry"]], { "aria-label": "Show as", id: "form" });
   const committed = h("input", { type: "checkbox" });
   const text = h("input", { type: "search", class: "filter", placeholder: "Search records", "aria-label": "Search for", autocomplete: "off", spellcheck: "false" });
@@ -160,7 +160,7 @@ export async function showRecords(place, { path, name, count, values, signal, ha
   const controls = h("form", { class: "bar", onsubmit: (event) => { event.preventDefault(); keepInAddress(); show(); } },
     from, offset, at, partition, form, h("label", { class: "inline" }, committed, "Committed only"), text, within, h("label", { class: "inline" }, regex, "Regex"), go, live, stop);
   fill(place, h("section", { class: "card", "aria-label": "Records" }, controls, progress,
-    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Records" }, h("table", { "aria-label": "Records" }, h("thead", {}, h("tr", {}, ["Place", `Time (${zone()})`, "Key", "Value", "Size"].map((one, index) => h("th", { scope: "col", class: index === 4 ? "number" : "" }, one)))), rows)),
+    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Records" }, h("table", { "aria-label": "Records" }, h("thead", {}, h("tr", {}, ["Place", `Time (${zone()})`, "Key", "Value", "Size"].map((label, index) => h("th", { scope: "col", class: index === 4 ? "number" : "" }, label)))), rows)),
     h("div", { class: "pages" }, status, h("span", { class: "spacer" }), h("button", { type: "button", class: "small quiet", onclick: () => save("csv") }, "CSV"), h("button", { type: "button", class: "small quiet", onclick: () => save("jsonl") }, "JSON lines"), newer, older)));
   const again = () => { if (!running) page(start()); };
   window.addEventListener("produced", again, { signal });
@@ -236,7 +236,7 @@ async function copy(text, what) {
 /** Write a record as JSON, its numbers as they are. */
 function asJson(record) {
   const plain = (payload) => (payload.form === "null" ? null : payload.text);
-  return JSON.stringify({ partition: record.partition, offset: record.offset, timestamp: record.timestamp, key: plain(record.key), value: plain(record.value), headers: record.headers.map((one) => ({ name: one.name, value: plain(one.value) })) }, null, 2);
+  return JSON.stringify({ partition: record.partition, offset: record.offset, timestamp: record.timestamp, key: plain(record.key), value: plain(record.value), headers: record.headers.map((header) => ({ name: header.name, value: plain(header.value) })) }, null, 2);
 }
 
 function detail(record, send, beside) {
@@ -249,7 +249,7 @@ function detail(record, send, beside) {
     h("dl", {}, h("dt", {}, "Partition, offset"), h("dd", {}, `${record.partition}, ${record.offset}`), h("dt", {}, record.append_time ? "Appended" : "Created"), h("dd", {}, `${time(record.timestamp)} ${zone()} (${record.timestamp ?? "none"})`)),
     h("h3", {}, "Key ", badge(formOf(record.key))), whole(record.key),
     h("h3", {}, "Value ", badge(formOf(record.value))), whole(record.value),
-    record.headers.length ? [h("h3", {}, "Headers"), h("dl", {}, record.headers.map((one) => [h("dt", { class: "mono" }, one.name), h("dd", {}, preview(one.value))]))] : null,
+    record.headers.length ? [h("h3", {}, "Headers"), h("dl", {}, record.headers.map((header) => [h("dt", { class: "mono" }, header.name), h("dd", {}, preview(header.value))]))] : null,
     h("div", { class: "actions" },
       action("Copy key", () => copy(record.key.text, "The key was"), record.key.form !== "null" && isWhole),
       action("Copy value", () => copy(record.value.text, "The value was"), record.value.form !== "null" && isWhole),

@@ -33,7 +33,7 @@ export async function show({ main, signal }) {
       begun: () => { status.textContent = "Watching"; },
       requests: (event) => {
         if (isPaused) return;
-        const fresh = event.requests.filter((one) => own.checked || one.client_id !== "barnabas-console");
+        const fresh = event.requests.filter((request) => own.checked || request.client_id !== "barnabas-console");
         if (fresh.length && !count) fill(rows);
         count += fresh.length;
         held = [...held, ...fresh].slice(-SHOWN_MAX);

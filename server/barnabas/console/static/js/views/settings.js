@@ -25,7 +25,7 @@ export async function settingsCard(path, signal, what) {
   async function change(row) {
     const value = h("input", { name: "value", value: row.value ?? "", autocomplete: "off", spellcheck: "false" });
     const reset = h("input", { type: "checkbox", name: "reset" });
-    const below = row.synonyms.find((one) => one.source !== row.source);
+    const below = row.synonyms.find((synonym) => synonym.source !== row.source);
     const isDone = await ask({
       title: `Change ${row.name}`,
       content: [row.documentation ? h("p", { class: "soft" }, row.documentation) : null, h("br"), field("New value", value), OWN.includes(row.source) ? h("label", { class: "inline" }, reset, `Back to what it is without (${below ? `${below.value ?? "secret"}, ${below.source}` : "default"})`) : null],

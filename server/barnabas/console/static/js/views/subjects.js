@@ -21,7 +21,7 @@ async function showSubject({ main, parts, values, signal }) {
   const path = `/api/subjects/${part(name)}`;
   const subject = await get(path, { version: values.get("version") ?? "" }, signal);
   const { schema } = subject;
-  const version = select(subject.versions.map((one) => [String(one), `Version ${one}`, one === schema.version]), { "aria-label": "Version", onchange: () => { location.hash = `#/subjects/${part(name)}?version=${version.value}`; } });
+  const version = select(subject.versions.map((number) => [String(number), `Version ${number}`, number === schema.version]), { "aria-label": "Version", onchange: () => { location.hash = `#/subjects/${part(name)}?version=${version.value}`; } });
   const isText = (schema.schemaType ?? "AVRO") === "PROTOBUF";
   fill(main, head(name, "", [version, h("button", { type: "button", onclick: async () => { if (await register(name, schema)) location.hash = `#/subjects/${part(name)}`; } }, "Register a new version"), h("button", { type: "button", class: "danger", onclick: remove }, "Delete subject")], h("a", { href: "#/subjects" }, "Schemas")),
     h("div", { class: "cards" }, tile("Type", badge(schema.schemaType ?? "AVRO", "info"), "", null, true), tile("Id", schema.id), tile("Versions", subject.versions.length), tile("Compatibility", badge(subject.compatibility ?? "–"), "", null, true)),

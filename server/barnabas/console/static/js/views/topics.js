@@ -50,7 +50,7 @@ async function createTopic(refresh) {
     content: [field("Name", name), h("div", { class: "fields" }, field("Partitions", partitions), field("Replicas", replication)), h("div", { class: "fields" }, field("Cleanup", policy), field("Retention (ms)", retention)), field("Other settings", others, "one KEY=VALUE a line")],
     act: async () => {
       const settings = {};
-      for (const line of others.value.split("\n").filter((one) => one.trim())) {
+      for (const line of others.value.split("\n").filter((line) => line.trim())) {
         const at = line.indexOf("=");
         if (at < 1) throw new Error(`"${line}" is not KEY=VALUE`);
         settings[line.slice(0, at).trim()] = line.slice(at + 1).trim();

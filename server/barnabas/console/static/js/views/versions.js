@@ -10,7 +10,7 @@ import { visible, whole } from "./payload.js";
 export function comparing(path, numbers, chosen, signal) {
   const before = numbers[Math.max(numbers.indexOf(chosen) - 1, 0)];
   const [first, second] = before === chosen ? [chosen, numbers[1]] : [before, chosen];
-  const choice = (label, selected) => select(numbers.map((one) => [String(one), `Version ${one}`, one === selected]), { "aria-label": label });
+  const choice = (label, selected) => select(numbers.map((version) => [String(version), `Version ${version}`, version === selected]), { "aria-label": label });
   const leftChoice = choice("One version", first);
   const rightChoice = choice("The other version", second);
   const status = h("span", { class: "soft", "aria-live": "polite" });
@@ -34,7 +34,7 @@ export function comparing(path, numbers, chosen, signal) {
 }
 
 function shown(comparison) {
-  const [before, after] = [comparison.older, comparison.newer].map((one) => `Version ${one.version}`);
+  const [before, after] = [comparison.older, comparison.newer].map((version) => `Version ${version.version}`);
   return [
     h("h3", {}, `May ${after.toLowerCase()} follow ${before.toLowerCase()}?`),
     comparison.levels.length ? verdicts(comparison) : notice(`Compatibility cannot be checked: ${comparison.problems.map(visible).join("; ")}`, "warn"),
