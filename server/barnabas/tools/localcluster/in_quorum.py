@@ -16,7 +16,7 @@ import trio
 from barnabas.broker.serve_options import WITHOUT_FILE
 from barnabas.tools.localcluster.children import Child
 from barnabas.tools.localcluster.cluster import Cluster, MakeChild
-from barnabas.tools.localcluster.defaults import IN_QUORUM, OF_CONTROLLERS, settings_of
+from barnabas.tools.localcluster.defaults import OF_CONTROLLERS, settings_of
 from barnabas.tools.localcluster.ports import free_port
 from barnabas.tools.localcluster.quorum import Quorum, format_and_write, prepare, settings_of_node
 
@@ -37,7 +37,6 @@ class QuorumCluster(Cluster):
         """`shared` are settings that all nodes are given."""
         super().__init__(options, directory, make_child=make_child)
         self._shared = {
-            **IN_QUORUM,
             **({} if options.config else {**WITHOUT_FILE, **settings_of(options.brokers)}),
             **shared,
         }
