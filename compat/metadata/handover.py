@@ -54,7 +54,7 @@ class Directory:
         self.controller = int((path / "controller.port").read_text())
 
     def format(self, name: str) -> None:
-        """Format the directory, as whoever starts first does. Raises KafkaError."""
+        """Format the directory, as the first to start does. Raises KafkaError."""
         if name == "kafka":
             workload._format(self.kafka)
             return

@@ -21,7 +21,7 @@ from barnabas.client import ClientSettings
 from barnabas.cluster.kraft.joining import observing
 from barnabas.cluster.kraft.loader import ImageDelta
 from barnabas.config.loading import BrokerConfig
-from barnabas.config.quorum import quorum_settings
+from barnabas.config.quorum_broker import quorum_settings
 from barnabas.environment.real import real_environment
 from barnabas.log.format.properties import decode_properties
 

@@ -363,7 +363,7 @@ def _demo(options: argparse.Namespace) -> Demo:
 def _run_serve(options: argparse.Namespace, config: BrokerConfig, own_settings: Mapping[str, str]) -> int:
     from barnabas.broker.serve_options import check_workers
     from barnabas.config import broker as settings
-    from barnabas.config.cluster import is_clustered, is_controller
+    from barnabas.config.keeper import is_clustered, is_controller
     from barnabas.config.setting import SettingError
 
     if is_controller(config):

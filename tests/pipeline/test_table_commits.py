@@ -40,7 +40,7 @@ from .tables import (
 
 
 def scripted(place: Place, on_commit: Script) -> Table:
-    """A table of a catalog that answers so, whose commits are tried without pauses."""
+    """A table of a catalog that answers so; its commits are tried without pauses."""
     return Table(place, catalogs=ScriptedCatalogs(on_commit), sleep=lambda _: None)
 
 

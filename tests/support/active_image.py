@@ -199,7 +199,9 @@ class ActiveImage:
         leader = partition.leader if leader is None else leader
         if broker_epochs is None:
             brokers = self.image.brokers
-            broker_epochs = [(one, brokers[one].epoch if one in brokers else 5) for one in isr]
+            broker_epochs = [
+                (replica, brokers[replica].epoch if replica in brokers else 5) for replica in isr
+            ]
         proposal = AlterPartitionRequest.PartitionData(
             partition_index=number,
             leader_epoch=partition.leader_epoch,

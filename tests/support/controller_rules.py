@@ -13,7 +13,7 @@ ELR = "eligible.leader.replicas.version"
 
 
 class Cause(NamedTuple):
-    """What was asked for, as far as a change may show it."""
+    """The request of a change, as far as the change may show it."""
 
     is_preferred: bool = False
     is_unclean_election: bool = False
@@ -96,7 +96,9 @@ def check_change(key, before, after, cluster, cause):
         earlier = after.replicas[: after.replicas.index(leads)]
         candidates = set(after.elr if is_from_elr else after.replicas if is_unclean else after.isr)
         if not (is_unclean and before.last_known_elr == (leads,)):
-            assert not [one for one in earlier if one in candidates and cluster.can_lead(after, one)]
+            assert not [
+                replica for replica in earlier if replica in candidates and cluster.can_lead(after, replica)
+            ]
     _check_elr(
         key, before, after, cluster, cause, is_from_elr=is_from_elr, is_unclean=is_unclean, bumps=bumps
     )
@@ -161,7 +163,9 @@ def check_image(cluster):
             assert absent.isdisjoint(partition.isr) or len(partition.isr) == 1
         if partition.leader == -1:
             eligible = partition.isr or partition.elr or partition.last_known_elr
-            assert not [one for one in eligible if cluster.can_lead(partition, one)], "it can have a leader"
+            assert not [replica for replica in eligible if cluster.can_lead(partition, replica)], (
+                "it can have a leader"
+            )
         else:
             assert cluster.is_online(partition, partition.leader)
 

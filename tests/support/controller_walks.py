@@ -22,7 +22,7 @@ SESSION_MS = 9_000
 
 
 class Heard:
-    """What the model knows of a broker's registration."""
+    """A broker's registration, as far as the model has it."""
 
     def __init__(self, incarnation, dirs, epoch, offset):
         self.incarnation, self.dirs, self.epoch, self.registered_at = incarnation, dirs, epoch, offset
@@ -180,14 +180,14 @@ class Walk:
         heard.lost |= set(offline)
         read = self.active.state.next_offset - 1 - behind
         before = self.active.image.brokers[broker_id]
-        leads = any(one.leader == broker_id for one in self.active.image.partitions.values())
+        leads = any(partition.leader == broker_id for partition in self.active.image.partitions.values())
         count = len(self.active.changes)
         answer = self.active.beat(
             broker_id,
             offset=read,
             fence=asked == "fence",
             stop=asked == "stop",
-            offline=[log_dir(broker_id, one) for one in sorted(heard.lost)],
+            offline=[log_dir(broker_id, number) for number in sorted(heard.lost)],
         )
         self.check(count, Cause())
         heard.heard_ms = self.active.state.monotonic_ms
@@ -205,10 +205,12 @@ class Walk:
         if offline:
             assert log_dir(broker_id, offline[0]) not in after.log_dirs
         if expected == "unfenced" and before.fenced and self.is_unclean:
-            leaderless = [one for one in self.active.image.partitions.values() if one.leader == -1]
-            assert not [one for one in leaderless if self.cluster.can_lead(one, broker_id)]
+            leaderless = [
+                partition for partition in self.active.image.partitions.values() if partition.leader == -1
+            ]
+            assert not [partition for partition in leaderless if self.cluster.can_lead(partition, broker_id)]
         if expected in ("shutting down", "shut down") and asked == "stop":
-            assert all(one.leader != broker_id for one in self.active.image.partitions.values())
+            assert all(partition.leader != broker_id for partition in self.active.image.partitions.values())
 
     def _expected(self, heard, before, asked, read, *, leads):
         """Return what becomes of a broker that asks for something."""
@@ -232,7 +234,7 @@ class Walk:
         self.hear(silent)
         self.active.state.monotonic_ms += ms
         count = len(self.active.changes)
-        was_fenced = {one.id: one.fenced for one in self.active.image.brokers.values()}
+        was_fenced = {broker.id: broker.fenced for broker in self.active.image.brokers.values()}
         self.active.tick()
         self.check(count, Cause())
         for broker in self.active.image.brokers.values():
@@ -260,13 +262,15 @@ class Walk:
 
     def create(self, name, assignments):
         width = len(assignments[0])
-        entries = [Create.CreatableReplicaAssignment(index, one) for index, one in enumerate(assignments)]
+        entries = [
+            Create.CreatableReplicaAssignment(index, replicas) for index, replicas in enumerate(assignments)
+        ]
         answer = self.ask(19, Create([Create.CreatableTopic(name, -1, -1, entries)]), version=4)
         code = answer.topics[0].error_code
         if code:
             brokers = set(self.active.image.brokers)
-            is_bad = any(len(one) != width or not set(one) <= brokers for one in assignments)
-            is_dead = any(not any(map(self.cluster.is_active, one)) for one in assignments)
+            is_bad = any(len(replicas) != width or not set(replicas) <= brokers for replicas in assignments)
+            is_dead = any(not any(map(self.cluster.is_active, replicas)) for replicas in assignments)
             assert is_bad or is_dead or name in self.active.image.topic_ids
         else:
             for index, replicas in enumerate(assignments):
@@ -300,14 +304,14 @@ class Walk:
             return
         others = (1, 2, 3, 4) if taken == "any" else before.replicas
         if taken == "all":
-            others = [one for one in others if self.cluster.is_active(one)]
+            others = [replica for replica in others if self.cluster.is_active(replica)]
         else:
-            others = [one for place, one in enumerate(others) if mask >> place & 1]
-        isr = [leader, *(one for one in others if one != leader)]
+            others = [replica for place, replica in enumerate(others) if mask >> place & 1]
+        isr = [leader, *(replica for replica in others if replica != leader)]
         if before.leader_recovery_state and recovery:
             isr = isr[: 1 + mask % 2]
         count = len(self.active.changes)
-        states = [(one, self.brokers[one].epoch if one in self.brokers else 0) for one in isr]
+        states = [(replica, self.brokers[replica].epoch if replica in self.brokers else 0) for replica in isr]
         if not is_current:
             states[-1] = (states[-1][0], states[-1][1] - 1)
         result = self.active.propose(
@@ -349,13 +353,17 @@ class Walk:
             return ErrorCode.INVALID_REQUEST
         if epochs[1] < 0:
             return ErrorCode.INVALID_UPDATE_VERSION
-        if not {one for one, _ in states} <= set(before.replicas):
+        if not {replica for replica, _ in states} <= set(before.replicas):
             return ErrorCode.INVALID_REQUEST
         if recovery and (len(states) > 1 or not before.leader_recovery_state):
             return ErrorCode.INVALID_REQUEST
-        epochs_now = {one: heard.epoch for one, heard in self.brokers.items() if self.cluster.is_active(one)}
+        epochs_now = {
+            replica: heard.epoch for replica, heard in self.brokers.items() if self.cluster.is_active(replica)
+        }
         return (
-            0 if all(epochs_now.get(one) == epoch for one, epoch in states) else ErrorCode.INELIGIBLE_REPLICA
+            0
+            if all(epochs_now.get(replica) == epoch for replica, epoch in states)
+            else ErrorCode.INELIGIBLE_REPLICA
         )
 
     def catch_up(self, name, number):
@@ -393,14 +401,14 @@ class Walk:
             if not code:
                 assert set(after.replicas) == set(before.replicas) - set(before.adding)
                 assert (after.adding, after.removing) == ((), ())
-                in_sync = tuple(one for one in before.isr if one not in before.adding)
+                in_sync = tuple(replica for replica in before.isr if replica not in before.adding)
                 assert after.isr == in_sync or (not in_sync and self.is_unclean and len(after.isr) == 1)
         elif code:
             is_factor = keeps_factor and len(target) != len(set(before.replicas) - set(before.removing))
             assert is_factor or not set(target) <= set(self.brokers)
             assert after == before
         else:
-            assert [one for one in after.replicas if one not in after.removing] == target
+            assert [replica for replica in after.replicas if replica not in after.removing] == target
             assert set(after.removing) in (set(), set(before.replicas) - set(target))
             adding = (set(target) - set(before.replicas)) | (set(before.adding) & set(target))
             assert set(after.adding) == adding or (not after.adding and adding <= set(after.isr))
@@ -420,7 +428,7 @@ class Walk:
             assert (code == ErrorCode.ELECTION_NOT_NEEDED) is is_needless
             first = before.replicas[0]
             if is_unclean and not is_needless:
-                assert not any(self.cluster.can_lead(before, one) for one in before.replicas)
+                assert not any(self.cluster.can_lead(before, replica) for replica in before.replicas)
             elif not is_needless:
                 assert first not in before.isr or not self.cluster.can_lead(before, first)
         else:

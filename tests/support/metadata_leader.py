@@ -3,7 +3,7 @@
 import random
 from pathlib import Path
 
-from barnabas.cluster.kraft.observer import METADATA_TOPIC_ID
+from barnabas.cluster.kraft.replica_values import METADATA_TOPIC_ID
 from barnabas.records.batch import iter_batches
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse

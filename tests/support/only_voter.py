@@ -6,10 +6,10 @@ import trio
 
 from barnabas.cluster.kraft.image import EMPTY, Position
 from barnabas.cluster.kraft.loader import ImageDelta
-from barnabas.cluster.kraft.observer import Leader
 from barnabas.cluster.kraft.quorum import Leadership
 from barnabas.cluster.kraft.raft.ports import NotLeaderError
 from barnabas.cluster.kraft.replay import Replay
+from barnabas.cluster.kraft.replica_values import Leader
 from barnabas.wire.metadata_records import decode_record
 
 

@@ -1,9 +1,9 @@
 """Voters on simulated disks: their formatted directories, their settings, and requests that a test asks them."""
 
 from barnabas.cluster.kraft.directory import DIRECTORY
-from barnabas.cluster.kraft.observer import METADATA_TOPIC_ID
 from barnabas.cluster.kraft.raft.records import bootstrap_checkpoint
 from barnabas.cluster.kraft.raft.values import KRAFT_VERSIONS, RaftSettings
+from barnabas.cluster.kraft.replica_values import METADATA_TOPIC_ID
 from barnabas.cluster.kraft.values import Voter
 from barnabas.config.quorum import LogSettings, QuorumSettings
 from barnabas.log.format.names import CLUSTER_METADATA_TOPIC

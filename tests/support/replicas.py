@@ -20,7 +20,7 @@ from barnabas.cluster.replicas.following import Fetched, FetchPosition, Follower
 from barnabas.cluster.replicas.manager import Replicas
 from barnabas.cluster.replicas.replica import ACKS_ALL, Replica
 from barnabas.cluster.replication.leader import IsrChange
-from barnabas.config.cluster import Keeper
+from barnabas.config.keeper import Keeper
 from barnabas.environment import Threads
 from barnabas.environment.real import OsThreads
 from barnabas.errors import RequestError, StorageError

@@ -14,8 +14,9 @@ import trio
 
 from barnabas.client import Client, ClientSettings, Endpoint, open_client
 from barnabas.cluster.kraft.image import EMPTY, Draft, Position
-from barnabas.cluster.kraft.observer import METADATA_TOPIC_ID, SnapshotId
+from barnabas.cluster.kraft.observer import SnapshotId
 from barnabas.cluster.kraft.quorum import Leadership
+from barnabas.cluster.kraft.replica_values import METADATA_TOPIC_ID
 from barnabas.cluster.kraft.snapshots import snapshot_batches
 from barnabas.cluster.kraft.transitions import apply_record
 from barnabas.cluster.kraft.values import UNASSIGNED

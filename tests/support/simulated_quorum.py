@@ -13,8 +13,8 @@ import trio
 from barnabas.cluster.kraft.decisions import SnapshotId
 from barnabas.cluster.kraft.follower import ControllerError
 from barnabas.cluster.kraft.image import EMPTY, TOPIC, Draft, Position, QuorumImage
-from barnabas.cluster.kraft.observer import METADATA_TOPIC_ID
 from barnabas.cluster.kraft.quorum import Leadership, decode_control
+from barnabas.cluster.kraft.replica_values import METADATA_TOPIC_ID
 from barnabas.cluster.kraft.snapshots import snapshot_batches
 from barnabas.cluster.kraft.state import LogState
 from barnabas.cluster.kraft.transitions import apply_record

@@ -15,7 +15,7 @@ import pytest
 from barnabas.broker.serve_options import collect
 from barnabas.broker.startup import advertised_listeners, parse_endpoint
 from barnabas.cli import _add_serve
-from barnabas.config.cluster import is_clustered
+from barnabas.config.keeper import is_clustered
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.without_effect import judge
 from barnabas.network.sockets import SocketNetwork

@@ -32,7 +32,7 @@ from barnabas.cluster.controller.single_node import EmbeddedController
 from barnabas.cluster.replicas.in_sync import shrink_periodically
 from barnabas.cluster.replicas.moving import LogMover
 from barnabas.config import broker as settings
-from barnabas.config.cluster import is_in_quorum, is_on_zookeeper
+from barnabas.config.keeper import is_in_quorum, is_on_zookeeper
 from barnabas.coordinators.image_events import CoordinatorEvents
 from barnabas.coordinators.locator import ImageLocator
 from barnabas.serving.channel import SECRET_BYTES, LoginParts

@@ -224,67 +224,18 @@ def _take_dirs(config: BrokerConfig, quorum: QuorumSettings, ownership: Ownershi
 
 def _node(base: _Base, voter: RaftNode, rules: Machine) -> ControllerNode:
     """Make all other parts, each from those before it, and start their periodic work."""
-    config, environment, own, _, listeners, endpoints, client, budget, background = base
-    node_id, stopping = own.quorum.node_id, Stopping()
-    log_limit = LogLimit(environment.monotonic)
-    stalls = StallMeter(log_limit)
-    budget.on_long_turn = stalls.long_turn
-    active = ActiveController(
-        config,
-        environment,
-        rules,
-        lambda: voter.image,
-        lambda: voter.in_transaction,
-        cluster_id=base.cluster_id,
-        batch_bytes_max=own.quorum.log.batch_bytes_max,
+    active = _active(base, voter, rules)
+    processes = BrokerProcesses(active, base.environment.network)
+    store = QuorumStore(base.cluster_id, base.own.quorum.node_id, base.budget)
+    connections = _connections(base, store, _services(base, voter, active, store, processes), processes)
+    peers = controllers(
+        lambda: voter.replica.log.leader, base.own.quorum.listener, base.environment.network, base.client
     )
-    active.attach(voter)
-    processes = BrokerProcesses(active, environment.network)
-    store = QuorumStore(base.cluster_id, node_id, budget)
-    limits = ConnectionLimits(config, own.protocols, environment.monotonic, log_limit)
-    store.subscribe(_Settings(config, node_id, limits))
-    securing = Securing(listeners, config, _login_parts(config, environment, store, budget))
-    securing.begin()
-    store.subscribe(securing)
-    memory = new_memory(config, environment)
-    codecs = CodecWorker(environment.threads, config.get(settings.MAX_REQUEST_ENTRIES))
-    handlers = ControllerHandlers(
-        ControllerServices(
-            config=config,
-            release=CONTROLLER,
-            broker_id=node_id,
-            clock_ms=environment.wall_clock_ms,
-            threads=environment.threads,
-            served=CONTROLLER.apis,
-            budget=budget,
-            metadata=store,
-            codecs=codecs,
-            raft=voter,
-            active=active,
-            committed=lambda: voter.image,
-            on_heartbeat=processes.heard,
-        )
-    )
-    parts = RequestParts(
-        CONTROLLER.apis,
-        handlers,
-        ContextParts(memory, log_limit, authorizer_of(config, store)),
-        codecs,
-        budget=budget,
-        failures=_Failures(),
-        release=CONTROLLER,
-        clock_ms=environment.wall_clock_ms,
-        now_s=environment.monotonic,
-    )
-    connections = new_connections(
-        config, environment, background, parts, limits, stalls, on_closed=processes.closed
-    )
-    peers = controllers(lambda: voter.replica.log.leader, own.quorum.listener, environment.network, client)
     registration = ControllerRegistration(
-        node_id,
-        new_uuid(environment.entropy),
-        endpoints,
-        own.protocols,
+        base.own.quorum.node_id,
+        new_uuid(base.environment.entropy),
+        base.endpoints,
+        base.own.protocols,
         active,
         peers,
     )
@@ -292,12 +243,80 @@ def _node(base: _Base, voter: RaftNode, rules: Machine) -> ControllerNode:
     voter.subscribe(registration)
     voter.listen(active)
     voter.listen(processes)
-    if own.joins_by_itself:
-        background.start_soon(AutoJoin(own, base.cluster_id, endpoints, voter, peers).run)
-    for run in (active.run, processes.run, peers.run, registration.run, memory.run, log_limit.run):
-        background.start_soon(run)
+    if base.own.joins_by_itself:
+        base.background.start_soon(AutoJoin(base.own, base.cluster_id, base.endpoints, voter, peers).run)
+    for run in (active.run, processes.run, peers.run, registration.run):
+        base.background.start_soon(run)
     return ControllerNode(
-        config, base.cluster_id, listeners, connections, voter, active, store, peers, stopping
+        base.config, base.cluster_id, base.listeners, connections, voter, active, store, peers, Stopping()
+    )
+
+
+def _active(base: _Base, voter: RaftNode, rules: Machine) -> ActiveController:
+    """Make the active controller, which acts while the voter leads."""
+    active = ActiveController(
+        base.config,
+        base.environment,
+        rules,
+        lambda: voter.image,
+        lambda: voter.in_transaction,
+        cluster_id=base.cluster_id,
+        batch_bytes_max=base.own.quorum.log.batch_bytes_max,
+    )
+    active.attach(voter)
+    return active
+
+
+def _services(
+    base: _Base, voter: RaftNode, active: ActiveController, store: QuorumStore, processes: BrokerProcesses
+) -> ControllerServices:
+    """Gather the parts that answers to requests need."""
+    return ControllerServices(
+        config=base.config,
+        release=CONTROLLER,
+        broker_id=base.own.quorum.node_id,
+        clock_ms=base.environment.wall_clock_ms,
+        threads=base.environment.threads,
+        served=CONTROLLER.apis,
+        budget=base.budget,
+        metadata=store,
+        codecs=CodecWorker(base.environment.threads, base.config.get(settings.MAX_REQUEST_ENTRIES)),
+        raft=voter,
+        active=active,
+        committed=lambda: voter.image,
+        on_heartbeat=processes.heard,
+    )
+
+
+def _connections(
+    base: _Base, store: QuorumStore, services: ControllerServices, processes: BrokerProcesses
+) -> Connections:
+    """Make the connections of all listeners, with their limits, logins and memory, all of which follow the settings."""
+    config, environment = base.config, base.environment
+    log_limit = LogLimit(environment.monotonic)
+    stalls = StallMeter(log_limit)
+    base.budget.on_long_turn = stalls.long_turn
+    limits = ConnectionLimits(config, base.own.protocols, environment.monotonic, log_limit)
+    store.subscribe(_Settings(config, services.broker_id, limits))
+    securing = Securing(base.listeners, config, _login_parts(config, environment, store, base.budget))
+    securing.begin()
+    store.subscribe(securing)
+    memory = new_memory(config, environment)
+    parts = RequestParts(
+        CONTROLLER.apis,
+        ControllerHandlers(services),
+        ContextParts(memory, log_limit, authorizer_of(config, store)),
+        services.codecs,
+        budget=base.budget,
+        failures=_Failures(),
+        release=CONTROLLER,
+        clock_ms=environment.wall_clock_ms,
+        now_s=environment.monotonic,
+    )
+    for run in (memory.run, log_limit.run):
+        base.background.start_soon(run)
+    return new_connections(
+        config, environment, base.background, parts, limits, stalls, on_closed=processes.closed
     )
 
 

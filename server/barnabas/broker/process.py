@@ -18,7 +18,7 @@ from barnabas.broker import interpreter
 from barnabas.broker.assembly import assembled
 from barnabas.broker.startup import StartupError, exposures
 from barnabas.config.authorizer import has_authorizer
-from barnabas.config.cluster import is_clustered
+from barnabas.config.keeper import is_clustered
 from barnabas.ending import DONE, FAILED, end_signals
 from barnabas.environment.output import explain as explain_output
 from barnabas.environment.real import real_environment

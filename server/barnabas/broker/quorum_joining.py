@@ -29,9 +29,10 @@ from barnabas.cluster.kraft.values import Endpoint, LevelRange
 from barnabas.cluster.metadata.image import BROKER, TOPIC
 from barnabas.cluster.metadata.peers import Peers, PeerUnavailableError
 from barnabas.config import broker as settings
-from barnabas.config.cluster import Keeper, keeper_of
+from barnabas.config.keeper import Keeper, keeper_of
 from barnabas.config.listeners import PROTOCOLS
-from barnabas.config.quorum import cordoned_log_dirs, quorum_settings
+from barnabas.config.quorum import cordoned_log_dirs
+from barnabas.config.quorum_broker import quorum_settings
 from barnabas.config.setting import SettingError
 from barnabas.errors import StorageError
 from barnabas.log.format import CorruptFileError

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from barnabas.config import broker as settings
-from barnabas.config.cluster import is_clustered
+from barnabas.config.keeper import is_clustered
 from barnabas.config.listeners import PROTOCOLS, ListenerSettings, listener_settings, mechanisms_of
 from barnabas.network.transport import EVERYWHERE, UnknownHostError, host_and_port, is_loopback, url_address
 from barnabas.serving.listener import Listener

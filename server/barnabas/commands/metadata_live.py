@@ -16,8 +16,9 @@ from barnabas.cluster.kraft.controllers import FETCH, reason_against
 from barnabas.cluster.kraft.describing import ChangeNames
 from barnabas.cluster.kraft.image import QuorumImage
 from barnabas.cluster.kraft.memory_log import MemoryObserver
-from barnabas.cluster.kraft.observer import PLACE, first_records
+from barnabas.cluster.kraft.observer import first_records
 from barnabas.cluster.kraft.quorum import Leadership
+from barnabas.cluster.kraft.replica_values import PLACE
 from barnabas.cluster.kraft.state import Step
 from barnabas.commands.connection import Connecting
 from barnabas.commands.errors import CommandError

@@ -6,10 +6,10 @@ the settings and what they may be.
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.config import broker as settings
+from barnabas.config.keeper import is_controller, is_on_zookeeper
 from barnabas.config.setting import SettingError
 
 if TYPE_CHECKING:
@@ -76,68 +76,6 @@ class ZooKeeperSettings(NamedTuple):
         """The servers and the chroot as in `zookeeper.connect`."""
         hosts = (f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.servers)
         return ",".join(hosts) + self.chroot
-
-
-class Keeper(Enum):
-    """Keeper of the metadata of the broker's cluster."""
-
-    ITSELF = "itself"
-    """The broker is a cluster by itself, and has a journal."""
-    ZOOKEEPER = "zookeeper"
-    QUORUM = "quorum"
-    """Controllers in a KRaft quorum; this node is no controller."""
-    CONTROLLER = "controller"
-    """This node, a controller in a KRaft quorum, with the others."""
-    COMBINED = "combined"
-    """This node, a controller in a KRaft quorum and a broker under it."""
-
-
-def keeper_of(config: BrokerConfig) -> Keeper:
-    """Return what keeps the cluster's metadata."""
-    if config.get(settings.ZOOKEEPER_CONNECT):
-        return Keeper.ZOOKEEPER
-    roles = frozenset(role.strip() for role in config.get(settings.PROCESS_ROLES) or ())
-    keeper = _KEEPERS.get(roles, Keeper.ITSELF)
-    if keeper is Keeper.COMBINED and not config.has_metadata_log and not _names_others(config):
-        return Keeper.ITSELF
-    return keeper
-
-
-_KEEPERS = {
-    frozenset(["broker"]): Keeper.QUORUM,
-    frozenset(["controller"]): Keeper.CONTROLLER,
-    frozenset(["broker", "controller"]): Keeper.COMBINED,
-}
-
-
-def _names_others(config: BrokerConfig) -> bool:
-    """Say whether the settings name another controller beside this node."""
-    voters: tuple[str, ...] = config.get(settings.CONTROLLER_QUORUM_VOTERS)
-    node = str(config.get(settings.NODE_ID))
-    return (
-        any(voter.partition("@")[0].strip() != node for voter in voters)
-        or len(config.get(settings.CONTROLLER_QUORUM_BOOTSTRAP_SERVERS)) > 1
-    )
-
-
-def is_clustered(config: BrokerConfig) -> bool:
-    """Say whether the broker is one of several; otherwise it is alone."""
-    return keeper_of(config) is not Keeper.ITSELF
-
-
-def is_on_zookeeper(config: BrokerConfig) -> bool:
-    """Say whether the broker belongs to a cluster on ZooKeeper."""
-    return keeper_of(config) is Keeper.ZOOKEEPER
-
-
-def is_in_quorum(config: BrokerConfig) -> bool:
-    """Say whether the broker belongs to the cluster of a KRaft quorum."""
-    return keeper_of(config) in (Keeper.QUORUM, Keeper.COMBINED)
-
-
-def is_controller(config: BrokerConfig) -> bool:
-    """Say whether this node is a controller of a KRaft quorum, and no broker."""
-    return keeper_of(config) is Keeper.CONTROLLER
 
 
 def zookeeper_settings(config: BrokerConfig) -> ZooKeeperSettings:
@@ -264,7 +202,7 @@ def check_cluster(config: BrokerConfig) -> None:
         _check_id(config)
         _check_protocol(config)
     else:
-        from barnabas.config.quorum import quorum_settings  # not on the way of a broker that is alone
+        from barnabas.config.quorum_broker import quorum_settings  # not on the way of a broker that is alone
 
         quorum_settings(config)
     _check_peers(config)

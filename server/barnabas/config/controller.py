@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.config import broker as settings
-from barnabas.config.cluster import is_controller
+from barnabas.config.keeper import is_controller
 from barnabas.config.listeners import PROTOCOLS
 from barnabas.config.quorum import Address, QuorumSettings, has_default_protocols, quorum_of
 from barnabas.config.setting import SettingError

@@ -10,7 +10,6 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.config import broker as settings
-from barnabas.config.cluster import Keeper, keeper_of
 from barnabas.config.listeners import PROTOCOLS
 from barnabas.config.setting import SettingError
 
@@ -58,20 +57,6 @@ class QuorumSettings(NamedTuple):
     """The first of `controller.listener.names`."""
     protocol: str = "PLAINTEXT"
     """Security protocol of that listener."""
-
-
-def quorum_settings(config: BrokerConfig) -> QuorumSettings:
-    """Return the settings of a broker in a quorum, be the node a controller too or not. Raises SettingError."""
-    if keeper_of(config) is Keeper.COMBINED:
-        from barnabas.config.controller import controller_settings  # which knows of this module
-
-        cordoned_log_dirs(config)
-        return controller_settings(config).quorum
-    quorum = quorum_of(config, "", "")
-    _check_node(config, quorum.static_voters)
-    cordoned_log_dirs(config)
-    listener, protocol = _listener(config)
-    return quorum._replace(listener=listener, protocol=protocol)
 
 
 def quorum_of(config: BrokerConfig, listener: str, protocol: str) -> QuorumSettings:
@@ -138,45 +123,6 @@ def _log_settings(config: BrokerConfig) -> LogSettings:
         delete_delay_ms=config.get(settings.INTERNAL_METADATA_DELETE_DELAY_MILLIS),
         batch_bytes_max=config.get(settings.INTERNAL_METADATA_MAX_BATCH_SIZE_IN_BYTES),
     )
-
-
-def _check_node(config: BrokerConfig, voters: Mapping[int, Address]) -> None:
-    if not config.is_node_id_set:
-        raise SettingError(f"{settings.PROCESS_ROLES.name}=broker needs {settings.NODE_ID.name}")
-    node_id = config.get(settings.NODE_ID)
-    if node_id in voters:
-        raise SettingError(
-            f"{settings.NODE_ID.name}={node_id}: {settings.CONTROLLER_QUORUM_VOTERS.name} has a controller of that id; a "
-            "broker needs another one"
-        )
-    if config.get(settings.CONTROLLER_QUORUM_AUTO_JOIN_ENABLE):
-        raise SettingError(
-            f"{settings.CONTROLLER_QUORUM_AUTO_JOIN_ENABLE.name}=true is for controllers, and "
-            f"{settings.PROCESS_ROLES.name}=broker"
-        )
-
-
-def _listener(config: BrokerConfig) -> tuple[str, str]:
-    name = settings.CONTROLLER_LISTENER_NAMES.name
-    names = [text.strip().upper() for text in config.get(settings.CONTROLLER_LISTENER_NAMES) or ()]
-    if not names or not names[0]:
-        raise SettingError(
-            f"{settings.PROCESS_ROLES.name}=broker needs {name}: the listener of the controllers, as in their files"
-        )
-    own = {text.partition("://")[0].strip().upper() for text in config.get(settings.LISTENERS)}
-    for listener in names:
-        if listener in own:
-            raise SettingError(f"{name}={listener}: a broker must not have a listener of that name itself")
-    protocols = config.listener_security_protocols()
-    protocol = protocols.get(names[0], names[0])
-    if protocol not in PROTOCOLS and has_default_protocols(config, own):
-        protocol = "PLAINTEXT"
-    if protocol not in PROTOCOLS:
-        raise SettingError(
-            f"{name}={names[0]}: add {names[0]}:PLAINTEXT, or another protocol, to "
-            f"{settings.LISTENER_SECURITY_PROTOCOL_MAP.name}"
-        )
-    return names[0], protocol
 
 
 def has_default_protocols(config: BrokerConfig, own: set[str]) -> bool:

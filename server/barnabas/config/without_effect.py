@@ -11,7 +11,8 @@ from typing import Any
 
 from barnabas.config import broker, tables
 from barnabas.config.authorizer import super_users
-from barnabas.config.cluster import Keeper, check_cluster, is_on_zookeeper, keeper_of
+from barnabas.config.cluster import check_cluster
+from barnabas.config.keeper import Keeper, is_on_zookeeper, keeper_of
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.setting import Setting, SettingError
 

@@ -16,7 +16,7 @@ from barnabas.cluster.metadata.image import ClusterImage
 from barnabas.cluster.metadata.protocol_version import V2_0_IV1, ProtocolVersion
 from barnabas.config import broker as settings
 from barnabas.config import releases
-from barnabas.config.cluster import is_on_zookeeper
+from barnabas.config.keeper import is_on_zookeeper
 from barnabas.errors import RequestError
 from barnabas.handlers.shared.acl_requests import require_authorizer
 from barnabas.wire.generated.create_acls import CreateAclsRequest, CreateAclsResponse

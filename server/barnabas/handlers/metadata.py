@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from barnabas.cluster.metadata import topic_decisions
 from barnabas.cluster.metadata.image import ClusterImage, TopicInfo
 from barnabas.config import broker as settings
-from barnabas.config.cluster import is_clustered
+from barnabas.config.keeper import is_clustered
 from barnabas.errors import RequestError, detached
 from barnabas.handlers.shared.partition_description import PartitionDescriber
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType

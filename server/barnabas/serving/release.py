@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from barnabas.config import broker as settings
 from barnabas.config import releases
-from barnabas.config.cluster import is_in_quorum, is_on_zookeeper
 from barnabas.config.features import Feature, RecordVersions
+from barnabas.config.keeper import is_in_quorum, is_on_zookeeper
 from barnabas.errors import RequestError
 from barnabas.serving import apis
 from barnabas.wire.generated.errors import ErrorCode

@@ -8,11 +8,11 @@ from barnabas.config.cluster import (
     RACK_SELECTOR,
     check_cluster,
     inter_broker_listener,
-    is_clustered,
     parse_connect,
     reads_from_rack,
     zookeeper_settings,
 )
+from barnabas.config.keeper import is_clustered
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.setting import SettingError
 

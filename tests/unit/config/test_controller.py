@@ -2,15 +2,9 @@
 
 import pytest
 
-from barnabas.config.cluster import (
-    Keeper,
-    check_cluster,
-    is_clustered,
-    is_controller,
-    is_in_quorum,
-    keeper_of,
-)
+from barnabas.config.cluster import check_cluster
 from barnabas.config.controller import advertised_controllers, controller_settings
+from barnabas.config.keeper import Keeper, is_clustered, is_controller, is_in_quorum, keeper_of
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.setting import SettingError
 from barnabas.config.without_effect import judge
@@ -114,7 +108,7 @@ def test_node_of_both_roles_beside_others_is_combined():
     assert config.listeners() == ("PLAINTEXT://a:9092",)
 
 
-def test_node_of_both_roles_alone_is_combined_on_a_controllers_dir():
+def test_lone_node_is_combined_on_a_dir_of_a_controller():
     config = config_of(**COMBINED | {"controller_quorum_voters": "1@a:9093"})
     assert keeper_of(config) is Keeper.ITSELF
     config.has_metadata_log = True

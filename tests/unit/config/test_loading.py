@@ -3,7 +3,7 @@
 import pytest
 
 from barnabas.config import broker, topic
-from barnabas.config.cluster import is_clustered
+from barnabas.config.keeper import is_clustered
 from barnabas.config.loading import (
     DYNAMIC_BROKER_CONFIG,
     DYNAMIC_DEFAULT_BROKER_CONFIG,

@@ -2,9 +2,10 @@
 
 import pytest
 
-from barnabas.config.cluster import Keeper, check_cluster, is_clustered, keeper_of
+from barnabas.config.cluster import check_cluster
+from barnabas.config.keeper import Keeper, is_clustered, keeper_of
 from barnabas.config.loading import BrokerConfig
-from barnabas.config.quorum import quorum_settings
+from barnabas.config.quorum_broker import quorum_settings
 from barnabas.config.setting import SettingError
 from barnabas.config.without_effect import judge
 

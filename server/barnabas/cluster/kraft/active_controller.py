@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.kraft.observer import Leader
+from barnabas.cluster.kraft.replica_values import Leader
 from barnabas.cluster.metadata.image import BrokerInfo, ClusterImage
 from barnabas.cluster.metadata.peers import Peers
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from barnabas.cluster.kraft.decisions import Taken
-from barnabas.cluster.kraft.observer import Leader
+from barnabas.cluster.kraft.replica_values import Leader
 from barnabas.config.quorum import Address
 
 BACKOFF_MS_MAX: Final = 1_000

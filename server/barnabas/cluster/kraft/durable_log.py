@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from barnabas.cluster.kraft.decisions import SnapshotId
 from barnabas.cluster.kraft.directory import DIRECTORY
-from barnabas.cluster.kraft.observer import METADATA_TOPIC_ID, StoredLog
 from barnabas.cluster.kraft.quorum import Leadership, decode_control
+from barnabas.cluster.kraft.replica_values import METADATA_TOPIC_ID, StoredLog
 from barnabas.cluster.kraft.snapshots import StoredSnapshot, is_oldest_beyond
 from barnabas.cluster.kraft.state import MetadataLogError, Snapshot, snapshot_steps
 from barnabas.config.quorum import LogSettings

@@ -17,8 +17,9 @@ from barnabas.cluster.kraft.contacts import Contacts
 from barnabas.cluster.kraft.durable_log import DurableLog
 from barnabas.cluster.kraft.image import QuorumImage
 from barnabas.cluster.kraft.keeping import LogKeeper
-from barnabas.cluster.kraft.observer import Observer, WrongAnswerError
+from barnabas.cluster.kraft.observer import Observer
 from barnabas.cluster.kraft.quorum import Leadership
+from barnabas.cluster.kraft.replica_values import WrongAnswerError
 from barnabas.cluster.kraft.state import MetadataLogError
 from barnabas.config.quorum import Address, LogSettings
 from barnabas.environment import Threads

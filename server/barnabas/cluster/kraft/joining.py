@@ -16,7 +16,8 @@ from barnabas.cluster.kraft.contacts import Contacts
 from barnabas.cluster.kraft.controllers import ControllerConnections
 from barnabas.cluster.kraft.durable_log import DurableLog
 from barnabas.cluster.kraft.follower import Controllers, MetadataFollower
-from barnabas.cluster.kraft.observer import Identity, Observer
+from barnabas.cluster.kraft.observer import Observer
+from barnabas.cluster.kraft.replica_values import Identity
 from barnabas.cluster.kraft.state import MetadataLogError
 from barnabas.config.quorum import QuorumSettings
 from barnabas.environment import Environment

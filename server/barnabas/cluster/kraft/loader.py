@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from barnabas.cluster.kraft.image import EMPTY, METADATA_VERSION, Change, QuorumImage, diff_steps
-from barnabas.cluster.kraft.observer import PLACE
+from barnabas.cluster.kraft.replica_values import PLACE
 from barnabas.cluster.kraft.state import RECORDS_PER_STEP, LogState, MetadataLogError, Snapshot, Step
 from barnabas.records.any_magic import iter_any_records
 from barnabas.records.batch import iter_batches

@@ -16,7 +16,8 @@ from barnabas.cluster.kraft.decisions import (
     Truncate,
     WritePiece,
 )
-from barnabas.cluster.kraft.observer import PLACE, Observer
+from barnabas.cluster.kraft.observer import Observer
+from barnabas.cluster.kraft.replica_values import PLACE
 from barnabas.cluster.kraft.state import LogState, MetadataLogError, Snapshot, Step, snapshot_steps
 from barnabas.records.any_magic import iter_any_records
 from barnabas.records.batch import BatchHeader, iter_batches

@@ -8,7 +8,7 @@ stand in the log, and no longer once they are cut.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from barnabas.cluster.kraft.decisions import (
     Append,
@@ -22,10 +22,20 @@ from barnabas.cluster.kraft.decisions import (
     Truncate,
     WritePiece,
 )
+from barnabas.cluster.kraft.download import Download
 from barnabas.cluster.kraft.quorum import Leadership, decode_control
+from barnabas.cluster.kraft.replica_values import (
+    METADATA_TOPIC_ID,
+    NO_VOTE,
+    PLACE,
+    Identity,
+    Leader,
+    StoredLog,
+    Vote,
+    WrongAnswerError,
+)
 from barnabas.cluster.kraft.state import MetadataLogError, Snapshot
 from barnabas.log.epochs import UNDEFINED_EPOCH, LeaderEpochs
-from barnabas.log.format.names import CLUSTER_METADATA_TOPIC
 from barnabas.log.format.quorum_state import QuorumState
 from barnabas.records.any_magic import iter_any_records
 from barnabas.records.batch import HEADER_SIZE, BatchHeader, read_any_header, require_crc
@@ -35,7 +45,6 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 from barnabas.wire.generated.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 
-METADATA_TOPIC_ID: Final = bytes(15) + b"\1"
 FETCH_VERSION_MIN: Final = 13
 """The first version that names topics by id: the metadata log has no other name for Fetch."""
 REPLICA_STATE_VERSION: Final = 15
@@ -43,7 +52,6 @@ REPLICA_STATE_VERSION: Final = 15
 FETCH_BYTES_MAX: Final = 1 << 20
 SNAPSHOT_BYTES_MAX: Final = 4 << 30
 """A limit for the size that an answer gives; a cluster of a million partitions has a tenth of it."""
-PLACE: Final = "the quorum's log"
 
 _ELSEWHERE: Final = frozenset(
     {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH}
@@ -58,62 +66,6 @@ _AGAIN: Final = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-
-
-class WrongAnswerError(MetadataLogError):
-    """An answer that does not fit what was asked: nothing of it was taken, and another controller may answer better."""
-
-
-class Identity(NamedTuple):
-    """The sender of requests: node id, id of its metadata directory, cluster; the defaults are of a mere reader."""
-
-    node_id: int = -1
-    directory_id: bytes = bytes(16)
-    cluster_id: str | None = None
-
-
-class Leader(NamedTuple):
-    """The leader that answers have named; id -1 and no address where they did not."""
-
-    id: int = -1
-    epoch: int = 0
-    host: str = ""
-    port: int = -1
-
-
-class Vote(NamedTuple):
-    """The replica that was voted for in an epoch; id -1 for none, zeros for a directory that is not known."""
-
-    id: int = -1
-    directory_id: bytes = bytes(16)
-
-
-NO_VOTE: Final = Vote()
-
-
-class StoredLog(NamedTuple):
-    """Content of a metadata directory, as far as an observer needs it.
-
-    `controls` has the leadership after each control record that is in the log, with the offset of the record, the first
-    that of the snapshot; `epochs` is pairs of epoch and start offset.
-    """
-
-    end_offset: int = 0
-    epochs: tuple[tuple[int, int], ...] = ()
-    snapshot_id: SnapshotId | None = None
-    controls: tuple[tuple[int, Leadership], ...] = ((-1, Leadership()),)
-    election: QuorumState | None = None
-
-
-class _Download:
-    """A snapshot that is being fetched from one leader; `size` is -1 before its first piece."""
-
-    def __init__(self, snapshot_id: SnapshotId, leader: Leader) -> None:
-        self.id = snapshot_id
-        self.source = (leader.id, leader.epoch)
-        self.position = 0
-        self.size = -1
-        self.is_whole = False
 
 
 class Observer:
@@ -149,7 +101,7 @@ class Observer:
         self._controls = list(stored.controls)
         self.high_watermark = stored.snapshot_id.end_offset if stored.snapshot_id is not None else -1
         self._leaders_high_watermark = -1
-        self._download: _Download | None = None
+        self._download: Download | None = None
         self.leader = self._stored_leader(stored.election)
         self.vote = self._stored_vote(stored.election)
 
@@ -211,7 +163,7 @@ class Observer:
         `fetch_version` is the version in which a Fetch will be sent.
         """
         if self._download is not None:
-            return self._snapshot_request(self._download)
+            return self._download.request(self.identity, self.leader.epoch, self._snapshot_bytes_max)
         return self._fetch(self._end_offset, self.last_epoch, max_wait_ms, fetch_version)
 
     def epoch_start_request(self, fetch_version: int = REPLICA_STATE_VERSION) -> FetchRequest:
@@ -248,23 +200,6 @@ class Observer:
         else:
             request.replica_id = self.identity.node_id
         return request
-
-    def _snapshot_request(self, download: _Download) -> FetchSnapshotRequest:
-        assert not download.is_whole, "a snapshot waits to be installed"
-        partition = FetchSnapshotRequest.PartitionSnapshot(
-            partition=0,
-            current_leader_epoch=self.leader.epoch,
-            snapshot_id=FetchSnapshotRequest.SnapshotId(*download.id),
-            position=download.position,
-            replica_directory_id=self.identity.directory_id,
-        )
-        topic = FetchSnapshotRequest.TopicSnapshot(name=CLUSTER_METADATA_TOPIC, partitions=[partition])
-        return FetchSnapshotRequest(
-            cluster_id=self.identity.cluster_id,
-            replica_id=self.identity.node_id,
-            max_bytes=self._snapshot_bytes_max,
-            topics=[topic],
-        )
 
     # --- answers --------------------------------------------------------------------------------------------
 
@@ -397,7 +332,7 @@ class Observer:
                 f"{PLACE}: the leader offers a snapshot up to offset {snapshot_id.end_offset}, and "
                 f"{max(self.high_watermark, 0)} is committed here"
             )
-        self._download = _Download(snapshot_id, self.leader)
+        self._download = Download(snapshot_id, self.leader)
 
     def _take_piece(self, response: FetchSnapshotResponse) -> Taken:
         download = self._download

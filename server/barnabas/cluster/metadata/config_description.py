@@ -12,7 +12,7 @@ from typing import Any
 from barnabas.config import client_metrics, tables
 from barnabas.config import group as group_settings
 from barnabas.config import topic as topic_settings
-from barnabas.config.cluster import is_on_zookeeper
+from barnabas.config.keeper import is_on_zookeeper
 from barnabas.config.loading import (
     CLIENT_METRICS_CONFIG,
     DEFAULT_CONFIG,

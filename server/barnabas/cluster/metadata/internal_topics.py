@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.config import broker as settings
-from barnabas.config.cluster import is_clustered
+from barnabas.config.keeper import is_clustered
 
 if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig

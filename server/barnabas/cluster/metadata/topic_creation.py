@@ -14,7 +14,7 @@ from barnabas.cluster.metadata.image import Change, ClusterImage
 from barnabas.cluster.metadata.internal_topics import SHAPES
 from barnabas.cluster.metadata.timed_change import change_within
 from barnabas.config import broker as settings
-from barnabas.config.cluster import is_clustered
+from barnabas.config.keeper import is_clustered
 from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.ids import new_uuid

@@ -9,7 +9,7 @@ from collections.abc import Callable, Container
 from typing import Any
 
 from barnabas.cluster.replicas import ports
-from barnabas.config.cluster import Keeper
+from barnabas.config.keeper import Keeper
 
 
 class ReplicaContext:

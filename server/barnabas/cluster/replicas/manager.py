@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.cluster.metadata.image import NO_TOPIC_ID, PartitionInfo
 from barnabas.cluster.replicas.own_logs import OwnLogs
 from barnabas.cluster.replication.roles import Role, Step, is_stale, steps, target_role
-from barnabas.config.cluster import Keeper
+from barnabas.config.keeper import Keeper
 from barnabas.environment.lazy import import_modules
 from barnabas.errors import RequestError, StorageError
 from barnabas.log.creating import Creation, Wanted

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.metadata.image import NO_TOPIC_ID, PartitionInfo
-from barnabas.config.cluster import Keeper
+from barnabas.config.keeper import Keeper
 from barnabas.errors import StorageError
 from barnabas.log.format.properties import is_damaged_copy
 from barnabas.wire.ids import uuid_text

@@ -26,7 +26,7 @@ from barnabas.config import client_metrics, tables, without_effect
 from barnabas.config import group as group_settings
 from barnabas.config import topic as topic_settings
 from barnabas.config.broker import CORDONED_LOG_DIRS
-from barnabas.config.cluster import is_in_quorum, is_on_zookeeper
+from barnabas.config.keeper import is_in_quorum, is_on_zookeeper
 from barnabas.config.listeners import concerns_security
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.quorum import check_cordoned

@@ -15,7 +15,7 @@ from barnabas.broker import interpreter
 from barnabas.broker.process import Companions, Stopper, say_ready
 from barnabas.broker.startup import StartupError
 from barnabas.config import broker as settings
-from barnabas.config.cluster import is_clustered
+from barnabas.config.keeper import is_clustered
 from barnabas.ending import DONE, FAILED, USAGE_ERROR, end_signals
 from barnabas.errors import StorageError, leaves
 from barnabas.network.transport import host_and_port

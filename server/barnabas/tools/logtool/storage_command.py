@@ -20,10 +20,10 @@ from barnabas.cluster.metadata.access_changes import ScramCredentialChanged
 from barnabas.cluster.metadata.image import BrokerInfo, ClusterImage
 from barnabas.cluster.metadata.single_node_store import EmbeddedStore
 from barnabas.config import broker as settings
-from barnabas.config.cluster import Keeper, is_on_zookeeper, keeper_of
 from barnabas.config.controller import controller_settings
+from barnabas.config.keeper import Keeper, is_on_zookeeper, keeper_of
 from barnabas.config.loading import BrokerConfig
-from barnabas.config.quorum import quorum_settings
+from barnabas.config.quorum_broker import quorum_settings
 from barnabas.config.setting import SettingError
 from barnabas.ending import DONE, FAILED, USAGE_ERROR
 from barnabas.environment.real import OsEntropy, OsThreads

@@ -11,10 +11,11 @@ from barnabas.cluster.kraft.controllers import reason_against
 from barnabas.cluster.kraft.decisions import Taken
 from barnabas.cluster.kraft.joining import observing
 from barnabas.cluster.kraft.loader import CHANGES_MAX, Loader
-from barnabas.cluster.kraft.observer import Identity, Leader, Observer, StoredLog
+from barnabas.cluster.kraft.observer import Observer
+from barnabas.cluster.kraft.replica_values import Identity, Leader, StoredLog
 from barnabas.cluster.kraft.state import RECORDS_PER_STEP, MetadataLogError
 from barnabas.config.loading import BrokerConfig
-from barnabas.config.quorum import quorum_settings
+from barnabas.config.quorum_broker import quorum_settings
 from barnabas.log.format.properties import MetaProperties
 from barnabas.log.format.quorum_state import QuorumState
 from barnabas.records.building import encode_batch

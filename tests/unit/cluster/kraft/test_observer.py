@@ -5,7 +5,8 @@ import pytest
 from barnabas.cluster.kraft.decisions import DropSnapshot, SaveElection, SnapshotId
 from barnabas.cluster.kraft.directory import MetadataLog, Until, read_snapshot
 from barnabas.cluster.kraft.memory_log import MemoryObserver, Read
-from barnabas.cluster.kraft.observer import Leader, Observer, first_records
+from barnabas.cluster.kraft.observer import Observer, first_records
+from barnabas.cluster.kraft.replica_values import Leader
 from barnabas.cluster.kraft.state import MetadataLogError
 from barnabas.log.disk import OsDisk
 from barnabas.log.format.quorum_state import QuorumState

@@ -7,6 +7,7 @@ import pytest
 from barnabas.cluster.kraft import durable_log, follower, loader, observer, snapshots
 from barnabas.cluster.kraft.applying import ImageApplier
 from barnabas.cluster.kraft.decisions import Append
+from barnabas.cluster.kraft.download import Download
 from barnabas.cluster.kraft.durable_log import DurableLog
 from barnabas.cluster.kraft.image import EMPTY
 from barnabas.cluster.kraft.keeping import LogKeeper
@@ -155,7 +156,7 @@ def snapshot_of_an_older_offset_is_taken(patch):
     """The image goes back to a snapshot of before."""
 
     def planted(self, snapshot_id):
-        self._download = observer._Download(snapshot_id, self.leader)
+        self._download = Download(snapshot_id, self.leader)
 
     patch.setattr(Observer, "_begin_download", planted)
     patch.setattr(Observer, "_fetch", _asking_from_the_beginning(Observer._fetch))

@@ -13,7 +13,7 @@ import pytest
 from barnabas.cluster.kraft.values import LOST, MIGRATING, UNASSIGNED
 from barnabas.cluster.metadata.changes import PartitionChanged, TopicCreated, TopicDeleted
 from barnabas.cluster.metadata.image import Change, ClusterImage, PartitionInfo, TopicInfo
-from barnabas.config.cluster import Keeper
+from barnabas.config.keeper import Keeper
 from barnabas.errors import StorageError
 from barnabas.log.format.properties import MetaProperties
 from tests.support.logs import NOW_MS, TOPIC_ID

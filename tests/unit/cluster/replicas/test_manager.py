@@ -14,7 +14,7 @@ from barnabas.cluster.metadata.changes import (
 )
 from barnabas.cluster.metadata.image import NO_TOPIC_ID, Change, ClusterImage, PartitionInfo, TopicInfo
 from barnabas.cluster.replication.roles import Role
-from barnabas.config.cluster import Keeper
+from barnabas.config.keeper import Keeper
 from barnabas.errors import RequestError, StorageError
 from barnabas.wire.generated.errors import ErrorCode
 from tests.support.logs import NOW_MS, TOPIC_ID

@@ -134,7 +134,7 @@ def delete_acls(state: ControllerState, request: DeleteAclsRequest, caller: Call
                 DeleteAclsResponse.DeleteAclsFilterResult(error.code, error.message)
             )
             continue
-        matching = [acl_id for acl_id, one in bindings.items() if acl_filter.matches(one)]
+        matching = [acl_id for acl_id, acl in bindings.items() if acl_filter.matches(acl)]
         removed.update(dict.fromkeys(matching))
         if len(removed) > CHANGES_MAX:
             raise RequestError(

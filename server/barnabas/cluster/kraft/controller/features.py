@@ -85,7 +85,9 @@ def formatting_records(level: int) -> tuple[FeatureLevelRecord, ...]:
     """
     records = [FeatureLevelRecord(METADATA_VERSION, level)]
     for name, levels in sorted(_LEVELS.items()):
-        newest = max(number for number, one in enumerate(levels) if one.default_from <= level)
+        newest = max(
+            number for number, feature_level in enumerate(levels) if feature_level.default_from <= level
+        )
         if newest and name != KRAFT_VERSION:
             records.append(FeatureLevelRecord(name, newest))
     return tuple(records)

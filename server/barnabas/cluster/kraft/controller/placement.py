@@ -107,7 +107,7 @@ class _Racks:
         names = sorted({broker.rack for broker in brokers}, key=lambda rack: (rack is not None, rack or ""))
         self._racks = [
             _Rack(*(
-                _Turns((one.id for one in brokers if one.rack == name and one.is_fenced is is_fenced), entropy)
+                _Turns((each.id for each in brokers if each.rack == name and each.is_fenced is is_fenced), entropy)
                 for is_fenced in (False, True)
             ))
             for name in names

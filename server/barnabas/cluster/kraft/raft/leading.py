@@ -14,13 +14,13 @@ from barnabas.cluster.kraft.values import Voter
 from barnabas.wire.generated.errors import ErrorCode
 
 OBSERVER_SESSION_MS: Final = 300_000
-"""How long an observer that fetches no more is described."""
+"""Time for which an observer that fetches no more is described."""
 CAUGHT_UP_MS_MAX: Final = 3_600_000
-"""How long ago a new voter may have fetched last, as in Kafka."""
+"""Time since the last fetch that a new voter may have, as in Kafka."""
 
 
 class Progress(NamedTuple):
-    """How far a replica has the log; -1 for what is not known, times in ms."""
+    """Progress of a replica in the log; -1 for what is not known, times in ms."""
 
     end_offset: int = -1
     fetched_ms: int = -1

@@ -23,7 +23,7 @@ JOIN_TIMEOUT_MS: Final = 2_000
 
 
 class LeaderNews(NamedTuple):
-    """What an answer says of the leader: error of the partition, leader (-1 none), epoch, and its address if named."""
+    """News of the leader in an answer: error of the partition, leader (-1 none), epoch, and its address if named."""
 
     error: int
     leader_id: int

@@ -20,7 +20,6 @@ from barnabas.cluster.kraft.follower import ControllerError, RefusedError
 from barnabas.cluster.kraft.image import QuorumImage
 from barnabas.cluster.kraft.keeping import LogKeeper
 from barnabas.cluster.kraft.loader import ImageDelta
-from barnabas.cluster.kraft.observer import WrongAnswerError
 from barnabas.cluster.kraft.quorum import Leadership
 from barnabas.cluster.kraft.raft import requests
 from barnabas.cluster.kraft.raft.peers import Peers
@@ -28,6 +27,7 @@ from barnabas.cluster.kraft.raft.ports import NotLeaderError, RaftListener
 from barnabas.cluster.kraft.raft.requests import Reply
 from barnabas.cluster.kraft.raft.values import Role, Send
 from barnabas.cluster.kraft.raft.voter import Replica
+from barnabas.cluster.kraft.replica_values import WrongAnswerError
 from barnabas.cluster.kraft.state import MetadataLogError
 from barnabas.config.quorum import LogSettings
 from barnabas.environment import Threads
@@ -38,11 +38,11 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LEAVE_SECONDS: Final = 5.0
-"""How long a node that ends waits for another one to lead, as in Kafka."""
+"""Time for which a node that ends waits for another one to lead, as in Kafka."""
 
 
 class _Standing(NamedTuple):
-    """What is logged when it changes."""
+    """Role, epoch and leader as they were last logged."""
 
     role: Role
     epoch: int

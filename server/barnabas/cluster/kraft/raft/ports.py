@@ -13,7 +13,7 @@ class NotLeaderError(Exception):
 
 
 class RaftListener(Protocol):
-    """Follows who leads. Calls are made in order, none of them waits."""
+    """Follows the changes of the leader. Calls are made in order, none of them waits."""
 
     def on_leader(self, epoch: int, end_offset: int) -> None:
         """Lead from now on: all of the log before `end_offset` is committed and applied to the image."""

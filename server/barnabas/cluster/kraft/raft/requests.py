@@ -1,4 +1,4 @@
-"""What a replica answers to the requests of the quorum (KIP-595, KIP-630, KIP-642, KIP-853, KIP-996). Pure.
+"""Answers of a replica to the requests of the quorum (KIP-595, KIP-630, KIP-642, KIP-853, KIP-996). Pure.
 
 The rule: an answer is sent once the decisions that come with it are carried out; it names the leader that is known, with
 its address in the versions that have one.
@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from barnabas.cluster.kraft.decisions import Decision, SnapshotId
-from barnabas.cluster.kraft.observer import METADATA_TOPIC_ID, Vote
 from barnabas.cluster.kraft.raft import membership
 from barnabas.cluster.kraft.raft.leading import NO_PROGRESS, Progress, VoterChange
 from barnabas.cluster.kraft.raft.messages import only_partition
 from barnabas.cluster.kraft.raft.values import BATCH_BYTES_MAX, ReplicaKey, Role, address_by
 from barnabas.cluster.kraft.raft.voter import Replica
+from barnabas.cluster.kraft.replica_values import METADATA_TOPIC_ID, Vote
 from barnabas.cluster.kraft.state import MetadataLogError
 from barnabas.cluster.kraft.values import MIGRATING, LevelRange, Voter
 from barnabas.config.quorum import Address

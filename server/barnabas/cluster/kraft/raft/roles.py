@@ -10,12 +10,13 @@ from typing import Final
 
 from barnabas.cluster.kraft.contacts import Contacts
 from barnabas.cluster.kraft.decisions import Append, Decision
-from barnabas.cluster.kraft.observer import NO_VOTE, Identity, Leader, Observer, StoredLog, Vote
+from barnabas.cluster.kraft.observer import Observer
 from barnabas.cluster.kraft.raft.leading import Leading
 from barnabas.cluster.kraft.raft.messages import Asker
 from barnabas.cluster.kraft.raft.ports import NotLeaderError
 from barnabas.cluster.kraft.raft.records import control_batch, leader_change, value_batch, voters_records
 from barnabas.cluster.kraft.raft.values import RaftSettings, ReplicaKey, Role, address_by, is_voter
+from barnabas.cluster.kraft.replica_values import NO_VOTE, Identity, Leader, StoredLog, Vote
 from barnabas.cluster.kraft.values import Voter
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -339,7 +340,7 @@ class Roles:
         )
 
     wall_clock_ahead_ms = 0
-    """What the wall clock, for timestamps, is ahead of the times that are passed in."""
+    """Lead of the wall clock, for timestamps, over the times that are passed in."""
 
     def wall_ms(self, now_ms: int) -> int:
         """Return the time for a timestamp."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from barnabas.cluster.kraft.decisions import Decision
-from barnabas.cluster.kraft.observer import Leader, WrongAnswerError
 from barnabas.cluster.kraft.raft.leading import VoterChange
 from barnabas.cluster.kraft.raft.membership import take_versions
 from barnabas.cluster.kraft.raft.messages import LeaderNews, news_of, only_partition
 from barnabas.cluster.kraft.raft.roles import FETCHING, Roles
 from barnabas.cluster.kraft.raft.values import Role, Send, address_by
+from barnabas.cluster.kraft.replica_values import Leader, WrongAnswerError
 from barnabas.cluster.kraft.state import MetadataLogError, Snapshot
 from barnabas.cluster.kraft.values import Voter
 from barnabas.config.quorum import Address

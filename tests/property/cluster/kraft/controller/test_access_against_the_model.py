@@ -174,7 +174,7 @@ class Requests(RuleBasedStateMachine):
                 listed_items = value.split(",")
                 new = [*items, *(item for item in listed_items if item not in items)]
                 changes[name] = ",".join(
-                    new if operation == APPEND else [one for one in items if one not in listed_items]
+                    new if operation == APPEND else [item for item in items if item not in listed_items]
                 )
         if is_older:
             changes.update({name: None for name in own if name not in changes})
@@ -249,8 +249,8 @@ class Requests(RuleBasedStateMachine):
     )
     def salt(self, deleted: list[tuple[str, int]], upserted: list[tuple[str, int, int]]) -> None:
         request = Scram(
-            [Scram.ScramCredentialDeletion(*one) for one in deleted],
-            [Scram.ScramCredentialUpsertion(*one, b"salt", b"salted") for one in upserted],
+            [Scram.ScramCredentialDeletion(*deletion) for deletion in deleted],
+            [Scram.ScramCredentialUpsertion(*upsertion, b"salt", b"salted") for upsertion in upserted],
         )
         results = self.bench.ask(scram.ALTER_USER_SCRAM_CREDENTIALS, request).results
         expected: dict[str, str] = {}

@@ -67,7 +67,7 @@ def reason(bench, *updates):
 
 
 def test_controller_supports_the_levels_that_brokers_register():
-    assert {one.name: (one.min_level, one.max_level) for one in IN_QUORUM.features} == ALL
+    assert {feature.name: (feature.min_level, feature.max_level) for feature in IN_QUORUM.features} == ALL
 
 
 # --- what depends on the request ------------------------------------------------------------------------------------

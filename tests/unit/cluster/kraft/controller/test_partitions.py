@@ -231,7 +231,7 @@ def assign(active, broker_id, directory, *partitions, epoch=None):
     topics = [Assign.TopicData(topic_id, [Assign.PartitionData(index)]) for topic_id, index in partitions]
     epoch = active.image.brokers[broker_id].epoch if epoch is None else epoch
     request = Assign(broker_id, epoch, [Assign.DirectoryData(directory, topics)])
-    return [one.partitions[0].error_code for one in active.ask(73, request).directories[0].topics]
+    return [topic.partitions[0].error_code for topic in active.ask(73, request).directories[0].topics]
 
 
 def test_replica_is_assigned_to_a_log_dir():

@@ -43,14 +43,14 @@ def test_replicas_are_spread_whatever_is_drawn(seed):
         UsableBroker(number, random.choice([None, "a", "b", "c"]), random.random() < 0.3)
         for number in range(9)
     ]
-    alive = {one.id for one in usable if not one.is_fenced}
-    racks = {one.id: one.rack for one in usable}
+    alive = {broker.id for broker in usable if not broker.is_fenced}
+    racks = {broker.id: broker.rack for broker in usable}
     for factor in range(1, 10):
         placed = place(usable, 100, factor, SimulatedEntropy(random))
         for replicas in placed:
             assert len(set(replicas)) == factor
             assert replicas[0] in alive, "a leader that is not fenced"
-            assert len({racks[one] for one in replicas}) == min(factor, len(set(racks.values())))
+            assert len({racks[replica] for replica in replicas}) == min(factor, len(set(racks.values())))
         leaders = Counter(replicas[0] for replicas in placed)
         assert set(leaders) == alive
 

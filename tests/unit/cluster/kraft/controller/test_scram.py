@@ -28,7 +28,9 @@ def deletion(name="alice", mechanism=SHA_256):
 def alter(bench, *alterations, **caller):
     """Return the code by user."""
     kinds = (Request.ScramCredentialDeletion, Request.ScramCredentialUpsertion)
-    request = Request(*([one for one in alterations if isinstance(one, kind)] for kind in kinds))
+    request = Request(
+        *([alteration for alteration in alterations if isinstance(alteration, kind)] for kind in kinds)
+    )
     results = bench.ask(scram.ALTER_USER_SCRAM_CREDENTIALS, request, **caller).results
     assert all((result.error_message is None) == (result.error_code == 0) for result in results)
     assert len({result.user for result in results}) == len(results)

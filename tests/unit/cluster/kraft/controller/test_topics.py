@@ -303,7 +303,7 @@ def delete(active, *names, ids=(), named=(), version=6, **options):
     else:
         request = DeleteTopicsRequest(topics=[*(Named(name) for name in names), *topics])
     results = active.ask(20, request, version=version, **options).responses
-    return sorted(((one.name, one.topic_id, one.error_code) for one in results), key=str)
+    return sorted(((result.name, result.topic_id, result.error_code) for result in results), key=str)
 
 
 @pytest.mark.parametrize("version", [5, 6])
@@ -366,7 +366,7 @@ def test_deletion_can_be_disabled(version, expected):
 def test_producer_ids_are_allocated_in_blocks(active):
     epoch = active.image.brokers[1].epoch
     blocks = [active.ask(67, AllocateProducerIdsRequest(1, epoch)) for _ in range(3)]
-    assert [(one.producer_id_start, one.producer_id_len) for one in blocks] == [
+    assert [(block.producer_id_start, block.producer_id_len) for block in blocks] == [
         (0, 1000),
         (1000, 1000),
         (2000, 1000),

@@ -1,5 +1,7 @@
 """Random histories of whole quorums keep Raft's promises; a bug that is planted breaks one."""
 
+import pytest
+
 from barnabas.cluster.kraft.decisions import Truncate
 from barnabas.cluster.kraft.observer import Observer
 from barnabas.cluster.kraft.raft import membership, requests
@@ -163,7 +165,7 @@ def earlier_epochs_are_committed_by_counting(patch):
 
 
 def half_of_the_logs_is_enough(patch):
-    """What one too few have is committed."""
+    """Records that one voter too few has are committed."""
 
     def planted(self, voters):
         offsets = sorted((self._end_of(voter) for voter in voters), reverse=True)
@@ -174,7 +176,7 @@ def half_of_the_logs_is_enough(patch):
 
 
 def observers_count(patch):
-    """What any replicas have, voters or not, is committed."""
+    """Records that any replicas have, voters or not, are committed."""
 
     def planted(self, voters):
         ends = [progress.end_offset for progress in self._progress.values()]
@@ -357,10 +359,10 @@ def is_noticed(seeds):
     return False
 
 
-def test_planted_bugs_are_noticed(monkeypatch):
+def test_planted_bugs_are_noticed():
     missed = []
     for plant, seed in PLANTED.items():
-        with monkeypatch.context() as patch:
+        with pytest.MonkeyPatch.context() as patch:
             plant(patch)
             if not is_noticed([seed, *range(examples(OTHER_SEEDS))]):
                 missed.append(plant.__name__)

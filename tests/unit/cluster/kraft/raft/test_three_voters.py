@@ -185,18 +185,18 @@ def test_acknowledged_records_survive_power_cuts(seed):
     run(through_power_cuts, seed)
 
 
-def test_a_log_that_is_not_synced_is_noticed(monkeypatch):
+def test_a_log_that_is_not_synced_is_noticed():
     async def planted(keeper):
         return 1 << 40
-
-    monkeypatch.setattr(LogKeeper, "sync", planted)
 
     def run_all():
         for seed in range(5):
             run(through_power_cuts, seed)
 
-    with pytest.raises(Exception):  # noqa: B017, PT011 - of whatever is seen first
-        run_all()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LogKeeper, "sync", planted)
+        with pytest.raises(Exception):  # noqa: B017, PT011 - of whatever is seen first
+            run_all()
 
 
 def test_a_vote_is_on_disk_before_it_is_answered():

@@ -1,0 +1,61 @@
+"""Values of a replica of the metadata log: its identity, the leader, its vote, and the content of its directory. Pure.
+
+The rule: an observer, its shell and its directory exchange these; none of them acts.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from barnabas.cluster.kraft.decisions import SnapshotId
+from barnabas.cluster.kraft.quorum import Leadership
+from barnabas.cluster.kraft.state import MetadataLogError
+from barnabas.log.format.quorum_state import QuorumState
+
+METADATA_TOPIC_ID: Final = bytes(15) + b"\1"
+PLACE: Final = "the quorum's log"
+
+
+class WrongAnswerError(MetadataLogError):
+    """An answer that does not fit what was asked: nothing of it was taken, and another controller may answer better."""
+
+
+class Identity(NamedTuple):
+    """The sender of requests: node id, id of its metadata directory, cluster; the defaults are of a mere reader."""
+
+    node_id: int = -1
+    directory_id: bytes = bytes(16)
+    cluster_id: str | None = None
+
+
+class Leader(NamedTuple):
+    """The leader that answers have named; id -1 and no address where they did not."""
+
+    id: int = -1
+    epoch: int = 0
+    host: str = ""
+    port: int = -1
+
+
+class Vote(NamedTuple):
+    """The replica that was voted for in an epoch; id -1 for none, zeros for a directory that is not known."""
+
+    id: int = -1
+    directory_id: bytes = bytes(16)
+
+
+NO_VOTE: Final = Vote()
+
+
+class StoredLog(NamedTuple):
+    """Content of a metadata directory, as far as an observer needs it.
+
+    `controls` has the leadership after each control record that is in the log, with the offset of the record, the first
+    that of the snapshot; `epochs` is pairs of epoch and start offset.
+    """
+
+    end_offset: int = 0
+    epochs: tuple[tuple[int, int], ...] = ()
+    snapshot_id: SnapshotId | None = None
+    controls: tuple[tuple[int, Leadership], ...] = ((-1, Leadership()),)
+    election: QuorumState | None = None
