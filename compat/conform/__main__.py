@@ -25,8 +25,8 @@ from compat.kafka import KafkaError
 
 KEPT = TOOLS / "results"
 PAGE = ROOT / "docs" / "conformance" / "README.md"
-MUST_PASS = ("kafka-4", "kafka-3.9", "barnabas", "barnabas-cluster", "kafka-4-secured", "barnabas-secured")
-CLUSTERS = ("barnabas-cluster",)
+CLUSTERS = ("barnabas-cluster", "barnabas-zookeeper")
+MUST_PASS = ("kafka-4", "kafka-3.9", "barnabas", *CLUSTERS, "kafka-4-secured", "barnabas-secured")
 WITHOUT_LOGINS = tuple(name for name in BROKERS if name not in SECURED)
 ELSEWHERE = "Three brokers of ours on ZooKeeper have [a page of their own](cluster.md).\n"
 PAGES = {

@@ -67,13 +67,13 @@ READY = "barnabas cluster is ready: bootstrap.servers="
 
 
 @contextmanager
-def our_cluster(brokers: int) -> Iterator[Broker]:
-    """`barnabas cluster`: brokers on the ZooKeeper that it brings along."""
+def our_cluster(brokers: int, *options: str) -> Iterator[Broker]:
+    """`barnabas cluster`: brokers that are controllers too, or on the ZooKeeper that it brings along."""
     with tempfile.TemporaryDirectory(prefix="conform-") as directory:
         command = [sys.executable, "-m", "barnabas", "cluster", "--brokers", str(brokers), "--port", "0"]
         environment = {**os.environ, "PYTHONPATH": import_path()}
         with subprocess.Popen(
-            [*command, "--dir", directory], stdout=subprocess.PIPE, text=True, env=environment
+            [*command, "--dir", directory, *options], stdout=subprocess.PIPE, text=True, env=environment
         ) as process:
             assert process.stdout is not None
             outputs = []
@@ -87,7 +87,8 @@ def our_cluster(brokers: int) -> Iterator[Broker]:
                     raise UnavailableError(f"the cluster does not start:\n{''.join(outputs)}")
                 # What it says from now on would fill the pipe.
                 threading.Thread(target=process.stdout.read, daemon=True).start()
-                yield Broker(address, f"Barnabas {__version__}, {brokers} brokers on ZooKeeper")
+                where = "on ZooKeeper" if "--zookeeper" in options else "in a quorum"
+                yield Broker(address, f"Barnabas {__version__}, {brokers} brokers {where}")
             finally:
                 process.terminate()
                 process.wait(CLUSTER_STOP_S)
@@ -191,6 +192,7 @@ BROKERS: dict[str, Callable[[], object]] = {
     "kafka-3.9": lambda: kafka("3.9", "zookeeper"),
     "barnabas": ours,
     "barnabas-cluster": lambda: our_cluster(3),
+    "barnabas-zookeeper": lambda: our_cluster(3, "--zookeeper"),
     "kafka-4-secured": lambda: secured(kafka_alone("4.x", more=MECHANISMS), SECURED["kafka-4-secured"]),
     "barnabas-secured": lambda: secured(barnabas_alone(more=MECHANISMS), SECURED["barnabas-secured"]),
     "mock": mock,

@@ -107,7 +107,12 @@ class Barnabas(Broker):
         end_servers_at_sigterm()
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, env=environment, preexec_fn=self._in_child
+                command,
+                bufsize=0,  # a second line that has come with the first one would not be waited for
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=environment,
+                preexec_fn=self._in_child,
             )
         line = self._ready_line(self._process)
         if READY not in line:
@@ -213,7 +218,7 @@ class BarnabasCluster(Barnabas):
     def stop(self, how: str = "term") -> None:
         if (
             how == "kill" and not self.has_ended
-        ):  # each of its own: without their ZooKeeper they would take long
+        ):  # each of its own: without their controllers they would take long
             for pid in self.pids:
                 os.kill(pid, signal.SIGKILL)
         super().stop(how)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 TOOLS = {
     "log": ("barnabas.tools.logtool.command", "show, check and repair log dirs"),
     "storage": ("barnabas.tools.logtool.storage_command", "prepare log dirs before the first start"),
-    "cluster": ("barnabas.tools.localcluster.command", "start several brokers and their ZooKeeper"),
+    "cluster": ("barnabas.tools.localcluster.command", "start several brokers and their controllers"),
     "tap": ("barnabas.tools.tap.command", "show what clients and brokers say to each other"),
     "replay": (
         "barnabas.tools.tap.replay_command",

@@ -253,9 +253,9 @@ class QuorumParticipation:
             return
         lifecycle.shut_down()
         self._wake.set()
-        began_at = trio.current_time()
+        began_at, silence_s = trio.current_time(), silence_seconds(self._config)
         while lifecycle.state is not State.SHUT_DOWN:
-            until = min(began_at + SHUTDOWN_SECONDS, max(began_at, self._answered_at) + SILENCE_SECONDS)
+            until = min(began_at + SHUTDOWN_SECONDS, max(began_at, self._answered_at) + silence_s)
             if trio.current_time() >= until:
                 log.warning("stopping though not everything that this broker leads could be handed over")
                 break
@@ -340,7 +340,13 @@ class QuorumParticipation:
         return wait_ms
 
 
-SILENCE_SECONDS = 6.0
-"""Longest wait for an answer during a controlled shutdown: an election of the controllers takes three to four seconds."""
 SHUTDOWN_SECONDS = 300.0
 """Longest wait for a controlled shutdown, as Kafka's broker waits for its lifecycle manager."""
+
+
+def silence_seconds(config: BrokerConfig) -> float:
+    """Return the longest wait for an answer during a controlled shutdown: a slow election, and a second; 6 by default."""
+    missed_ms = config.get(settings.CONTROLLER_QUORUM_FETCH_TIMEOUT_MS)
+    elected_ms = 2 * config.get(settings.CONTROLLER_QUORUM_ELECTION_TIMEOUT_MS)
+    again_ms = config.get(settings.CONTROLLER_QUORUM_ELECTION_BACKOFF_MAX_MS)
+    return float(1000 + missed_ms + elected_ms + again_ms) / 1000

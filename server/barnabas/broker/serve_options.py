@@ -23,6 +23,13 @@ DEMO_OPTION = "--demo-security"
 WORKER_DIRECTORY = "worker-"
 """Beginning of the names of workers' directories in each log dir, before the worker's number."""
 REGISTRY_URL = "console.registry.url"
+WITHOUT_FILE = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
+    "group.share.assignment.interval.ms": "0",
+    "group.streams.initial.rebalance.delay.ms": "0",
+}
+"""Settings without a file: the first member of a group does not wait for others, as in Kafka's example configuration."""
 DEFAULT_NAME = "PLAINTEXT"
 """The name of a listener that is given as HOST:PORT."""
 
@@ -85,11 +92,7 @@ def collect(options: argparse.Namespace, demo: Mapping[str, str] | None = None) 
     if options.config is not None:
         _read_file(options.config, collected)
     else:
-        # Kafka's own example configuration does so for classic groups: a first member need not wait for others.
-        collected.settings["group.initial.rebalance.delay.ms"] = "0"
-        collected.settings["group.consumer.assignment.interval.ms"] = "0"
-        collected.settings["group.share.assignment.interval.ms"] = "0"
-        collected.settings["group.streams.initial.rebalance.delay.ms"] = "0"
+        collected.settings.update(WITHOUT_FILE)
     for name, value in (demo or {}).items():
         collected.set(name, value, DEMO_OPTION)
     pairs = parse_pairs(options.set)

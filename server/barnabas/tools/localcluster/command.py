@@ -1,20 +1,17 @@
 """The `barnabas cluster` command: options in, several processes out, and what happens to them in words.
 
-The rule: what is told on standard output is for people, one line for each thing that happens; programs read the one
-line with `bootstrap.servers=`, which comes when every broker serves.
+The rule: a directory is started the way it was made, with controllers of its own or on ZooKeeper; options that do not go
+with it are refused before anything starts.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import shlex
-import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import trio
 
@@ -23,40 +20,45 @@ from barnabas.config.loading import BrokerConfig, explain_unknown
 from barnabas.config.setting import SettingError
 from barnabas.config.without_effect import judge
 from barnabas.ending import FAILED, USAGE_ERROR
-from barnabas.tools.localcluster.children import Child, ChildError, ending
-from barnabas.tools.localcluster.defaults import settings_of
-from barnabas.tools.localcluster.features import switch_on
-from barnabas.tools.localcluster.jars import MAVEN_CENTRAL, Program, find
-from barnabas.tools.localcluster.process_group import ProcessGroup
-from barnabas.tools.localcluster.zookeeper import ApacheZooKeeper, OwnZooKeeper, is_free
-
-READY = "bootstrap.servers="
-READY_SECONDS = 120.0
-STOP_SECONDS = 30.0
+from barnabas.tools.localcluster.children import ChildError
+from barnabas.tools.localcluster.cluster import Cluster, say
+from barnabas.tools.localcluster.defaults import MAVEN_CENTRAL
+from barnabas.tools.localcluster.in_quorum import QuorumCluster
+from barnabas.tools.localcluster.quorum import Quorum, check, controller_ids, read, settings_of_node
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run `barnabas cluster`; returns the exit code."""
     options = parser().parse_args(arguments)
     try:
-        check_settings(options.config, options.set)
-    except SettingError as error:
+        directory = None if options.ephemeral else directory_of(options)
+        on_zookeeper = is_on_zookeeper(options, directory)
+        shared = check_settings(options.config, options.set, on_zookeeper=on_zookeeper)
+        with made(directory) as place:
+            cluster: Cluster
+            if on_zookeeper:
+                from barnabas.tools.localcluster.on_zookeeper import ZooKeeperCluster
+
+                cluster = ZooKeeperCluster(options, place)
+            else:
+                cluster = QuorumCluster(options, place, shared)
+            return trio.run(cluster.run, restrict_keyboard_interrupt_to_checkpoints=True)
+    except (SettingError, ChildError) as error:
         print(f"barnabas cluster: {error}", file=sys.stderr)
-        return USAGE_ERROR
-    try:
-        with _directory(options) as directory:
-            return trio.run(Cluster(options, directory).run, restrict_keyboard_interrupt_to_checkpoints=True)
-    except ChildError as error:
-        print(f"barnabas cluster: {error}", file=sys.stderr)
-    return FAILED
+        return USAGE_ERROR if isinstance(error, SettingError) else FAILED
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command's options."""
     parser = argparse.ArgumentParser(
-        prog="barnabas cluster", description="Start a cluster of brokers with its ZooKeeper on this machine."
+        prog="barnabas cluster",
+        description="Start a cluster of brokers on this machine, the first three of which are its controllers too.",
     )
     parser.add_argument("--brokers", type=_count, default=3, metavar="N", help="how many (default: 3)")
+    parser.add_argument(
+        "--controllers", type=_count, metavar="N",
+        help="keep the controllers in as many processes of their own, beside the brokers",
+    )  # fmt: skip
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--dir", metavar="DIR", help="where to keep everything (default: ~/.local/state/barnabas-cluster)"
@@ -81,10 +83,11 @@ def parser() -> argparse.ArgumentParser:
         "--log-level", default="warning", choices=("debug", "info", "warning", "error"),
         help="how much brokers write to their logs (default: %(default)s)",
     )  # fmt: skip
-    zookeeper = parser.add_argument_group(
-        "ZooKeeper, which runs in this process unless another one is wanted"
-    )
-    zookeeper.add_argument("--zookeeper", metavar="HOST:PORT,.../CHROOT", help="use one that runs already")
+    zookeeper = parser.add_argument_group("ZooKeeper in place of controllers, as up to Apache Kafka 3.9")
+    zookeeper.add_argument(
+        "--zookeeper", nargs="?", const="", metavar="HOST:PORT,.../CHROOT",
+        help="use one that runs already; without a value one of our own, in this process",
+    )  # fmt: skip
     zookeeper.add_argument(
         "--apache-zookeeper",
         action="store_true",
@@ -116,14 +119,56 @@ def _port(text: str) -> int:
     return int(text)
 
 
+def is_on_zookeeper(options: argparse.Namespace, directory: Path | None) -> bool:
+    """Say whether the cluster is one on ZooKeeper, as asked for or as its directory was made.
+
+    Raises SettingError if the options do not go with each other, or with the directory.
+    """
+    is_asked = options.zookeeper is not None or bool(
+        options.apache_zookeeper or options.zookeeper_jars or options.fetch
+    )
+    was_made = False
+    if directory is not None:
+        quorum = read(directory)
+        if quorum is not None and is_asked:
+            raise SettingError(
+                f"the cluster in {directory} has controllers of its own: start it without ZooKeeper, or name another --dir"
+            )
+        if quorum is not None:
+            check(quorum, directory, options.brokers, options.controllers)
+            return False
+        was_made = (directory / "zookeeper").exists()
+        if not is_asked and not was_made and any(directory.glob("broker-*/meta.properties")):
+            raise SettingError(
+                f"the brokers in {directory} are on a ZooKeeper that --zookeeper named: name it again, or another --dir"
+            )
+        if was_made and not is_asked:
+            say(f"the cluster in {directory} is on ZooKeeper since its first start, and starts so again")
+    if (is_asked or was_made) and options.controllers is not None:
+        raise SettingError("--controllers: a cluster on ZooKeeper has none; leave one of the options out")
+    return is_asked or was_made
+
+
 _OWN = ("broker.id", "node.id", "log.dirs", "log.dir", "listeners", "zookeeper.connect")
 """Settings that each broker has its own value of, or that all get from the command."""
+_OWN_IN_QUORUM = (
+    *_OWN,
+    "process.roles",
+    "advertised.listeners",
+    "controller.listener.names",
+    "controller.quorum.voters",
+    "controller.quorum.bootstrap.servers",
+    "metadata.log.dir",
+)
 
 
-def check_settings(file: str | None, pairs: Sequence[str]) -> None:
-    """Raise SettingError unless every broker can have these settings; say which of a file have no effect."""
+def check_settings(file: str | None, pairs: Sequence[str], *, on_zookeeper: bool) -> dict[str, str]:
+    """Return the settings that all nodes have; say which of a file have no effect.
+
+    Raises SettingError unless every node can have them.
+    """
     collected = collect_shared(file, pairs)
-    own = [name for name in _OWN if name in collected.settings]
+    own = [name for name in (_OWN if on_zookeeper else _OWN_IN_QUORUM) if name in collected.settings]
     for name in own:
         if collected.origins[name] == SET_OPTION:
             raise SettingError(
@@ -133,214 +178,38 @@ def check_settings(file: str | None, pairs: Sequence[str]) -> None:
         names = ", ".join(f"{name} ({collected.origins[name]})" for name in own)
         print(f"barnabas cluster: each broker has its own value of these settings: {names}", file=sys.stderr)
     shared = {name: text for name, text in collected.settings.items() if name not in own}
-    config = BrokerConfig({**shared, "zookeeper.connect": "localhost:2181"}, collected.origins)
+    if on_zookeeper:
+        every = {**shared, "zookeeper.connect": "localhost:2181"}
+    else:
+        quorum = Quorum("", dict.fromkeys(controller_ids(3, None), 1))
+        every = settings_of_node(quorum, 1, Path("/"), shared, port=1, rack=None)
+    config = BrokerConfig(every, collected.origins)
     for name in config.unknown:
         if collected.origins[name] == SET_OPTION:
             raise SettingError(f"{SET_OPTION}: {explain_unknown(name)}")
     refusals = judge(config, collected.origins).refusals
     if refusals:
         raise SettingError(refusals[0])
+    return shared
+
+
+def directory_of(options: argparse.Namespace) -> Path:
+    """Return where everything is kept."""
+    base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    return Path(options.dir or os.path.join(base, "barnabas-cluster")).absolute()
 
 
 @contextmanager
-def _directory(options: argparse.Namespace) -> Iterator[Path]:
-    if options.ephemeral:
+def made(directory: Path | None) -> Iterator[Path]:
+    """Make the directory, or one in memory without a name, for as long as it is used. Raises ChildError."""
+    if directory is None:
         from barnabas.environment.ephemeral import ephemeral_directory
 
         with ephemeral_directory() as path:
             yield Path(path)
         return
-    base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
-    directory = Path(options.dir or os.path.join(base, "barnabas-cluster")).absolute()
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ChildError(f"{directory}: {error.strerror}") from error
     yield directory
-
-
-def say(text: str) -> None:
-    """Tell what has happened."""
-    print(text, flush=True)
-
-
-class Parts(NamedTuple):
-    """Parts of a cluster, and `say`, which tells what happens."""
-
-    child: Callable[[str, Sequence[str], Path], Child] = Child
-    own_zookeeper: Callable[[Path], OwnZooKeeper] = OwnZooKeeper
-    apache_zookeeper: type[ApacheZooKeeper] = ApacheZooKeeper
-    find: Callable[..., Program] = find
-    is_free: Callable[[int], bool] = is_free
-    switch_on: Callable[[str], Awaitable[str]] = switch_on
-    say: Callable[[str], None] = say
-
-
-class Cluster(ProcessGroup):
-    """The processes of one cluster."""
-
-    def __init__(self, options: argparse.Namespace, directory: Path, parts: Parts | None = None) -> None:
-        super().__init__()
-        self._parts = parts or Parts()
-        self._options = options
-        self._directory = directory
-        self._own_zookeeper: OwnZooKeeper | None = None
-        self._zookeeper: ApacheZooKeeper | None = None
-        self._brokers: dict[int, Child] = {}
-
-    def say_stopping(self, name: str, *, at_once: bool) -> None:
-        """Tell that a signal has come."""
-        self._parts.say("stopping at once" if at_once else f"stopping on {name}")
-
-    def children(self) -> list[Child]:
-        """Return brokers and ZooKeeper."""
-        return [*self._brokers.values(), *([self._zookeeper.child] if self._zookeeper else [])]
-
-    # --- start ----------------------------------------------------------------------------------------------
-
-    async def start(self, nursery: trio.Nursery) -> None:
-        """Start ZooKeeper and then all brokers at the same time. Raises ChildError."""
-        options = self._options
-        zookeeper = options.zookeeper
-        is_new = zookeeper is None
-        if zookeeper is None:
-            directory = self._directory / "zookeeper"
-            wants_apache = options.apache_zookeeper or options.zookeeper_jars or options.fetch
-            if wants_apache or self._parts.apache_zookeeper.was_used_in(directory):
-                zookeeper = await self._start_apache(nursery, directory)
-            else:
-                zookeeper = await self._start_own(nursery, directory)
-        addresses: dict[int, str] = {}
-        async with trio.open_nursery() as starting:
-            for broker_id in range(1, options.brokers + 1):
-                starting.start_soon(self._start_broker, broker_id, zookeeper, addresses, nursery)
-        servers = ",".join(addresses[broker_id] for broker_id in sorted(addresses))
-        if is_new and (problem := await self._parts.switch_on(servers)):
-            self._parts.say(f"groups of KIP-848, share groups and streams groups are not served: {problem}")
-        self._parts.say(
-            f"barnabas cluster is ready: {READY}{servers} zookeeper={zookeeper} dir={self._directory}"
-        )
-        self._parts.say("Ctrl-C stops it.")
-
-    async def _start_own(self, nursery: trio.Nursery, directory: Path) -> str:
-        server = self._parts.own_zookeeper(directory)
-        await server.start()
-        self._own_zookeeper = server
-        nursery.start_soon(server.run)
-        self._parts.say(f"ZooKeeper is ready: {server.address}, in this process")
-        return server.address
-
-    async def _start_apache(self, nursery: trio.Nursery, directory: Path) -> str:
-        options = self._options
-        program = await trio.to_thread.run_sync(
-            lambda: self._parts.find(
-                may_fetch=options.fetch,
-                jars=options.zookeeper_jars,
-                repository=options.maven,
-                say=self._parts.say,
-            )
-        )
-        self._parts.say(f"starting ZooKeeper: {program.origin}")
-        server = self._parts.apache_zookeeper(program, directory)
-        server.start()
-        self._zookeeper = server
-        nursery.start_soon(self._watch_zookeeper, server)
-        await server.ready()
-        self._parts.say(
-            f"ZooKeeper is ready: {server.address} pid={server.child.pid} log={server.child.output}"
-        )
-        return server.address
-
-    async def _start_broker(
-        self, broker_id: int, zookeeper: str, addresses: dict[int, str], nursery: trio.Nursery
-    ) -> None:
-        child = self._parts.child(
-            f"broker {broker_id}",
-            self._command(broker_id, zookeeper),
-            self._directory / f"broker-{broker_id}.log",
-        )
-        child.start(reads_output=True)
-        self._brokers[broker_id] = child
-        nursery.start_soon(self._watch_broker, child)
-        line = await child.first_line(READY_SECONDS)
-        if READY not in line:
-            raise ChildError(f"{child.name} does not start: {line}{child.last_words()}")
-        addresses[broker_id] = line.partition(READY)[2].split()[0]
-        self._address_file(broker_id).write_text(f"{addresses[broker_id]}\n")
-        listen = f"localhost:{addresses[broker_id].rpartition(':')[2]}"  # where it is started again
-        child.command = tuple(listen if word == "localhost:0" else word for word in child.command)
-        self._parts.say(
-            f"broker {broker_id} is ready: {addresses[broker_id]} pid={child.pid} log={child.output}"
-        )
-
-    def _command(self, broker_id: int, zookeeper: str) -> list[str]:
-        options = self._options
-        port = options.port + broker_id - 1 if options.port else self._port_of_last_start(broker_id)
-        command = [sys.executable, "-m", "barnabas", "serve", "--zookeeper", zookeeper]
-        command += ["--broker-id", str(broker_id), "--listen", f"localhost:{port}"]
-        command += ["--data", str(self._directory / f"broker-{broker_id}"), "--log-level", options.log_level]
-        racks = [rack for rack in options.racks.split(",") if rack]
-        if racks:
-            command += ["--rack", racks[(broker_id - 1) % len(racks)]]
-        if options.config:
-            command += ["--config", options.config]
-        else:
-            for name, value in settings_of(options.brokers).items():
-                command += ["--set", f"{name}={value}"]
-        for pair in options.set:
-            command += ["--set", pair]
-        return command
-
-    def _port_of_last_start(self, broker_id: int) -> int:
-        """The port of a broker's last start here, if it is free, so that clients find it again; else 0."""
-        try:
-            port = int(self._address_file(broker_id).read_text().rpartition(":")[2])
-        except (OSError, ValueError):
-            return 0
-        return port if self._parts.is_free(port) else 0
-
-    def _address_file(self, broker_id: int) -> Path:
-        return self._directory / f"broker-{broker_id}.address"
-
-    # --- watching -------------------------------------------------------------------------------------------
-
-    async def _watch_zookeeper(self, server: ApacheZooKeeper) -> None:
-        code = await server.child.wait()
-        if not self.is_stopping:
-            self._parts.say(f"ZooKeeper has ended ({ending(code)}); the brokers are stopped")
-            self.fail()
-
-    async def _watch_broker(self, child: Child) -> None:
-        code = await child.wait()
-        if self.is_stopping:
-            return
-        remaining = sum(not other.ended.is_set() for other in self._brokers.values())
-        self._parts.say(
-            f"{child.name} has ended ({ending(code)}), {remaining} of {len(self._brokers)} are left; "
-            f"its log is {child.output}; this starts it again:\n  {shlex.join(child.command)}"
-        )
-        if not remaining:
-            self.fail()
-
-    # --- stop -----------------------------------------------------------------------------------------------
-
-    async def stop(self) -> None:
-        """Stop the brokers, last one first, each when the one before it has handed over what it led; then ZooKeeper."""
-        for child in reversed(self._brokers.values()):
-            await self._stop_child(child)
-        if self._zookeeper is not None:
-            await self._stop_child(self._zookeeper.child)
-        if self._own_zookeeper is not None:
-            await self._own_zookeeper.close()
-
-    async def _stop_child(self, child: Child) -> None:
-        if child.ended.is_set():
-            return
-        in_time = await child.stop(STOP_SECONDS)
-        self._parts.say(
-            f"{child.name} has stopped"
-            if in_time
-            else f"{child.name} was killed: it did not stop in {STOP_SECONDS:.0f} s"
-        )
-        if child.code not in (0, 143, -signal.SIGTERM):  # a Java virtual machine ends with 143 on SIGTERM
-            self.has_failed = True

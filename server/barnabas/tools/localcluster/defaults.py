@@ -1,10 +1,21 @@
-"""Default settings of brokers that are all on one machine."""
+"""Defaults of a cluster that is all on one machine."""
 
 from __future__ import annotations
 
 SESSION_MS = 6000
 """Milliseconds that a killed broker is taken for alive: shorter than Kafka's 18 s, since all is on one machine."""
 COPIES_MAX = 3
+MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
+ON_ZOOKEEPER = {
+    "zookeeper.session.timeout.ms": str(SESSION_MS),
+    "controlled.shutdown.retry.backoff.ms": "500",
+}
+OF_CONTROLLERS = {
+    "broker.session.timeout.ms": str(SESSION_MS),
+    "controller.quorum.election.timeout.ms": "200",
+    "controller.quorum.election.backoff.max.ms": "150",
+}
+"""Controllers on one machine answer each other soon: the first election at a start, and others, need not wait a second."""
 
 
 def settings_of(brokers: int) -> dict[str, str]:
@@ -20,6 +31,4 @@ def settings_of(brokers: int) -> dict[str, str]:
         "transaction.state.log.min.isr": str(least),
         "share.coordinator.state.topic.replication.factor": str(copies),
         "share.coordinator.state.topic.min.isr": str(least),
-        "zookeeper.session.timeout.ms": str(SESSION_MS),
-        "controlled.shutdown.retry.backoff.ms": "500",
     }

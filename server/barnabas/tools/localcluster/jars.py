@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from barnabas.tools.localcluster.children import ChildError
+from barnabas.tools.localcluster.defaults import MAVEN_CENTRAL
 
-MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
 VERSION = "3.8.4"
 """The ZooKeeper that is fetched: the one that Apache Kafka 3.9 brings along."""
 DEBIAN = Path("/usr/share/java/zookeeper.jar")

@@ -20,9 +20,10 @@ from barnabas.config import broker as settings
 from barnabas.config.properties import format_properties
 from barnabas.ending import FAILED
 from barnabas.tools.localcluster.children import Child, ChildError, ending
-from barnabas.tools.localcluster.defaults import settings_of
+from barnabas.tools.localcluster.defaults import SESSION_MS, settings_of
+from barnabas.tools.localcluster.ports import free_port
 from barnabas.tools.localcluster.process_group import ProcessGroup
-from barnabas.tools.localcluster.zookeeper import OwnZooKeeper, free_port
+from barnabas.tools.localcluster.zookeeper import OwnZooKeeper
 
 if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
@@ -35,9 +36,7 @@ AGAIN_SECONDS = 0.2
 AGAIN_SECONDS_MAX = 10.0
 STEADY_SECONDS = 30.0
 """A worker that has lived so long is started again at once."""
-_ONE_COPY = {
-    name: value for name, value in settings_of(1).items() if name != "controlled.shutdown.retry.backoff.ms"
-}
+_ONE_COPY = {**settings_of(1), "zookeeper.session.timeout.ms": str(SESSION_MS)}
 """Copies on the same machine would cost as much as they protect: a worker that ends is back in a second."""
 
 

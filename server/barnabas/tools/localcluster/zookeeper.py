@@ -5,8 +5,6 @@ The rule: everything of it is in one directory, and a directory that was used be
 
 from __future__ import annotations
 
-import random
-import socket
 from pathlib import Path
 
 import trio
@@ -14,6 +12,7 @@ import trio
 from barnabas.errors import leaves
 from barnabas.tools.localcluster.children import Child, ChildError
 from barnabas.tools.localcluster.jars import Program
+from barnabas.tools.localcluster.ports import free_port
 from barnabas.tools.zkserver.server import Server
 from barnabas.tools.zkserver.storage import StorageError
 
@@ -25,7 +24,6 @@ TICK_MS = 1000
 READY_SECONDS = 60.0
 POLL_SECONDS = 0.05
 ANSWER_SECONDS = 2.0
-PORTS = (20_000, 30_000)
 
 
 class OwnZooKeeper:
@@ -116,25 +114,3 @@ class ApacheZooKeeper:
         except (OSError, trio.BrokenResourceError):
             return False
         return b"Mode:" in answer
-
-
-def free_port() -> int:
-    """A TCP port of loopback that was free a moment ago.
-
-    Not one of those that the system gives to connections: trying to connect to such a port may connect to itself.
-    """
-    while True:
-        port = random.randrange(*PORTS)
-        if is_free(port):
-            return port
-
-
-def is_free(port: int) -> bool:
-    """Return whether no process listens on a port of loopback."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True

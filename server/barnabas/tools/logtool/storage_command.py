@@ -131,25 +131,52 @@ def _config(options: argparse.Namespace) -> BrokerConfig:
 
 def _format(options: argparse.Namespace) -> int:
     config = _config(options)
-    keeper = keeper_of(config)
-    if keeper is Keeper.QUORUM and not options.cluster_id:
+    if not options.cluster_id and keeper_of(config) not in (*_CONTROLLERS, Keeper.QUORUM):
+        options.cluster_id = uuid_text(new_uuid(OsEntropy()))
+    credentials = [_credential(text) for text in options.add_scram]
+    dirs = _format_dirs(config, options, credentials)
+    if not dirs:
+        print("All of the log directories are already formatted.")
+        return DONE
+    for path in dirs:
+        print(f"Formatted {path} for node {config.get(settings.NODE_ID)} of cluster {options.cluster_id}.")
+    for credential in credentials:
+        print(f"Added {credential.mechanism} for user {credential.user}.")
+    return DONE
+
+
+def format_node(config: BrokerConfig, cluster_id: str) -> None:
+    """Format the log dirs of a node of a quorum with static voters, unless they are formatted already.
+
+    Raises SettingError, RefusedError, StorageError.
+    """
+    config.has_metadata_log = True  # be the node the only one or not
+    _format_dirs(
+        config, parser().parse_args(["format", "--ignore-formatted", "--cluster-id", cluster_id]), ()
+    )
+
+
+def _format_dirs(
+    config: BrokerConfig, options: argparse.Namespace, credentials: Sequence[NamedCredential]
+) -> list[str]:
+    """Format the log dirs; returns those that were not formatted before."""
+    keeper, cluster_id = keeper_of(config), options.cluster_id
+    if keeper is Keeper.QUORUM and not cluster_id:
         raise RefusedError(
             "a broker joins the cluster of its controllers: name its id with --cluster-id (kafka-cluster.sh cluster-id "
             "prints it)"
         )
-    if keeper in _CONTROLLERS and not options.cluster_id:
+    if keeper in _CONTROLLERS and not cluster_id:
         raise RefusedError(
             "all nodes of a quorum have the same cluster id: name it with --cluster-id (`barnabas storage random-uuid` "
             "prints a new one)"
         )
-    cluster_id = options.cluster_id or uuid_text(new_uuid(OsEntropy()))
     try:
         parse_uuid(cluster_id)
     except ValueError:
         raise SettingError(
             f"--cluster-id: {cluster_id!r} is no id; `barnabas storage random-uuid` prints one"
         ) from None
-    credentials = [_credential(text) for text in options.add_scram]
     if keeper in (Keeper.QUORUM, Keeper.ZOOKEEPER) and credentials:
         place = "ZooKeeper" if keeper is Keeper.ZOOKEEPER else "its controllers"
         raise RefusedError(
@@ -158,8 +185,7 @@ def _format(options: argparse.Namespace) -> int:
     quorum = quorum_files(config, options, credentials) if keeper in _CONTROLLERS else None
     dirs = _new_dirs(config, ignore_formatted=options.ignore_formatted)
     if not dirs:
-        print("All of the log directories are already formatted.")
-        return DONE
+        return []
     ownership = Ownership(OsDisk(), None)
     try:
         for path in dirs:
@@ -171,11 +197,7 @@ def _format(options: argparse.Namespace) -> int:
         ownership.write(dirs, cluster_id, config.get(settings.NODE_ID), on_zookeeper=is_on_zookeeper(config))
     finally:
         ownership.release()
-    for path in dirs:
-        print(f"Formatted {path} for node {config.get(settings.NODE_ID)} of cluster {cluster_id}.")
-    for credential in credentials:
-        print(f"Added {credential.mechanism} for user {credential.user}.")
-    return DONE
+    return dirs
 
 
 def _write_files(ownership: Ownership, dirs: Sequence[str], quorum: QuorumFiles) -> None:

@@ -1,16 +1,20 @@
-"""A local cluster without processes: what brokers are started with, the order in which all is stopped, and what is said."""
+"""A local cluster without processes: what brokers are started with, the order in which all is stopped, and what is told."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import trio.testing
 
-from barnabas.tools.localcluster import command
-from barnabas.tools.localcluster.command import Cluster, Parts, parser
+from barnabas.config.properties import parse_lines
+from barnabas.tools.localcluster import cluster as processes
+from barnabas.tools.localcluster.cluster import Cluster
+from barnabas.tools.localcluster.command import parser
+from barnabas.tools.localcluster.in_quorum import QuorumCluster
+from barnabas.tools.localcluster.on_zookeeper import Parts, ZooKeeperCluster
 
 EVENTS: list[str] = []
 
@@ -18,9 +22,7 @@ EVENTS: list[str] = []
 class FakeChild:
     """Stands for a process."""
 
-    lines: ClassVar[dict[str, str]] = {}
-    code_at_end: ClassVar[dict[str, int]] = {}
-    in_time = True
+    has_started = True
 
     def __init__(self, name: str, words: Any, output: Any) -> None:
         self.name = name
@@ -35,10 +37,11 @@ class FakeChild:
         EVENTS.append(f"start {self.name}")
 
     async def first_line(self, seconds: float) -> str:
-        assert seconds == command.READY_SECONDS
+        assert seconds == processes.READY_SECONDS
         await trio.lowlevel.checkpoint()
-        number = int(self.name.split()[1])
-        return self.lines.get(self.name, f"ready: bootstrap.servers=localhost:{9000 + number} and more")
+        kind, number = self.name.split()
+        ready = "servers" if kind == "broker" else "controllers"
+        return f"ready: bootstrap.{ready}=localhost:{9000 + int(number)} and more"
 
     def last_words(self) -> str:
         return "; its last words"
@@ -53,10 +56,10 @@ class FakeChild:
         self.ended.set()
 
     async def stop(self, seconds: float) -> bool:
-        assert seconds == command.STOP_SECONDS
+        assert seconds == processes.STOP_SECONDS
         EVENTS.append(f"stop {self.name}")
-        self.end(self.code_at_end.get(self.name, 0))
-        return self.in_time
+        self.end(0)
+        return True
 
 
 class FakeZooKeeper:
@@ -98,35 +101,35 @@ async def switch_on(servers: str) -> str:
     return "they are too old" if "9003" in servers else ""
 
 
-TOLD: list[str] = []
 PARTS: Any = Parts(
     FakeChild,  # type: ignore[arg-type]
     Own,  # type: ignore[arg-type]
     Apache,  # type: ignore[arg-type]
     lambda **options: SimpleNamespace(origin=f"jars {options['may_fetch']}"),  # type: ignore[arg-type,return-value]
-    lambda port: port != 5,
     switch_on,
-    TOLD.append,
 )
 
 
 @pytest.fixture
-def told():
-    """Lines that the command tells."""
+def new_lines(capsys):
+    """Return a function that returns what was told since its last call."""
     EVENTS.clear()
-    TOLD.clear()
-    FakeChild.lines, FakeChild.code_at_end, FakeChild.in_time = {}, {}, True
-    return TOLD
+    return lambda: capsys.readouterr().out.splitlines()
 
 
 def cluster_of(tmp_path: Path, *options: str) -> Cluster:
-    return Cluster(parser().parse_args(options), tmp_path, PARTS)
+    return ZooKeeperCluster(parser().parse_args(["--zookeeper", *options]), tmp_path, PARTS)
+
+
+def quorum_of(tmp_path: Path, *options: str) -> Cluster:
+    asked = parser().parse_args(["--port", "0", *options])
+    return QuorumCluster(asked, tmp_path, {"num.partitions": "3"}, make_child=PARTS.make_child)
 
 
 @pytest.mark.parametrize(
     "way", ["--apache-zookeeper", "--fetch", "--zookeeper-jars=/j", "used before", "own", "given"]
 )
-async def test_zookeeper_is_the_one_that_is_wanted(tmp_path, told, way):
+async def test_zookeeper_is_the_one_that_is_wanted(tmp_path, new_lines, way):
     options = [way] if way.startswith("--") else ["--zookeeper", "z:1/c"] if way == "given" else []
     if way == "used before":
         (tmp_path / "zookeeper").mkdir()
@@ -140,10 +143,11 @@ async def test_zookeeper_is_the_one_that_is_wanted(tmp_path, told, way):
         (broker, *others) = cluster.children()
         where = "z:1/c" if way == "given" else "localhost:2181"
         assert broker.command[4:6] == ("--zookeeper", where)
-        assert f" zookeeper={where} " in told[-2]
+        lines = new_lines()
+        assert f" zookeeper={where} " in lines[-2]
         assert [one.name for one in others] == (["ZooKeeper"] if "ready Apache" in EVENTS else [])
         if others:
-            assert f"starting ZooKeeper: jars {way == '--fetch'}" in told
+            assert f"starting ZooKeeper: jars {way == '--fetch'}" in lines
         EVENTS.clear()
         cluster.is_stopping = True
         await cluster.stop()
@@ -152,40 +156,42 @@ async def test_zookeeper_is_the_one_that_is_wanted(tmp_path, told, way):
         nursery.cancel_scope.cancel()
 
 
-async def test_a_broker_that_ends_is_told_and_the_last_one_ends_it_all(tmp_path, told):
+async def test_a_broker_that_ends_is_told_and_the_last_one_ends_it_all(tmp_path, new_lines):
     cluster = cluster_of(tmp_path, "--brokers", "2")
     failed: list[str] = []
     cluster.fail = lambda: failed.append("failed")  # type: ignore[method-assign]
     async with trio.open_nursery() as nursery:
         await cluster.start(nursery)
         first, second = cluster.children()
-        told.clear()
+        new_lines()
         first.end(-9)
         await trio.testing.wait_all_tasks_blocked()
-        assert told[0].startswith(f"{first.name} has ended (killed by SIGKILL), 1 of 2 are left; its log is ")
-        assert f"  {first.command[0]} -m barnabas serve --zookeeper" in told[0]
+        ended, again = new_lines()
+        assert ended.startswith(f"{first.name} has ended (killed by SIGKILL), 1 of 2 are left; its log is ")
+        assert again.startswith(f"  {first.command[0]} -m barnabas serve --zookeeper")
         assert failed == []
         second.end(1)
         await trio.testing.wait_all_tasks_blocked()
-        assert told[1].startswith(f"{second.name} has ended (exit code 1), 0 of 2 are left")
+        assert new_lines()[0].startswith(f"{second.name} has ended (exit code 1), 0 of 2 are left")
         assert failed == ["failed"]
         nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("is_stopping", [False, True])
-async def test_the_end_of_zookeeper_stops_the_brokers(tmp_path, told, is_stopping):
+async def test_the_end_of_zookeeper_stops_the_brokers(tmp_path, new_lines, is_stopping):
     cluster = cluster_of(tmp_path, "--brokers", "1", "--apache-zookeeper")
     failed: list[str] = []
     cluster.fail = lambda: failed.append("failed")  # type: ignore[method-assign]
     async with trio.open_nursery() as nursery:
         await cluster.start(nursery)
-        told.clear()
+        new_lines()
         cluster.is_stopping = is_stopping
         for child in cluster.children():
             child.end(1)
         await trio.testing.wait_all_tasks_blocked()
-        assert ("ZooKeeper has ended (exit code 1); the brokers are stopped" in told) is not is_stopping
-        assert bool(told) is bool(failed) is not is_stopping
+        lines = new_lines()
+        assert ("ZooKeeper has ended (exit code 1); the brokers are stopped" in lines) is not is_stopping
+        assert bool(lines) is bool(failed) is not is_stopping
         nursery.cancel_scope.cancel()
 
 
@@ -193,11 +199,108 @@ def value_of(words: tuple[str, ...], option: str) -> str:
     return words[words.index(option) + 1]
 
 
-async def test_a_broker_on_any_port_is_started_again_where_it_was(tmp_path, told):
+async def test_a_broker_on_any_port_is_started_again_where_it_was(tmp_path, new_lines):
     cluster = cluster_of(tmp_path, "--brokers", "1", "--port", "0")
     async with trio.open_nursery() as nursery:
         await cluster.start(nursery)
         (broker,) = cluster.children()
         assert value_of(broker.command, "--listen") == "localhost:9001"
         assert (tmp_path / "broker-1.address").read_text() == "localhost:9001\n"
+        nursery.cancel_scope.cancel()
+
+
+# --- in a quorum ----------------------------------------------------------------------------------------------------
+
+
+def settings_in(path: Path) -> dict[str, str]:
+    return {name: value for _, name, value in parse_lines(path.read_text())}
+
+
+@pytest.mark.parametrize(
+    ("options", "voters", "roles"),
+    [
+        ((), [1, 2, 3], {1: "broker,controller", 3: "broker,controller"}),
+        (("--brokers", "1"), [1], {1: "broker,controller"}),
+        (("--brokers", "2"), [1], {1: "broker,controller", 2: "broker"}),
+        (("--brokers", "5"), [1, 2, 3], {3: "broker,controller", 4: "broker", 5: "broker"}),
+        (("--brokers", "1", "--controllers", "2"), [101, 102], {1: "broker", 101: "controller"}),
+    ],
+)
+async def test_first_brokers_or_own_nodes_are_controllers(tmp_path, new_lines, options, voters, roles):
+    cluster = quorum_of(tmp_path, *options, "--racks", "a,b")
+    async with trio.open_nursery() as nursery:
+        await cluster.start(nursery)
+        ready = new_lines()[-2]
+        assert ready.startswith("barnabas cluster is ready: bootstrap.servers=localhost:9001")
+        for node_id, role in roles.items():
+            name = f"{'broker' if 'broker' in role else 'controller'}-{node_id}"
+            node = settings_in(tmp_path / f"{name}.properties")
+            assert (node["process.roles"], node["node.id"]) == (role, str(node_id))
+            static = dict(voter.split("@") for voter in node["controller.quorum.voters"].split(","))
+            assert list(map(int, static)) == voters
+            assert f" bootstrap.controllers={','.join(static.values())} " in ready
+            if "controller" in role:
+                assert f"CONTROLLER://{static[str(node_id)]}" in node["listeners"]
+            assert node["num.partitions"] == "3"
+            assert "cluster.id=" in (tmp_path / name / "meta.properties").read_text()
+        assert settings_in(tmp_path / "broker-1.properties")["broker.rack"] == "a"
+        nursery.cancel_scope.cancel()
+
+
+async def test_ports_and_controllers_stay_with_more_brokers(tmp_path, new_lines):
+    voters = []
+    for brokers in (1, 4):
+        async with trio.open_nursery() as nursery:
+            await quorum_of(tmp_path, "--brokers", str(brokers)).start(nursery)
+            nursery.cancel_scope.cancel()
+        voters.append(settings_in(tmp_path / "broker-1.properties")["controller.quorum.voters"])
+    assert voters[0] == voters[1] == settings_in(tmp_path / "broker-4.properties")["controller.quorum.voters"]
+
+
+@pytest.mark.parametrize(
+    ("options", "killed", "stops"),
+    [
+        ((), [], ["3", "2 1"]),
+        ((), [2], ["3 1"]),
+        (("--brokers", "5"), [], ["5", "4", "3", "2 1"]),
+        (("--controllers", "3"), [], ["3", "2", "1", "101 102 103"]),
+    ],
+)
+async def test_brokers_stop_while_controllers_have_a_majority(tmp_path, new_lines, options, killed, stops):
+    cluster = quorum_of(tmp_path, *options)
+    async with trio.open_nursery() as nursery:
+        await cluster.start(nursery)
+        by_name = {child.name: child for child in cluster.children()}
+        for node_id in killed:
+            by_name[f"broker {node_id}"].end(-9)
+        await trio.testing.wait_all_tasks_blocked()
+        EVENTS.clear()
+        cluster.is_stopping = True
+        await cluster.stop()
+        stopped = [event.split()[-1] for event in EVENTS]
+        for together in stops:
+            count = len(together.split())
+            assert sorted(stopped[:count]) == sorted(together.split())
+            del stopped[:count]
+        assert stopped == []
+        nursery.cancel_scope.cancel()
+
+
+async def test_end_of_a_node_is_told_with_its_file(tmp_path, new_lines):
+    cluster = quorum_of(tmp_path, "--brokers", "1", "--controllers", "2")
+    failed: list[str] = []
+    cluster.fail = lambda: failed.append("failed")  # type: ignore[method-assign]
+    async with trio.open_nursery() as nursery:
+        await cluster.start(nursery)
+        by_name = {child.name: child for child in cluster.children()}
+        new_lines()
+        by_name["controller 101"].end(-9)
+        await trio.testing.wait_all_tasks_blocked()
+        ended, again = new_lines()
+        assert ended.startswith("controller 101 has ended (killed by SIGKILL), 1 of 2 are left; its log is ")
+        assert again.endswith(f"serve --config {tmp_path / 'controller-101.properties'} --log-level warning")
+        assert failed == []
+        by_name["broker 1"].end(1)
+        await trio.testing.wait_all_tasks_blocked()
+        assert failed == ["failed"]
         nursery.cancel_scope.cancel()

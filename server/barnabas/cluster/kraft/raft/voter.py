@@ -132,6 +132,8 @@ class Replica(Roles):
             self._contacts.failed(now_ms)
         else:
             self._ready_at[send.key] = now_ms + self.settings.retry_backoff_ms
+        if self.is_stopping:
+            self._unaware.pop(send.key, None)  # the end does not wait for a voter that is away
         change = self.leading.change if self.leading is not None else None
         if change is not None and change.offset is None and isinstance(send.message, ApiVersionsRequest):
             self.finish_change(ErrorCode.REQUEST_TIMED_OUT, f"node {change.key.id} does not answer")

@@ -263,6 +263,21 @@ def test_fetch_waits_unless_there_is_news():
     assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+def test_leader_that_ends_waits_for_no_absent_voter():
+    world = World().lead().commit()
+    for send in world.replica.sends(world.now):
+        world.replica.failed(send, world.now)
+    world.replica.stop(world.now)
+    assert not world.replica.is_known_to_resign
+    world.now += 1_000
+    sends = world.replica.sends(world.now)
+    assert [send.key for send in sends] == [2, 3]
+    for send in sends:
+        assert not world.replica.is_known_to_resign
+        world.replica.failed(send, world.now)
+    assert world.replica.is_known_to_resign
+
+
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_describe_quorum_in_each_version(version):
     world = World()
