@@ -51,3 +51,11 @@ def test_renewer_that_is_no_user_is_refused_here():
 def test_refused_change_has_no_time_of_expiry(request_):
     response = answered(request_, "PLAINTEXT")
     assert (response.error_code, response.expiry_timestamp_ms) == (NOT_ALLOWED, -1)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [CreateDelegationTokenRequest(), RenewDelegationTokenRequest(), ExpireDelegationTokenRequest()],
+)
+def test_version_that_controllers_may_lack_is_for_them(request_):
+    assert answered(request_, "PLAINTEXT", version=0) == "what the controller answers"

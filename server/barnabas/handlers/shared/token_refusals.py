@@ -32,8 +32,11 @@ async def unless_refused(
     """Return what the controller answers, or why it is not asked.
 
     DELEGATION_TOKEN_REQUEST_NOT_ALLOWED on a connection without a login; INVALID_PRINCIPAL_TYPE for a renewer that is no
-    user, unless the requester may not ask for the owner at all, which is for the controller to say.
+    user, unless the requester may not ask for the owner at all, which is for the controller to say. Version 0, which
+    controllers of Kafka 4 have not (KIP-896), is always for the controller.
     """
+    if not context.api_version:
+        return await forward(context, request)
     is_allowed = may_handle_tokens(context)
     if isinstance(request, CreateDelegationTokenRequest):
         owner = owner_of(context, request)
