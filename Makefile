@@ -81,6 +81,9 @@ nightly: $(VENV)/.ready-mutation $(WITH_CODE)  ## the random tests, each with a 
 	$(MAKE) compat-cluster ARGS="quorum --version 4.1.1 --voters static --mixes one-of-ours"
 	$(MAKE) compat-cluster ARGS="quorum --version 4.2.0 --mixes two-of-ours"
 	$(MAKE) compat-cluster ARGS="quorum --version 4.4.0 --mixes two-of-ours,rolled"
+	$(MAKE) compat-cluster ARGS="quorum --quorum ours --controllers 3"
+	$(MAKE) compat-cluster ARGS="quorum --quorum two-of-ours --controllers 3 --mixes one-of-ours"
+	$(CODE) $(BIN)/python -m compat.metadata.voters
 	$(CODE) $(BIN)/python -m compat.cluster.quorum_faults --controllers 3 --rounds 60
 	$(CODE) $(BIN)/python -m compat.cluster.quorum_peers
 	$(CODE) $(BIN)/python -m compat.cluster.parity
