@@ -48,7 +48,7 @@ class Node:
         )
         self.replica = None
         self.connected = []
-        """What fails when this node crashes: requests that it has not answered."""
+        """Requests that this node has not answered, which fail when it crashes."""
         self.life = 0
         self.fuse = None
         self.epoch_seen = 0

@@ -6,7 +6,6 @@ Kafka's; `meta.properties` is written after them, since it says that the dir is 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,7 +32,6 @@ FIRST_VOTERS: Final = f"{DIRECTORY}/{0:020d}-{0:010d}.checkpoint"
 KRAFT_VERSIONS: Final = LevelRange(0, 1)
 LEVEL: Final = 30
 """The metadata.version of a new cluster where none is asked for: that of 4.3."""
-_VOTER: Final = re.compile(r"(\d+)@(\[[^\]]+\]|[^:\[\]]+):(\d+):([\w-]+)")
 
 
 def bootstrap_file(records: Iterable[Any], now_ms: int) -> bytes:
@@ -75,15 +73,22 @@ def parse_voters(text: str, listener: str) -> tuple[Voter, ...]:
     """Return the voters of `ID@HOST:PORT:DIRECTORY,...`, reached by a listener. Raises ValueError."""
     voters = []
     for item in text.split(","):
-        match = _VOTER.fullmatch(item.strip())
-        if match is None or not 0 < int(match[3]) < 65536:
+        node, _, words = item.strip().partition("@")
+        address, _, directory = words.rpartition(":")
+        host, _, port = address.rpartition(":")
+        is_literal = host.startswith("[") and host.endswith("]")
+        if (
+            not (node.isdecimal() and port.isdecimal() and 0 < int(port) < 65536)
+            or not host.strip("[]")
+            or (":" in host and not is_literal)
+        ):
             raise ValueError(f"{item.strip()!r} is not of the form ID@HOST:PORT:DIRECTORY")
         try:
-            directory_id = parse_uuid(match[4])
+            directory_id = parse_uuid(directory)
         except ValueError:
-            raise ValueError(f"{match[4]!r} in {item.strip()!r} is no id of a directory") from None
-        endpoint = (listener, match[2].strip("[]"), int(match[3]))
-        voters.append(Voter(int(match[1]), directory_id, (endpoint,), KRAFT_VERSIONS))
+            raise ValueError(f"{directory!r} in {item.strip()!r} is no id of a directory") from None
+        endpoint = (listener, host.strip("[]"), int(port))
+        voters.append(Voter(int(node), directory_id, (endpoint,), KRAFT_VERSIONS))
     if len({voter.id for voter in voters}) < len(voters):
         raise ValueError("two of them have the same id")
     return tuple(voters)
