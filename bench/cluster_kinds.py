@@ -100,23 +100,30 @@ def _on_zookeeper(directory: Path, connect: str) -> dict[int, Peer]:
     return peers
 
 
-def _with_kraft(directory: Path, connect: str) -> dict[int, Peer]:
+def _combined() -> dict[int, tuple[int, dict[str, str]]]:
+    """Return port and settings of each of three nodes that are brokers and controllers."""
     controllers = {broker_id: free_port() for broker_id in BROKERS}
     voters = ",".join(f"{broker_id}@127.0.0.1:{port}" for broker_id, port in controllers.items())
-    peers: dict[int, Peer] = {}
-    for broker_id in BROKERS:
+    nodes = {}
+    for broker_id, controller_port in controllers.items():
         port = free_port()
         own = {
             "process.roles": "broker,controller",
             "node.id": str(broker_id),
             "controller.quorum.voters": voters,
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controllers[broker_id]}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
-            "log.dirs": str(directory / f"data-{broker_id}"),
         }
-        peers[broker_id] = Kafka("kafka-4", "4.x", {**SETTINGS, **WITH_KRAFT, **own}, port)
-    return peers
+        nodes[broker_id] = port, {**SETTINGS, **WITH_KRAFT, **own}
+    return nodes
+
+
+def _with_kraft(directory: Path, connect: str) -> dict[int, Peer]:
+    return {
+        broker_id: Kafka("kafka-4", "4.x", {**own, "log.dirs": str(directory / f"data-{broker_id}")}, port)
+        for broker_id, (port, own) in _combined().items()
+    }
 
 
 IN_QUORUM = {
@@ -138,6 +145,19 @@ class OursInQuorum(Ours):
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
         subprocess.run(command, env=self.environment(), check=True, capture_output=True)
+
+
+class OursCombined(OursInQuorum):
+    """One of three of ours that are controllers too; `listeners` are among its settings."""
+
+    def command(self, data: Path, port: int) -> list[str]:
+        words = super().command(data, port)
+        place = words.index("--listen")
+        return [*words[:place], *words[place + 2 :]]
+
+
+def _ours_combined(directory: Path, connect: str) -> dict[int, Peer]:
+    return {broker_id: OursCombined(own, port) for broker_id, (port, own) in _combined().items()}
 
 
 def _ours_in_quorum(directory: Path, connect: str) -> dict[int, Peer]:
@@ -173,6 +193,7 @@ KINDS: dict[str, Callable[[Path, str], dict[int, Peer]]] = {
     "barnabas": _ours,
     "kafka-3.9": _on_zookeeper,
     "kafka-4": _with_kraft,
+    "barnabas-combined": _ours_combined,
     "barnabas-quorum": _ours_in_quorum,
     "kafka-quorum": _kafka_in_quorum,
 }

@@ -40,6 +40,8 @@ MANY = 2_000
 MANY_PER_REQUEST = 500
 TOPICS = 10_000
 """Topics of a cluster that a broker joins, one partition with one replica each."""
+CREATED, SINGLE = 1_000, 30
+"""Topics that are made together, and one after the other."""
 PARTITIONS = 6
 ENDED = 24
 """Partitions of a transaction that has several."""
@@ -246,6 +248,23 @@ def failover(cluster: Cluster, partitions: int) -> Values:
     return values
 
 
+def creations(cluster: Cluster, count: int) -> Values:
+    """Measure the creation of so many topics with three replicas, and of single ones."""
+    begun = time.monotonic()
+    for start in range(0, count, MANY_PER_REQUEST):
+        topics = [NewTopic(f"made-{number}", 1, 3) for number in range(start, start + MANY_PER_REQUEST)]
+        for created in cluster.admin.create_topics(topics, request_timeout=WAIT_S).values():
+            created.result(WAIT_S)
+    values = {"create_1000_s": time.monotonic() - begun}
+    times = []
+    for number in range(SINGLE):
+        begun = time.monotonic()
+        name = f"single-{number}"
+        cluster.admin.create_topics([NewTopic(name, 1, 3)])[name].result(WAIT_S)
+        times.append(time.monotonic() - begun)
+    return values | {"create_p50_ms": statistics.median(times) * 1000}
+
+
 def join(cluster: Cluster, count: int) -> Values:
     """Measure a broker with an empty disk that joins a quorum with so many topics, until it tells a client of them."""
     begun = time.monotonic()
@@ -292,6 +311,8 @@ METRICS = {
     "rss_many_mb": f"RSS of three with {MANY:,} partitions each, MB",
     "failover_s": f"killed, until {MANY:,} partitions are led again, s",
     "back_after_kill_s": "started again, until in sync, s",
+    "create_1000_s": f"{CREATED:,} topics with three replicas made, s",
+    "create_p50_ms": "  one topic made, p50, ms",
     "create_topics_s": f"{TOPICS:,} topics made, s",
     "join_s": f"a new broker, until it tells of {TOPICS:,} topics, s",
     "join_rss_mb": "  RSS of that broker, MB",
@@ -344,7 +365,9 @@ def main(argv: list[str] | None = None) -> int:
         "--kinds", default=",".join(ALONE), help="in this order; ratios are those of the first"
     )
     parser.add_argument(
-        "--parts", default="load,transactions,failover", help="which of load, transactions, failover, join"
+        "--parts",
+        default="load,transactions,failover",
+        help="which of load, transactions, failover, creations, join",
     )
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--mb", type=int, default=300, help="megabytes for each throughput")
@@ -392,6 +415,8 @@ def main(argv: list[str] | None = None) -> int:
                         values |= ends(cluster, options.count)
                     if "failover" in options.parts:
                         values |= failover(cluster, many)
+                    if "creations" in options.parts:
+                        values |= creations(cluster, CREATED)
                     if "join" in options.parts:
                         values |= join(cluster, topics)
                 results[kind].append(values)
