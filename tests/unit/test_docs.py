@@ -271,6 +271,8 @@ def exists(name: str, page: Path) -> bool:
         return (
             name.startswith(".") or not re.fullmatch(r"[\w.-]+(/[\w.*-]+)+/?", name) or _is_path(name, page)
         )
+    if (ROOT / "requirements" / name).is_file():
+        return True
     if re.fullmatch(r"[\w-]+\.(py|md|toml|yaml)", name):
         return _is_path(name, page) or _is_somewhere(name)
     if re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", name):
