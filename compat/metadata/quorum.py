@@ -109,8 +109,9 @@ class OurController(Node):
     """A controller of ours: `barnabas serve` from this checkout, formatted by `barnabas storage format`."""
 
     def format(self, *arguments: str) -> None:
-        """Format the directory. Raises RuntimeError."""
+        """Format the directory with the features of the release that is tried. Raises RuntimeError."""
         command = [*BARNABAS, "storage", "format", "-t", CLUSTER_ID, "-c", str(self.properties), *arguments]
+        command += ["--release-version", self.release.version.rpartition(".")[0]]
         done = subprocess.run(
             command, env=environment(), capture_output=True, text=True, check=False, timeout=FORMAT_TIMEOUT_S
         )
