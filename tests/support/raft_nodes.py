@@ -1,7 +1,7 @@
 """Voters on simulated disks: their formatted directories, their settings, and requests that a test asks them."""
 
 from barnabas.cluster.kraft.directory import DIRECTORY
-from barnabas.cluster.kraft.raft.records import bootstrap_checkpoint
+from barnabas.cluster.kraft.formatting import FIRST_VOTERS, first_voters_file
 from barnabas.cluster.kraft.raft.values import KRAFT_VERSIONS, RaftSettings
 from barnabas.cluster.kraft.replica_values import METADATA_TOPIC_ID
 from barnabas.cluster.kraft.values import Voter
@@ -38,8 +38,8 @@ def formatted_disk(node_id, voters=(), *, directory=None):
     meta = MetaProperties(1, CLUSTER, node_id, directory or directory_id(node_id))
     disk.replace(f"{DIR}/meta.properties", meta.encode(), sync=True)
     if voters:
-        data = b"".join(bootstrap_checkpoint([voter(number) for number in voters], 1_000))
-        disk.replace(f"{DIR}/{DIRECTORY}/{0:020d}-{0:010d}.checkpoint", data, sync=True)
+        data = first_voters_file([voter(number) for number in voters], 1_000)
+        disk.replace(f"{DIR}/{FIRST_VOTERS}", data, sync=True)
     disk.sync_dir("/")
     disk.sync_dir(DIR)
     return disk

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 from barnabas.cluster.kraft.decisions import Decision
 from barnabas.cluster.kraft.raft.leading import Leading, VoterChange
 from barnabas.cluster.kraft.raft.values import ReplicaKey
+from barnabas.cluster.kraft.transitions import KRAFT_VERSION
 from barnabas.cluster.kraft.values import MIGRATING, LevelRange, Voter
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.cluster.kraft.raft.voter import Replica
-
-KRAFT_VERSION = "kraft.version"
 
 
 class RefusedChangeError(Exception):
