@@ -1,4 +1,4 @@
-"""Batches that a leader writes itself: its election, its voters, and records of the controller. Pure.
+"""Records that a leader writes itself: its election, its voters, and a batch of those of the controller. Pure.
 
 The rule: the first batch of an epoch has LeaderChange first, and the voters where the log lacks them (KIP-853).
 """
@@ -11,7 +11,7 @@ from barnabas.cluster.kraft.raft.values import ReplicaKey
 from barnabas.cluster.kraft.snapshots import encode_kraft_version, encode_voters
 from barnabas.cluster.kraft.values import Voter
 from barnabas.records.building import encode_batch
-from barnabas.records.control import ControlType, encode_key
+from barnabas.records.control import ControlType
 from barnabas.records.record import Record
 from barnabas.wire.generated.data import leader_change_message
 from barnabas.wire.generated.data.leader_change_message import LeaderChangeMessage
@@ -36,15 +36,6 @@ def voters_records(voters: Iterable[Voter], kraft_version: int | None = None) ->
     if kraft_version is not None:
         controls.insert(0, (ControlType.KRAFT_VERSION, encode_kraft_version(kraft_version)))
     return controls
-
-
-def control_batch(controls: Sequence[Control], offset: int, epoch: int, now_ms: int) -> bytes:
-    """Encode control records as a batch."""
-    records = [
-        Record(offset + index, now_ms, encode_key(control_type), value)
-        for index, (control_type, value) in enumerate(controls)
-    ]
-    return encode_batch(records, control=True, leader_epoch=epoch)
 
 
 def value_batch(values: Sequence[bytes], offset: int, epoch: int, now_ms: int) -> bytes:
