@@ -17,7 +17,7 @@ from barnabas.cluster.kraft.contacts import Contacts
 from barnabas.cluster.kraft.durable_log import DurableLog
 from barnabas.cluster.kraft.image import QuorumImage
 from barnabas.cluster.kraft.keeping import LogKeeper
-from barnabas.cluster.kraft.observer import Observer
+from barnabas.cluster.kraft.observer import FETCH_WAIT_MS, Observer
 from barnabas.cluster.kraft.quorum import Leadership
 from barnabas.cluster.kraft.replica_values import WrongAnswerError
 from barnabas.cluster.kraft.state import MetadataLogError
@@ -28,8 +28,6 @@ from barnabas.errors import StorageError
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-FETCH_WAIT_MS: Final = 500
-"""Time that a controller may hold a Fetch when nothing is new, as Kafka's observers have it."""
 REPORT_FAILURES: Final = 10
 """A line in the log for the first failure, and for each so many after it."""
 

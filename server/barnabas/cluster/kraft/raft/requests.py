@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from barnabas.cluster.kraft.decisions import Decision, SnapshotId
+from barnabas.cluster.kraft.observer import REPLICA_STATE_VERSION
 from barnabas.cluster.kraft.raft import membership
 from barnabas.cluster.kraft.raft.leading import NO_PROGRESS, Progress, VoterChange
 from barnabas.cluster.kraft.raft.messages import only_partition
@@ -32,7 +33,6 @@ from barnabas.wire.generated.update_raft_voter import UpdateRaftVoterResponse
 from barnabas.wire.generated.vote import VoteResponse
 
 FETCH_ENDPOINTS_VERSION: Final = 16
-REPLICA_STATE_VERSION: Final = 15
 FETCH, VOTE, BEGIN, END, DESCRIBE, SNAPSHOT, ADD, REMOVE, UPDATE = 1, 52, 53, 54, 55, 59, 80, 81, 82
 
 
