@@ -217,10 +217,7 @@ class ImageApplier:
                 stored.write_piece(snapshot_id, position, batch)
                 position += len(batch)
                 await trio.lowlevel.checkpoint()
-            flush = stored.log.begin_flush()
-            if flush is not None:
-                await self._threads.run(flush.run)
-                flush.finish(self._wall_clock_ms())
+            await stored.sync(self._threads, self._wall_clock_ms)
             await self._threads.run(lambda: stored.finish_snapshot(snapshot_id))
             stored.add_snapshot(snapshot_id, self._wall_clock_ms())
             log.info("snapshot of the metadata up to offset %d: %d bytes", snapshot_id.end_offset, position)
