@@ -32,7 +32,9 @@ from barnabas.cluster.kraft.state import MetadataLogError
 from barnabas.config.quorum import LogSettings
 from barnabas.environment import Threads
 from barnabas.errors import StorageError
+from barnabas.wire.generated.add_raft_voter import AddRaftVoterResponse
 from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.remove_raft_voter import RemoveRaftVoterResponse
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -354,6 +356,12 @@ class RaftNode:
                 lambda: self.replica.failed(send, self._now_ms(), is_refused=is_refused), lambda _: ()
             )
             return
+        if isinstance(response, AddRaftVoterResponse | RemoveRaftVoterResponse) and response.error_code:
+            log.info(
+                "this controller is no voter yet: error %d %s",
+                response.error_code,
+                response.error_message or "",
+            )
         try:
             await self._step(
                 lambda: self.replica.answered(send, response, self._now_ms()), lambda decisions: decisions
