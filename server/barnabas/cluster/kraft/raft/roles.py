@@ -15,8 +15,8 @@ from barnabas.cluster.kraft.raft.leading import Leading
 from barnabas.cluster.kraft.raft.messages import Asker
 from barnabas.cluster.kraft.raft.ports import NotLeaderError
 from barnabas.cluster.kraft.raft.records import Control, leader_change, value_batch, voters_records
-from barnabas.cluster.kraft.raft.values import RaftSettings, ReplicaKey, Role, address_by, is_voter
-from barnabas.cluster.kraft.replica_values import NO_VOTE, Identity, Leader, StoredLog, Vote
+from barnabas.cluster.kraft.raft.values import RaftSettings, ReplicaKey, Role, address_by, is_same
+from barnabas.cluster.kraft.replica_values import Identity, Leader, StoredLog, Vote
 from barnabas.cluster.kraft.snapshots import control_batch
 from barnabas.cluster.kraft.values import Voter
 from barnabas.wire.generated.errors import ErrorCode
@@ -33,7 +33,7 @@ class Ballot:
 
     def __init__(self, voters: Sequence[Voter], own: ReplicaKey) -> None:
         self.voters = tuple(voters)
-        self.votes: dict[int, bool] = {voter.id: True for voter in voters if is_voter(voter, own)}
+        self.votes: dict[int, bool] = {voter.id: True for voter in voters if is_same(voter, own)}
 
     @property
     def needed(self) -> int:
@@ -131,7 +131,7 @@ class Roles:
     @property
     def is_voter(self) -> bool:
         """True if this replica has a vote."""
-        return any(is_voter(voter, self.key) for voter in self.voters)
+        return any(is_same(voter, self.key) for voter in self.voters)
 
     @property
     def is_alone(self) -> bool:
@@ -154,12 +154,7 @@ class Roles:
             leader.id == self.key.id
         ):  # it may have appended in this epoch what is lost: it must not lead in it again
             self._resigned((), now_ms)
-        elif (
-            self.is_voter
-            and leader.id < 0
-            and vote.id == self.key.id
-            and vote.directory_id in (NO_VOTE.directory_id, self.key[1])
-        ):
+        elif self.is_voter and leader.id < 0 and is_same(vote, self.key):
             decisions = self._stand(now_ms)
             if self.role is Role.LEADER:
                 return decisions
@@ -238,7 +233,7 @@ class Roles:
     def _resigned(self, successors: Sequence[Voter], now_ms: int) -> None:
         self._become(Role.RESIGNED, now_ms + self._election_ms())
         self._successors = tuple(successors)
-        self._unaware = {voter.id: voter for voter in self.voters if not is_voter(voter, self.key)}
+        self._unaware = {voter.id: voter for voter in self.voters if not is_same(voter, self.key)}
 
     def resign(self, now_ms: int) -> None:
         """Lead no longer, and say so to the other voters, the most advanced of which should stand first."""
