@@ -13,11 +13,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import trio
 
-from barnabas.cluster.kraft.applying import CLEAN_SECONDS, ImageApplier, ImageSubscriber
+from barnabas.cluster.kraft.applying import CLEAN_SECONDS, AppliedImage, ImageApplier
 from barnabas.cluster.kraft.decisions import Append, Decision
 from barnabas.cluster.kraft.durable_log import DurableLog
 from barnabas.cluster.kraft.follower import ControllerError, RefusedError
-from barnabas.cluster.kraft.image import QuorumImage
 from barnabas.cluster.kraft.keeping import LogKeeper
 from barnabas.cluster.kraft.loader import ImageDelta
 from barnabas.cluster.kraft.quorum import Leadership
@@ -51,7 +50,7 @@ class _Standing(NamedTuple):
     leader_id: int
 
 
-class RaftNode:
+class RaftNode(AppliedImage):
     """A voter, or a node that may become one. Lifecycle: `run` in a task; `listen` and `subscribe` before or meanwhile."""
 
     def __init__(
@@ -121,32 +120,9 @@ class RaftNode:
         return self.replica.log.high_watermark
 
     @property
-    def image(self) -> QuorumImage:
-        """The image that was published last."""
-        return self._applier.image
-
-    @property
     def in_transaction(self) -> bool:
         """True if what is applied ends inside of a metadata transaction."""
         return self._applier.in_transaction
-
-    @property
-    def fault(self) -> str:
-        """Say why the image is not followed any more; empty while it is."""
-        return self._applier.fault
-
-    @property
-    def applied_offset(self) -> int:
-        """The offset of the last record that the published image has; -1 before the first image."""
-        return self._applier.applied_offset
-
-    def subscribe(self, subscriber: ImageSubscriber) -> None:
-        """Have a subscriber follow each change, in order, after a first delta with all that there is."""
-        self._applier.subscribe(subscriber)
-
-    async def wait_for_image(self) -> QuorumImage:
-        """Wait until an image is complete, and return it."""
-        return await self._applier.wait_for_image()
 
     def listen(self, listener: RaftListener) -> None:
         """Have a listener follow whether this node leads; it is told at once if it does."""
