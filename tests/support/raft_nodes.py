@@ -9,6 +9,7 @@ from barnabas.config.quorum import LogSettings, QuorumSettings
 from barnabas.log.format.names import CLUSTER_METADATA_TOPIC
 from barnabas.log.format.properties import MetaProperties
 from barnabas.testing.memory_disk import MemoryDisk
+from barnabas.wire.generated.api_versions import ApiVersionsResponse
 from barnabas.wire.generated.describe_quorum import DescribeQuorumRequest
 from barnabas.wire.generated.fetch import FetchRequest
 from barnabas.wire.generated.metadata_records.topic import TopicRecord
@@ -25,6 +26,16 @@ def directory_id(node_id):
 
 def endpoints_of(node_id):
     return (("CONTROLLER", f"c{node_id}", 9093),)
+
+
+def addresses_of(nodes):
+    return {number: (f"c{number}", 9093) for number in nodes}
+
+
+def supported_levels(lowest=0, highest=1):
+    """Return the answer to ApiVersions of a node that supports these levels of kraft.version."""
+    feature = ApiVersionsResponse.SupportedFeatureKey("kraft.version", lowest, highest)
+    return ApiVersionsResponse(supported_features=[feature])
 
 
 def voter(node_id):
@@ -47,7 +58,7 @@ def formatted_disk(node_id, voters=(), *, directory=None):
 
 def settings_of(node_id, nodes, *, is_static=False, log=LOG, **times):
     """Return the settings of a node of a quorum."""
-    addresses = {number: (f"c{number}", 9093) for number in nodes}
+    addresses = addresses_of(nodes)
     quorum = QuorumSettings(
         node_id=node_id,
         log_dir=DIR,
