@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,12 +21,12 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from compat.kafka import KafkaError, RealKafka
-from compat.kafka.broker import CLUSTER_ID, free_port, wait_until_ready
+from compat.kafka import RealKafka
+from compat.kafka.broker import free_port, wait_until_ready
 from compat.kafka.process import JavaProcess
 from compat.kit.wire import Connection, Values, WireError
 from compat.metadata import workload
-from compat.metadata.quorum import BARNABAS, environment
+from compat.metadata.quorum import BARNABAS, environment, run_format
 from compat.metadata.workload import BROKER, CLIENT_METRICS, GROUP, HOST, TOPIC
 
 RECORDS = 500
@@ -54,26 +53,12 @@ class Directory:
         self.controller = int((path / "controller.port").read_text())
 
     def format(self, name: str) -> None:
-        """Format the directory, as the first to start does. Raises KafkaError."""
+        """Format the directory, as the first to start does. Raises WorkloadError, RuntimeError."""
         if name == "kafka":
             workload._format(self.kafka)
             return
         user = f"SCRAM-SHA-256=[name=admin,password={workload.PASSWORD}]"
-        command = [
-            *BARNABAS,
-            "storage",
-            "format",
-            "-t",
-            CLUSTER_ID,
-            "-c",
-            str(self.properties),
-            "--standalone",
-        ]
-        done = subprocess.run(
-            [*command, "--add-scram", user], env=environment(), capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise KafkaError(f"format failed:\n{done.stdout}{done.stderr}")
+        run_format((*BARNABAS, "storage"), self.properties, "--standalone", "--add-scram", user)
 
     def listens(self) -> bool:
         """Say whether the node accepts clients."""

@@ -80,12 +80,7 @@ class Node:
 
     def format(self, *arguments: str) -> None:
         """Format the directory. Raises RuntimeError."""
-        command = java_command(
-            self.release, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self.properties), *arguments
-        )  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=FORMAT_TIMEOUT_S)
-        if done.returncode:
-            raise RuntimeError(f"format failed:\n{done.stdout}{done.stderr}")
+        run_format(java_command(self.release, "kafka.tools.StorageTool"), self.properties, *arguments)
 
     def start(self) -> None:
         """Start the node, and wait until it listens. Raises KafkaError."""
@@ -110,13 +105,8 @@ class OurController(Node):
 
     def format(self, *arguments: str) -> None:
         """Format the directory with the features of the release that is tried. Raises RuntimeError."""
-        command = [*BARNABAS, "storage", "format", "-t", CLUSTER_ID, "-c", str(self.properties), *arguments]
-        command += ["--release-version", self.release.version.rpartition(".")[0]]
-        done = subprocess.run(
-            command, env=environment(), capture_output=True, text=True, check=False, timeout=FORMAT_TIMEOUT_S
-        )
-        if done.returncode:
-            raise RuntimeError(f"format failed:\n{done.stdout}{done.stderr}")
+        line = self.release.version.rpartition(".")[0]
+        run_format((*BARNABAS, "storage"), self.properties, "--release-version", line, *arguments)
 
     def launch(self) -> None:
         """Start the node, and do not wait."""
@@ -127,6 +117,16 @@ class OurController(Node):
 def environment() -> dict[str, str]:
     """Return the environment of our own processes."""
     return {**os.environ, "PYTHONPATH": import_path()}
+
+
+def run_format(tool: Sequence[str], properties: Path, *arguments: str) -> None:
+    """Format the directories of settings by a tool for storage, Kafka's or ours. Raises RuntimeError."""
+    command = [*tool, "format", "-t", CLUSTER_ID, "-c", str(properties), *arguments]
+    done = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, check=False, timeout=FORMAT_TIMEOUT_S
+    )
+    if done.returncode:
+        raise RuntimeError(f"format failed:\n{done.stdout}{done.stderr}")
 
 
 class Quorum:

@@ -19,9 +19,9 @@ import trio
 
 from barnabas.client import ClientSettings
 from barnabas.cluster.kraft.directory import DIRECTORY
+from barnabas.cluster.kraft.formatting import FIRST_VOTERS, first_voters_file
 from barnabas.cluster.kraft.raft.node import RaftNode
 from barnabas.cluster.kraft.raft.ports import NotLeaderError
-from barnabas.cluster.kraft.raft.records import bootstrap_checkpoint
 from barnabas.cluster.kraft.raft.running import taking_part
 from barnabas.cluster.kraft.raft.values import KRAFT_VERSIONS, RaftSettings
 from barnabas.cluster.kraft.values import Voter
@@ -111,8 +111,7 @@ class Mixed:
                 Voter(number, bytes([number]) * 16, (("CONTROLLER", *address),), KRAFT_VERSIONS)
                 for number, address in self.addresses.items()
             ]
-            path = self.data / DIRECTORY / f"{0:020d}-{0:010d}.checkpoint"
-            path.write_bytes(b"".join(bootstrap_checkpoint(entries, 1_000)))
+            (self.data / FIRST_VOTERS).write_bytes(first_voters_file(entries, 1_000))
         self.node: RaftNode
 
     @asynccontextmanager

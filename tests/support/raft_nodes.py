@@ -1,7 +1,7 @@
 """Voters on simulated disks: their formatted directories, their settings, and requests that a test asks them."""
 
 from barnabas.cluster.kraft.directory import DIRECTORY
-from barnabas.cluster.kraft.raft.records import bootstrap_checkpoint
+from barnabas.cluster.kraft.formatting import FIRST_VOTERS, first_voters_file
 from barnabas.cluster.kraft.raft.values import KRAFT_VERSIONS, RaftSettings
 from barnabas.cluster.kraft.replica_values import METADATA_TOPIC_ID
 from barnabas.cluster.kraft.values import Voter
@@ -9,6 +9,7 @@ from barnabas.config.quorum import LogSettings, QuorumSettings
 from barnabas.log.format.names import CLUSTER_METADATA_TOPIC
 from barnabas.log.format.properties import MetaProperties
 from barnabas.testing.memory_disk import MemoryDisk
+from barnabas.wire.generated.api_versions import ApiVersionsResponse
 from barnabas.wire.generated.describe_quorum import DescribeQuorumRequest
 from barnabas.wire.generated.fetch import FetchRequest
 from barnabas.wire.generated.metadata_records.topic import TopicRecord
@@ -27,6 +28,16 @@ def endpoints_of(node_id):
     return (("CONTROLLER", f"c{node_id}", 9093),)
 
 
+def addresses_of(nodes):
+    return {number: (f"c{number}", 9093) for number in nodes}
+
+
+def supported_levels(lowest=0, highest=1):
+    """Return the answer to ApiVersions of a node that supports these levels of kraft.version."""
+    feature = ApiVersionsResponse.SupportedFeatureKey("kraft.version", lowest, highest)
+    return ApiVersionsResponse(supported_features=[feature])
+
+
 def voter(node_id):
     return Voter(node_id, directory_id(node_id), endpoints_of(node_id), KRAFT_VERSIONS)
 
@@ -38,8 +49,8 @@ def formatted_disk(node_id, voters=(), *, directory=None):
     meta = MetaProperties(1, CLUSTER, node_id, directory or directory_id(node_id))
     disk.replace(f"{DIR}/meta.properties", meta.encode(), sync=True)
     if voters:
-        data = b"".join(bootstrap_checkpoint([voter(number) for number in voters], 1_000))
-        disk.replace(f"{DIR}/{DIRECTORY}/{0:020d}-{0:010d}.checkpoint", data, sync=True)
+        data = first_voters_file([voter(number) for number in voters], 1_000)
+        disk.replace(f"{DIR}/{FIRST_VOTERS}", data, sync=True)
     disk.sync_dir("/")
     disk.sync_dir(DIR)
     return disk
@@ -47,7 +58,7 @@ def formatted_disk(node_id, voters=(), *, directory=None):
 
 def settings_of(node_id, nodes, *, is_static=False, log=LOG, **times):
     """Return the settings of a node of a quorum."""
-    addresses = {number: (f"c{number}", 9093) for number in nodes}
+    addresses = addresses_of(nodes)
     quorum = QuorumSettings(
         node_id=node_id,
         log_dir=DIR,

@@ -8,8 +8,8 @@ from barnabas.cluster.kraft.raft.running import taking_part
 from barnabas.errors import StorageError
 from barnabas.testing.simulation.world import run_world
 from barnabas.wire import registry
-from barnabas.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from tests.support.raft_nodes import Recording, formatted_disk, settings_of
+from barnabas.wire.generated.api_versions import ApiVersionsRequest
+from tests.support.raft_nodes import Recording, formatted_disk, settings_of, supported_levels
 
 
 class Wires:
@@ -41,8 +41,7 @@ class Peer:
         if node is None or (self.node_id, target) in wires.refused:
             raise RefusedError("nothing listens there")
         if isinstance(message, ApiVersionsRequest):
-            feature = ApiVersionsResponse.SupportedFeatureKey("kraft.version", 0, 1)
-            return ApiVersionsResponse(supported_features=[feature])
+            return supported_levels()
         info = registry.info(registry.key_of(type(message).__name__.removesuffix("Request")))
         version = info.max_stable_version
         with trio.move_on_after(2):

@@ -17,10 +17,9 @@ from barnabas.cluster.kraft.raft.values import RaftSettings
 from barnabas.cluster.kraft.raft.voter import Replica
 from barnabas.cluster.kraft.replica_values import Identity
 from barnabas.cluster.kraft.snapshots import snapshot_batches
+from barnabas.wire.registry import info
 from tests.support.raft_disk import Disk, batches_of
-from tests.support.raft_nodes import CLUSTER, directory_id, endpoints_of, voter
-
-VERSIONS = {1: 18, 52: 2, 53: 1, 54: 1, 59: 1, 80: 1, 81: 0, 82: 0}
+from tests.support.raft_nodes import CLUSTER, addresses_of, directory_id, endpoints_of, voter
 
 
 class PromiseError(AssertionError):
@@ -41,8 +40,8 @@ class Node:
         self.disk = Disk(dynamic if not walk.is_static and is_first else Leadership())
         self.settings = RaftSettings(
             endpoints=endpoints_of(number),
-            bootstrap=tuple((f"c{n}", 9093) for n in range(1, walk.node_count + 1)),
-            static_voters={n: (f"c{n}", 9093) for n in walk.first_voters} if walk.is_static else {},
+            bootstrap=tuple(addresses_of(range(1, walk.node_count + 1)).values()),
+            static_voters=addresses_of(walk.first_voters) if walk.is_static else {},
             snapshot_bytes_max=120,
             election_timeout_ms=walk.election_timeout_ms,
         )
@@ -204,7 +203,7 @@ class Node:
             return
         reply = self.step(
             lambda: requests.answer(
-                self.replica, api_key, VERSIONS[api_key], request, walk.now_ms, self.disk
+                self.replica, api_key, info(api_key).max_stable_version, request, walk.now_ms, self.disk
             ),
             lambda reply: reply.decisions,
         )

@@ -15,10 +15,10 @@ from barnabas.cluster.kraft.raft.values import Role
 from barnabas.cluster.kraft.replica_values import WrongAnswerError
 from barnabas.records.any_magic import iter_any_records
 from barnabas.wire.generated.add_raft_voter import AddRaftVoterRequest
-from barnabas.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.wire.generated.api_versions import ApiVersionsRequest
 from barnabas.wire.generated.remove_raft_voter import RemoveRaftVoterRequest
-from barnabas.wire.registry import info, key_of
-from tests.support.raft_nodes import CLUSTER, directory_id, endpoints_of, record
+from barnabas.wire.registry import key_of
+from tests.support.raft_nodes import CLUSTER, directory_id, endpoints_of, record, supported_levels
 from tests.support.raft_shell import Node, PromiseError
 
 CHAOS_MS = 25_000
@@ -88,11 +88,10 @@ class Walk:
                 return
             target.connected.append(lambda: self.passes(target.number, node.number) and finish(None))
             if isinstance(send.message, ApiVersionsRequest):
-                feature = ApiVersionsResponse.SupportedFeatureKey("kraft.version", 0, 1)
-                reply(ApiVersionsResponse(supported_features=[feature]))
+                reply(supported_levels())
                 return
             name = type(send.message).__name__.removesuffix("Request")
-            target.answer(target.life, info(key_of(name)).key, send.message, reply, None)
+            target.answer(target.life, key_of(name), send.message, reply, None)
 
         self.later(2_000, lambda: finish(None))
         if self.passes(node.number, target.number):

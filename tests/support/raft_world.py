@@ -11,6 +11,7 @@ from barnabas.wire import registry
 from tests.support.raft_disk import Disk, batches_of
 from tests.support.raft_nodes import (
     CLUSTER,
+    addresses_of,
     directory_id,
     endpoints_of,
     fetch_request,
@@ -28,8 +29,8 @@ class World:
         self.disk = Disk(Leadership() if is_static else leadership)
         settings = RaftSettings(
             endpoints=endpoints_of(number),
-            bootstrap=tuple((f"c{entry}", 9093) for entry in voters),
-            static_voters={entry: (f"c{entry}", 9093) for entry in voters} if is_static else {},
+            bootstrap=tuple(addresses_of(voters).values()),
+            static_voters=addresses_of(voters) if is_static else {},
         )
         if election is not None:
             self.disk.election = election.encode()
@@ -68,7 +69,6 @@ class World:
             for send in replica.sends(self.now):
                 if send.key == 2 and replica.role is not Role.LEADER:
                     other = World(2, [entry.id for entry in replica.voters])
-                    other.replica.log.elect(other.replica.log.leader)
                     response = other.ask(52, send.message).response
                     self.carry_out(replica.answered(send, response, self.now))
         assert replica.role is Role.LEADER

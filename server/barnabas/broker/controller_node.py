@@ -16,7 +16,6 @@ import trio
 
 from barnabas.broker.app import Stopping
 from barnabas.broker.authorization import authorizer_of
-from barnabas.broker.auto_join import AutoJoin
 from barnabas.broker.controller_apis import CONTROLLER
 from barnabas.broker.controller_handlers import ControllerHandlers, ControllerServices
 from barnabas.broker.controller_registration import ControllerRegistration
@@ -179,6 +178,7 @@ async def controlling(
             election_timeout_ms=own.election_timeout_ms,
             election_backoff_max_ms=own.election_backoff_max_ms,
             linger_ms=own.append_linger_ms,
+            joins=own.joins_by_itself,
         )
         try:
             async with (
@@ -243,8 +243,6 @@ def _node(base: _Base, voter: RaftNode, rules: Machine) -> ControllerNode:
     voter.subscribe(registration)
     voter.listen(active)
     voter.listen(processes)
-    if base.own.joins_by_itself:
-        base.background.start_soon(AutoJoin(base.own, base.cluster_id, base.endpoints, voter, peers).run)
     for run in (active.run, processes.run, peers.run, registration.run):
         base.background.start_soon(run)
     return ControllerNode(

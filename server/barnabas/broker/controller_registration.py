@@ -38,7 +38,7 @@ BACKOFF_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 class ControllerRegistration:
-    """Implements `follower.ImageSubscriber`. Lifecycle: `run` in a task."""
+    """Implements `applying.ImageSubscriber`. Lifecycle: `run` in a task."""
 
     def __init__(
         self,

@@ -217,10 +217,7 @@ class ImageApplier:
                 stored.write_piece(snapshot_id, position, batch)
                 position += len(batch)
                 await trio.lowlevel.checkpoint()
-            flush = stored.log.begin_flush()
-            if flush is not None:
-                await self._threads.run(flush.run)
-                flush.finish(self._wall_clock_ms())
+            await stored.sync(self._threads, self._wall_clock_ms)
             await self._threads.run(lambda: stored.finish_snapshot(snapshot_id))
             stored.add_snapshot(snapshot_id, self._wall_clock_ms())
             log.info("snapshot of the metadata up to offset %d: %d bytes", snapshot_id.end_offset, position)
@@ -238,3 +235,32 @@ class ImageApplier:
             if removal is not None:
                 await self._threads.run(removal.run)
                 removal.finish()
+
+
+class AppliedImage:
+    """A replica that runs, as those that follow its image see it: `_applier` has the image."""
+
+    _applier: ImageApplier
+
+    @property
+    def image(self) -> QuorumImage:
+        """The image that was published last."""
+        return self._applier.image
+
+    @property
+    def fault(self) -> str:
+        """Say why the image is not followed any more; empty while it is."""
+        return self._applier.fault
+
+    @property
+    def applied_offset(self) -> int:
+        """The offset of the last record that the published image has; -1 before the first image."""
+        return self._applier.applied_offset
+
+    def subscribe(self, subscriber: ImageSubscriber) -> None:
+        """Have a subscriber follow each change, in order, after a first delta with all that there is."""
+        self._applier.subscribe(subscriber)
+
+    async def wait_for_image(self) -> QuorumImage:
+        """Wait until an image is complete, and return it."""
+        return await self._applier.wait_for_image()

@@ -42,7 +42,7 @@ class WritePiece(NamedTuple):
 class InstallSnapshot(NamedTuple):
     """Decode the snapshot, of which all pieces are written, and begin the log anew after it.
 
-    `Observer.installed` or `Observer.refuse_snapshot` must be called before the next request.
+    `Observer.installed` or `Observer.abandon_snapshot` must be called before the next request.
     """
 
     snapshot_id: SnapshotId

@@ -6,7 +6,7 @@ has cut short. One task owns the log; methods that sync may be run in a thread w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from barnabas.cluster.kraft.decisions import SnapshotId
 from barnabas.cluster.kraft.directory import DIRECTORY
@@ -15,9 +15,9 @@ from barnabas.cluster.kraft.replica_values import METADATA_TOPIC_ID, StoredLog
 from barnabas.cluster.kraft.snapshots import StoredSnapshot, is_oldest_beyond
 from barnabas.cluster.kraft.state import MetadataLogError, Snapshot, snapshot_steps
 from barnabas.config.quorum import LogSettings
+from barnabas.environment import Threads
 from barnabas.log.config import UNLIMITED, LogConfig
 from barnabas.log.disk import Disk, file_names
-from barnabas.log.flushing import FlushTask
 from barnabas.log.format import CorruptFileError, names
 from barnabas.log.format.quorum_state import QUORUM_STATE, QuorumState
 from barnabas.log.openfiles import OpenFiles
@@ -202,9 +202,14 @@ class DurableLog:
         data = self.log.read(offset, max_bytes=bytes_max, upper_offset=self.log.log_end_offset).to_bytes()
         return data[: whole_size(data)]
 
-    def begin_flush(self) -> FlushTask | None:
-        """Return what syncs the log; None if it is synced."""
-        return self.log.begin_flush()
+    async def sync(self, threads: Threads, wall_clock_ms: Callable[[], int]) -> int:
+        """Sync the log in a thread, and return the offset up to which that was done."""
+        flush = self.log.begin_flush()
+        if flush is None:
+            return self.log.log_end_offset
+        await threads.run(flush.run)
+        flush.finish(wall_clock_ms())
+        return flush.end_offset
 
     def save_election(self, state: QuorumState) -> None:
         """Write `quorum-state`, synced."""

@@ -12,12 +12,11 @@ from typing import Any, Final, Protocol, TypeVar
 
 import trio
 
-from barnabas.cluster.kraft.applying import CLEAN_SECONDS, ImageApplier, ImageSubscriber
+from barnabas.cluster.kraft.applying import CLEAN_SECONDS, AppliedImage, ImageApplier
 from barnabas.cluster.kraft.contacts import Contacts
 from barnabas.cluster.kraft.durable_log import DurableLog
-from barnabas.cluster.kraft.image import QuorumImage
 from barnabas.cluster.kraft.keeping import LogKeeper
-from barnabas.cluster.kraft.observer import Observer
+from barnabas.cluster.kraft.observer import FETCH_WAIT_MS, Observer
 from barnabas.cluster.kraft.quorum import Leadership
 from barnabas.cluster.kraft.replica_values import WrongAnswerError
 from barnabas.cluster.kraft.state import MetadataLogError
@@ -28,8 +27,6 @@ from barnabas.errors import StorageError
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-FETCH_WAIT_MS: Final = 500
-"""Time that a controller may hold a Fetch when nothing is new, as Kafka's observers have it."""
 REPORT_FAILURES: Final = 10
 """A line in the log for the first failure, and for each so many after it."""
 
@@ -49,7 +46,7 @@ class Controllers(Protocol):
         """Return the answer to a request, made for the version of Fetch that both know. Raises ControllerError."""
 
 
-class MetadataFollower:
+class MetadataFollower(AppliedImage):
     """An observer that runs. Lifecycle: `run` in a task until cancelled; `subscribe` before or meanwhile."""
 
     def __init__(
@@ -81,32 +78,9 @@ class MetadataFollower:
     # --- for those that follow ------------------------------------------------------------------------------
 
     @property
-    def image(self) -> QuorumImage:
-        """The image that was published last."""
-        return self._applier.image
-
-    @property
-    def fault(self) -> str:
-        """Say why the image is not followed any more; empty while it is."""
-        return self._applier.fault
-
-    @property
-    def applied_offset(self) -> int:
-        """The offset of the last record that the published image has; -1 before the first image."""
-        return self._applier.applied_offset
-
-    @property
     def leadership(self) -> Leadership:
         """Voters and kraft.version at the published image."""
         return self._applier.leadership
-
-    def subscribe(self, subscriber: ImageSubscriber) -> None:
-        """Have a subscriber follow each change, in order, after a first delta with all that there is."""
-        self._applier.subscribe(subscriber)
-
-    async def wait_for_image(self) -> QuorumImage:
-        """Wait until an image is complete, and return it."""
-        return await self._applier.wait_for_image()
 
     # --- running --------------------------------------------------------------------------------------------
 

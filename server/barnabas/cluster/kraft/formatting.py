@@ -13,10 +13,11 @@ from barnabas.cluster.kraft.controller.features import formatting_records
 from barnabas.cluster.kraft.directory import DIRECTORY
 from barnabas.cluster.kraft.image import EMPTY, Position
 from barnabas.cluster.kraft.quorum import Leadership
+from barnabas.cluster.kraft.raft.values import KRAFT_VERSIONS
 from barnabas.cluster.kraft.replay import Replay
 from barnabas.cluster.kraft.snapshots import snapshot_batches
 from barnabas.cluster.kraft.state import MetadataLogError
-from barnabas.cluster.kraft.values import LevelRange, Voter
+from barnabas.cluster.kraft.values import Voter
 from barnabas.records.any_magic import iter_any_records
 from barnabas.records.batch import iter_batches
 from barnabas.records.errors import RecordsError
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 BOOTSTRAP: Final = "bootstrap.checkpoint"
 FIRST_VOTERS: Final = f"{DIRECTORY}/{0:020d}-{0:010d}.checkpoint"
-KRAFT_VERSIONS: Final = LevelRange(0, 1)
 LEVEL: Final = 30
 """The metadata.version of a new cluster where none is asked for: that of 4.3."""
 

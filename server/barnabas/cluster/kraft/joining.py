@@ -5,19 +5,20 @@ The rule: a directory that was not formatted, or for another node or cluster, is
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import trio
 
 from barnabas.client import ClientSettings, Endpoint
 from barnabas.client.background import background
+from barnabas.client.connection import Dial
 from barnabas.cluster.kraft.contacts import Contacts
 from barnabas.cluster.kraft.controllers import ControllerConnections
 from barnabas.cluster.kraft.durable_log import DurableLog
 from barnabas.cluster.kraft.follower import Controllers, MetadataFollower
 from barnabas.cluster.kraft.observer import Observer
-from barnabas.cluster.kraft.replica_values import Identity
+from barnabas.cluster.kraft.replica_values import Identity, StoredLog
 from barnabas.cluster.kraft.state import MetadataLogError
 from barnabas.config.quorum import QuorumSettings
 from barnabas.environment import Environment
@@ -56,6 +57,60 @@ def require_whole(meta: MetaProperties, path: str) -> tuple[int, str, bytes]:
 
 
 @asynccontextmanager
+async def opened(
+    settings: QuorumSettings, environment: Environment
+) -> AsyncIterator[tuple[Identity, DurableLog, StoredLog]]:
+    """Open the directory for the block: its identity, its log, and what is in it. Raises MetadataLogError, StorageError.
+
+    The log dir must be locked by the caller.
+    """
+    try:
+        identity = identity_of(environment.disk, settings)
+        stored_log = DurableLog(environment.disk, settings.log_dir, settings.log)
+        stored = await environment.threads.run(lambda: stored_log.open(environment.wall_clock_ms()))
+    except OSError as error:
+        raise StorageError(settings.log_dir, error) from error
+    try:
+        yield identity, stored_log, stored
+    finally:
+        with trio.CancelScope(shield=True):
+            await environment.threads.run(stored_log.close)
+
+
+@asynccontextmanager
+async def running(run: Callable[[], Awaitable[None]], log_dir: str) -> AsyncIterator[trio.Nursery]:
+    """Run a replica within the block, which is cancelled if that fails, and yield a nursery for tasks beside it.
+
+    Raises what `run` raises, as StorageError for OSError; what the block raises leaves it as it is.
+    """
+    failures: list[Exception] = []
+    async with background() as nursery:
+
+        async def until_it_fails() -> None:
+            try:
+                await run()
+            except Exception as error:
+                failures.append(error)
+                nursery.cancel_scope.cancel()
+
+        nursery.start_soon(until_it_fails)
+        yield nursery
+    if failures and isinstance(failures[0], OSError):
+        raise StorageError(log_dir, failures[0]) from failures[0]
+    if failures:
+        raise failures[0]
+
+
+def dial_in(environment: Environment) -> Dial:
+    """Return what connects by the network of an environment."""
+
+    async def dial(endpoint: Endpoint) -> trio.abc.Stream:
+        return await environment.network.dial(endpoint.host, endpoint.port)
+
+    return dial
+
+
+@asynccontextmanager
 async def observing(
     settings: QuorumSettings,
     environment: Environment,
@@ -69,13 +124,7 @@ async def observing(
     MetadataLogError and StorageError, also while the block runs, which is cancelled then; what the block raises
     leaves it as it is.
     """
-    try:
-        identity = identity_of(environment.disk, settings)
-        stored_log = DurableLog(environment.disk, settings.log_dir, settings.log)
-        stored = await environment.threads.run(lambda: stored_log.open(environment.wall_clock_ms()))
-    except OSError as error:
-        raise StorageError(settings.log_dir, error) from error
-    try:
+    async with opened(settings, environment) as (identity, stored_log, stored):
         observer = Observer(
             identity,
             stored,
@@ -90,11 +139,9 @@ async def observing(
             backoff_ms=settings.retry_backoff_ms,
             fetch_timeout_ms=settings.fetch_timeout_ms,
         )
-
-        async def dial(endpoint: Endpoint) -> trio.abc.Stream:
-            return await environment.network.dial(endpoint.host, endpoint.port)
-
-        connections = ControllerConnections(client, request_timeout_ms=settings.request_timeout_ms, dial=dial)
+        connections = ControllerConnections(
+            client, request_timeout_ms=settings.request_timeout_ms, dial=dial_in(environment)
+        )
         follower = MetadataFollower(
             observer,
             contacts,
@@ -104,23 +151,6 @@ async def observing(
             wall_clock_ms=environment.wall_clock_ms,
             threads=environment.threads,
         )
-        failures: list[Exception] = []
-        async with background() as nursery:
-
-            async def follow() -> None:
-                try:
-                    await follower.run()
-                except Exception as error:
-                    failures.append(error)
-                    nursery.cancel_scope.cancel()
-
+        async with running(follower.run, settings.log_dir) as nursery:
             nursery.start_soon(connections.run)
-            nursery.start_soon(follow)
             yield follower
-        if failures and isinstance(failures[0], OSError):
-            raise StorageError(settings.log_dir, failures[0]) from failures[0]
-        if failures:
-            raise failures[0]
-    finally:
-        with trio.CancelScope(shield=True):
-            await environment.threads.run(stored_log.close)

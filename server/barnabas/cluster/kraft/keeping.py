@@ -93,9 +93,4 @@ class LogKeeper:
 
     async def sync(self) -> int:
         """Sync the log, and return the offset up to which that was done. Raises StorageError."""
-        flush = self._stored.begin_flush()
-        if flush is None:
-            return self._stored.log.log_end_offset
-        await self._threads.run(flush.run)
-        flush.finish(self._wall_clock_ms())
-        return flush.end_offset
+        return await self._stored.sync(self._threads, self._wall_clock_ms)

@@ -50,6 +50,8 @@ FETCH_VERSION_MIN: Final = 13
 REPLICA_STATE_VERSION: Final = 15
 """The first version of Fetch in which the sender is named by its replica state (KIP-903)."""
 FETCH_BYTES_MAX: Final = 1 << 20
+FETCH_WAIT_MS: Final = 500
+"""Time that a controller may hold a Fetch when nothing is new, as Kafka's observers have it."""
 SNAPSHOT_BYTES_MAX: Final = 4 << 30
 """A limit for the size that an answer gives; a cluster of a million partitions has a tenth of it."""
 
@@ -133,11 +135,6 @@ class Observer:
     def leadership(self) -> Leadership:
         """Leader, voters and kraft.version by the records of the log, committed or not."""
         return self._controls[-1][1]
-
-    @property
-    def leadership_offset(self) -> int:
-        """The offset of the control record that `leadership` is of; -1 if no record of the log says it."""
-        return self._controls[-1][0]
 
     def voters_offset(self) -> int:
         """Return the offset from which on the voters of `leadership` count; -1 if no record of the log says them."""
@@ -231,7 +228,7 @@ class Observer:
             return Taken((self._cut(diverging.epoch, diverging.end_offset),))
         appended = self._append(bytes(partition.records or b""))
         self._leaders_high_watermark = partition.high_watermark
-        return Taken((*appended, *self._advance(partition.high_watermark)))
+        return Taken((*appended, *self.commit(partition.high_watermark)))
 
     def _append(self, data: bytes) -> tuple[Decision, ...]:
         """Check the batches of an answer, all of them before the first is taken."""
@@ -269,10 +266,6 @@ class Observer:
         assert isinstance(decision, Append)
         return decision
 
-    def commit(self, high_watermark: int) -> tuple[Decision, ...]:
-        """Take note that a majority has the log up to an offset; a leader finds that out itself."""
-        return self._advance(high_watermark)
-
     def epoch_end(self, epoch: int) -> tuple[int, int]:
         """Return the largest epoch of the log up to one, and the offset after its last record, as leaders answer."""
         found_epoch, end_offset = self._epochs.end_offset_for(epoch, self._end_offset)
@@ -291,8 +284,9 @@ class Observer:
                 f"epoch {self.leader.epoch}"
             )
 
-    def _advance(self, leaders_high_watermark: int) -> tuple[Decision, ...]:
-        high_watermark = min(leaders_high_watermark, self._end_offset)
+    def commit(self, high_watermark: int) -> tuple[Decision, ...]:
+        """Take note that a majority has the log up to an offset; a leader finds that out itself."""
+        high_watermark = min(high_watermark, self._end_offset)
         if high_watermark <= self.high_watermark:
             return ()
         self.high_watermark = high_watermark
@@ -367,10 +361,6 @@ class Observer:
         """Give up the snapshot that is being fetched, if there is one: the next request is a Fetch."""
         download, self._download = self._download, None
         return () if download is None else (DropSnapshot(download.id),)
-
-    def refuse_snapshot(self) -> tuple[Decision, ...]:
-        """Take note that a snapshot, which was whole, is damaged."""
-        return self.abandon_snapshot()
 
     def installed(self, snapshot: Snapshot) -> Commit:
         """Take note that the log begins anew after a snapshot."""

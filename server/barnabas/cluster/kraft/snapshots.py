@@ -184,7 +184,7 @@ def snapshot_batches(
         controls.append((ControlType.KRAFT_VERSION, encode_kraft_version(leadership.kraft_version)))
         if leadership.voters:
             controls.append((ControlType.KRAFT_VOTERS, encode_voters(leadership.voters)))
-    yield _control_batch(controls, 0, epoch, now_ms)
+    yield control_batch(controls, 0, epoch, now_ms)
     offset = len(controls)
     records: list[Record] = []
     for message, version in image_records(image):
@@ -196,12 +196,13 @@ def snapshot_batches(
     if records:
         yield encode_batch(records, leader_epoch=epoch)
     footer = snapshot_footer_record.CODEC.encode_bytes(snapshot_footer_record.SnapshotFooterRecord(), 0)
-    yield _control_batch([(ControlType.SNAPSHOT_FOOTER, footer)], offset, epoch, now_ms)
+    yield control_batch([(ControlType.SNAPSHOT_FOOTER, footer)], offset, epoch, now_ms)
 
 
-def _control_batch(
+def control_batch(
     controls: Sequence[tuple[ControlType, bytes]], offset: int, epoch: int, now_ms: int
 ) -> bytes:
+    """Encode control records as a batch."""
     records = [
         Record(offset + index, now_ms, encode_key(control_type), value)
         for index, (control_type, value) in enumerate(controls)

@@ -84,7 +84,7 @@ class QuorumStore:
 
 
 class Projection:
-    """Has a store follow the image of the quorum. Implements `follower.ImageSubscriber`."""
+    """Has a store follow the image of the quorum. Implements `applying.ImageSubscriber`."""
 
     def __init__(self, store: QuorumStore, kraft_version: Callable[[], int]) -> None:
         """`kraft_version` is the finalized level, which control records have."""

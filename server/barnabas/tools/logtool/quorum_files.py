@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from barnabas.cluster.kraft.controller.features import SUPPORTED, formatting_records
 from barnabas.cluster.kraft.controller.versions import SCRAM_LEVEL
 from barnabas.cluster.kraft.formatting import (
-    KRAFT_VERSIONS,
     LEVEL,
     bootstrap_file,
     first_voters_file,
@@ -20,6 +19,7 @@ from barnabas.cluster.kraft.formatting import (
     parse_voters,
 )
 from barnabas.cluster.kraft.image import METADATA_VERSION
+from barnabas.cluster.kraft.raft.values import KRAFT_VERSIONS
 from barnabas.cluster.kraft.transitions import KRAFT_VERSION
 from barnabas.cluster.kraft.values import Voter
 from barnabas.config import broker as settings

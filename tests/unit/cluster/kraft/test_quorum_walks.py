@@ -31,16 +31,16 @@ def test_walk_ends_with_what_was_committed(seed):
 
 def high_watermark_beyond_the_log(patch):
     """The high watermark of the leader is taken as it comes, also where records are missing yet."""
-    advance = Observer._advance
+    commit = Observer.commit
 
     def planted(self, leaders):
         end, self._end_offset = self._end_offset, max(self._end_offset, leaders)
         try:
-            return advance(self, leaders)
+            return commit(self, leaders)
         finally:
             self._end_offset = end
 
-    patch.setattr(Observer, "_advance", planted)
+    patch.setattr(Observer, "commit", planted)
 
 
 def uncommitted_is_applied(patch):

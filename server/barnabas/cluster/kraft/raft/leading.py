@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from barnabas.cluster.kraft.raft.values import ReplicaKey, is_voter
+from barnabas.cluster.kraft.raft.values import ReplicaKey, is_same
 from barnabas.cluster.kraft.values import Voter
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -97,7 +97,7 @@ class Leading:
 
     def progress_of(self, voter: Voter) -> Progress:
         """Return how far a voter is; one without a directory id is the latest that fetched as it."""
-        fitting = [progress for key, progress in self._progress.items() if is_voter(voter, key)]
+        fitting = [progress for key, progress in self._progress.items() if is_same(voter, key)]
         return max(fitting, key=lambda progress: progress.fetched_ms, default=NO_PROGRESS)
 
     def fetched(
@@ -110,7 +110,7 @@ class Leading:
 
     def heard_of(self, key: ReplicaKey, voters: tuple[Voter, ...], now_ms: int) -> None:
         """Take note of a valid request of a follower."""
-        if not any(is_voter(voter, key) for voter in voters):
+        if not any(is_same(voter, key) for voter in voters):
             return
         self._heard.add(key.id)
         if len(self._heard) >= self._others_needed(voters):
@@ -118,7 +118,7 @@ class Leading:
             self._heard_majority_ms = now_ms
 
     def _others_needed(self, voters: tuple[Voter, ...]) -> int:
-        is_own_vote = any(is_voter(voter, self.key) for voter in voters)
+        is_own_vote = any(is_same(voter, self.key) for voter in voters)
         return len(voters) // 2 + 1 - is_own_vote
 
     def silent_at_ms(self, voters: tuple[Voter, ...]) -> int | None:
@@ -131,7 +131,7 @@ class Leading:
             (key, progress)
             for key, progress in self._progress.items()
             if now_ms - progress.fetched_ms < OBSERVER_SESSION_MS
-            and not any(is_voter(voter, key) for voter in voters)
+            and not any(is_same(voter, key) for voter in voters)
         ]
 
     def is_caught_up(self, key: ReplicaKey, now_ms: int) -> bool:
@@ -154,24 +154,22 @@ class Leading:
         return own if own > self.start_offset else -1
 
     def _end_of(self, voter: Voter) -> int:
-        return self.synced_offset if is_voter(voter, self.key) else self.progress_of(voter).end_offset
+        return self.synced_offset if is_same(voter, self.key) else self.progress_of(voter).end_offset
 
     def by_progress(self, voters: tuple[Voter, ...]) -> list[Voter]:
         """Return the other voters, the one with the most of the log first."""
-        others = [voter for voter in voters if not is_voter(voter, self.key)]
+        others = [voter for voter in voters if not is_same(voter, self.key)]
         return sorted(others, key=lambda voter: (-self.progress_of(voter).end_offset, voter.id))
 
     # --- who must be told that it leads -----------------------------------------------------------------------
 
     def to_begin(self, voters: tuple[Voter, ...], now_ms: int) -> list[Voter]:
         """Return the voters that do not fetch, and have not been told for a while that this node leads."""
-        return [
-            voter for voter in voters if not is_voter(voter, self.key) and self._begin_at(voter) <= now_ms
-        ]
+        return [voter for voter in voters if not is_same(voter, self.key) and self._begin_at(voter) <= now_ms]
 
     def begin_at_ms(self, voters: tuple[Voter, ...]) -> int | None:
         """Return when the next voter is to be told; None if there are no others."""
-        return min((self._begin_at(voter) for voter in voters if not is_voter(voter, self.key)), default=None)
+        return min((self._begin_at(voter) for voter in voters if not is_same(voter, self.key)), default=None)
 
     def _begin_at(self, voter: Voter) -> int:
         told_ms = self._begun.get(voter.id)

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.cluster.kraft.decisions import Decision
 from barnabas.cluster.kraft.raft.leading import Leading, VoterChange
-from barnabas.cluster.kraft.raft.values import ReplicaKey
-from barnabas.cluster.kraft.values import MIGRATING, LevelRange, Voter
+from barnabas.cluster.kraft.raft.values import ReplicaKey, is_same
+from barnabas.cluster.kraft.transitions import KRAFT_VERSION
+from barnabas.cluster.kraft.values import LevelRange, Voter
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.cluster.kraft.raft.voter import Replica
-
-KRAFT_VERSION = "kraft.version"
 
 
 class RefusedChangeError(Exception):
@@ -133,13 +132,8 @@ def update(replica: Replica, leading: Leading, voter: Voter, now_ms: int) -> tup
         <= voter.kraft_versions.highest
     ):
         raise RefusedChangeError(ErrorCode.INVALID_REQUEST)
-    before = replica.voters
-    after = tuple(
-        voter if entry.id == voter.id and entry.directory_id in (voter.directory_id, MIGRATING) else entry
-        for entry in before
-    )
-    if not any(
-        entry.id == voter.id and entry.directory_id in (voter.directory_id, MIGRATING) for entry in before
-    ):
+    key = ReplicaKey(voter.id, voter.directory_id)
+    if not any(is_same(entry, key) for entry in replica.voters):
         raise RefusedChangeError(ErrorCode.VOTER_NOT_FOUND)
+    after = tuple(voter if is_same(entry, key) else entry for entry in replica.voters)
     return (replica.append_voters(after, now_ms),)

@@ -97,11 +97,9 @@ class Asker(NamedTuple):
         return EndQuorumEpochRequest(self.cluster_id, [topic], endpoints)
 
     def join(self) -> AddRaftVoterRequest:
-        """Ask the leader to make the sender a voter; it cannot be counted before this is answered."""
+        """Ask the leader to make the sender a voter, in a way that those which know only v0 understand, too."""
         listeners = [AddRaftVoterRequest.Listener(*endpoint) for endpoint in self.endpoints]
-        return AddRaftVoterRequest(
-            self.cluster_id, JOIN_TIMEOUT_MS, *self.key, listeners, ack_when_committed=False
-        )
+        return AddRaftVoterRequest(self.cluster_id, JOIN_TIMEOUT_MS, *self.key, listeners)
 
     def remove(self, voter: Voter) -> RemoveRaftVoterRequest:
         """Ask the leader to remove a voter."""

@@ -13,11 +13,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import trio
 
-from barnabas.cluster.kraft.applying import CLEAN_SECONDS, ImageApplier, ImageSubscriber
+from barnabas.cluster.kraft.applying import CLEAN_SECONDS, AppliedImage, ImageApplier
 from barnabas.cluster.kraft.decisions import Append, Decision
 from barnabas.cluster.kraft.durable_log import DurableLog
 from barnabas.cluster.kraft.follower import ControllerError, RefusedError
-from barnabas.cluster.kraft.image import QuorumImage
 from barnabas.cluster.kraft.keeping import LogKeeper
 from barnabas.cluster.kraft.loader import ImageDelta
 from barnabas.cluster.kraft.quorum import Leadership
@@ -32,7 +31,9 @@ from barnabas.cluster.kraft.state import MetadataLogError
 from barnabas.config.quorum import LogSettings
 from barnabas.environment import Threads
 from barnabas.errors import StorageError
+from barnabas.wire.generated.add_raft_voter import AddRaftVoterResponse
 from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.remove_raft_voter import RemoveRaftVoterResponse
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -49,7 +50,7 @@ class _Standing(NamedTuple):
     leader_id: int
 
 
-class RaftNode:
+class RaftNode(AppliedImage):
     """A voter, or a node that may become one. Lifecycle: `run` in a task; `listen` and `subscribe` before or meanwhile."""
 
     def __init__(
@@ -119,32 +120,9 @@ class RaftNode:
         return self.replica.log.high_watermark
 
     @property
-    def image(self) -> QuorumImage:
-        """The image that was published last."""
-        return self._applier.image
-
-    @property
     def in_transaction(self) -> bool:
         """True if what is applied ends inside of a metadata transaction."""
         return self._applier.in_transaction
-
-    @property
-    def fault(self) -> str:
-        """Say why the image is not followed any more; empty while it is."""
-        return self._applier.fault
-
-    @property
-    def applied_offset(self) -> int:
-        """The offset of the last record that the published image has; -1 before the first image."""
-        return self._applier.applied_offset
-
-    def subscribe(self, subscriber: ImageSubscriber) -> None:
-        """Have a subscriber follow each change, in order, after a first delta with all that there is."""
-        self._applier.subscribe(subscriber)
-
-    async def wait_for_image(self) -> QuorumImage:
-        """Wait until an image is complete, and return it."""
-        return await self._applier.wait_for_image()
 
     def listen(self, listener: RaftListener) -> None:
         """Have a listener follow whether this node leads; it is told at once if it does."""
@@ -354,6 +332,12 @@ class RaftNode:
                 lambda: self.replica.failed(send, self._now_ms(), is_refused=is_refused), lambda _: ()
             )
             return
+        if isinstance(response, AddRaftVoterResponse | RemoveRaftVoterResponse) and response.error_code:
+            log.info(
+                "this controller is no voter yet: error %d %s",
+                response.error_code,
+                response.error_message or "",
+            )
         try:
             await self._step(
                 lambda: self.replica.answered(send, response, self._now_ms()), lambda decisions: decisions

@@ -1,19 +1,17 @@
-"""Batches that a leader writes itself: its election, its voters, and records of the controller. Pure.
+"""Records that a leader writes itself: its election, its voters, and a batch of those of the controller. Pure.
 
 The rule: the first batch of an epoch has LeaderChange first, and the voters where the log lacks them (KIP-853).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
-from barnabas.cluster.kraft.image import EMPTY, Position
-from barnabas.cluster.kraft.quorum import Leadership
 from barnabas.cluster.kraft.raft.values import ReplicaKey
-from barnabas.cluster.kraft.snapshots import encode_kraft_version, encode_voters, snapshot_batches
+from barnabas.cluster.kraft.snapshots import encode_kraft_version, encode_voters
 from barnabas.cluster.kraft.values import Voter
 from barnabas.records.building import encode_batch
-from barnabas.records.control import ControlType, encode_key
+from barnabas.records.control import ControlType
 from barnabas.records.record import Record
 from barnabas.wire.generated.data import leader_change_message
 from barnabas.wire.generated.data.leader_change_message import LeaderChangeMessage
@@ -40,22 +38,7 @@ def voters_records(voters: Iterable[Voter], kraft_version: int | None = None) ->
     return controls
 
 
-def control_batch(controls: Sequence[Control], offset: int, epoch: int, now_ms: int) -> bytes:
-    """Encode control records as a batch."""
-    records = [
-        Record(offset + index, now_ms, encode_key(control_type), value)
-        for index, (control_type, value) in enumerate(controls)
-    ]
-    return encode_batch(records, control=True, leader_epoch=epoch)
-
-
 def value_batch(values: Sequence[bytes], offset: int, epoch: int, now_ms: int) -> bytes:
     """Encode records of the controller as a batch."""
     records = [Record(offset + index, now_ms, None, value) for index, value in enumerate(values)]
     return encode_batch(records, leader_epoch=epoch)
-
-
-def bootstrap_checkpoint(voters: Sequence[Voter], now_ms: int) -> Iterator[bytes]:
-    """Yield the batches of `00000000000000000000-0000000000.checkpoint`, in which a new quorum has its first voters."""
-    image = EMPTY._replace(position=Position(-1, 0, now_ms))
-    return snapshot_batches(image, Leadership(voters=tuple(voters), kraft_version=1), now_ms=now_ms)

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from barnabas.cluster.kraft.decisions import Decision, SnapshotId
+from barnabas.cluster.kraft.observer import REPLICA_STATE_VERSION
 from barnabas.cluster.kraft.raft import membership
 from barnabas.cluster.kraft.raft.leading import NO_PROGRESS, Progress, VoterChange
 from barnabas.cluster.kraft.raft.messages import only_partition
-from barnabas.cluster.kraft.raft.values import BATCH_BYTES_MAX, ReplicaKey, Role, address_by
+from barnabas.cluster.kraft.raft.values import BATCH_BYTES_MAX, ReplicaKey, Role, address_by, is_same
 from barnabas.cluster.kraft.raft.voter import Replica
 from barnabas.cluster.kraft.replica_values import METADATA_TOPIC_ID, Vote
 from barnabas.cluster.kraft.state import MetadataLogError
@@ -32,7 +33,6 @@ from barnabas.wire.generated.update_raft_voter import UpdateRaftVoterResponse
 from barnabas.wire.generated.vote import VoteResponse
 
 FETCH_ENDPOINTS_VERSION: Final = 16
-REPLICA_STATE_VERSION: Final = 15
 FETCH, VOTE, BEGIN, END, DESCRIBE, SNAPSHOT, ADD, REMOVE, UPDATE = 1, 52, 53, 54, 55, 59, 80, 81, 82
 
 
@@ -93,9 +93,7 @@ def _checked(replica: Replica, node_id: int, epoch: int) -> int:
 
 
 def _is_meant(replica: Replica, voter_id: int, directory_id: bytes) -> bool:
-    if voter_id < 0:
-        return True
-    return voter_id == replica.key.id and directory_id in (MIGRATING, replica.key.directory_id)
+    return voter_id < 0 or is_same(ReplicaKey(voter_id, directory_id), replica.key)
 
 
 def _answer(replica: Replica, response: Any, version: int, error: int, **fields: Any) -> Any:
@@ -146,7 +144,7 @@ def may_grant(replica: Replica, candidate: ReplicaKey, *, is_up_to_date: bool, i
         return False
     own: Vote = replica.log.vote
     if own.id >= 0:
-        return own.id == candidate.id and own.directory_id in (MIGRATING, candidate.directory_id)
+        return is_same(own, candidate)
     return replica.leader_id < 0 and is_up_to_date
 
 
@@ -191,12 +189,7 @@ def end_quorum_epoch(replica: Replica, version: int, request: Any, now_ms: int) 
         for candidate in partition.preferred_candidates
     ] or [ReplicaKey(node_id) for node_id in partition.preferred_successors]
     position = next(
-        (
-            index
-            for index, successor in enumerate(successors)
-            if successor.id == replica.key.id
-            and successor.directory_id in (MIGRATING, replica.key.directory_id)
-        ),
+        (index for index, successor in enumerate(successors) if is_same(successor, replica.key)),
         len(successors),
     )
     replica.leader_resigned(partition.leader_id, position, len(successors), now_ms)

@@ -14,9 +14,10 @@ from barnabas.cluster.kraft.observer import Observer
 from barnabas.cluster.kraft.raft.leading import Leading
 from barnabas.cluster.kraft.raft.messages import Asker
 from barnabas.cluster.kraft.raft.ports import NotLeaderError
-from barnabas.cluster.kraft.raft.records import control_batch, leader_change, value_batch, voters_records
-from barnabas.cluster.kraft.raft.values import RaftSettings, ReplicaKey, Role, address_by, is_voter
-from barnabas.cluster.kraft.replica_values import NO_VOTE, Identity, Leader, StoredLog, Vote
+from barnabas.cluster.kraft.raft.records import Control, leader_change, value_batch, voters_records
+from barnabas.cluster.kraft.raft.values import RaftSettings, ReplicaKey, Role, address_by, is_same
+from barnabas.cluster.kraft.replica_values import Identity, Leader, StoredLog, Vote
+from barnabas.cluster.kraft.snapshots import control_batch
 from barnabas.cluster.kraft.values import Voter
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -32,7 +33,7 @@ class Ballot:
 
     def __init__(self, voters: Sequence[Voter], own: ReplicaKey) -> None:
         self.voters = tuple(voters)
-        self.votes: dict[int, bool] = {voter.id: True for voter in voters if is_voter(voter, own)}
+        self.votes: dict[int, bool] = {voter.id: True for voter in voters if is_same(voter, own)}
 
     @property
     def needed(self) -> int:
@@ -130,7 +131,7 @@ class Roles:
     @property
     def is_voter(self) -> bool:
         """True if this replica has a vote."""
-        return any(is_voter(voter, self.key) for voter in self.voters)
+        return any(is_same(voter, self.key) for voter in self.voters)
 
     @property
     def is_alone(self) -> bool:
@@ -153,12 +154,7 @@ class Roles:
             leader.id == self.key.id
         ):  # it may have appended in this epoch what is lost: it must not lead in it again
             self._resigned((), now_ms)
-        elif (
-            self.is_voter
-            and leader.id < 0
-            and vote.id == self.key.id
-            and vote.directory_id in (NO_VOTE.directory_id, self.key[1])
-        ):
+        elif self.is_voter and leader.id < 0 and is_same(vote, self.key):
             decisions = self._stand(now_ms)
             if self.role is Role.LEADER:
                 return decisions
@@ -237,7 +233,7 @@ class Roles:
     def _resigned(self, successors: Sequence[Voter], now_ms: int) -> None:
         self._become(Role.RESIGNED, now_ms + self._election_ms())
         self._successors = tuple(successors)
-        self._unaware = {voter.id: voter for voter in self.voters if not is_voter(voter, self.key)}
+        self._unaware = {voter.id: voter for voter in self.voters if not is_same(voter, self.key)}
 
     def resign(self, now_ms: int) -> None:
         """Lead no longer, and say so to the other voters, the most advanced of which should stand first."""
@@ -334,10 +330,7 @@ class Roles:
             updated = self.with_own_entry(voters)
             if self.log.voters_offset() < 0 or updated != voters:
                 controls += voters_records(updated, level)
-        return (
-            *saved,
-            self._append(control_batch(controls, self.log.end_offset, self.epoch, self.wall_ms(now_ms))),
-        )
+        return (*saved, self._append_controls(controls, now_ms))
 
     wall_clock_ahead_ms = 0
     """Lead of the wall clock, for timestamps, over the times that are passed in."""
@@ -356,23 +349,18 @@ class Roles:
 
     # --- leading --------------------------------------------------------------------------------------------
 
-    def require_leading(self, epoch: int) -> Leading:
-        """Return the state of the leader. Raises NotLeaderError."""
-        if self.leading is None or self.leading.epoch != epoch:
-            raise NotLeaderError(f"node {self.key.id} does not lead in epoch {epoch}")
-        return self.leading
-
     def append(self, epoch: int, values: Sequence[bytes], now_ms: int) -> Append:
         """Append records as one batch. Raises NotLeaderError."""
-        self.require_leading(epoch)
-        return self._append(value_batch(values, self.log.end_offset, epoch, self.wall_ms(now_ms)))
+        if self.leading is None or self.leading.epoch != epoch:
+            raise NotLeaderError(f"node {self.key.id} does not lead in epoch {epoch}")
+        return self.log.append_own(value_batch(values, self.log.end_offset, epoch, self.wall_ms(now_ms)))
 
     def append_voters(self, voters: Sequence[Voter], now_ms: int) -> Append:
         """Append the record of new voters, which count from now on."""
-        controls = voters_records(sorted(voters))
-        return self._append(control_batch(controls, self.log.end_offset, self.epoch, self.wall_ms(now_ms)))
+        return self._append_controls(voters_records(sorted(voters)), now_ms)
 
-    def _append(self, batch: bytes) -> Append:
+    def _append_controls(self, controls: Sequence[Control], now_ms: int) -> Append:
+        batch = control_batch(controls, self.log.end_offset, self.epoch, self.wall_ms(now_ms))
         return self.log.append_own(batch)
 
     def synced(self, end_offset: int, now_ms: int) -> tuple[Decision, ...]:

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from barnabas.cluster.kraft.quorum import Leadership
+from barnabas.cluster.kraft.replica_values import Vote
 from barnabas.cluster.kraft.values import MIGRATING, LevelRange, Voter
 from barnabas.config.quorum import Address, QuorumSettings
 
@@ -95,9 +96,9 @@ def address_by(endpoints: Iterable[tuple[str, str, int]], listener: str) -> Addr
     return next(((host, port) for name, host, port in endpoints if name == listener), None)
 
 
-def is_voter(voter: Voter, key: ReplicaKey) -> bool:
-    """Say whether a replica is a voter: one without a directory id is any that has its node id."""
-    return voter.id == key.id and voter.directory_id in (MIGRATING, key.directory_id)
+def is_same(named: Voter | Vote | ReplicaKey, key: ReplicaKey) -> bool:
+    """Say whether a replica is the one that is named: without a directory id, it is any that has the node id."""
+    return named.id == key.id and named.directory_id in (MIGRATING, key.directory_id)
 
 
 class Send(NamedTuple):

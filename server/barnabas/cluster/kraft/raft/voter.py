@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from barnabas.cluster.kraft.decisions import Decision
+from barnabas.cluster.kraft.observer import FETCH_WAIT_MS
 from barnabas.cluster.kraft.raft.leading import VoterChange
 from barnabas.cluster.kraft.raft.membership import take_versions
 from barnabas.cluster.kraft.raft.messages import LeaderNews, news_of, only_partition
@@ -28,7 +29,6 @@ from barnabas.wire.generated.remove_raft_voter import RemoveRaftVoterResponse
 from barnabas.wire.generated.update_raft_voter import UpdateRaftVoterResponse
 from barnabas.wire.generated.vote import VoteResponse
 
-FETCH_WAIT_MS: Final = 500
 _STALE: Final = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER})
 
 

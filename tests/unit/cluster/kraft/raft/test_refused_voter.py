@@ -7,7 +7,7 @@ from barnabas.cluster.kraft.raft.values import RaftSettings, ReplicaKey, Role
 from barnabas.cluster.kraft.raft.voter import Replica
 from barnabas.log.format.quorum_state import QuorumState
 from barnabas.wire.generated.fetch import FetchRequest
-from tests.support.raft_nodes import CLUSTER, directory_id, endpoints_of, voter
+from tests.support.raft_nodes import CLUSTER, addresses_of, directory_id, endpoints_of, voter
 
 LEADER, OWN, OTHER = 1, 2, 3
 EPOCH = 7
@@ -18,7 +18,7 @@ class Refused:
 
     def __init__(self):
         self.limits = []
-        addresses = {number: (f"c{number}", 9093) for number in (LEADER, OWN, OTHER)}
+        addresses = addresses_of((LEADER, OWN, OTHER))
         self.replica = Replica(
             Identity(OWN, directory_id(OWN), CLUSTER),
             StoredLog(
