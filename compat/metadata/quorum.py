@@ -83,9 +83,7 @@ class Node:
         command = java_command(
             self.release, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self.properties), *arguments
         )  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=FORMAT_TIMEOUT_S)
-        if done.returncode:
-            raise RuntimeError(f"format failed:\n{done.stdout}{done.stderr}")
+        _run_format(command)
 
     def start(self) -> None:
         """Start the node, and wait until it listens. Raises KafkaError."""
@@ -110,12 +108,7 @@ class OurController(Node):
 
     def format(self, *arguments: str) -> None:
         """Format the directory. Raises RuntimeError."""
-        command = [*BARNABAS, "storage", "format", "-t", CLUSTER_ID, "-c", str(self.properties), *arguments]
-        done = subprocess.run(
-            command, env=environment(), capture_output=True, text=True, check=False, timeout=FORMAT_TIMEOUT_S
-        )
-        if done.returncode:
-            raise RuntimeError(f"format failed:\n{done.stdout}{done.stderr}")
+        format_ours("-c", str(self.properties), *arguments)
 
     def launch(self) -> None:
         """Start the node, and do not wait."""
@@ -126,6 +119,19 @@ class OurController(Node):
 def environment() -> dict[str, str]:
     """Return the environment of our own processes."""
     return {**os.environ, "PYTHONPATH": import_path()}
+
+
+def format_ours(*arguments: str) -> None:
+    """Format a directory for one of our own nodes. Raises RuntimeError."""
+    _run_format([*BARNABAS, "storage", "format", "-t", CLUSTER_ID, *arguments], environment())
+
+
+def _run_format(command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=FORMAT_TIMEOUT_S
+    )
+    if done.returncode:
+        raise RuntimeError(f"format failed:\n{done.stdout}{done.stderr}")
 
 
 class Quorum:
