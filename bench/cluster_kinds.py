@@ -136,7 +136,7 @@ FIRST_IN_QUORUM = 100
 
 
 class OursInQuorum(Ours):
-    """One of three of ours under a controller of Kafka's."""
+    """One of three of ours in a quorum; one that is a controller too has its `listeners` among its settings."""
 
     def format(self, data: Path) -> None:
         super().format(data)
@@ -147,17 +147,8 @@ class OursInQuorum(Ours):
         subprocess.run(command, env=self.environment(), check=True, capture_output=True)
 
 
-class OursCombined(OursInQuorum):
-    """One of three of ours that are controllers too; `listeners` are among its settings."""
-
-    def command(self, data: Path, port: int) -> list[str]:
-        words = super().command(data, port)
-        place = words.index("--listen")
-        return [*words[:place], *words[place + 2 :]]
-
-
 def _ours_combined(directory: Path, connect: str) -> dict[int, Peer]:
-    return {broker_id: OursCombined(own, port) for broker_id, (port, own) in _combined().items()}
+    return {broker_id: OursInQuorum(own, port) for broker_id, (port, own) in _combined().items()}
 
 
 def _ours_in_quorum(directory: Path, connect: str) -> dict[int, Peer]:

@@ -17,7 +17,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property
@@ -136,6 +136,13 @@ class Cluster:
         self.admin.create_topics([NewTopic(topic, partitions, 3)])[topic].result(WAIT_S)
         self.wait(f"the replicas of {topic} are in sync", lambda: self.in_sync(topic))
 
+    def create_many(self, topics: Sequence[str], replicas: int) -> None:
+        """Make topics of one partition, and do not wait for their replicas."""
+        for start in range(0, len(topics), MANY_PER_REQUEST):
+            some = [NewTopic(topic, 1, replicas) for topic in topics[start : start + MANY_PER_REQUEST]]
+            for created in self.admin.create_topics(some, request_timeout=WAIT_S).values():
+                created.result(WAIT_S)
+
     def in_sync(self, *topics: str) -> bool:
         """Say whether all partitions of these topics have three replicas in sync, as a broker says."""
         described = self.admin.list_topics(timeout=10).topics
@@ -251,10 +258,7 @@ def failover(cluster: Cluster, partitions: int) -> Values:
 def creations(cluster: Cluster, count: int) -> Values:
     """Measure the creation of so many topics with three replicas, and of single ones."""
     begun = time.monotonic()
-    for start in range(0, count, MANY_PER_REQUEST):
-        topics = [NewTopic(f"made-{number}", 1, 3) for number in range(start, start + MANY_PER_REQUEST)]
-        for created in cluster.admin.create_topics(topics, request_timeout=WAIT_S).values():
-            created.result(WAIT_S)
+    cluster.create_many([f"made-{number}" for number in range(count)], 3)
     values = {"create_1000_s": time.monotonic() - begun}
     times = []
     for number in range(SINGLE):
@@ -268,11 +272,7 @@ def creations(cluster: Cluster, count: int) -> Values:
 def join(cluster: Cluster, count: int) -> Values:
     """Measure a broker with an empty disk that joins a quorum with so many topics, until it tells a client of them."""
     begun = time.monotonic()
-    names = [f"joined-{number}" for number in range(count)]
-    for start in range(0, count, MANY_PER_REQUEST):
-        topics = [NewTopic(name, 1, 1) for name in names[start : start + MANY_PER_REQUEST]]
-        for created in cluster.admin.create_topics(topics, request_timeout=WAIT_S).values():
-            created.result(WAIT_S)
+    cluster.create_many([f"joined-{number}" for number in range(count)], 1)
     values = {"create_topics_s": time.monotonic() - begun}
     cluster.wait(
         "the brokers know all topics", lambda: len(cluster.admin.list_topics(timeout=30).topics) >= count

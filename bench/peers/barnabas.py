@@ -37,7 +37,8 @@ class Barnabas(Peer):
         command = ["-m", "barnabas", "serve", "--data", str(data)]
         settings = dict(self.settings)
         if self.secured is None:
-            command += ["--listen", f"127.0.0.1:{port}"]
+            if "listeners" not in settings:
+                command += ["--listen", f"127.0.0.1:{port}"]
         else:
             listeners = f"PLAINTEXT://127.0.0.1:{port},{self.secured.address(port + 1)}"
             settings = {**self.secured.settings(), "listeners": listeners, **settings}

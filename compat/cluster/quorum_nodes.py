@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,12 +11,10 @@ from barnabas.cluster.kraft.image import QuorumImage
 from barnabas.commands.connection import Connecting
 from barnabas.commands.metadata_live import state_of
 from barnabas.log.format.properties import encode_uuid
-from barnabas.testing.running import import_path
 from compat.cluster.nodes import KAFKA, OURS, Brokers, ClusterError, Node, wait_until
 from compat.kafka import free_port, release
-from compat.kafka.broker import CLUSTER_ID
 from compat.matrix.brokers import Barnabas, BrokerError
-from compat.metadata.quorum import HOST, Quorum
+from compat.metadata.quorum import HOST, Quorum, format_ours
 from compat.metadata.quorum import Node as KafkaProcess
 
 VERSION = "4.3.1"
@@ -118,19 +114,9 @@ class OurNode:
 
     def start(self) -> None:
         if not (self._data / "meta.properties").exists():
-            self._format()
+            pairs = (f"{name}={value}" for name, value in self._broker.settings.items())
+            format_ours("--data", str(self._data), *(word for pair in pairs for word in ("--set", pair)))
         self._broker.start()
-
-    def _format(self) -> None:
-        command = [sys.executable, "-m", "barnabas", "storage", "format", "--cluster-id", CLUSTER_ID]
-        command += ["--data", str(self._data)]
-        for name, value in self._broker.settings.items():
-            command += ["--set", f"{name}={value}"]
-        done = subprocess.run(
-            command, env={"PYTHONPATH": import_path()}, capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise ClusterError(f"barnabas storage format: {done.stderr}")
 
     def stop(self) -> None:
         if self.pid is not None:

@@ -26,7 +26,7 @@ from compat.kafka.broker import free_port, wait_until_ready
 from compat.kafka.process import JavaProcess
 from compat.kit.wire import Connection, Values, WireError
 from compat.metadata import workload
-from compat.metadata.quorum import BARNABAS, environment, run_format
+from compat.metadata.quorum import BARNABAS, environment, format_ours
 from compat.metadata.workload import BROKER, CLIENT_METRICS, GROUP, HOST, TOPIC
 
 RECORDS = 500
@@ -58,7 +58,7 @@ class Directory:
             workload._format(self.kafka)
             return
         user = f"SCRAM-SHA-256=[name=admin,password={workload.PASSWORD}]"
-        run_format((*BARNABAS, "storage"), self.properties, "--standalone", "--add-scram", user)
+        format_ours("-c", str(self.properties), "--standalone", "--add-scram", user)
 
     def listens(self) -> bool:
         """Say whether the node accepts clients."""

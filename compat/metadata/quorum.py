@@ -80,7 +80,7 @@ class Node:
 
     def format(self, *arguments: str) -> None:
         """Format the directory. Raises RuntimeError."""
-        run_format(java_command(self.release, "kafka.tools.StorageTool"), self.properties, *arguments)
+        run_format(java_command(self.release, "kafka.tools.StorageTool"), "-c", str(self.properties), *arguments)
 
     def start(self) -> None:
         """Start the node, and wait until it listens. Raises KafkaError."""
@@ -106,7 +106,7 @@ class OurController(Node):
     def format(self, *arguments: str) -> None:
         """Format the directory with the features of the release that is tried. Raises RuntimeError."""
         line = self.release.version.rpartition(".")[0]
-        run_format((*BARNABAS, "storage"), self.properties, "--release-version", line, *arguments)
+        format_ours("-c", str(self.properties), "--release-version", line, *arguments)
 
     def launch(self) -> None:
         """Start the node, and do not wait."""
@@ -119,9 +119,14 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": import_path()}
 
 
-def run_format(tool: Sequence[str], properties: Path, *arguments: str) -> None:
-    """Format the directories of settings by a tool for storage, Kafka's or ours. Raises RuntimeError."""
-    command = [*tool, "format", "-t", CLUSTER_ID, "-c", str(properties), *arguments]
+def format_ours(*arguments: str) -> None:
+    """Format the directories of one of our own nodes. Raises RuntimeError."""
+    run_format((*BARNABAS, "storage"), *arguments)
+
+
+def run_format(tool: Sequence[str], *arguments: str) -> None:
+    """Format directories by a tool for storage, Kafka's or ours. Raises RuntimeError."""
+    command = [*tool, "format", "-t", CLUSTER_ID, *arguments]
     done = subprocess.run(
         command, env=environment(), capture_output=True, text=True, check=False, timeout=FORMAT_TIMEOUT_S
     )

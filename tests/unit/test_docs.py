@@ -271,8 +271,6 @@ def exists(name: str, page: Path) -> bool:
         return (
             name.startswith(".") or not re.fullmatch(r"[\w.-]+(/[\w.*-]+)+/?", name) or _is_path(name, page)
         )
-    if (ROOT / "requirements" / name).is_file():
-        return True
     if re.fullmatch(r"[\w-]+\.(py|md|toml|yaml)", name):
         return _is_path(name, page) or _is_somewhere(name)
     if re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", name):
@@ -312,7 +310,8 @@ def _is_dotted(parts: list[str]) -> bool:
     tops = [
         top
         for top in (SERVER, PIPELINE, ROOT)
-        if (top / parts[0]).is_dir() or (top / f"{parts[0]}.py").exists()
+        if ((top / parts[0]).is_dir() and (top != ROOT or parts[0] in PARTS))
+        or (top / f"{parts[0]}.py").exists()
     ]
     if tops:
         return any(_is_in(top, parts) for top in [*tops, PIPELINE])

@@ -22,14 +22,15 @@ from barnabas.broker.controller_apis import (
     RAFT,
     UNANSWERED,
 )
-from barnabas.broker.handlers import handler_of
+from barnabas.broker.handlers import deferred, handler_of, require_whole
 from barnabas.cluster.kraft.controller.outcome import Caller
+from barnabas.cluster.kraft.controller.versions import CONTROLLER_REGISTRATION_LEVEL
 from barnabas.errors import PeerError, RequestError
+from barnabas.handlers.describe_cluster import BROKERS, CONTROLLERS
 from barnabas.network.sockets import in_memory
-from barnabas.security.authorizer import CLUSTER_NAME
 from barnabas.serving.apis import Api
 from barnabas.serving.context import ConnectionInfo, RequestContext
-from barnabas.serving.deferred import Deferred, resolved
+from barnabas.serving.deferred import resolved
 from barnabas.serving.encoding import INLINE_BYTES_MAX, INLINE_ENTRIES_MAX, encode_with_texts_cut
 from barnabas.serving.error_responses import error_response
 from barnabas.serving.meter import count_error_codes
@@ -57,11 +58,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-CONTROLLERS: Final = 2
-"""Type of an end point, beside that of brokers (KIP-919)."""
-BROKERS: Final = 1
-CONTROLLER_REGISTRATION_SINCE: Final = 15
-"""The metadata.version from which controllers register (3.7-IV0)."""
 WITH_TIMEOUT: Final = frozenset((19, 20, 37, 43, 45))
 """APIs with a timeout in their requests."""
 FORWARDED: Final = ""
@@ -119,14 +115,12 @@ class ControllerHandlers:
             handle = _refuse
         else:
             handle = self._ask_active
-        self.made[api.key] = partial(_deferred, handle)
+        self.made[api.key] = partial(deferred, handle)
         return self.made[api.key]
 
-    def check(self, api: Api, context: RequestContext, _message: Any) -> None:
+    def check(self, api: Api, context: RequestContext, message: Any) -> None:
         """Raise the RequestError that refuses a whole request: it is denied."""
-        if context.asks_authorizer:
-            for operation, resource_type, _ in api.whole:
-                context.require(operation, resource_type, CLUSTER_NAME)
+        require_whole(api, context, message)
 
     async def _ask_raft(self, context: RequestContext, message: Any) -> Any:
         return await self._services.raft.answer(context.api_key, context.api_version, message)
@@ -149,7 +143,7 @@ class ControllerHandlers:
     ) -> DescribeClusterResponse:
         """Describe the controllers that have registered, by the listener that the client has reached."""
         image = self._services.committed()
-        if image.metadata_version < CONTROLLER_REGISTRATION_SINCE:
+        if image.metadata_version < CONTROLLER_REGISTRATION_LEVEL:
             raise RequestError(
                 ErrorCode.UNSUPPORTED_VERSION,
                 "Direct-to-controller communication is not supported with the current MetadataVersion.",
@@ -301,12 +295,6 @@ def _text(data: bytes, position: int, end: int) -> tuple[str, int]:
     if not position <= stop <= end:
         raise PeerError("a name in it is cut short")
     return data[position:stop].decode(), stop
-
-
-def _deferred(
-    handle: Callable[[RequestContext, Any], Awaitable[Any]], context: RequestContext, message: Any
-) -> Deferred[Any]:
-    return Deferred(partial(handle, context, message))
 
 
 async def _refuse(_context: RequestContext, _message: Any) -> Any:

@@ -1,27 +1,22 @@
 """A controller as a process: signals, the ready line, exit codes.
 
-The rule: as in `process`: a failure to start is one line for the operator, and a signal is a clean end at any time.
+The rule: as in `signals`: a failure to start is one line for the operator, and a signal is a clean end at any time.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
-from importlib.machinery import EXTENSION_SUFFIXES
 from typing import TYPE_CHECKING
 
 import trio
 
 from barnabas.broker import interpreter
 from barnabas.broker.controller_node import ControllerNode, controller
-from barnabas.broker.process import Stopper
-from barnabas.broker.startup import StartupError
+from barnabas.broker.signals import code_of, exit_code, explained_output, until_signalled
 from barnabas.config import broker as settings
 from barnabas.config.setting import SettingError
-from barnabas.ending import DONE, FAILED, end_signals
-from barnabas.environment import output
+from barnabas.ending import DONE, FAILED
 from barnabas.environment.real import real_environment
-from barnabas.errors import StorageError, leaves
 from barnabas.serving import connection
 
 if TYPE_CHECKING:
@@ -51,46 +46,32 @@ def check_options(options: argparse.Namespace, config: BrokerConfig) -> None:
 
 def run(config: BrokerConfig) -> int:
     """Run a controller until SIGTERM or SIGINT; returns the process's exit code."""
-    code = FAILED
     interpreter.prepare()
-    try:
-        code = trio.run(_run_until_signalled, config, restrict_keyboard_interrupt_to_checkpoints=True)
-    except* (StartupError, StorageError) as group:
-        for error in leaves(group):
-            print(f"barnabas: {error}", file=sys.stderr)
-    return code
+    return exit_code(
+        lambda: trio.run(_run_until_signalled, config, restrict_keyboard_interrupt_to_checkpoints=True)
+    )
 
 
 async def _run_until_signalled(config: BrokerConfig) -> int:
-    code = DONE
-    with trio.open_signal_receiver(*end_signals()) as signals:
-        async with trio.open_nursery() as listening:
-            stopper = Stopper(may_break_off_start=True)
-            listening.start_soon(stopper.run, signals)
-            with stopper.starting:
-                async with controller(config, real_environment()) as node, trio.open_nursery() as nursery:
-                    stopper.has_started(node)
-                    await nursery.start(node.serve)
-                    interpreter.settle_garbage_collector()
-                    say_ready(node)
-                    await node.stopping.wait()
-                code = FAILED if node.stopping.has_failed else DONE
-            listening.cancel_scope.cancel()
-    return code
+    has_failed = False
+    async with until_signalled(may_break_off_start=True) as stopper:
+        async with controller(config, real_environment()) as node, trio.open_nursery() as nursery:
+            stopper.has_started(node)
+            await nursery.start(node.serve)
+            interpreter.settle_garbage_collector()
+            say_ready(node)
+            await node.stopping.wait()
+        has_failed = node.stopping.has_failed
+    return FAILED if has_failed else DONE
 
 
 def say_ready(node: ControllerNode) -> None:
     """Print the ready line, with the data last since a path may hold spaces. Raises StartupError."""
-    code = "compiled" if connection.__file__.endswith(tuple(EXTENSION_SUFFIXES)) else "interpreted"
     config = node.config
     data = config.get(settings.METADATA_LOG_DIR) or config.log_dirs[0]
-    try:
+    with explained_output("controller"):
         print(
             f"barnabas is ready: bootstrap.controllers={node.bootstrap} cluster={node.cluster_id} "
-            f"node.id={config.get(settings.NODE_ID)} code={code} data={data}",
+            f"node.id={config.get(settings.NODE_ID)} code={code_of(connection.__file__)} data={data}",
             flush=True,
         )
-    except OSError as error:
-        raise StartupError(
-            output.explain(error) or f"cannot say that the controller is ready: {error}"
-        ) from error

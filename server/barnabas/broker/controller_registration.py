@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from barnabas.broker.controller_handlers import CONTROLLER_REGISTRATION_SINCE
 from barnabas.cluster.kraft.controller.features import SUPPORTED
 from barnabas.cluster.kraft.controller.outcome import Caller
+from barnabas.cluster.kraft.controller.versions import CONTROLLER_REGISTRATION_LEVEL
 from barnabas.cluster.metadata.peers import PeerUnavailableError
 from barnabas.config.listeners import PROTOCOLS
 from barnabas.errors import RequestError
@@ -76,7 +76,7 @@ class ControllerRegistration:
         image = delta.after
         registered = image.controllers.get(self._node_id)
         is_this = registered is not None and registered.incarnation_id == self._incarnation_id
-        self._is_due = not is_this and image.metadata_version >= CONTROLLER_REGISTRATION_SINCE
+        self._is_due = not is_this and image.metadata_version >= CONTROLLER_REGISTRATION_LEVEL
         self._changed.set()
 
     async def clean_up(self, delta: ImageDelta) -> None:

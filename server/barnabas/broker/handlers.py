@@ -51,7 +51,7 @@ class Handlers:
                 name = "barnabas.handlers.shared.token_refusals"
                 refusals = await self._services.threads.run(partial(import_module, name))
                 handle = partial(refusals.unless_refused, handle)
-            self.made[api.key] = partial(_deferred, handle)
+            self.made[api.key] = partial(deferred, handle)
             return self.made[api.key]
         await self._services.threads.run(partial(_load, api, self._services))
         handler = self.made[api.key] = handler_of(api, self._services)
@@ -67,10 +67,7 @@ class Handlers:
             return  # the active controller decides
         if api.feature and not self._is_on(api.feature):
             raise RequestError(ErrorCode.UNSUPPORTED_VERSION, f"{api.feature} is 0 in this cluster")
-        if context.asks_authorizer:
-            for operation, resource_type, named_by in api.whole:
-                name = getattr(message, named_by) if named_by else CLUSTER_NAME
-                context.require(operation, resource_type, name)
+        require_whole(api, context, message)
         if api.controller and services.metadata.image.controller_id != services.broker_id:
             raise RequestError(ErrorCode.NOT_CONTROLLER)
 
@@ -91,12 +88,21 @@ def handler_of(api: apis.Api, services: object) -> Callable[[RequestContext, Any
     """Return a new handler with the services that it names, as a function that returns a response or a `Deferred`."""
     handler = api.handler(**{name: getattr(services, name) for name in services_of(api.handler)})
     handle: Callable[[RequestContext, Any], Any] = handler.handle
-    return partial(_deferred, handle) if iscoroutinefunction(handle) else handle
+    return partial(deferred, handle) if iscoroutinefunction(handle) else handle
 
 
-def _deferred(
+def require_whole(api: apis.Api, context: RequestContext, message: Any) -> None:
+    """Raise the RequestError of a client that may not do what a whole request needs."""
+    if context.asks_authorizer:
+        for operation, resource_type, named_by in api.whole:
+            name = getattr(message, named_by) if named_by else CLUSTER_NAME
+            context.require(operation, resource_type, name)
+
+
+def deferred(
     handle: Callable[[RequestContext, Any], Awaitable[Any]], context: RequestContext, message: Any
 ) -> Deferred[Any]:
+    """Return the response of a coroutine function as one that comes later."""
     return Deferred(partial(handle, context, message))
 
 

@@ -38,8 +38,8 @@ from barnabas.cluster.zookeeper.features import ZooKeeperFeatures
 from barnabas.cluster.zookeeper.registration import until_answered
 from barnabas.cluster.zookeeper.session import ZooKeeper, ZooKeeperError
 from barnabas.config import broker as settings
-from barnabas.config.cluster import inter_broker_listener
 from barnabas.config.keeper import Keeper
+from barnabas.config.listeners import inter_broker_listener
 from barnabas.errors import StorageError
 from barnabas.log.config import LogConfig
 

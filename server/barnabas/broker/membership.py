@@ -23,7 +23,7 @@ from barnabas.cluster.metadata.image import BROKER, TOPIC
 from barnabas.cluster.zookeeper.missed_elections import MissedElections
 from barnabas.cluster.zookeeper.session import ZooKeeperError
 from barnabas.config import broker as settings
-from barnabas.config.cluster import inter_broker_listener
+from barnabas.config.listeners import inter_broker_listener
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Participation

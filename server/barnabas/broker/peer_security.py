@@ -13,8 +13,7 @@ from barnabas.broker.startup import StartupError
 from barnabas.broker.tls_settings import tls_settings
 from barnabas.client.settings import MECHANISMS, SaslCredentials
 from barnabas.config import broker as settings
-from barnabas.config.cluster import inter_broker_listener
-from barnabas.config.listeners import ListenerSettings, listener_settings
+from barnabas.config.listeners import ListenerSettings, inter_broker_listener, listener_settings
 from barnabas.config.setting import SettingError
 from barnabas.security.sasl.mechanism import GSSAPI, OAUTHBEARER
 

@@ -21,8 +21,7 @@ from barnabas.client import ClientError, ClientSettings, parse_bootstrap
 from barnabas.client.settings import SaslCredentials
 from barnabas.config import broker as settings
 from barnabas.config.authorizer import has_authorizer
-from barnabas.config.cluster import inter_broker_listener
-from barnabas.config.listeners import listener_settings, mechanisms_of
+from barnabas.config.listeners import inter_broker_listener, listener_settings, mechanisms_of
 from barnabas.environment import extras
 from barnabas.errors import leaves
 from barnabas.network.visitors import AddressError, read_address

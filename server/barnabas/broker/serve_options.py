@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from barnabas.config import broker, releases, tables
 from barnabas.config.loading import parse_pairs, protocols_of
-from barnabas.config.properties import parse_lines
 from barnabas.config.setting import SettingError
 
 if TYPE_CHECKING:
@@ -182,6 +181,8 @@ def collect_shared(file: str | None, pairs: Sequence[str]) -> CollectedSettings:
 
 
 def _read_file(path: str, collected: CollectedSettings) -> None:
+    from barnabas.config.properties import parse_lines  # of a node that has a file alone
+
     try:
         with open(_not_empty("--config", path, "a file"), "rb") as file:
             content = file.read()

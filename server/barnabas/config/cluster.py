@@ -1,4 +1,4 @@
-"""The keeper of a cluster's metadata, and the settings of a cluster on ZooKeeper, in one value for each part. Pure.
+"""The settings of a cluster on ZooKeeper, in one value for each part. Pure.
 
 The rule: Kafka's rules about several settings together are checked here, before anything is opened; each error names
 the settings and what they may be.
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.config import broker as settings
 from barnabas.config.keeper import is_controller, is_on_zookeeper
+from barnabas.config.listeners import inter_broker_listener
 from barnabas.config.setting import SettingError
 
 if TYPE_CHECKING:
@@ -177,12 +178,6 @@ def _store(location: str | None, type_: str | None, password: str | None, name: 
     if not type_:
         type_ = _TYPES.get(location.rpartition(".")[2].lower(), "JKS")
     return StoreFile(name.removesuffix(".location"), type_, location, password)
-
-
-def inter_broker_listener(config: BrokerConfig) -> str:
-    """The name of the listener that brokers use among themselves; without one it is called as their protocol."""
-    named = config.get(settings.INTER_BROKER_LISTENER_NAME)
-    return named.strip().upper() if named else config.get(settings.SECURITY_INTER_BROKER_PROTOCOL)
 
 
 def reads_from_rack(config: BrokerConfig) -> bool:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.config import broker as settings
 from barnabas.config.keeper import is_controller
-from barnabas.config.listeners import PROTOCOLS
-from barnabas.config.quorum import Address, QuorumSettings, has_default_protocols, quorum_of
+from barnabas.config.quorum import Address, QuorumSettings, protocol_of, quorum_of
 from barnabas.config.setting import SettingError
 
 if TYPE_CHECKING:
@@ -112,15 +111,4 @@ def _protocols(config: BrokerConfig) -> dict[str, str]:
     for listener in names:
         if listener not in own:
             raise SettingError(f"{name}={listener}: {settings.LISTENERS.name} has no listener of that name")
-    by_map = config.listener_security_protocols()
-    is_plain = has_default_protocols(config, set(own))
-    protocols = {}
-    for listener in names:
-        protocol = by_map.get(listener, "PLAINTEXT" if is_plain and listener not in PROTOCOLS else listener)
-        if protocol not in PROTOCOLS:
-            raise SettingError(
-                f"{name}={listener}: add {listener}:PLAINTEXT, or another protocol, to "
-                f"{settings.LISTENER_SECURITY_PROTOCOL_MAP.name}"
-            )
-        protocols[listener] = protocol
-    return protocols
+    return {listener: protocol_of(config, listener, own) for listener in names}

@@ -97,6 +97,12 @@ def listener_settings(config: BrokerConfig, name: str) -> ListenerSettings:
     return ListenerSettings(config, name, config.listener_security_protocols().get(name, name))
 
 
+def inter_broker_listener(config: BrokerConfig) -> str:
+    """The name of the listener that brokers use among themselves; without one it is called as their protocol."""
+    named = config.get(settings.INTER_BROKER_LISTENER_NAME)
+    return named.strip().upper() if named else config.get(settings.SECURITY_INTER_BROKER_PROTOCOL)
+
+
 def mechanisms_of(listener: ListenerSettings) -> tuple[str, ...]:
     """Return the SASL mechanisms that a listener offers, in upper case; none without SASL."""
     if not listener.has_sasl:

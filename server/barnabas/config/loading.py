@@ -154,6 +154,7 @@ class BrokerConfig:
         other._static, other._texts = self._static, list(self._texts)
         other.release, other._limits, other._defaults = self.release, self._limits, self._defaults
         other.kept_for_all = self.kept_for_all
+        other.is_node_id_set, other.has_metadata_log = self.is_node_id_set, self.has_metadata_log
         for error in other.set_dynamic(of_all, of_this):
             raise error
         return other

@@ -125,10 +125,21 @@ def _log_settings(config: BrokerConfig) -> LogSettings:
     )
 
 
-def has_default_protocols(config: BrokerConfig, own: set[str]) -> bool:
-    """Say whether Kafka takes controllers' listeners for PLAINTEXT: no map is set, and no own listener has TLS or SASL."""
-    secured = set(PROTOCOLS) - {"PLAINTEXT"}
-    return not config.is_set(settings.LISTENER_SECURITY_PROTOCOL_MAP.name) and not own & secured
+def protocol_of(config: BrokerConfig, listener: str, own: Collection[str]) -> str:
+    """Return the security protocol of a listener of controllers; `own` are the names of all of this node.
+
+    As Kafka does, it takes one for PLAINTEXT where no map is set and no own listener has TLS or SASL. Raises SettingError.
+    """
+    protocol = config.listener_security_protocols().get(listener, listener)
+    if protocol in PROTOCOLS:
+        return protocol
+    setting = settings.LISTENER_SECURITY_PROTOCOL_MAP.name
+    if config.is_set(setting) or any(name in PROTOCOLS and name != "PLAINTEXT" for name in own):
+        raise SettingError(
+            f"{settings.CONTROLLER_LISTENER_NAMES.name}={listener}: add {listener}:PLAINTEXT, or another protocol, to "
+            f"{setting}"
+        )
+    return "PLAINTEXT"
 
 
 def _voters(texts: Sequence[str]) -> dict[int, Address]:

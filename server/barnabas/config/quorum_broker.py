@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 from barnabas.config import broker as settings
 from barnabas.config.controller import controller_settings
 from barnabas.config.keeper import Keeper, keeper_of
-from barnabas.config.listeners import PROTOCOLS
 from barnabas.config.quorum import (
     Address,
     QuorumSettings,
     cordoned_log_dirs,
-    has_default_protocols,
+    protocol_of,
     quorum_of,
 )
 from barnabas.config.setting import SettingError
@@ -66,13 +65,4 @@ def _listener(config: BrokerConfig) -> tuple[str, str]:
     for listener in names:
         if listener in own:
             raise SettingError(f"{name}={listener}: a broker must not have a listener of that name itself")
-    protocols = config.listener_security_protocols()
-    protocol = protocols.get(names[0], names[0])
-    if protocol not in PROTOCOLS and has_default_protocols(config, own):
-        protocol = "PLAINTEXT"
-    if protocol not in PROTOCOLS:
-        raise SettingError(
-            f"{name}={names[0]}: add {names[0]}:PLAINTEXT, or another protocol, to "
-            f"{settings.LISTENER_SECURITY_PROTOCOL_MAP.name}"
-        )
-    return names[0], protocol
+    return names[0], protocol_of(config, names[0], own)

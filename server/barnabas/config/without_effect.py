@@ -6,12 +6,11 @@ each other, with a line for each. A setting that only tunes something that works
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from barnabas.config import broker, tables
 from barnabas.config.authorizer import super_users
-from barnabas.config.cluster import check_cluster
 from barnabas.config.keeper import Keeper, is_on_zookeeper, keeper_of
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.setting import Setting, SettingError
@@ -77,7 +76,11 @@ def judge(config: BrokerConfig, origins: Mapping[str, str]) -> Verdict:
             verdict.refusals.append(f"{origin}: {problem}")
         elif row.effect and name not in ONE_COPY and differs(row, value):
             verdict.ignored.append(name)
-    checks = (super_users, check_cluster) if in_cluster else (super_users,)
+    checks: list[Callable[[BrokerConfig], object]] = [super_users]
+    if in_cluster:
+        from barnabas.config.cluster import check_cluster  # not on the way of a broker that is alone
+
+        checks.append(check_cluster)
     for check in checks:
         try:
             check(config)

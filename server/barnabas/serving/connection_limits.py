@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from barnabas.config import broker as settings
-from barnabas.config.cluster import inter_broker_listener
-from barnabas.config.listeners import ListenerSettings
+from barnabas.config.listeners import ListenerSettings, inter_broker_listener
 from barnabas.serving.quotas.connections import AddressLimits, ConnectionRates, Throttling
 from barnabas.serving.quotas.entities import INT_MAX, QuotaEntity, Quotas
 

@@ -5,7 +5,7 @@ import pytest
 from barnabas.broker.peer_security import for_peers
 from barnabas.broker.startup import StartupError
 from barnabas.client.settings import ClientSettings, SaslCredentials
-from barnabas.config.cluster import inter_broker_listener
+from barnabas.config.listeners import inter_broker_listener
 from barnabas.config.loading import BrokerConfig
 from tests.support.certificates import authority
 

@@ -14,7 +14,8 @@ import trio
 import trio.testing
 
 from barnabas.broker.app import Stopping
-from barnabas.broker.process import Stopper, code_of, exit_code, say_ready
+from barnabas.broker.process import say_ready
+from barnabas.broker.signals import Stopper, code_of, exit_code
 from barnabas.broker.startup import METRICS, StartupError, explained, parse_endpoint, parse_metrics_address
 from barnabas.config.loading import BrokerConfig
 from barnabas.errors import StorageError

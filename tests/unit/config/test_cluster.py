@@ -7,12 +7,12 @@ from barnabas.config.cluster import (
     LEADER_SELECTOR,
     RACK_SELECTOR,
     check_cluster,
-    inter_broker_listener,
     parse_connect,
     reads_from_rack,
     zookeeper_settings,
 )
 from barnabas.config.keeper import is_clustered
+from barnabas.config.listeners import inter_broker_listener
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.setting import SettingError
 

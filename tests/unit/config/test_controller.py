@@ -116,6 +116,14 @@ def test_lone_node_is_combined_on_a_dir_of_a_controller():
     assert judge(config, config.sources).refusals == []
 
 
+def test_settings_set_while_a_lone_node_runs_are_of_both_roles():
+    config = config_of(**COMBINED | {"controller_quorum_voters": "1@a:9093"})
+    config.has_metadata_log = True
+    changed = config.with_dynamic({"message.max.bytes": "1000"}, {})
+    assert keeper_of(changed) is Keeper.COMBINED
+    assert changed.is_node_id_set
+
+
 def test_node_of_both_roles_that_is_no_voter_stops_the_start():
     config = config_of(**COMBINED | {"controller_quorum_voters": "2@b:9093"})
     assert any("has no controller of that id" in line for line in judge(config, config.sources).refusals)

@@ -10,7 +10,7 @@ from barnabas.cluster.controller.steps import Steps
 from barnabas.cluster.metadata import protocol_version as versions
 from barnabas.cluster.metadata.protocol_version import ProtocolVersion
 from barnabas.config import broker as settings
-from barnabas.config.cluster import inter_broker_listener
+from barnabas.config.listeners import inter_broker_listener
 from barnabas.config.loading import BrokerConfig
 
 

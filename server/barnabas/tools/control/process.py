@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import trio
 
 from barnabas.broker import interpreter
-from barnabas.broker.process import Companions, Stopper, say_ready
+from barnabas.broker.process import Companions, say_ready
+from barnabas.broker.signals import Stopper, exit_code, until_signalled
 from barnabas.broker.startup import StartupError
 from barnabas.config import broker as settings
 from barnabas.config.keeper import is_clustered
-from barnabas.ending import DONE, FAILED, USAGE_ERROR, end_signals
-from barnabas.errors import StorageError, leaves
+from barnabas.ending import DONE, FAILED, USAGE_ERROR
 from barnabas.network.transport import host_and_port
 from barnabas.network.visitors import url_of
 from barnabas.tools.control.clock import VirtualClock
@@ -55,16 +55,12 @@ def run(
         print(f"barnabas: {wrong}", file=sys.stderr)
         return USAGE_ERROR
     clock = VirtualClock() if config.get(settings.CLOCK_VIRTUAL) else None
-    code = FAILED
-    try:
-        code = trio.run(
+    return exit_code(
+        lambda: trio.run(
             _run_until_signalled, config, faulting, clock, prepare, watcher, companions_of,
             clock=clock, restrict_keyboard_interrupt_to_checkpoints=True,
-        )  # fmt: skip
-    except* (StartupError, StorageError) as group:
-        for error in leaves(group):
-            print(f"barnabas: {error}", file=sys.stderr)
-    return code
+        )
+    )  # fmt: skip
 
 
 def faulting_of(config: BrokerConfig, faults: Sequence[str] = ()) -> Faulting:
@@ -109,13 +105,11 @@ async def _run_until_signalled(
     )  # fmt: skip
     companions = Companions() if companions_of is None else companions_of(host)
     host.attached = companions.attach
-    with trio.open_signal_receiver(*end_signals()) as signals:
-        async with nullcontext() if watcher is None else watcher.running(), trio.open_nursery() as nursery:
-            stopper = Stopper(may_break_off_start=is_clustered(config))
-            nursery.start_soon(stopper.run, signals)
-            with stopper.starting:
-                await _serve(host, address, stopper, companions)
-            nursery.cancel_scope.cancel()
+    async with (
+        until_signalled(may_break_off_start=is_clustered(config)) as stopper,
+        nullcontext() if watcher is None else watcher.running(),
+    ):
+        await _serve(host, address, stopper, companions)
     return FAILED if host.has_failed else DONE
 
 

@@ -18,6 +18,10 @@ import trio
 from barnabas.system.processes import HAS_PARENT_SIGNAL, signal_when_parent_ends, watch_process
 
 TAIL_BYTES = 4000
+READY = "bootstrap.servers="
+"""Before the address in the ready line of a broker."""
+READY_SECONDS = 120.0
+STOP_SECONDS = 30.0
 
 
 class ChildError(Exception):
@@ -129,6 +133,17 @@ class Child:
         """Send a signal, unless it has ended."""
         if self._process is not None and self._process.returncode is None:
             self._process.send_signal(number)
+
+
+async def ready_address(child: Child, ready: str = READY) -> str:
+    """Wait until a node that was started serves; returns its address, which its ready line has after `ready`.
+
+    Raises ChildError.
+    """
+    line = await child.first_line(READY_SECONDS)
+    if ready not in line:
+        raise ChildError(f"{child.name} does not start: {line}{child.last_words()}")
+    return line.partition(ready)[2].split()[0]
 
 
 def ending(code: int) -> str:

@@ -14,14 +14,11 @@ from pathlib import Path
 
 import trio
 
-from barnabas.tools.localcluster.children import Child, ChildError, ending
+from barnabas.tools.localcluster.children import READY, STOP_SECONDS, Child, ending, ready_address
 from barnabas.tools.localcluster.ports import is_free
 from barnabas.tools.localcluster.process_group import ProcessGroup
 
 MakeChild = Callable[[str, Sequence[str], Path], Child]
-READY = "bootstrap.servers="
-READY_SECONDS = 120.0
-STOP_SECONDS = 30.0
 
 
 def say(text: str) -> None:
@@ -74,10 +71,7 @@ class Cluster(ProcessGroup):
         """Start one of several nodes, and wait until it serves; returns its address. Raises ChildError."""
         child.start(reads_output=True)
         nursery.start_soon(self._watch, child, alike)
-        line = await child.first_line(READY_SECONDS)
-        if ready not in line:
-            raise ChildError(f"{child.name} does not start: {line}{child.last_words()}")
-        address = line.partition(ready)[2].split()[0]
+        address = await ready_address(child, ready)
         say(f"{child.name} is ready: {address} pid={child.pid} log={child.output}")
         return address
 

@@ -19,7 +19,15 @@ from barnabas.broker.serve_options import WORKER_DIRECTORY
 from barnabas.config import broker as settings
 from barnabas.config.properties import format_properties
 from barnabas.ending import FAILED
-from barnabas.tools.localcluster.children import Child, ChildError, ending
+from barnabas.tools.localcluster.children import (
+    READY,
+    READY_SECONDS,
+    STOP_SECONDS,
+    Child,
+    ChildError,
+    ending,
+    ready_address,
+)
 from barnabas.tools.localcluster.defaults import SESSION_MS, settings_of
 from barnabas.tools.localcluster.ports import free_port
 from barnabas.tools.localcluster.process_group import ProcessGroup
@@ -28,9 +36,6 @@ from barnabas.tools.localcluster.zookeeper import OwnZooKeeper
 if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
 
-READY = "bootstrap.servers="
-READY_SECONDS = 120.0
-STOP_SECONDS = 30.0
 AGAIN_SECONDS = 0.2
 """Seconds from its end until a worker is started again; doubled each time that it ends soon, up to the maximum."""
 AGAIN_SECONDS_MAX = 10.0
@@ -169,10 +174,7 @@ class Workers(ProcessGroup):
         child = worker.child
         child.start(reads_output=True)
         nursery.start_soon(self._watch, worker, nursery)
-        line = await child.first_line(READY_SECONDS)
-        if READY not in line:
-            raise ChildError(f"{child.name} does not start: {line}")
-        worker.address = line.partition(READY)[2].split()[0]
+        worker.address = await ready_address(child)
         worker.serves = True
 
     # --- watching -------------------------------------------------------------------------------------------

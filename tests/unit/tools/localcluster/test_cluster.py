@@ -10,7 +10,7 @@ import pytest
 import trio.testing
 
 from barnabas.config.properties import parse_lines
-from barnabas.tools.localcluster import cluster as processes
+from barnabas.tools.localcluster import children
 from barnabas.tools.localcluster.cluster import Cluster
 from barnabas.tools.localcluster.command import parser
 from barnabas.tools.localcluster.in_quorum import QuorumCluster
@@ -37,7 +37,7 @@ class FakeChild:
         EVENTS.append(f"start {self.name}")
 
     async def first_line(self, seconds: float) -> str:
-        assert seconds == processes.READY_SECONDS
+        assert seconds == children.READY_SECONDS
         await trio.lowlevel.checkpoint()
         kind, number = self.name.split()
         ready = "servers" if kind == "broker" else "controllers"
@@ -56,7 +56,7 @@ class FakeChild:
         self.ended.set()
 
     async def stop(self, seconds: float) -> bool:
-        assert seconds == processes.STOP_SECONDS
+        assert seconds == children.STOP_SECONDS
         EVENTS.append(f"stop {self.name}")
         self.end(0)
         return True

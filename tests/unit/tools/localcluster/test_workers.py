@@ -12,9 +12,9 @@ import trio.testing
 
 from barnabas.config.loading import BrokerConfig
 from barnabas.ending import DONE, FAILED
-from barnabas.tools.localcluster import workers
+from barnabas.tools.localcluster import children
 from barnabas.tools.localcluster.children import ChildError
-from barnabas.tools.localcluster.workers import AGAIN_SECONDS_MAX, STOP_SECONDS, Parts, Workers, exit_code
+from barnabas.tools.localcluster.workers import AGAIN_SECONDS_MAX, Parts, Workers, exit_code
 from tests.support.whole_steps import parse_properties
 
 
@@ -34,10 +34,13 @@ class FakeChild:
         self.has_started = True
 
     async def first_line(self, seconds: float) -> str:
-        assert seconds == workers.READY_SECONDS
+        assert seconds == children.READY_SECONDS
         if not self.is_first and not self.world.come_back:
             raise ChildError("it does not start; see above")
         return self.world.line or f"barnabas is ready: bootstrap.servers=h:{9000 + int(self.name[-1])} data=x"
+
+    def last_words(self) -> str:
+        return ""
 
     async def wait(self) -> int:
         await self.ended.wait()
@@ -49,7 +52,7 @@ class FakeChild:
         self.ended.set()
 
     async def stop(self, seconds: float) -> bool:
-        assert seconds == STOP_SECONDS
+        assert seconds == children.STOP_SECONDS
         self.end(self.world.code_at_end)
         return self.world.in_time
 
