@@ -80,7 +80,9 @@ class Node:
 
     def format(self, *arguments: str) -> None:
         """Format the directory. Raises RuntimeError."""
-        run_format(java_command(self.release, "kafka.tools.StorageTool"), "-c", str(self.properties), *arguments)
+        run_format(
+            java_command(self.release, "kafka.tools.StorageTool"), "-c", str(self.properties), *arguments
+        )
 
     def start(self) -> None:
         """Start the node, and wait until it listens. Raises KafkaError."""
