@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from barnabas.cluster.kraft.controller.features import SUPPORTED
 from barnabas.cluster.kraft.controller.outcome import Caller
 from barnabas.cluster.kraft.controller.versions import CONTROLLER_REGISTRATION_LEVEL
+from barnabas.cluster.kraft.feature_levels import SUPPORTED
 from barnabas.cluster.metadata.peers import PeerUnavailableError
 from barnabas.config.listeners import PROTOCOLS
 from barnabas.errors import RequestError

@@ -77,7 +77,7 @@ class BrokerConfig:
                 raise SettingError(f"{origin}: {error}" if origin else str(error)) from error
         self._name_the_node(texts)
         self.has_metadata_log = False
-        """True if the log dir has the metadata log of a controller, as the reader of the disk has found."""
+        """True if the log dir was formatted for a controller, as the reader of the disk has found."""
         self.kept_for_all: Mapping[str, str] = {}
         """Texts by name of the settings that `keep_for_all` counts as set for all brokers."""
         self._texts: list[tuple[int, Mapping[str, str]]] = [(STATIC_BROKER_CONFIG, texts)]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.config import broker as settings
 from barnabas.config.listeners import PROTOCOLS
+from barnabas.config.metadata_log import LogSettings, log_settings
 from barnabas.config.setting import SettingError
 
 if TYPE_CHECKING:
@@ -21,20 +22,6 @@ if TYPE_CHECKING:
 Address = tuple[str, int]
 """Host and port."""
 _VOTER = re.compile(r"(\d+)@(.+)")
-
-
-class LogSettings(NamedTuple):
-    """Settings of a copy of the metadata log, with Kafka's defaults; sizes in bytes, -1 for no limit of retention."""
-
-    segment_bytes: int = 1 << 30
-    segment_ms: int = 7 * 86_400_000
-    retention_bytes: int = 100 << 20
-    retention_ms: int = 7 * 86_400_000
-    snapshot_bytes: int = 20 << 20
-    """Bytes of records after which a snapshot is made."""
-    snapshot_interval_ms: int = 3_600_000
-    delete_delay_ms: int = 60_000
-    batch_bytes_max: int = 8 << 20
 
 
 class QuorumSettings(NamedTuple):
@@ -86,7 +73,7 @@ def quorum_of(config: BrokerConfig, listener: str, protocol: str) -> QuorumSetti
         retry_backoff_ms=config.get(settings.CONTROLLER_QUORUM_RETRY_BACKOFF_MS),
         fetch_bytes_max=config.get(settings.CONTROLLER_QUORUM_FETCH_MAX_BYTES),
         snapshot_bytes_max=config.get(settings.CONTROLLER_QUORUM_FETCH_SNAPSHOT_MAX_BYTES),
-        log=_log_settings(config),
+        log=log_settings(config),
         listener=listener,
         protocol=protocol,
     )
@@ -109,20 +96,6 @@ def check_cordoned(words: Collection[str], log_dirs: Iterable[str]) -> frozenset
             f"{settings.CORDONED_LOG_DIRS.name}: {', '.join(sorted(paths - own))} is not among {settings.LOG_DIRS.name}"
         )
     return paths
-
-
-def _log_settings(config: BrokerConfig) -> LogSettings:
-    segment_bytes = config.get(settings.INTERNAL_METADATA_LOG_SEGMENT_BYTES)
-    return LogSettings(
-        segment_bytes=segment_bytes or config.get(settings.METADATA_LOG_SEGMENT_BYTES),
-        segment_ms=config.get(settings.METADATA_LOG_SEGMENT_MS),
-        retention_bytes=config.get(settings.METADATA_MAX_RETENTION_BYTES),
-        retention_ms=config.get(settings.METADATA_MAX_RETENTION_MS),
-        snapshot_bytes=config.get(settings.METADATA_LOG_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS),
-        snapshot_interval_ms=config.get(settings.METADATA_LOG_MAX_SNAPSHOT_INTERVAL_MS),
-        delete_delay_ms=config.get(settings.INTERNAL_METADATA_DELETE_DELAY_MILLIS),
-        batch_bytes_max=config.get(settings.INTERNAL_METADATA_MAX_BATCH_SIZE_IN_BYTES),
-    )
 
 
 def protocol_of(config: BrokerConfig, listener: str, own: Collection[str]) -> str:

@@ -20,6 +20,7 @@ from barnabas.wire.regions import FileRegion
 Buffer = bytes | bytearray | memoryview
 _FILE_MODE = 0o644
 _PRIVATE_MODE = 0o600
+_PRIVATE_DIR_MODE = 0o700
 
 
 class Entry(NamedTuple):
@@ -102,6 +103,9 @@ class Disk(Protocol):
 
     def make_private(self, path: str) -> None:
         """Make an empty file if there is none, and let only its owner read and write it."""
+
+    def make_private_dir(self, path: str) -> None:
+        """Let only the owner of a directory see and open what is in it."""
 
     def list(self, path: str) -> list[Entry]:
         """Return what is in a directory."""
@@ -290,6 +294,10 @@ class OsDisk:
         """Make an empty file if there is none, and let only its owner read and write it."""
         file = OsFile(path, os.O_RDWR | os.O_CREAT, _PRIVATE_MODE)
         os.fchmod(file.fd, _PRIVATE_MODE)
+
+    def make_private_dir(self, path: str) -> None:
+        """Let only the owner of a directory see and open what is in it."""
+        os.chmod(path, _PRIVATE_DIR_MODE)
 
     def list(self, path: str) -> list[Entry]:
         """Return what is in a directory."""

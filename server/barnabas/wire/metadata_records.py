@@ -20,7 +20,7 @@ FRAME_VERSION: Final = 1
 _FIELD: Final = "metadata record"
 
 _codecs: dict[int, MessageCodec[Any]] = {}
-_keys: dict[type[Any], int] = {}
+_KEYS: Final = {f"{name}Record": key for key, (name, _) in METADATA_RECORDS.items()}
 
 
 def record_keys() -> tuple[int, ...]:
@@ -39,22 +39,19 @@ def record_codec(key: int) -> MessageCodec[Any]:
     if codec is None:
         module = import_module(f"barnabas.wire.generated.metadata_records.{METADATA_RECORDS[key][1]}")
         codec = _codecs[key] = module.CODEC
-        _keys[codec.message] = key
     return codec
 
 
 def record_key(message: Any) -> int:
     """Return the key of a record's class. Raises KeyError if it is no metadata record."""
-    cls = type(message)
-    if cls not in _keys:
-        for key in METADATA_RECORDS:
-            record_codec(key)
-    return _keys[cls]
+    return _KEYS[type(message).__name__]
 
 
 def read_frame(value: Buffer) -> tuple[int, int, int]:
     """Read the frame of a record's value: (key, version, position of the message). Raises DecodeError."""
     end = len(value)
+    if end > 2 and value[0] == FRAME_VERSION and value[1] < 128 and value[2] < 128:  # as all that there are
+        return value[1], value[2], 3
     frame, pos = read_uvarint(value, 0, end, f"{_FIELD}.frame version")
     if frame != FRAME_VERSION:
         raise DecodeError(f"there is no frame version {frame}", _FIELD, 0)

@@ -17,9 +17,10 @@ from barnabas.cluster.kraft.durable_log import DurableLog
 from barnabas.cluster.kraft.image import EMPTY, QuorumImage, diff_steps
 from barnabas.cluster.kraft.loader import ImageDelta, Loader, UnknownMetadataVersionError
 from barnabas.cluster.kraft.quorum import Leadership
-from barnabas.cluster.kraft.snapshots import SnapshotTimer, snapshot_batches
+from barnabas.cluster.kraft.snapshot_times import SnapshotTimer
+from barnabas.cluster.kraft.snapshots import snapshot_batches
 from barnabas.cluster.kraft.state import MetadataLogError, Snapshot
-from barnabas.config.quorum import LogSettings
+from barnabas.config.metadata_log import LogSettings
 from barnabas.environment import Threads
 from barnabas.errors import StorageError
 

@@ -19,7 +19,7 @@ from barnabas.records.batch import BatchHeader
 from barnabas.records.errors import RecordsError
 from barnabas.records.record import Record
 
-DIRECTORY = f"{names.CLUSTER_METADATA_TOPIC}-0"
+DIRECTORY = names.CLUSTER_METADATA_DIR
 
 
 class Until(NamedTuple):

@@ -12,9 +12,9 @@ from barnabas.cluster.kraft.decisions import SnapshotId
 from barnabas.cluster.kraft.directory import DIRECTORY
 from barnabas.cluster.kraft.quorum import Leadership, decode_control
 from barnabas.cluster.kraft.replica_values import METADATA_TOPIC_ID, StoredLog
-from barnabas.cluster.kraft.snapshots import StoredSnapshot, is_oldest_beyond
+from barnabas.cluster.kraft.snapshot_times import StoredSnapshot, is_oldest_beyond
 from barnabas.cluster.kraft.state import MetadataLogError, Snapshot, snapshot_steps
-from barnabas.config.quorum import LogSettings
+from barnabas.config.metadata_log import LogSettings
 from barnabas.environment import Threads
 from barnabas.log.config import UNLIMITED, LogConfig
 from barnabas.log.disk import Disk, file_names
@@ -55,7 +55,7 @@ class DurableLog:
         self.snapshots: list[StoredSnapshot] = []
         self.loaded: Snapshot | None = None
         """The newest snapshot, as `open` has found it."""
-        self._has_bootstrap = False
+        self._has_bootstrap = self._has_topic_id = False
 
     # --- opening --------------------------------------------------------------------------------------------
 
@@ -81,8 +81,7 @@ class DurableLog:
             high_watermark=0, now_ms=now_ms,
         )  # fmt: skip
         self.log = PartitionLog(names.CLUSTER_METADATA_TOPIC, 0, parts)
-        if names.PARTITION_METADATA not in file_names(disk, self.path):
-            self.log.save_topic_id(METADATA_TOPIC_ID)
+        self._has_topic_id = names.PARTITION_METADATA in file_names(disk, self.path)
         self._find_snapshots()
         self._begin_at_newest()
         if self.snapshots:
@@ -172,6 +171,9 @@ class DurableLog:
 
     def append(self, records: bytes, now_ms: int) -> None:
         """Append whole batches; not synced: what a crash loses of an observer is fetched again."""
+        if not self._has_topic_id:  # not before: on a full disk a log can be opened
+            self.log.save_topic_id(METADATA_TOPIC_ID)
+            self._has_topic_id = True
         self.log.append_as_follower(records, now_ms=now_ms)
 
     def truncate(self, end_offset: int, now_ms: int) -> None:

@@ -20,7 +20,8 @@ from barnabas.cluster.kraft.observer import FETCH_WAIT_MS, Observer
 from barnabas.cluster.kraft.quorum import Leadership
 from barnabas.cluster.kraft.replica_values import WrongAnswerError
 from barnabas.cluster.kraft.state import MetadataLogError
-from barnabas.config.quorum import Address, LogSettings
+from barnabas.config.metadata_log import LogSettings
+from barnabas.config.quorum import Address
 from barnabas.environment import Threads
 from barnabas.errors import StorageError
 

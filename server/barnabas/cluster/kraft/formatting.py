@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.cluster.kraft.controller.features import formatting_records
 from barnabas.cluster.kraft.directory import DIRECTORY
-from barnabas.cluster.kraft.image import EMPTY, Position
+from barnabas.cluster.kraft.feature_levels import LEVEL, formatting_records
+from barnabas.cluster.kraft.image import EMPTY, Position, QuorumImage
 from barnabas.cluster.kraft.quorum import Leadership
 from barnabas.cluster.kraft.raft.values import KRAFT_VERSIONS
 from barnabas.cluster.kraft.replay import Replay
-from barnabas.cluster.kraft.snapshots import snapshot_batches
 from barnabas.cluster.kraft.state import MetadataLogError
+from barnabas.cluster.kraft.transitions import MetadataRecordError
 from barnabas.cluster.kraft.values import Voter
 from barnabas.records.any_magic import iter_any_records
 from barnabas.records.batch import iter_batches
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 BOOTSTRAP: Final = "bootstrap.checkpoint"
 FIRST_VOTERS: Final = f"{DIRECTORY}/{0:020d}-{0:010d}.checkpoint"
-LEVEL: Final = 30
-"""The metadata.version of a new cluster where none is asked for: that of 4.3."""
 
 
 def bootstrap_file(records: Iterable[Any], now_ms: int) -> bytes:
     """Return the content of `bootstrap.checkpoint`. Raises MetadataRecordError for records that contradict each other."""
+    from barnabas.cluster.kraft.snapshots import snapshot_batches
+
     replay = Replay()
     for record in records:
         replay.apply(record)
@@ -44,6 +44,8 @@ def bootstrap_file(records: Iterable[Any], now_ms: int) -> bytes:
 
 def first_voters_file(voters: Sequence[Voter], now_ms: int) -> bytes:
     """Return the content of the snapshot of which a quorum with voters in its log begins."""
+    from barnabas.cluster.kraft.snapshots import snapshot_batches
+
     image = EMPTY._replace(position=Position(-1, 0, now_ms))
     return b"".join(snapshot_batches(image, Leadership(voters=tuple(voters), kraft_version=1), now_ms=now_ms))
 
@@ -67,6 +69,23 @@ def read_bootstrap(disk: Disk, log_dir: str) -> tuple[Any, ...]:
         )
     except (RecordsError, DecodeError) as error:
         raise MetadataLogError(f"{path}: {error}") from None
+
+
+def begun_image(disk: Disk, log_dir: str, image: QuorumImage) -> tuple[QuorumImage, tuple[Any, ...]]:
+    """Return the image of a log with which its cluster begins, and the records for that; none if it has begun.
+
+    Raises as `read_bootstrap` does.
+    """
+    if image.metadata_version:
+        return image, ()
+    records = read_bootstrap(disk, log_dir)
+    replay = Replay(image)
+    try:
+        for record in records:
+            replay.apply(record)
+    except MetadataRecordError as error:
+        raise MetadataLogError(f"{log_dir}/{BOOTSTRAP}: {error}") from None
+    return replay.publish(image.position), records
 
 
 def parse_voters(text: str, listener: str) -> tuple[Voter, ...]:

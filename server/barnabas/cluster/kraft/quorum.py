@@ -6,12 +6,14 @@ static voters, of which only LeaderChange tells the ids.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from barnabas.cluster.kraft.values import LevelRange, Voter
-from barnabas.records.control import ControlType, parse_type
+from barnabas.records.building import encode_batch
+from barnabas.records.control import ControlType, encode_key, parse_type
 from barnabas.records.record import Record
 from barnabas.wire.codec import MessageCodec
 from barnabas.wire.errors import DecodeError
@@ -82,3 +84,38 @@ def decode_control(record: Record) -> tuple[ControlType, Any]:
         raise DecodeError("is too short for a version", control_type.name.lower(), 0)
     codec: MessageCodec[Any] = import_module(f"barnabas.wire.generated.data.{module}").CODEC
     return control_type, codec.decode_whole(value, _VERSION.unpack_from(value)[0])
+
+
+def control_batch(
+    controls: Sequence[tuple[ControlType, bytes]], offset: int, epoch: int, now_ms: int
+) -> bytes:
+    """Encode control records as a batch."""
+    records = [
+        Record(offset + index, now_ms, encode_key(control_type), value)
+        for index, (control_type, value) in enumerate(controls)
+    ]
+    return encode_batch(records, control=True, leader_epoch=epoch)
+
+
+def encode_kraft_version(level: int) -> bytes:
+    """Encode the control record of a level of kraft.version."""
+    from barnabas.wire.generated.data import kraft_version_record
+
+    return kraft_version_record.CODEC.encode_bytes(
+        kraft_version_record.KRaftVersionRecord(kraft_version=level), 0
+    )
+
+
+def encode_voters(voters: Iterable[Voter]) -> bytes:
+    """Encode the control record of the voters."""
+    from barnabas.wire.generated.data import voters_record
+
+    def encoded(voter: Voter) -> voters_record.VotersRecord.Voter:
+        return voters_record.VotersRecord.Voter(
+            voter.id,
+            voter.directory_id,
+            [voters_record.VotersRecord.Endpoint(*endpoint) for endpoint in voter.endpoints],
+            voters_record.VotersRecord.KRaftVersionFeature(*voter.kraft_versions),
+        )
+
+    return voters_record.CODEC.encode_bytes(voters_record.VotersRecord(voters=list(map(encoded, voters))), 0)

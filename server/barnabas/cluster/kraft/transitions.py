@@ -196,29 +196,31 @@ def _change_partition(draft: Draft, record: Any) -> None:
 
 def changed_partition(before: Partition, record: Any) -> Partition:
     """Return a partition after a PartitionChangeRecord. Raises ValueError for other log dirs than replicas."""
-    changed: dict[str, Any] = {"partition_epoch": before.partition_epoch + 1}
-    for name, value in (
-        ("isr", record.isr),
-        ("replicas", record.replicas),
-        ("removing", record.removing_replicas),
-        ("adding", record.adding_replicas),
-        ("directories", record.directories),
-        ("elr", record.eligible_leader_replicas),
-        ("last_known_elr", record.last_known_elr),
-    ):
-        if value is not None:
-            changed[name] = tuple(value)
-    if record.leader != UNCHANGED_LEADER:
-        changed |= {"leader": record.leader, "leader_epoch": before.leader_epoch + 1}
-    if record.leader_recovery_state != -1:
-        changed["leader_recovery_state"] = record.leader_recovery_state
-    if record.replicas is not None and record.directories is None:
-        kept = dict(zip(before.replicas, before.directories, strict=True))
-        changed["directories"] = tuple(kept.get(replica, UNASSIGNED) for replica in record.replicas)
-    after = before._replace(**changed)
-    if len(after.directories) != len(after.replicas):
+    replicas, directories = before.replicas, before.directories
+    if record.replicas is not None:
+        kept = dict(zip(replicas, directories, strict=True))
+        replicas = tuple(record.replicas)
+        directories = tuple(kept.get(replica, UNASSIGNED) for replica in replicas)
+    if record.directories is not None:
+        directories = tuple(record.directories)
+    if len(directories) != len(replicas):
         raise ValueError("has not as many log dirs as replicas")
-    return after
+    has_leader = record.leader != UNCHANGED_LEADER
+    recovery = record.leader_recovery_state
+    elr, last_known_elr = record.eligible_leader_replicas, record.last_known_elr
+    return Partition(
+        replicas,
+        before.isr if record.isr is None else tuple(record.isr),
+        record.leader if has_leader else before.leader,
+        before.leader_epoch + 1 if has_leader else before.leader_epoch,
+        before.partition_epoch + 1,
+        before.removing if record.removing_replicas is None else tuple(record.removing_replicas),
+        before.adding if record.adding_replicas is None else tuple(record.adding_replicas),
+        before.leader_recovery_state if recovery == -1 else recovery,
+        directories,
+        before.elr if elr is None else tuple(elr),
+        before.last_known_elr if last_known_elr is None else tuple(last_known_elr),
+    )
 
 
 def _clear_elr(draft: Draft, record: Any) -> None:

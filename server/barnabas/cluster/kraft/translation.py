@@ -8,20 +8,12 @@ image of a broker while they are registered: among those alive, or among those t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.cluster.kraft.image import Change as QuorumChange
 from barnabas.cluster.kraft.image import QuorumImage
 from barnabas.cluster.kraft.transitions import KRAFT_VERSION
 from barnabas.cluster.kraft.values import RECOVERING, Acl, Broker, Credential, Partition, Topic
-from barnabas.cluster.metadata.access_changes import (
-    AclAdded,
-    AclRemoved,
-    ClientQuotaChanged,
-    DelegationTokenChanged,
-    DelegationTokenRemoved,
-    ScramCredentialChanged,
-)
 from barnabas.cluster.metadata.changes import (
     BrokerFenced,
     BrokerRegistered,
@@ -37,8 +29,9 @@ from barnabas.cluster.metadata.changes import (
 from barnabas.cluster.metadata.image import TOPIC, BrokerInfo, Change, ClusterImage, PartitionInfo, TopicInfo
 from barnabas.security.acls import AccessControlEntry, AclBinding, PatternType, Permission, ResourcePattern
 from barnabas.security.authorizer import Operation, ResourceType
-from barnabas.security.scram import BY_TYPE, ScramCredential
-from barnabas.serving.quotas.entities import entity_of
+
+if TYPE_CHECKING:
+    from barnabas.security.scram import ScramCredential
 
 
 class UntranslatableError(Exception):
@@ -83,9 +76,8 @@ def translate(
         yield TopicCreated(TopicInfo(topic.name, topic.id, infos))
     yield from _partitions(before, by_kind.get("partition", {}), after, {topic.id for topic in created})
     yield from _settings(by_kind.get("setting", {}), after)
-    for entity in dict.fromkeys(key[0] for key in by_kind.get("quota", ())):
-        yield ClientQuotaChanged(entity_of(entity), tuple(after.quotas.get(entity, {}).items()))
-    yield from _access(by_kind)
+    if not _KINDS_OF_ACCESS.isdisjoint(by_kind):
+        yield from _access(by_kind, after)
 
 
 def partition_info(partition: Partition) -> PartitionInfo:
@@ -167,7 +159,23 @@ def _settings(changed: Iterable[tuple[int, str, str]], after: QuorumImage) -> It
         yield ConfigChanged(kind, name, tuple(sorted(after.settings.get(resource, {}).items())))
 
 
-def _access(by_kind: Mapping[str, Mapping[Any, _Transition]]) -> Iterator[Change]:
+_KINDS_OF_ACCESS = frozenset(["quota", "acl", "user", "token"])
+
+
+def _access(by_kind: Mapping[str, Mapping[Any, _Transition]], after: QuorumImage) -> Iterator[Change]:
+    from barnabas.cluster.metadata.access_changes import (  # not on the way of a broker that has nothing of it
+        AclAdded,
+        AclRemoved,
+        ClientQuotaChanged,
+        DelegationTokenChanged,
+        DelegationTokenRemoved,
+        ScramCredentialChanged,
+    )
+    from barnabas.security.scram import BY_TYPE
+    from barnabas.serving.quotas.entities import entity_of
+
+    for entity in dict.fromkeys(key[0] for key in by_kind.get("quota", ())):
+        yield ClientQuotaChanged(entity_of(entity), tuple(after.quotas.get(entity, {}).items()))
     acls = by_kind.get("acl", {}).values()
     yield from (AclRemoved(binding(change.before)) for change in acls if change.before is not None)
     yield from (AclAdded(binding(change.after)) for change in acls if change.after is not None)
@@ -185,6 +193,8 @@ def _access(by_kind: Mapping[str, Mapping[Any, _Transition]]) -> Iterator[Change
 
 
 def _credential(credential: Credential | None) -> ScramCredential | None:
+    from barnabas.security.scram import ScramCredential
+
     if credential is None:
         return None
     return ScramCredential(
@@ -204,3 +214,21 @@ def binding(acl: Acl) -> AclBinding:
     except ValueError as error:
         raise UntranslatableError(f"an ACL has a number that is unknown: {error}") from None
     return AclBinding(pattern, entry)
+
+
+def acl_of(acl: AclBinding) -> Acl:
+    """Return an ACL with plain numbers, as records have it: the inverse of `binding`."""
+    (kind, pattern_type, name), (principal, host, operation, permission) = acl
+    return Acl(int(kind), name, int(pattern_type), principal, host, int(operation), int(permission))
+
+
+def access_changes(image: QuorumImage) -> Iterator[Change]:
+    """Yield the changes that lead from nothing to the quotas, ACLs, users and tokens of an image.
+
+    Raises UntranslatableError.
+    """
+    by_kind: dict[str, dict[Any, _Transition]] = {}
+    for kind, key, value in image.entries():
+        if kind in _KINDS_OF_ACCESS:
+            by_kind.setdefault(kind, {})[key] = _Transition(None, value)
+    yield from _access(by_kind, image)

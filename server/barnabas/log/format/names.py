@@ -49,6 +49,7 @@ BOOT_ID = ".barnabas-boot-id"
 CHECKPOINT = ".checkpoint"
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+CLUSTER_METADATA_DIR = f"{CLUSTER_METADATA_TOPIC}-0"
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 
 TOPIC_NAME_LENGTH_MAX = 249

@@ -8,13 +8,8 @@ import pytest
 from barnabas.cluster.kraft.decisions import SnapshotId
 from barnabas.cluster.kraft.directory import read_snapshot
 from barnabas.cluster.kraft.image import EMPTY
-from barnabas.cluster.kraft.snapshots import (
-    SnapshotTimer,
-    StoredSnapshot,
-    image_records,
-    is_oldest_beyond,
-    snapshot_batches,
-)
+from barnabas.cluster.kraft.snapshot_times import SnapshotTimer, StoredSnapshot, is_oldest_beyond
+from barnabas.cluster.kraft.snapshots import image_records, snapshot_batches
 from barnabas.cluster.kraft.state import MetadataLogError, snapshot_steps
 from barnabas.log.disk import OsDisk
 from barnabas.records.any_magic import iter_any_records

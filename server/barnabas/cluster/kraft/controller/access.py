@@ -12,7 +12,7 @@ from typing import Final
 from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome
 from barnabas.cluster.kraft.controller.versions import NETWORKS_LEVEL
 from barnabas.cluster.kraft.image import QuorumImage
-from barnabas.cluster.kraft.translation import binding
+from barnabas.cluster.kraft.translation import acl_of, binding
 from barnabas.cluster.kraft.values import Acl
 from barnabas.cluster.metadata.acl_requests import CHANGES_MAX, binding_of, filter_of, filter_to_delete
 from barnabas.config import broker as settings
@@ -101,7 +101,7 @@ def create_acls(state: ControllerState, request: CreateAclsRequest, caller: Call
     response = CreateAclsResponse()
     for creation in request.creations:
         try:
-            acl = _acl_of(binding_of(creation, in_znodes=False, knows_networks=knows_networks))
+            acl = acl_of(binding_of(creation, in_znodes=False, knows_networks=knows_networks))
         except RequestError as error:
             response.results.append(CreateAclsResponse.AclCreationResult(error.code, error.message))
             continue
@@ -168,12 +168,6 @@ def describe_acls(state: ControllerState, request: DescribeAclsRequest, caller: 
 def _require_authorizer(state: ControllerState) -> None:
     if not has_authorizer(state.config):
         raise RequestError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
-
-
-def _acl_of(acl: AclBinding) -> Acl:
-    """Return an ACL with plain numbers, as records have it."""
-    (kind, pattern_type, name), (principal, host, operation, permission) = acl
-    return Acl(int(kind), name, int(pattern_type), principal, host, int(operation), int(permission))
 
 
 def _deleted(acl: AclBinding) -> DeleteAclsResponse.DeleteAclsMatchingAcl:

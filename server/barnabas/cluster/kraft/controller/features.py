@@ -7,15 +7,14 @@ and all controllers of the quorum support it, and where the features that it dep
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome
 from barnabas.cluster.kraft.controller.versions import (
     CONTROLLER_REGISTRATION_LEVEL,
-    ELR_LEVEL,
     TRANSACTIONS_LEVEL,
 )
+from barnabas.cluster.kraft.feature_levels import ELR, LEVELS, SUPPORTED
 from barnabas.cluster.kraft.image import BROKER, METADATA_VERSION, QuorumImage
 from barnabas.cluster.kraft.quorum import Leadership
 from barnabas.cluster.kraft.transitions import KRAFT_VERSION
@@ -36,61 +35,17 @@ from barnabas.wire.generated.update_features import UpdateFeaturesRequest, Updat
 UPDATE_FEATURES: Final = 57
 RESULTS_UNTIL: Final = 1
 """Last version of UpdateFeatures that answers each feature."""
-ELR: Final = "eligible.leader.replicas.version"
 MIN_IN_SYNC: Final = "min.insync.replicas"
 LEADERSHIP: Final = "leadership"
 """In `ControllerState.parts`: a function that returns the Leadership by the log; without it there are no other voters."""
 NO_OP_DUE: Final = "no_op_due_ms"
 _DISABLED: Final = LevelRange(0, 0)
-_LEVEL_MIN: Final = 7
 
 _CHANGES: Final = (7, 8, 11, 13, 14, 15, 17, 23, 30, 32, 33)
 """Levels of metadata.version that came with other records or fields of records: a downgrade must not cross them."""
 
 
-class _Level(NamedTuple):
-    """A level of a feature: the metadata.version with which new clusters have it, and what it depends on."""
-
-    default_from: int
-    needs: tuple[tuple[str, int], ...] = ()
-
-
-_LEVELS: Mapping[str, tuple[_Level, ...]] = MappingProxyType(
-    {
-        KRAFT_VERSION: (_Level(_LEVEL_MIN), _Level(21)),
-        "transaction.version": (_Level(_LEVEL_MIN), _Level(24), _Level(24)),
-        "group.version": (_Level(_LEVEL_MIN), _Level(22)),
-        ELR: (_Level(_LEVEL_MIN), _Level(26, ((METADATA_VERSION, ELR_LEVEL),))),
-        "share.version": (_Level(_LEVEL_MIN), _Level(28), _Level(31)),
-        "streams.version": (_Level(_LEVEL_MIN), _Level(29)),
-    }
-)
-"""Levels of features from 0 on."""
-SUPPORTED: Mapping[str, LevelRange] = MappingProxyType(
-    {
-        METADATA_VERSION: LevelRange(_LEVEL_MIN, 33),
-        **{name: LevelRange(0, len(levels) - 1) for name, levels in _LEVELS.items()},
-    }
-)
-"""Levels that this controller supports, and registers."""
-
-
 # --- new clusters and new leaders -----------------------------------------------------------------------------------
-
-
-def formatting_records(level: int) -> tuple[FeatureLevelRecord, ...]:
-    """Return the records of the features that a cluster begins with if it is formatted with a metadata.version.
-
-    kraft.version is not among them: control records have it.
-    """
-    records = [FeatureLevelRecord(METADATA_VERSION, level)]
-    for name, levels in sorted(_LEVELS.items()):
-        newest = max(
-            number for number, feature_level in enumerate(levels) if feature_level.default_from <= level
-        )
-        if newest and name != KRAFT_VERSION:
-            records.append(FeatureLevelRecord(name, newest))
-    return tuple(records)
 
 
 def activation_records(
@@ -218,7 +173,7 @@ def _reason_against(
         return _reason_against_downgrade(current, level, upgrade_type)
     if name == KRAFT_VERSION:
         return f"kraft.version stays {current} while the quorum runs" if level != current else ""
-    needs = _LEVELS[name][level].needs
+    needs = LEVELS[name][level].needs
     missing = [f"{other} {needed}" for other, needed in needs if levels[other] < needed]
     return f"it depends on {missing[0]}" if missing else ""
 

@@ -28,7 +28,7 @@ from barnabas.cluster.kraft.raft.values import Role, Send
 from barnabas.cluster.kraft.raft.voter import Replica
 from barnabas.cluster.kraft.replica_values import WrongAnswerError
 from barnabas.cluster.kraft.state import MetadataLogError
-from barnabas.config.quorum import LogSettings
+from barnabas.config.metadata_log import LogSettings
 from barnabas.environment import Threads
 from barnabas.errors import StorageError
 from barnabas.wire.generated.add_raft_voter import AddRaftVoterResponse

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from barnabas.cluster.kraft.quorum import encode_kraft_version, encode_voters
 from barnabas.cluster.kraft.raft.values import ReplicaKey
-from barnabas.cluster.kraft.snapshots import encode_kraft_version, encode_voters
 from barnabas.cluster.kraft.values import Voter
 from barnabas.records.building import encode_batch
 from barnabas.records.control import ControlType

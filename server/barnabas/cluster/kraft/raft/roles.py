@@ -11,13 +11,13 @@ from typing import Final
 from barnabas.cluster.kraft.contacts import Contacts
 from barnabas.cluster.kraft.decisions import Append, Decision
 from barnabas.cluster.kraft.observer import Observer
+from barnabas.cluster.kraft.quorum import control_batch
 from barnabas.cluster.kraft.raft.leading import Leading
 from barnabas.cluster.kraft.raft.messages import Asker
 from barnabas.cluster.kraft.raft.ports import NotLeaderError
 from barnabas.cluster.kraft.raft.records import Control, leader_change, value_batch, voters_records
 from barnabas.cluster.kraft.raft.values import RaftSettings, ReplicaKey, Role, address_by, is_same
 from barnabas.cluster.kraft.replica_values import Identity, Leader, StoredLog, Vote
-from barnabas.cluster.kraft.snapshots import control_batch
 from barnabas.cluster.kraft.values import Voter
 from barnabas.wire.generated.errors import ErrorCode
 

@@ -5,13 +5,9 @@ from pathlib import Path
 import pytest
 
 from barnabas.cluster.kraft.controller import features
-from barnabas.cluster.kraft.controller.features import (
-    LEADERSHIP,
-    SUPPORTED,
-    activation_records,
-    formatting_records,
-)
+from barnabas.cluster.kraft.controller.features import LEADERSHIP, activation_records
 from barnabas.cluster.kraft.directory import END, MetadataLog
+from barnabas.cluster.kraft.feature_levels import SUPPORTED, formatting_records
 from barnabas.cluster.kraft.image import BROKER, EMPTY
 from barnabas.cluster.kraft.quorum import Leadership
 from barnabas.cluster.kraft.values import Voter

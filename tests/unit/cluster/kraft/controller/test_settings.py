@@ -3,8 +3,9 @@
 import pytest
 
 from barnabas.cluster.kraft.controller import settings
-from barnabas.cluster.kraft.controller.features import ELR, LEADERSHIP
+from barnabas.cluster.kraft.controller.features import LEADERSHIP
 from barnabas.cluster.kraft.controller.settings import APPEND, DELETE, SET, SUBTRACT, check_topic_configs
+from barnabas.cluster.kraft.feature_levels import ELR
 from barnabas.cluster.kraft.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from barnabas.cluster.kraft.quorum import Leadership
 from barnabas.cluster.kraft.values import Voter

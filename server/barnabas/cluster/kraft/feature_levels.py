@@ -1,0 +1,64 @@
+"""Levels of the features of a cluster: the supported ones, and those of a new cluster (KIP-584). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from barnabas.cluster.kraft.controller.versions import ELR_LEVEL
+from barnabas.cluster.kraft.image import METADATA_VERSION
+from barnabas.cluster.kraft.transitions import KRAFT_VERSION
+from barnabas.cluster.kraft.values import LevelRange
+
+if TYPE_CHECKING:
+    from barnabas.wire.generated.metadata_records.feature_level import FeatureLevelRecord
+
+LEVEL: Final = 30
+"""The metadata.version of a new cluster where none is asked for: that of 4.3."""
+LEVEL_MIN: Final = 7
+ELR: Final = "eligible.leader.replicas.version"
+
+
+class FeatureLevel(NamedTuple):
+    """A level of a feature: the metadata.version with which new clusters have it, and what it depends on."""
+
+    default_from: int
+    needs: tuple[tuple[str, int], ...] = ()
+
+
+LEVELS: Mapping[str, tuple[FeatureLevel, ...]] = MappingProxyType(
+    {
+        KRAFT_VERSION: (FeatureLevel(LEVEL_MIN), FeatureLevel(21)),
+        "transaction.version": (FeatureLevel(LEVEL_MIN), FeatureLevel(24), FeatureLevel(24)),
+        "group.version": (FeatureLevel(LEVEL_MIN), FeatureLevel(22)),
+        ELR: (FeatureLevel(LEVEL_MIN), FeatureLevel(26, ((METADATA_VERSION, ELR_LEVEL),))),
+        "share.version": (FeatureLevel(LEVEL_MIN), FeatureLevel(28), FeatureLevel(31)),
+        "streams.version": (FeatureLevel(LEVEL_MIN), FeatureLevel(29)),
+    }
+)
+"""Levels of features from 0 on."""
+SUPPORTED: Mapping[str, LevelRange] = MappingProxyType(
+    {
+        METADATA_VERSION: LevelRange(LEVEL_MIN, 33),
+        **{name: LevelRange(0, len(levels) - 1) for name, levels in LEVELS.items()},
+    }
+)
+"""Levels that this controller supports, and registers."""
+
+
+def formatting_records(level: int) -> tuple[FeatureLevelRecord, ...]:
+    """Return the records of the features that a cluster begins with if it is formatted with a metadata.version.
+
+    kraft.version is not among them: control records have it.
+    """
+    from barnabas.wire.generated.metadata_records.feature_level import FeatureLevelRecord
+
+    records = [FeatureLevelRecord(METADATA_VERSION, level)]
+    for name, levels in sorted(LEVELS.items()):
+        newest = max(
+            number for number, feature_level in enumerate(levels) if feature_level.default_from <= level
+        )
+        if newest and name != KRAFT_VERSION:
+            records.append(FeatureLevelRecord(name, newest))
+    return tuple(records)
