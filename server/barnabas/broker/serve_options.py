@@ -55,17 +55,13 @@ def check_workers(log_dirs: Sequence[str], workers: int, *, is_clustered: bool) 
 
 
 def has_metadata_log(config: BrokerConfig) -> bool:
-    """Say whether the dir of the metadata is a controller's, and was never that of a broker that was alone."""
+    """Say whether the dir of the metadata was formatted for a controller; that of a broker that is alone never is."""
     if not config.get(broker.PROCESS_ROLES):
         return False
-    from barnabas.cluster.metadata.journal import JOURNAL  # of a node that has roles alone
-    from barnabas.log.format.names import BOOTSTRAP_CHECKPOINT, CLUSTER_METADATA_TOPIC
+    from barnabas.log.format.names import BOOTSTRAP_CHECKPOINT  # of a node that has roles alone
 
     path = config.get(broker.METADATA_LOG_DIR) or config.log_dirs[0]
-    return any(
-        os.path.exists(os.path.join(path, name))
-        for name in (BOOTSTRAP_CHECKPOINT, f"{CLUSTER_METADATA_TOPIC}-0")
-    ) and not any(os.path.exists(os.path.join(log_dir, JOURNAL)) for log_dir in config.log_dirs)
+    return os.path.exists(os.path.join(path, BOOTSTRAP_CHECKPOINT))
 
 
 class CollectedSettings:

@@ -21,8 +21,17 @@ from barnabas.broker.adoption import (
 )
 from barnabas.broker.image_follower import obey_settings
 from barnabas.broker.storage_parts import Membership, Storage, follow_first, log_configs, new_log_manager
+from barnabas.cluster.kraft.own_log_place import (
+    Listener,
+    LogPlace,
+    LostMetadataError,
+    Node,
+    has_log,
+    metadata_dir,
+)
+from barnabas.cluster.kraft.own_store import OwnStore
 from barnabas.cluster.metadata.image import BrokerInfo
-from barnabas.cluster.metadata.single_node_store import EmbeddedStore
+from barnabas.cluster.metadata.journal_names import READY, journal_files
 from barnabas.cluster.replicas.context import ReplicaContext
 from barnabas.cluster.replicas.failures import LogDirFailures
 from barnabas.cluster.replicas.flushing import Flusher
@@ -31,13 +40,20 @@ from barnabas.cluster.replicas.lost_dirs import LostDirs, lost_dirs
 from barnabas.cluster.replicas.manager import Replicas
 from barnabas.config import broker as settings
 from barnabas.config.authorizer import has_authorizer
+from barnabas.config.listeners import PROTOCOLS
+from barnabas.config.metadata_log import log_settings
 from barnabas.errors import StorageError
-from barnabas.log.logdir import make_dir
+from barnabas.log.format import CorruptFileError
+from barnabas.log.logdir import read_meta
 from barnabas.wire.ids import new_uuid, uuid_text
 
 if TYPE_CHECKING:
+    from barnabas.cluster.kraft.takeover import TakenOver
     from barnabas.config.loading import BrokerConfig
     from barnabas.environment import Environment
+    from barnabas.log.disk import Disk
+    from barnabas.log.format.properties import MetaProperties
+    from barnabas.log.manager import LogManager
     from barnabas.serving.loop_budget import LoopBudget
 
 
@@ -70,6 +86,8 @@ async def opened_storage(
             if membership is None:
                 await storage.metadata.close()
             await environment.threads.run(storage.logs.close)
+            if membership is None:
+                storage.logs.unlock()
 
 
 async def _open_alone(
@@ -79,33 +97,87 @@ async def _open_alone(
     budget: LoopBudget,
     on_all_lost: Callable[[], None],
 ) -> Storage:
-    disk, now_ms, threads = environment.disk, environment.wall_clock_ms, environment.threads
-    dirs = list(config.log_dirs)
+    disk, threads = environment.disk, environment.threads
+    log_dir = metadata_dir(disk, config.log_dirs, config.get(settings.METADATA_LOG_DIR))
+    place = LogPlace(disk, log_dir, log_settings(config), environment.wall_clock_ms)
+    store = OwnStore(place, threads, budget)
+    logs = new_log_manager(config, environment, log_configs(config, store))
+    await threads.run(lambda: logs.lock(log_dir))
     try:
-        make_dir(disk, dirs[0])
-    except OSError as error:
-        raise StorageError(dirs[0], error) from error
-    store = EmbeddedStore(dirs, disk, threads, budget)
-    config_for = log_configs(config, store)
-    logs = new_log_manager(config, environment, config_for)
-    broker_id = config.get(settings.NODE_ID)
-    await threads.run(store.read)
-    if store.lost_lines and has_authorizer(config):
-        raise StorageError(
-            dirs[0],
-            OSError(
-                f"the metadata journal is damaged in {store.lost_lines} places, and no copy has what is lost: an ACL "
-                f"that denies something may be among it. Start once with {settings.AUTHORIZER_CLASS_NAME.name} empty, "
-                "where no client can connect, correct the ACLs (kafka-acls.sh --list), and start with it again"
-            ),
-        )
+        return await _open_locked(config, endpoints, environment, budget, on_all_lost, store, logs, log_dir)
+    except BaseException:
+        with trio.CancelScope(shield=True):
+            await store.close()
+        logs.unlock()
+        raise
+
+
+def taken_over_journal(
+    config: BrokerConfig, disk: Disk, log_dir: str, wall_clock_ms: Callable[[], int], *, may_lose: bool
+) -> TakenOver | None:
+    """Put a metadata log in the place of the journal of an older version, if there is one. Raises StorageError."""
+    dirs = list(dict.fromkeys((*(path.rstrip("/") for path in config.log_dirs), log_dir)))
+    if not journal_files(disk, dirs) and not has_log(disk, log_dir, READY):
+        return None
+    from barnabas.cluster.kraft.takeover import has_journal, take_over  # once in the life of a broker
+
+    if not has_journal(disk, dirs):
+        return None
+    try:
+        meta = read_meta(disk, log_dir)
+    except (OSError, CorruptFileError) as error:
+        raise StorageError(log_dir, error) from error
+    node = config.get(settings.NODE_ID), bytes(16)
+    if meta is not None:
+        node = (node[0] if meta.node_id is None else meta.node_id), meta.directory_id or bytes(16)
+    return take_over(disk, dirs, log_dir, node, wall_clock_ms, for_all=config.kept_for_all, may_lose=may_lose)
+
+
+_LOST_ACLS = (
+    f"An ACL that denies something may be among what is lost. Start once with {settings.AUTHORIZER_CLASS_NAME.name} empty, "
+    "where no client can connect, correct the ACLs (kafka-acls.sh --list), and start with it again"
+)
+
+
+async def _open_locked(
+    config: BrokerConfig,
+    endpoints: Mapping[str, tuple[str, int]],
+    environment: Environment,
+    budget: LoopBudget,
+    on_all_lost: Callable[[], None],
+    store: OwnStore,
+    logs: LogManager,
+    log_dir: str,
+) -> Storage:
+    """Open what the log dirs have, which are locked."""
+    disk, now_ms, threads = environment.disk, environment.wall_clock_ms, environment.threads
+    may_lose = not has_authorizer(config)
+
+    def read() -> TakenOver | None:
+        taken_over = taken_over_journal(config, disk, log_dir, now_ms, may_lose=may_lose)
+        store.read(may_lose=may_lose)
+        return taken_over
+
+    try:
+        taken_over = await threads.run(read)
+    except LostMetadataError as error:
+        raise StorageError(log_dir, OSError(f"{error.cause}. {_LOST_ACLS}")) from error
+    lost = (*store.lost, *(taken_over.lost if taken_over is not None else ()))
+    deleted = store.deleted_topics | (taken_over.deleted if taken_over is not None else frozenset())
     await threads.run(lambda: logs.open(now_ms()))
+    if store.is_new and len(logs) and not may_lose:
+        raise StorageError(
+            log_dir, OSError(f"it has no metadata log, and there are logs of topics. {_LOST_ACLS}")
+        )
+    config_for, broker_id = log_configs(config, store), config.get(settings.NODE_ID)
     if logs.node_id is not None and not config.is_node_id_set:
         config.use_node_id(logs.node_id)
         broker_id = logs.node_id
     cluster_id = logs.cluster_id or uuid_text(new_uuid(environment.entropy))
     logs.write_meta(cluster_id, broker_id)
-    await store.open(cluster_id, BrokerInfo(broker_id, config.get(settings.BROKER_RACK), dict(endpoints)))
+    broker = BrokerInfo(broker_id, config.get(settings.BROKER_RACK), dict(endpoints))
+    node = _node(config, broker_id, logs.meta.get(log_dir))
+    await store.open(cluster_id, broker, node, config.kept_for_all)
     obey_settings(config, store.image, broker_id)
     failures = LogDirFailures(logs, now_ms, on_all_lost)
     flusher = Flusher(now_ms, failures.failed, threads)
@@ -121,14 +193,12 @@ async def _open_alone(
     )
     replicas = Replicas(logs, context, budget, threads)
     failures.on_lost.append(replicas.lose)
-    set_aside_deleted(logs, replicas.own_logs, store.deleted_topics)
+    set_aside_deleted(logs, replicas.own_logs, deleted)
     await store.change(lambda image: lead_all(broker_id, image))
     set_aside_copies(logs, replicas.own_logs, store.image)
     before = store.image
     await store.change(
-        lambda image: adopt_logs(
-            logs, broker_id, config, image, store.lost_lines, entropy=environment.entropy
-        )
+        lambda image: adopt_logs(logs, broker_id, config, image, len(lost), entropy=environment.entropy)
     )
     for key in [key for key in logs.missing if store.image.partition(*key) is None]:
         del logs.missing[key]  # its topic was deleted
@@ -138,3 +208,24 @@ async def _open_alone(
     registry = LostDirs(broker_id, logs, replicas, store)
     await store.change(registry.register)
     return Storage(broker_id, logs, store, replicas, failures, flusher, registry, alter_partition)
+
+
+def _node(config: BrokerConfig, broker_id: int, meta: MetaProperties | None) -> Node:
+    """Return the broker as the metadata log names it; `meta` is of the dir of the log."""
+    protocols = config.listener_security_protocols()
+    return Node(
+        broker_id,
+        meta.directory_id if meta is not None and meta.directory_id else bytes(16),
+        tuple((name, PROTOCOLS.index(protocol)) for name, protocol in protocols.items()),
+        _controller_listener(config),
+    )
+
+
+def _controller_listener(config: BrokerConfig) -> Listener | None:
+    """Return the first listener of a controller in the settings, None if they have none."""
+    if not config.controller_listener_names():
+        return None
+    from barnabas.config.controller import advertised_controllers
+
+    listeners = advertised_controllers(config).items()
+    return next(((name, host or "localhost", port) for name, (host, port) in listeners if port), None)

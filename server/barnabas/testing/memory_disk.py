@@ -231,6 +231,9 @@ class MemoryDisk:
         """Make an empty file if there is none: here is only one user."""
         self.open(path, create=True)
 
+    def make_private_dir(self, path: str) -> None:
+        """Do nothing: here is only one user."""
+
     def list(self, path: str) -> list[Entry]:
         """Return what is in a directory."""
         self.meet("list", path)

@@ -1,7 +1,7 @@
 """The kinds of change of a cluster: each with what it is made of, what it does to an image, and what it concerns. Pure.
 
-The rule: one class per kind, immutable. Stores keep changes in formats of their own (`encoding`, `zookeeper.writes`). Those
-of credentials, quotas and ACLs are in `access_changes`.
+The rule: one class per kind, immutable. Stores keep changes in formats of their own (`kraft.recording`,
+`zookeeper.writes`). Those of credentials, quotas and ACLs are in `access_changes`.
 """
 
 from __future__ import annotations

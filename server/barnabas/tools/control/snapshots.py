@@ -16,8 +16,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.metadata.journal import COPY, DAMAGED, JOURNAL
-from barnabas.cluster.metadata.single_node_store import keep_epoch, latest_epoch
 from barnabas.log import logdir
 from barnabas.log.disk import OsDisk
 from barnabas.log.format import names, properties
@@ -33,7 +31,7 @@ COPIED_BYTES_MAX = 1024 * 1024
 DIRECTORY = ".snapshots"
 """Suffix of a log dir's own path that gives the directory of its snapshots."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
-_OF_LOG_DIR = (names.META_PROPERTIES, names.BOOT_ID, JOURNAL, COPY, DAMAGED)
+_OF_LOG_DIR = (names.META_PROPERTIES, names.BOOT_ID, names.BOOTSTRAP_CHECKPOINT)
 
 
 class SnapshotError(Exception):
@@ -74,7 +72,7 @@ class Snapshots:
             self.remove(name)
 
         def decide(_: ClusterImage) -> Iterable[Change]:
-            """Change nothing: the journal is not written to while a change is decided on."""
+            """Change nothing: the metadata log is not written to while a change is decided on."""
             self._take(name, services)
             return ()
 
@@ -99,6 +97,9 @@ class Snapshots:
                 for file in _OF_LOG_DIR:
                     if os.path.exists(f"{log_dir}/{file}"):
                         copying.copy(f"{log_dir}/{file}", f"{target}/{file}")
+                _copy_metadata(
+                    f"{log_dir}/{names.CLUSTER_METADATA_DIR}", f"{target}/{names.CLUSTER_METADATA_DIR}"
+                )
                 offsets = plan.dirs[log_dir]
                 for log in by_dir[log_dir]:  # where it was closed, whatever is on the medium
                     offsets.recovery_points[log.topic, log.partition] = log.log_end_offset
@@ -122,6 +123,8 @@ class Snapshots:
 
         Consumers may have read what was written since: no leader epoch that there was comes again.
         """
+        from barnabas.cluster.kraft.offline import keep_epoch, latest_epoch  # not on the way of a start
+
         self._require(name)
         epoch = latest_epoch(self._dirs, OsDisk())
         for log_dir in self._dirs:
@@ -164,6 +167,15 @@ class Snapshots:
         if name not in self:
             existing = ", ".join(self.names()) or "none"
             raise SnapshotError(f"there is no snapshot {name}; there are: {existing}")
+
+
+def _copy_metadata(path: str, target: str) -> None:
+    """Copy the metadata log, if it is in this log dir, while it is not written to. Raises OSError."""
+    if not os.path.isdir(path):
+        return
+    os.mkdir(target, 0o700)
+    for file in os.listdir(path):
+        copying.copy(f"{path}/{file}", f"{target}/{file}")
 
 
 def _copy_log(log: PartitionLog, target: str) -> None:

@@ -9,22 +9,22 @@ import json
 import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import trio
-
-from barnabas.cluster.metadata.access_changes import AclAdded, ScramCredentialChanged
-from barnabas.cluster.metadata.image import BrokerInfo, Change, ClusterImage
-from barnabas.cluster.metadata.single_node_store import EmbeddedStore
-from barnabas.environment.real import OsEntropy, OsThreads
+from barnabas.cluster.kraft.feature_levels import LEVEL, formatting_records
+from barnabas.cluster.kraft.formatting import BOOTSTRAP, bootstrap_file
+from barnabas.environment.clocks import wall_clock_ms
+from barnabas.environment.real import OsEntropy
 from barnabas.errors import StorageError
 from barnabas.log.disk import OsDisk
 from barnabas.log.logdir import read_meta
 from barnabas.log.ownership import Ownership
 from barnabas.network.certificates import AUTHORITY, make_all, write_private
-from barnabas.security.acls import AccessControlEntry, AclBinding, PatternType, Permission, ResourcePattern
+from barnabas.security.acls import PatternType, Permission
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.security.scram import SCRAM_SHA_512, credential
+from barnabas.wire.generated.metadata_records.access_control_entry import AccessControlEntryRecord
+from barnabas.wire.generated.metadata_records.user_scram_credential import UserScramCredentialRecord
 from barnabas.wire.ids import new_uuid, uuid_text
 
 ADMIN, WRITER, READER = "admin", "alice", "bob"
@@ -113,32 +113,35 @@ def _prepare_data(data: str, passwords: Mapping[str, str]) -> None:
             ownership.take(data)
         except OSError as error:
             raise StorageError(data, error) from error
-        trio.run(_write_journal, data, cluster_id, list(_changes(passwords)))
+        content = bootstrap_file(_records(passwords), wall_clock_ms())
+        try:
+            OsDisk().make_private(f"{data}/{BOOTSTRAP}")
+            OsDisk().replace(f"{data}/{BOOTSTRAP}", content, sync=True)
+        except OSError as error:
+            raise StorageError(data, error) from error
         ownership.write([data], cluster_id, NODE_ID)
     finally:
         ownership.release()
 
 
-def _changes(passwords: Mapping[str, str]) -> Iterator[Change]:
+def _records(passwords: Mapping[str, str]) -> Iterator[Any]:
+    """Yield the records with which the metadata log begins: features, users, ACLs."""
+    yield from formatting_records(LEVEL)
     for user, password in passwords.items():
         salt = OsEntropy().token_bytes(SALT_BYTES)
-        scram_credential = credential(SCRAM_SHA_512, password, salt, SCRAM_SHA_512.iterations_min)
-        yield ScramCredentialChanged(user, SCRAM_SHA_512.name, scram_credential)
+        kept = credential(SCRAM_SHA_512, password, salt, SCRAM_SHA_512.iterations_min)
+        yield UserScramCredentialRecord(
+            user, SCRAM_SHA_512.type, kept.salt, kept.stored_key, kept.server_key, kept.iterations
+        )
     for user, kind, operations in _ALLOWED:
-        pattern = ResourcePattern(kind, PatternType.PREFIXED, PREFIX)
         for operation in operations:
-            yield AclAdded(
-                AclBinding(pattern, AccessControlEntry(f"User:{user}", "*", operation, Permission.ALLOW))
+            yield AccessControlEntryRecord(
+                new_uuid(OsEntropy()),
+                int(kind),
+                PREFIX,
+                int(PatternType.PREFIXED),
+                f"User:{user}",
+                "*",
+                int(operation),
+                int(Permission.ALLOW),
             )
-
-
-async def _write_journal(data: str, cluster_id: str, changes: list[Change]) -> None:
-    store = EmbeddedStore([data], OsDisk(), OsThreads())
-    store.read()
-    await store.open(cluster_id, BrokerInfo(NODE_ID, None, {}))
-
-    def decide(_: ClusterImage) -> list[Change]:
-        return changes
-
-    await store.change(decide)
-    await store.close()

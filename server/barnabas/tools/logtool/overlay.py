@@ -144,6 +144,9 @@ class OverlayDisk:
         """Make an empty file if there is none; the overlay has no permissions."""
         self.open(path, create=True)
 
+    def make_private_dir(self, path: str) -> None:
+        """Do nothing: the overlay has no permissions."""
+
     def list(self, path: str) -> list[Entry]:
         """Return what is in a directory."""
         entries = {entry.name: entry for entry in self.below.list(path)}

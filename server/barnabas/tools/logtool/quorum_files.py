@@ -9,25 +9,28 @@ import argparse
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from barnabas.cluster.kraft.controller.features import SUPPORTED, formatting_records
 from barnabas.cluster.kraft.controller.versions import SCRAM_LEVEL
+from barnabas.cluster.kraft.feature_levels import LEVEL, SUPPORTED, formatting_records
 from barnabas.cluster.kraft.formatting import (
-    LEVEL,
     bootstrap_file,
     first_voters_file,
     level_of,
     parse_voters,
 )
 from barnabas.cluster.kraft.image import METADATA_VERSION
+from barnabas.cluster.kraft.own_log import ENDPOINT
+from barnabas.cluster.kraft.own_log_place import metadata_dir
 from barnabas.cluster.kraft.raft.values import KRAFT_VERSIONS
 from barnabas.cluster.kraft.transitions import KRAFT_VERSION
 from barnabas.cluster.kraft.values import Voter
 from barnabas.config import broker as settings
 from barnabas.config.controller import ControllerSettings, advertised_controllers, controller_settings
+from barnabas.config.keeper import Keeper, keeper_of
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.setting import SettingError
 from barnabas.environment.clocks import wall_clock_ms
 from barnabas.environment.real import OsEntropy
+from barnabas.log.disk import OsDisk
 from barnabas.security.scram import MECHANISMS
 from barnabas.security.scram_options import NamedCredential
 from barnabas.tools.logtool.errors import RefusedError
@@ -51,16 +54,20 @@ def quorum_files(
     config: BrokerConfig, options: argparse.Namespace, credentials: Sequence[NamedCredential]
 ) -> QuorumFiles:
     """Return what a controller begins with. Raises SettingError, RefusedError."""
-    controller = controller_settings(config)
-    voters = _voters(config, controller, options)
+    if keeper_of(config) is Keeper.ITSELF:
+        voter = Voter(config.get(settings.NODE_ID), new_uuid(OsEntropy()), (ENDPOINT,), KRAFT_VERSIONS)
+        voters: tuple[Voter, ...] = (voter,)
+        log_dir = metadata_dir(OsDisk(), config.log_dirs, config.get(settings.METADATA_LOG_DIR))
+    else:
+        controller = controller_settings(config)
+        voters, log_dir = _voters(config, controller, options), controller.quorum.log_dir
     now_ms = wall_clock_ms()
     files = QuorumFiles(
-        controller.quorum.log_dir,
-        bootstrap_file(_records(options, credentials, is_dynamic=bool(voters)), now_ms),
+        log_dir, bootstrap_file(_records(options, credentials, is_dynamic=bool(voters)), now_ms)
     )
     if not voters:
         return files
-    directory_id = {voter.id: voter.directory_id for voter in voters}.get(controller.quorum.node_id)
+    directory_id = {voter.id: voter.directory_id for voter in voters}.get(config.get(settings.NODE_ID))
     return files._replace(first_voters=first_voters_file(voters, now_ms), directory_id=directory_id)
 
 

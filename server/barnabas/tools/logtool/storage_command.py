@@ -11,28 +11,31 @@ import logging
 import sys
 from collections.abc import Sequence
 
-import trio
-
 from barnabas.broker.serve_options import collect_stored, has_metadata_log
+from barnabas.broker.storage import taken_over_journal
 from barnabas.cluster.kraft.directory import DIRECTORY
 from barnabas.cluster.kraft.formatting import BOOTSTRAP, FIRST_VOTERS
-from barnabas.cluster.metadata.access_changes import ScramCredentialChanged
-from barnabas.cluster.metadata.image import BrokerInfo, ClusterImage
-from barnabas.cluster.metadata.single_node_store import EmbeddedStore
+from barnabas.cluster.kraft.offline import image_of
+from barnabas.cluster.kraft.own_log_place import metadata_dir
+from barnabas.cluster.metadata.journal_names import TAKEN_OVER
 from barnabas.config import broker as settings
+from barnabas.config.authorizer import has_authorizer
 from barnabas.config.controller import controller_settings
 from barnabas.config.keeper import Keeper, is_on_zookeeper, keeper_of
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.quorum_broker import quorum_settings
 from barnabas.config.setting import SettingError
 from barnabas.ending import DONE, FAILED, USAGE_ERROR
-from barnabas.environment.real import OsEntropy, OsThreads
+from barnabas.environment.clocks import wall_clock_ms
+from barnabas.environment.real import OsEntropy
 from barnabas.errors import StorageError
 from barnabas.log.disk import OsDisk
 from barnabas.log.format.properties import MetaProperties
 from barnabas.log.logdir import read_meta
 from barnabas.log.ownership import Ownership
+from barnabas.security.scram import MECHANISMS
 from barnabas.security.scram_options import NamedCredential, parse_credential
+from barnabas.serving.release import profile_of
 from barnabas.tools.logtool.errors import RefusedError
 from barnabas.tools.logtool.quorum_files import QuorumFiles, quorum_files
 from barnabas.wire.ids import new_uuid, parse_uuid, uuid_text
@@ -104,6 +107,11 @@ def parser() -> argparse.ArgumentParser:
         "info", parents=[where], help="show the cluster and node of log dirs, and the users that can log in"
     )
     info.set_defaults(run=_info)
+    upgrade = commands.add_parser(
+        "upgrade", parents=[where],
+        help="put a metadata log in the place of an older version's journal, as the next start of the broker does",
+    )  # fmt: skip
+    upgrade.set_defaults(run=_upgrade)
     random = commands.add_parser("random-uuid", help="print a random cluster id")
     random.set_defaults(run=_random_uuid)
     return root
@@ -182,7 +190,7 @@ def _format_dirs(
         raise RefusedError(
             f"the users of a cluster are kept in {place}: add them with kafka-configs.sh once a broker runs"
         )
-    quorum = quorum_files(config, options, credentials) if keeper in _CONTROLLERS else None
+    quorum = quorum_files(config, options, credentials) if keeper in (*_CONTROLLERS, Keeper.ITSELF) else None
     dirs = _new_dirs(config, ignore_formatted=options.ignore_formatted)
     if not dirs:
         return []
@@ -192,8 +200,6 @@ def _format_dirs(
             _take(ownership, path)
         if quorum is not None:
             _write_files(ownership, dirs, quorum)
-        if keeper is Keeper.ITSELF:
-            trio.run(_write_journal, list(config.log_dirs), cluster_id, config, credentials)
         ownership.write(dirs, cluster_id, config.get(settings.NODE_ID), on_zookeeper=is_on_zookeeper(config))
     finally:
         ownership.release()
@@ -205,6 +211,7 @@ def _write_files(ownership: Ownership, dirs: Sequence[str], quorum: QuorumFiles)
     disk = OsDisk()
     try:
         for path in dirs:
+            disk.make_private(f"{path}/{BOOTSTRAP}")  # it may have credentials
             disk.replace(f"{path}/{BOOTSTRAP}", quorum.bootstrap, sync=True)
         if quorum.first_voters is not None and quorum.metadata_dir in dirs:
             disk.make_dirs(f"{quorum.metadata_dir}/{DIRECTORY}")
@@ -261,15 +268,32 @@ def _take(ownership: Ownership, path: str) -> None:
         raise StorageError(path, error) from error
 
 
-async def _write_journal(
-    dirs: list[str], cluster_id: str, config: BrokerConfig, credentials: Sequence[NamedCredential]
-) -> None:
-    store = EmbeddedStore(dirs, OsDisk(), OsThreads())
-    store.read()
-    await store.open(cluster_id, BrokerInfo(config.get(settings.NODE_ID), None, {}))
-    if credentials:
-        await store.change(lambda _: [ScramCredentialChanged(*credential) for credential in credentials])
-    await store.close()
+# --- upgrade ----------------------------------------------------------------------------------------------------
+
+
+def _upgrade(options: argparse.Namespace) -> int:
+    config = _config(options)
+    config.keep_for_all(profile_of(config).kept_for_all)
+    disk = OsDisk()
+    log_dir = metadata_dir(disk, config.log_dirs, config.get(settings.METADATA_LOG_DIR))
+    ownership = Ownership(disk, None)
+    try:
+        for path in dict.fromkeys((*config.log_dirs, log_dir)):
+            _take(ownership, path)
+        taken_over = taken_over_journal(
+            config, disk, log_dir, wall_clock_ms, may_lose=not has_authorizer(config)
+        )
+    finally:
+        ownership.release()
+    if taken_over is None:
+        print(f"There is no journal of an older version in {', '.join(config.log_dirs)}.")
+        return DONE
+    for place in taken_over.lost:
+        print(f"lost: {place}")
+    print(
+        f"{log_dir}/{DIRECTORY} has the metadata now. The files of the journal are there still, named *{TAKEN_OVER}."
+    )
+    return DONE
 
 
 # --- info -------------------------------------------------------------------------------------------------------
@@ -292,13 +316,17 @@ def _info(options: argparse.Namespace) -> int:
                 f"{path}: node {meta.node_id} of cluster {meta.cluster_id}, meta.properties version {meta.version}"
             )
     if keeper_of(config) is Keeper.ITSELF and not missing:
-        _print_users(EmbeddedStore(list(config.log_dirs), disk, OsThreads()).read())
+        _print_users(config)
     return FAILED if missing else DONE
 
 
-def _print_users(image: ClusterImage) -> None:
-    for user, of_user in sorted(image.scram.items()):
-        kinds = ", ".join(
-            f"{name} ({credential.iterations} iterations)" for name, credential in sorted(of_user.items())
-        )
-        print(f"user {user}: {kinds}")
+def _print_users(config: BrokerConfig) -> None:
+    """Print the users that the metadata log has, or those with which it will begin."""
+    disk = OsDisk(read_only=True)
+    image = image_of(disk, config.log_dirs, config.get(settings.METADATA_LOG_DIR))
+    names = {mechanism.type: name for name, mechanism in MECHANISMS.items()}
+    users: dict[str, list[str]] = {}
+    for (user, number), credential in sorted(image.users.items()):
+        users.setdefault(user, []).append(f"{names[number]} ({credential.iterations} iterations)")
+    for user, kinds in users.items():
+        print(f"user {user}: {', '.join(kinds)}")

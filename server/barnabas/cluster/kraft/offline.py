@@ -1,0 +1,72 @@
+"""The metadata log of a broker that is alone, while it does not run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from barnabas.cluster.kraft.controller.versions import version_of
+from barnabas.cluster.kraft.damage import find_damage
+from barnabas.cluster.kraft.directory import DIRECTORY, MetadataLog
+from barnabas.cluster.kraft.formatting import begun_image
+from barnabas.cluster.kraft.image import EMPTY, QuorumImage
+from barnabas.cluster.kraft.own_log import OwnLog
+from barnabas.cluster.kraft.own_log_place import LostMetadataError, has_log, metadata_dir
+from barnabas.cluster.kraft.own_metadata import image_alone
+from barnabas.cluster.kraft.recording import Recorder
+from barnabas.cluster.kraft.state import MetadataLogError
+from barnabas.cluster.kraft.values import Broker
+from barnabas.cluster.metadata.changes import EpochBegun
+from barnabas.cluster.metadata.image import Draft
+from barnabas.config.metadata_log import LogSettings
+from barnabas.environment.clocks import wall_clock_ms
+from barnabas.errors import StorageError
+from barnabas.log.disk import Disk, file_names
+from barnabas.log.logdir import read_meta
+
+
+def image_of(disk: Disk, dirs: Sequence[str], metadata_log_dir: str | None = None) -> QuorumImage:
+    """Return what the metadata log in these log dirs leads to, or the records with which it will begin.
+
+    Raises StorageError.
+    """
+    path = metadata_dir(disk, dirs, metadata_log_dir)
+    image = EMPTY
+    try:
+        if has_log(disk, path) and file_names(disk, f"{path}/{DIRECTORY}"):
+            damage = find_damage(disk, f"{path}/{DIRECTORY}")
+            if damage:
+                raise LostMetadataError(path, damage)
+            reader = MetadataLog(disk, path)
+            reader.begin()
+            for _ in reader.steps():
+                pass
+            image = reader.state.image
+        return begun_image(disk, path, image)[0]
+    except (OSError, MetadataLogError) as error:
+        raise StorageError(path, OSError(str(error))) from error
+
+
+def latest_epoch(dirs: Sequence[str], disk: Disk) -> int:
+    """Return the latest leader epoch that the metadata log in these log dirs knows. Raises StorageError."""
+    return image_alone(image_of(disk, dirs)).latest_epoch
+
+
+def keep_epoch(dirs: Sequence[str], disk: Disk, epoch: int) -> None:
+    """Make a stopped broker's next start begin a leader epoch after this one. Raises StorageError."""
+    image = image_alone(image_of(disk, dirs))
+    if epoch <= image.latest_epoch or not image.topics:
+        return
+    path = metadata_dir(disk, dirs, None)
+    own_log = OwnLog(disk, path, LogSettings(), wall_clock_ms)
+    try:
+        level = own_log.open(may_lose=False).image.metadata_version
+        meta = read_meta(disk, path)
+        node_id = meta.node_id if meta is not None and meta.node_id is not None else -1
+        directory_id = meta.directory_id if meta is not None else None
+        own_log.lead(node_id, directory_id or bytes(16))
+        recorder = Recorder(Broker(node_id, -1, bytes(16), ()), level)
+        records = recorder.records(Draft(image), EpochBegun(epoch), own_log.end_offset)
+        own_log.append([[(record, version_of(record, level)) for record in records]], level)
+        own_log.close()
+    except (OSError, MetadataLogError) as error:
+        raise StorageError(path, OSError(str(error))) from error

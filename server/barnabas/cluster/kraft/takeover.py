@@ -1,0 +1,184 @@
+"""Takeover of the journal of an older version: what it says becomes the metadata log of a broker that is alone.
+
+The rule: at each moment the log dirs have one truth. The log is made whole in a directory of its own, which is renamed when
+it is on the disk: from then on it counts. Then the files of the journal get another name, in which they stay, and the log
+gets its place. A crash in between is gone on with.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from barnabas.cluster.kraft.controller.versions import version_of
+from barnabas.cluster.kraft.directory import DIRECTORY
+from barnabas.cluster.kraft.feature_levels import LEVEL, formatting_records
+from barnabas.cluster.kraft.own_log import OwnLog
+from barnabas.cluster.kraft.own_log_place import has_log
+from barnabas.cluster.kraft.recording import Recorder
+from barnabas.cluster.kraft.values import Broker
+from barnabas.cluster.metadata.access_changes import (
+    AclAdded,
+    ClientQuotaChanged,
+    DelegationTokenChanged,
+    ScramCredentialChanged,
+)
+from barnabas.cluster.metadata.changes import (
+    ConfigChanged,
+    LogDirsRegistered,
+    ProducerIdsAllocated,
+    TopicCreated,
+)
+from barnabas.cluster.metadata.image import BROKER, Change, ClusterImage, Draft
+from barnabas.cluster.metadata.journal import read_journal
+from barnabas.cluster.metadata.journal_names import READY, TAKEN_OVER, journal_files
+from barnabas.cluster.metadata.replay import replay
+from barnabas.config.metadata_log import LogSettings
+from barnabas.errors import StorageError
+from barnabas.log.disk import file_names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.log.disk import Disk
+
+log = logging.getLogger(__name__)
+
+STAGING: Final = "barnabas-metadata.taking-over"
+"""Directory in which the log is made."""
+OUTCOME: Final = "takeover.json"
+"""File in the log that is ready: what could not be read of the journal, and ids of topics that were deleted."""
+
+
+class TakenOver(NamedTuple):
+    """Outcome of a takeover: the places of the journal that could not be read, and ids of topics that were deleted."""
+
+    lost: tuple[str, ...]
+    deleted: frozenset[bytes]
+
+
+def has_journal(disk: Disk, dirs: Sequence[str]) -> bool:
+    """Say whether there is a journal that no log has taken the place of. Raises StorageError if there are both."""
+    if any(has_log(disk, path, READY) for path in dirs):
+        return True
+    journal = journal_files(disk, dirs)
+    with_log = next((path for path in dirs if has_log(disk, path)), None)
+    if journal and with_log is not None:
+        raise StorageError(
+            with_log,
+            OSError(
+                f"an older version of Barnabas has run here after this one: {journal[0]} and {with_log}/{DIRECTORY} both "
+                "say what topics there are. Move aside the one that is not to count"
+            ),
+        )
+    return bool(journal)
+
+
+def take_over(
+    disk: Disk,
+    dirs: Sequence[str],
+    log_dir: str,
+    node: tuple[int, bytes],
+    wall_clock_ms: Callable[[], int],
+    *,
+    for_all: Mapping[str, str] = MappingProxyType({}),
+    may_lose: bool = True,
+) -> TakenOver:
+    """Put a metadata log in the place of the journal in these log dirs, which are locked.
+
+    `node` is the number of the broker, and the id of the dir of the log; `for_all` are settings that all brokers have
+    unless others are set, as for `OwnStore.open`. A damaged journal is an error unless what is lost
+    of it `may_lose`. Raises StorageError; what was done then, another call goes on with.
+    """
+    path = f"{log_dir}/{DIRECTORY}"
+    try:
+        if not has_log(disk, log_dir, READY):
+            _make(disk, dirs, log_dir, node, wall_clock_ms, for_all, may_lose=may_lose)
+        outcome = json.loads(disk.read(f"{log_dir}/{READY}/{OUTCOME}"))
+        _rename_journal(disk, dirs)
+        disk.rename(f"{log_dir}/{READY}", path)
+        disk.sync_dir(log_dir)
+        disk.remove(f"{path}/{OUTCOME}")
+    except (OSError, ValueError) as error:
+        raise StorageError(log_dir, error) from error
+    log.warning(
+        "%s has taken the place of the metadata journal, whose files are named *%s now", path, TAKEN_OVER,
+    )  # fmt: skip
+    return TakenOver(tuple(outcome["lost"]), frozenset(map(bytes.fromhex, outcome["deleted"])))
+
+
+def _make(
+    disk: Disk,
+    dirs: Sequence[str],
+    log_dir: str,
+    node: tuple[int, bytes],
+    wall_clock_ms: Callable[[], int],
+    for_all: Mapping[str, str],
+    *,
+    may_lose: bool,
+) -> None:
+    """Make the log of what the journal says, ready to be put in place. Raises OSError, StorageError."""
+    content = read_journal(disk, dirs)
+    replayed = replay(content.changes)
+    lost = [*content.lost, *replayed.left_out]
+    if lost and not may_lose:
+        raise StorageError(log_dir, OSError(f"the metadata journal is damaged: {'; '.join(lost)}"))
+    staging = f"{log_dir}/{STAGING}"
+    disk.remove_tree(staging)
+    image = ClusterImage("").apply(replayed.changes)
+    if for_all:
+        settings = {**for_all, **image.settings_of(BROKER, "")}
+        image = image.apply([ConfigChanged(BROKER, "", tuple(settings.items()))])
+    _write(OwnLog(disk, staging, LogSettings(), wall_clock_ms), image, *node)
+    outcome = {"lost": lost, "deleted": sorted(topic_id.hex() for topic_id in replayed.deleted)}
+    disk.replace(f"{staging}/{DIRECTORY}/{OUTCOME}", json.dumps(outcome).encode(), sync=True)
+    disk.rename(f"{staging}/{DIRECTORY}", f"{log_dir}/{READY}")
+    disk.sync_dir(log_dir)
+    disk.remove_tree(staging)
+
+
+def _rename_journal(disk: Disk, dirs: Sequence[str]) -> None:
+    """Give the files of the journal their other name; what has that name from before keeps its content. Raises OSError."""
+    for path in journal_files(disk, dirs):
+        present = file_names(disk, path.rpartition("/")[0])
+        target = path + TAKEN_OVER
+        while target.rpartition("/")[2] in present:
+            target += TAKEN_OVER
+        disk.rename(path, target)
+    for directory in {path.rpartition("/")[0] for path in journal_files(disk, dirs, TAKEN_OVER)}:
+        disk.sync_dir(directory)  # also after a rename of a process that was killed
+
+
+def _write(own_log: OwnLog, image: ClusterImage, node_id: int, directory_id: bytes) -> None:
+    own_log.open()
+    own_log.lead(node_id, directory_id)
+    recorder = Recorder(Broker(node_id, -1, directory_id, ()), LEVEL)
+    draft = Draft(ClusterImage(""))
+    groups = [[(record, 0) for record in formatting_records(LEVEL)]]
+    for change in changes_of(image):
+        records = recorder.records(draft, change, own_log.end_offset)
+        groups.append([(record, version_of(record, LEVEL)) for record in records])
+        draft.add(change)
+    own_log.append(groups, LEVEL)
+    own_log.close()
+
+
+def changes_of(image: ClusterImage) -> Iterator[Change]:
+    """Yield the changes that lead from nothing to an image, without its brokers."""
+    yield from map(TopicCreated, image.topics.values())
+    for (kind, name), settings in image.configs.items():
+        yield ConfigChanged(kind, name, tuple(settings.items()))
+    if image.next_producer_id:
+        yield ProducerIdsAllocated(image.next_producer_id)
+    for broker_id, directory_ids in image.log_dirs.items():
+        yield LogDirsRegistered(broker_id, directory_ids)
+    for user, credentials in image.scram.items():
+        for mechanism, credential in credentials.items():
+            yield ScramCredentialChanged(user, mechanism, credential)
+    yield from map(DelegationTokenChanged, image.tokens.values())
+    for entity, quotas in image.quotas.items():
+        yield ClientQuotaChanged(entity, tuple(quotas.items()))
+    yield from map(AclAdded, image.acls)
