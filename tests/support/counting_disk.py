@@ -19,12 +19,12 @@ class CountingFile(OsFile):
 
     def sync(self) -> None:
         """Sync the file, and count it."""
-        self._syncs[os.path.basename(self._path)] += 1
+        self._syncs["/".join(self._path.split("/")[-2:])] += 1
         super().sync()
 
 
 class CountingDisk(OsDisk):
-    """Files that were opened one by one are counted; `syncs` is by their names without directories."""
+    """Files that were opened one by one are counted; `syncs` is by their names with those of their directories."""
 
     def __init__(self) -> None:
         super().__init__()

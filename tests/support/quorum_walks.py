@@ -11,7 +11,8 @@ import trio
 from barnabas.client import ClientSettings
 from barnabas.cluster.kraft.durable_log import DurableLog
 from barnabas.cluster.kraft.joining import observing
-from barnabas.config.quorum import LogSettings, QuorumSettings
+from barnabas.config.metadata_log import LogSettings
+from barnabas.config.quorum import QuorumSettings
 from barnabas.log.format.properties import MetaProperties
 from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.testing.simulation.world import run_world

@@ -5,7 +5,8 @@ from barnabas.cluster.kraft.formatting import FIRST_VOTERS, first_voters_file
 from barnabas.cluster.kraft.raft.values import KRAFT_VERSIONS, RaftSettings
 from barnabas.cluster.kraft.replica_values import METADATA_TOPIC_ID
 from barnabas.cluster.kraft.values import Voter
-from barnabas.config.quorum import LogSettings, QuorumSettings
+from barnabas.config.metadata_log import LogSettings
+from barnabas.config.quorum import QuorumSettings
 from barnabas.log.format.names import CLUSTER_METADATA_TOPIC
 from barnabas.log.format.properties import MetaProperties
 from barnabas.testing.memory_disk import MemoryDisk

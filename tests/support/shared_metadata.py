@@ -10,13 +10,13 @@ from collections.abc import Iterable
 
 import trio
 
+from barnabas.cluster.kraft.takeover import changes_of
 from barnabas.cluster.metadata.changes import (
     BrokerRegistered,
     BrokerUnregistered,
     PartitionChanged,
     TopicCreated,
 )
-from barnabas.cluster.metadata.encoding import changes_of
 from barnabas.cluster.metadata.image import (
     BrokerInfo,
     Change,

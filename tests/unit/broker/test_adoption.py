@@ -8,8 +8,7 @@ from tests.support.brokers import NOW_MS, running
 from tests.support.logs import batch
 
 DIRS = ("/a",)
-JOURNAL = "/a/barnabas-metadata.jsonl"
-COPY = "/a/barnabas-metadata.copy.jsonl"
+METADATA = "/a/__cluster_metadata-0"
 SETTINGS = {"transaction_state_log_num_partitions": "1"}
 
 
@@ -33,8 +32,7 @@ async def test_what_another_broker_left_is_adopted():
         assert written.error_code == 0
         transactional = await producer_id(client, "mine")
     assert transactional > idempotent
-    disk.remove(JOURNAL)
-    disk.remove(COPY)
+    disk.remove_tree(METADATA)
 
     async with running(DIRS, disk, **SETTINGS) as client:
         image = client.services.metadata.image
@@ -58,8 +56,7 @@ async def test_records_without_a_coordinator_do_not_prevent_adoption():
             replica.append_own(batch(value, key=key), now_ms=NOW_MS)
         last = await producer_id(client, "later")
     assert last > used
-    disk.remove(JOURNAL)
-    disk.remove(COPY)
+    disk.remove_tree(METADATA)
     async with running(DIRS, disk, **SETTINGS) as client:
         assert await producer_id(client) > last
         assert await producer_id(client, "mine") == used
@@ -84,7 +81,6 @@ async def test_partitions_without_logs_are_named_and_offline(caplog):
     known = [partition for partition in range(4) if where[partition] == "/b"]
     lost = [partition for partition in range(max(known)) if where[partition] == "/a"]
     assert lost
-    disk.remove("/b/barnabas-metadata.copy.jsonl")
     async with running(("/b",), disk) as client:
         text = f"no log was found of partitions {', '.join(map(str, lost))} of topic t: they are offline"
         assert text in caplog.text

@@ -6,7 +6,6 @@ on there, so records that take the place of lost ones must be of a later epoch.
 
 import pytest
 
-from barnabas.cluster.metadata.journal import COPY, JOURNAL
 from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.tools.control.snapshots import Snapshots
 from barnabas.wire.generated.errors import ErrorCode
@@ -119,8 +118,7 @@ async def test_epoch_exceeds_those_of_logs_with_lost_metadata(keeps_epochs):
         async with running(DIRS, disk) as client:
             await write(client, 5)
             known = epoch_of(client)
-    for name in (JOURNAL, COPY):
-        disk.remove(f"/a/{name}")
+    disk.remove_tree("/a/__cluster_metadata-0")
     if not keeps_epochs:
         disk.remove(EPOCHS)
     async with running(DIRS, disk) as client:
@@ -130,7 +128,7 @@ async def test_epoch_exceeds_those_of_logs_with_lost_metadata(keeps_epochs):
         assert await end_of(client, known - 1) == (known - 1, 10)
 
 
-async def test_epoch_of_a_full_disk_is_journaled_with_the_next_line(caplog):
+async def test_epoch_of_a_full_disk_is_kept_with_the_next_change(caplog):
     disk = MemoryDisk()
     async with running(DIRS, disk) as client:
         await client.create("t")

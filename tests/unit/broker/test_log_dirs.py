@@ -18,6 +18,7 @@ from barnabas.wire.generated.fetch import FetchRequest
 from barnabas.wire.generated.metadata import MetadataRequest
 from tests.support.brokers import running
 
+METADATA = "/a/__cluster_metadata-0/00000000000000000000.log"
 DIRS = ("/a", "/b", "/c")
 
 
@@ -300,11 +301,11 @@ async def test_log_of_a_deleted_topic_is_not_taken_for_its_successor(disk):
         await client.produce("t", 0, b"old")
         await client.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=60_000), 1)
     disk.fault = None
-    kept = disk.read("/a/barnabas-metadata.jsonl")
+    kept = disk.read(METADATA)
     async with running(["/a"], disk) as client:
         await client.create("t")
         client.services.logs.delete("t", 0, 0)  # as if the new topic's partition had not been made yet
-    assert disk.read("/a/barnabas-metadata.jsonl") != kept
+    assert disk.read(METADATA) != kept
     async with running(["/a", "/b"], disk) as client:
         assert await client.fetch("t", 0) == (0, [])
         assert (await client.produce("t", 0, b"new")).base_offset == 0

@@ -7,7 +7,7 @@ import threading
 import pytest
 import trio
 
-from barnabas.cluster.metadata.single_node_store import EmbeddedStore
+from barnabas.cluster.kraft.own_store import OwnStore
 from barnabas.cluster.replicas.manager import LOGS_PER_BATCH
 from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
@@ -91,7 +91,7 @@ async def test_stop_waits_for_few_logs_and_the_next_start_for_others():
 
     async def go_on_when_closing(client: Client) -> None:
         store = client.services.metadata
-        assert isinstance(store, EmbeddedStore)
+        assert isinstance(store, OwnStore)
         while store._is_open:
             await trio.sleep(0.01)
         disk.gate.set()

@@ -88,7 +88,7 @@ async def test_the_topic_id_that_most_logs_have_is_adopted():
         await client.create("t", 3)
         await client.produce("t", 0, b"kept")
         topic_id = client.services.metadata.image.topics["t"].id
-    disk.remove("/a/barnabas-metadata.jsonl")
+    disk.remove_tree("/a/__cluster_metadata-0")
     damaged = bytes([topic_id[0] ^ 1]) + topic_id[1:]
     disk.replace(PATH, properties.encode_partition_metadata(damaged), sync=True)
     async with running(DIRS, disk) as client:
@@ -119,8 +119,7 @@ async def test_copy_of_a_log_under_another_name_is_set_aside_and_named(written, 
     disk, _ = written
     copy_log(disk, "/a/t-0", f"/a/{name}-0")
     if not is_known:  # as in a dir that another broker has written
-        disk.remove("/a/barnabas-metadata.jsonl")
-        disk.remove("/a/barnabas-metadata.copy.jsonl")
+        disk.remove_tree("/a/__cluster_metadata-0")
     served = name if not is_known and name < "t" else "t"
     for _ in range(2):
         async with running(DIRS, disk) as client:

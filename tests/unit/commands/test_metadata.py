@@ -10,6 +10,8 @@ import pytest
 
 from barnabas.cli import main
 from barnabas.commands.metadata import SECTIONS
+from barnabas.log.disk import OsDisk
+from tests.support.own_stores import GROUPS, make, running
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "metadata" / "kafka-4.3.1"
 LOG = GOLDEN / "__cluster_metadata-0"
@@ -61,6 +63,16 @@ def test_show_has_every_section(runs: Runs) -> None:
     assert [quota["client_id"] for quota in shown["quotas"]] == ["<default>", None]
     assert [user["user"] for user in shown["users"]] == ["admin", "bob"]
     assert [token["owner"] for token in shown["tokens"]] == ["User:alice"]
+
+
+async def test_log_of_a_broker_that_is_alone_is_shown(runs: Runs, tmp_path: Path) -> None:
+    async with running(OsDisk(), log_dir=str(tmp_path)) as store:
+        await make(store, *GROUPS)
+    shown = runs.json("show", directory=tmp_path)
+    assert [topic["name"] for topic in shown["topics"]] == ["a.b", "last", "t"]
+    assert [acl["principal"] for acl in shown["acls"]] == ["User:bob"]
+    assert [voter["voter"] for voter in shown["voters"]] == [shown["quorum"]["leader"]] == [1]
+    assert {"feature": "metadata.version", "level": 30} in shown["features"]
 
 
 @pytest.mark.parametrize("section", SECTIONS)

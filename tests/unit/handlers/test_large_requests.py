@@ -1,4 +1,4 @@
-"""Requests about thousands of topics: one sync of the journal, work in slices, and bounds that are looked at first."""
+"""Requests about thousands of topics: one sync of the metadata log, work in slices, and bounds that are looked at first."""
 
 from contextlib import asynccontextmanager
 from itertools import count
@@ -7,7 +7,6 @@ import pytest
 import trio
 
 from barnabas.cluster.metadata.image import TOPIC
-from barnabas.cluster.metadata.journal import JOURNAL
 from barnabas.handlers import describe_configs
 from barnabas.serving.log_limit import LINES_MAX
 from barnabas.serving.loop_budget import LoopBudget
@@ -23,29 +22,30 @@ from tests.support.broker import Asked, broker_to_ask
 from tests.support.counting_disk import CountingDisk
 
 MANY = 300
+METADATA = "__cluster_metadata-0/00000000000000000000.log"
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
 class CountingAsked(Asked):
-    """A broker to ask that knows how often its journal was synced since `appends` was set."""
+    """A broker to ask that knows how often its metadata log was synced since `appends` was set."""
 
     disk: CountingDisk
 
     @property
     def appends(self):
         """Number of changes that were written."""
-        return self.disk.syncs[JOURNAL] - self._before
+        return self.disk.syncs[METADATA] - self._before
 
     def forget_appends(self):
         """Count from here."""
-        self._before = self.disk.syncs[JOURNAL]
+        self._before = self.disk.syncs[METADATA]
 
     _before = 0
 
 
 @asynccontextmanager
 async def counted(tmp_path, settings=None):
-    """A broker to ask whose budget is always used up, and which counts the appends to its journal."""
+    """A broker to ask whose budget is always used up, and which counts the appends to its metadata log."""
     disk = CountingDisk()
     seconds = count()  # one more at each look
     budget = LoopBudget(clock=lambda: float(next(seconds)))

@@ -9,7 +9,7 @@ from barnabas.cluster.kraft.directory import MetadataLog, read_snapshot
 from barnabas.cluster.kraft.durable_log import DurableLog
 from barnabas.cluster.kraft.observer import Observer
 from barnabas.cluster.kraft.state import MetadataLogError
-from barnabas.config.quorum import LogSettings
+from barnabas.config.metadata_log import LogSettings
 from barnabas.log.disk import OsDisk
 from barnabas.log.format.quorum_state import QuorumState
 from barnabas.records.building import encode_batch

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from barnabas.cluster.metadata.changes import (
     BrokerRegistered,
-    ConfigChanged,
     EpochBegun,
-    LogDirsRegistered,
     PartitionChanged,
     PartitionsAdded,
-    ProducerIdsAllocated,
     TopicCreated,
     TopicDeleted,
 )
-from barnabas.cluster.metadata.encoding import decode_line, encode, encode_line
 from barnabas.cluster.metadata.image import (
     NO_TOPIC_ID,
-    TOPIC,
     BrokerInfo,
     ClusterImage,
     PartitionInfo,
@@ -67,50 +60,7 @@ def test_a_sole_leader_begins_a_new_epoch() -> None:
     assert LED.with_sole_replica(2) == PartitionInfo(2, (2,), (2,), 6, 8)
 
 
-# --- changes that are kept ----------------------------------------------------------------------------------------
-
-KEPT = [
-    EpochBegun(4),
-    TopicCreated(
-        topic(LED, LED._replace(leader=2, replicas=(2, 3), isr=(3,), leader_epoch=8, partition_epoch=9))
-    ),
-    ConfigChanged(TOPIC, "t", (("a", "1"), ("b", "2"))),
-    ProducerIdsAllocated(77),
-    LogDirsRegistered(3, frozenset({ID, OTHER_ID})),
-]
-
-
-@pytest.mark.parametrize(
-    "change", [*KEPT, PartitionsAdded("t", (LED,)), PartitionChanged("t", 3, LED), TopicDeleted("t")]
-)
-@pytest.mark.parametrize("has_more", [False, True])
-def test_a_change_is_read_back_as_it_was_written(change: Any, has_more: bool) -> None:
-    line = decode_line(encode_line(12, change, has_more=has_more))
-    assert (line.number, line.has_more, line.change) == (12, has_more, change)
-    old = decode_line(encode(change).encode() + b"\n")
-    assert (old.number, old.change) == (-1, change)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        encode(KEPT[0]).encode(),  # without its end
-        b'{"change":"Nothing"}\n',
-        b'{"change":"EpochBegun"}\n',
-        b'{"change":7}\n',
-        encode_line(1, KEPT[0])[:-2] + b" \n",
-        encode_line(1, KEPT[0]).replace(b'"n":1', b'"n":2'),
-        b"\n",
-    ],
-)
-def test_a_line_that_is_not_whole_is_refused(line: bytes) -> None:
-    with pytest.raises(ValueError, match=r"a line|unknown change"):
-        decode_line(line)
-
-
-def test_what_is_true_only_while_a_broker_runs_is_not_kept() -> None:
-    with pytest.raises(TypeError, match="BrokerRegistered is not kept"):
-        encode(BrokerRegistered(BrokerInfo(1, None, {})))
+# --- changes that are read back -----------------------------------------------------------------------------------
 
 
 def test_changes_after_one_that_is_lost_are_made_to_fit() -> None:

@@ -1,10 +1,10 @@
-"""Credentials and delegation tokens: in the image, in the journal, and as a login looks them up."""
+"""Credentials and delegation tokens: in the image, and as a login looks them up."""
 
 from dataclasses import replace
 
 import pytest
 
-from barnabas.cluster.metadata import encoding
+from barnabas.cluster.kraft.takeover import changes_of
 from barnabas.cluster.metadata.access_changes import (
     DelegationTokenChanged,
     DelegationTokenRemoved,
@@ -42,16 +42,11 @@ def credentials(image, *, secret_key="key", now_ms=1_500):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_change_is_read_from_the_journal_as_it_was_written(change):
-    assert encoding.decode_line(encoding.encode_line(1, change)).change == change
-
-
-def test_an_image_is_its_own_snapshot():
+def test_an_image_is_made_of_its_changes():
     image = ClusterImage("c").apply(CHANGES)
     assert image.scram == {"alice": {"SCRAM-SHA-256": ALICE}}
     assert image.tokens == {"id-1": TOKEN}
-    again = ClusterImage("c").apply(encoding.changes_of(image))
+    again = ClusterImage("c").apply(changes_of(image))
     assert (again.scram, again.tokens) == (image.scram, image.tokens)
 
 

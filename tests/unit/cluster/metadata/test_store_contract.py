@@ -10,24 +10,20 @@ import trio.testing
 from barnabas.cluster.metadata.access_changes import ClientQuotaChanged
 from barnabas.cluster.metadata.changes import ProducerIdsAllocated, TopicCreated, TopicDeleted
 from barnabas.cluster.metadata.image import (
-    BrokerInfo,
     Delta,
     PartitionInfo,
     TopicInfo,
 )
-from barnabas.cluster.metadata.single_node_store import EmbeddedStore
 from barnabas.cluster.metadata.store import MetadataStore
 from barnabas.cluster.zookeeper.store import ZooKeeperStore
 from barnabas.cluster.zookeeper.znodes import BrokerRegistration, Endpoint
 from barnabas.environment.real import OsThreads
 from barnabas.errors import RequestError, StorageError
 from barnabas.serving.quotas.entities import QuotaEntity
-from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper
 from barnabas.wire.generated.errors import ErrorCode
+from tests.support.own_stores import SEGMENT, new_disk, opened
 from tests.support.standin_controller import StandInController
-
-ME = BrokerInfo(1, None, {})
 
 
 @dataclass
@@ -39,15 +35,14 @@ class Place:
     syncs: Callable[[], int]
 
 
-def embedded() -> Place:
-    disk = MemoryDisk()
-    disk.make_dirs("/a")
+def alone() -> Place:
+    disk = new_disk()
     syncs = 0
     is_failing = False
 
     def fault(operation, path):
         nonlocal syncs
-        syncs += operation == "sync" and path.endswith("metadata.jsonl")
+        syncs += operation == "sync" and path == SEGMENT
         return OSError(5, "broken") if is_failing and operation == "write" else None
 
     disk.fault = fault
@@ -56,13 +51,7 @@ def embedded() -> Place:
         nonlocal is_failing
         is_failing = value
 
-    async def open_store():
-        store = EmbeddedStore(["/a"], disk, OsThreads())
-        store.read()
-        await store.open("c", ME)
-        return store
-
-    return Place(open_store, fail, lambda: syncs)
+    return Place(lambda: opened(disk, threads=OsThreads()), fail, lambda: syncs)
 
 
 def on_zookeeper() -> Place:
@@ -87,7 +76,7 @@ def on_zookeeper() -> Place:
     return Place(open_store, fail, lambda: sum(session.writes for session in sessions))
 
 
-STORES = {"embedded": embedded, "zookeeper": on_zookeeper}
+STORES = {"alone": alone, "zookeeper": on_zookeeper}
 
 
 @pytest.fixture(params=STORES.values(), ids=STORES)

@@ -92,9 +92,9 @@ def test_what_was_made_is_used_again_also_what_was_changed(tmp_path: Path) -> No
     assert set(first.passwords) == set(USERS)
     assert len({*first.passwords.values()}) == len(USERS)
     assert all(password.startswith(f"{user}-") for user, password in first.passwords.items())
-    journal = (tmp_path / "demo" / "data" / "barnabas-metadata.jsonl").read_bytes()
+    records = (tmp_path / "demo" / "data" / "bootstrap.checkpoint").read_bytes()
     assert prepare(tmp_path / "demo") == first
-    assert (tmp_path / "demo" / "data" / "barnabas-metadata.jsonl").read_bytes() == journal
+    assert (tmp_path / "demo" / "data" / "bootstrap.checkpoint").read_bytes() == records
     changed = {**first.passwords, "alice": "mine"}
     (tmp_path / "demo" / "users.json").write_text(json.dumps(changed))
     assert prepare(tmp_path / "demo").passwords == changed

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from barnabas.cluster.kraft.controller import access, features, quotas, scram, settings, tokens
 from barnabas.cluster.kraft.controller.settings import APPEND, DELETE, SET, SUBTRACT
 from barnabas.cluster.kraft.image import BROKER, GROUP, TOPIC
+from barnabas.cluster.kraft.translation import acl_of
 from barnabas.cluster.kraft.values import Acl
 from barnabas.cluster.metadata import scram_alterations
 from barnabas.config.features import SAFE_DOWNGRADE, UPGRADE
@@ -460,11 +461,8 @@ def _macs_are_not_forgotten(state, mac, caller):
     return remembered.setdefault(mac, _token(state, mac, caller))
 
 
-_acl_of = vars(access)["_acl_of"]
-
-
 def _of_another_host(acl):
-    return _acl_of(acl)._replace(host="10.0.0.9")
+    return acl_of(acl)._replace(host="10.0.0.9")
 
 
 SLIPS = {
@@ -483,7 +481,7 @@ SLIPS = {
     "any number of iterations will do": (scram, "problem_of", _no_iterations_are_too_many),
     "a credential that is not there is deleted": (scram, "problem_of", _what_is_not_there_is_deleted),
     "a user may be altered twice": (scram, "TWICE", None),
-    "ACLs have another host": (access, "_acl_of", _of_another_host),
+    "ACLs have another host": (access, "acl_of", _of_another_host),
     "filters of any numbers match": (access, "filter_to_delete", access.filter_of),
     "a token expires at its end": (tokens, "_check_alive", _expired_from_now),
     "an expired token is renewed": (tokens, "_check_alive", lambda *_: None),
