@@ -1,9 +1,11 @@
 """One directory of a node that is broker and controller, from Apache Kafka to us and from us to Kafka.
 
-    python -m compat.metadata.handover [--version 4.x] [--first kafka|barnabas|both] [--keep DIR]
+    python -m compat.metadata.handover [--version 4.x] [--pairs kafka-barnabas,...] [--keep DIR]
 
-The rule: a node that starts on the directory with the same server.properties answers clients as the one before it did:
-topics, settings, ACLs, quotas, users, tokens, features, groups and records; and it takes more of each.
+Ours is `barnabas`, a node of both roles with Kafka's own server.properties, or `alone`, a broker without roles.
+
+The rule: a node that starts on the directory answers clients as the one before it did: topics, settings, ACLs, quotas,
+users, tokens, features, groups and records; and it takes more of each.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,9 @@ RESOURCES = [
 ]  # fmt: skip
 OWN_SOURCES = (1, 2, 3, 7, 8)
 """Sources of settings that the metadata have: of a topic, a broker, all brokers, client metrics, a group."""
+PAIRS = ("kafka-barnabas", "barnabas-kafka", "kafka-alone", "alone-kafka", "alone-barnabas")
+ALONE_LACKS = ("features",)
+"""Parts of the directory that a broker which is alone has of its release."""
 OF_A_START = {"LeaderEpoch", "ThrottleTimeMs", "ClusterId", "ControllerId", "OfflineReplicas"}
 """Fields that may differ after a restart."""
 
@@ -56,9 +61,28 @@ class Directory:
         """Format the directory, as the first to start does. Raises WorkloadError, RuntimeError."""
         if name == "kafka":
             workload._format(self.kafka)
-            return
+        if name != "barnabas":
+            return  # a broker that is alone formats its directory itself
         user = f"SCRAM-SHA-256=[name=admin,password={workload.PASSWORD}]"
         format_ours("-c", str(self.properties), "--standalone", "--add-scram", user)
+
+    def _own_properties(self, name: str) -> Path:
+        """Return the file with which ours starts: the same, or one without roles and controllers.
+
+        With that of Kafka a broker is alone as well, unless the directory was formatted for a controller.
+        """
+        if name != "alone" or not (self.properties.parent / "logs" / "bootstrap.checkpoint").exists():
+            return self.properties
+        lines = []
+        for line in self.properties.read_text().splitlines():
+            key, _, value = line.partition("=")
+            if key in ("listeners", "listener.security.protocol.map"):
+                value = ",".join(item for item in value.split(",") if not item.startswith("CONTROLLER:"))
+            if not key.startswith(("process.roles", "controller.")):
+                lines.append(f"{key}={value}\n")
+        path = self.properties.with_name("alone.properties")
+        path.write_text("".join(lines))
+        return path
 
     def listens(self) -> bool:
         """Say whether the node accepts clients."""
@@ -77,7 +101,7 @@ class Directory:
                 yield
             return
         process = JavaProcess("barnabas", self.properties.parent)
-        words = [*BARNABAS, "serve", "--config", str(self.properties)]
+        words = [*BARNABAS, "serve", "--config", str(self._own_properties(name))]
         process.start(words, environment())
         try:
             wait_until_ready("Barnabas", process, self.listens)
@@ -89,16 +113,15 @@ class Directory:
                 print(f"Barnabas complained: {complaints[0]}")
 
 
-def fill(directory: Directory, version: str) -> None:
+def fill(directory: Directory, version: str, *, has_controller: bool) -> None:
     """Make one of everything, records and committed offsets."""
+    feature = "group.version" if version.startswith("4.0") else "share.version"
     with (
         Connection(HOST, directory.port) as broker,
-        Connection(HOST, directory.controller) as active,
         Connection(HOST, directory.sasl_port) as login,
+        Connection(HOST, directory.controller) if has_controller else nullcontext() as active,
     ):
-        workload._run(
-            broker, active, login, "group.version" if version.startswith("4.0") else "share.version"
-        )
+        workload._run(broker, active, login, feature)
     produce(directory, "first")
 
 
@@ -208,20 +231,20 @@ def _plain(value: Any) -> Any:
     return sorted((_plain(item) for item in value), key=repr) if isinstance(value, list) else value
 
 
-def hand_over(version: str, first: str, path: Path) -> Iterator[str]:
-    """Yield what differs after each of three starts: of the other one, of the first, and of the other again."""
-    second = "barnabas" if first == "kafka" else "kafka"
+def hand_over(version: str, first: str, second: str, path: Path) -> Iterator[str]:
+    """Yield what differs after each of three starts: of the second, of the first, and of the second again."""
     directory = Directory(version, path)
     directory.format(first)
+    is_alone = "alone" in (first, second)
     with directory.running(first):
-        fill(directory, version)
+        fill(directory, version, has_controller=not is_alone)
         before = seen(directory)
     print(f"{first}: {', '.join(f'{len(answer)} {name}' for name, answer in before.items())}")
     for number, name in enumerate((second, first, second)):
         with directory.running(name):
             after = settled(directory, before)
             for what, answer in before.items():
-                if after[what] != answer:
+                if after[what] != answer and not (is_alone and what in ALONE_LACKS):
                     yield f"start {number + 2}, {name}: {what}: {answer!r:.600} became {after[what]!r:.600}"
             with Connection(HOST, directory.port) as broker:
                 workload._configure(broker, TOPIC, "payments", "retention.ms", str(1000_000 + number))
@@ -234,16 +257,17 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--version", default="4.x", help="which Kafka (default: the newest here)")
-    parser.add_argument("--first", default="both", choices=("kafka", "barnabas", "both"))
+    parser.add_argument("--pairs", default=",".join(PAIRS), help="which, the first to start named first")
     parser.add_argument("--keep", metavar="DIR", type=Path, help="leave everything there")
     options = parser.parse_args()
     base = options.keep or Path(tempfile.mkdtemp(prefix="compat-metadata-"))
     count = 0
     try:
-        for first in ("kafka", "barnabas") if options.first == "both" else (options.first,):
-            for line in hand_over(options.version, first, base / first):
+        for pair in options.pairs.split(","):
+            first, _, second = pair.partition("-")
+            for line in hand_over(options.version, first, second, base / pair):
                 count += 1
-                print(f"DIFFERENT  {line}")
+                print(f"DIFFERENT  {pair}: {line}")
     finally:
         if not options.keep:
             shutil.rmtree(base)

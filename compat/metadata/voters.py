@@ -25,7 +25,8 @@ from barnabas.cluster.kraft.raft.ports import NotLeaderError
 from barnabas.cluster.kraft.raft.running import taking_part
 from barnabas.cluster.kraft.raft.values import KRAFT_VERSIONS, RaftSettings
 from barnabas.cluster.kraft.values import Voter
-from barnabas.config.quorum import LogSettings, QuorumSettings
+from barnabas.config.metadata_log import LogSettings
+from barnabas.config.quorum import QuorumSettings
 from barnabas.environment.real import real_environment
 from barnabas.log.format.names import CLUSTER_METADATA_TOPIC
 from barnabas.log.format.properties import MetaProperties, encode_uuid

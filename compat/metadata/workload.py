@@ -97,14 +97,20 @@ def _format(kafka: RealKafka) -> None:
         raise WorkloadError(f"format failed:\n{done.stdout}{done.stderr}")
 
 
-def _run(broker: Connection, active: Connection, login: Connection, feature: str) -> None:
+def _run(broker: Connection, active: Connection | None, login: Connection, feature: str) -> None:
+    """Make one of everything; without an active controller to ask, what a broker that is alone keeps."""
     _topics(broker)
     _settings(broker)
     _access(broker)
     _tokens(login)
     _ask(broker, "InitProducerId", 4, {"TransactionalId": None, "TransactionTimeoutMs": 1000})
-    _second_broker(broker, active)
-    _removals(broker, feature)
+    if active is not None:
+        _second_broker(broker, active)
+    _removals(broker)
+    if active is not None:
+        update = {"Feature": feature, "MaxVersionLevel": 0, "UpgradeType": 2}
+        values = {"timeoutMs": 10_000, "FeatureUpdates": [update], "ValidateOnly": False}
+        _ask(broker, "UpdateFeatures", 1, values)
 
 
 def _topics(broker: Connection) -> None:
@@ -240,7 +246,7 @@ def _reassign(broker: Connection, replicas: list[int] | None) -> None:
     _ask(broker, "AlterPartitionReassignments", 0, {"TimeoutMs": 10_000, "Topics": topics})
 
 
-def _removals(broker: Connection, feature: str) -> None:
+def _removals(broker: Connection) -> None:
     _configure(broker, TOPIC, "orders", "cleanup.policy", None)
     filters = {
         "ResourceTypeFilter": 2, "ResourceNameFilter": None, "PatternTypeFilter": 1, "PrincipalFilter": "User:eve",
@@ -255,10 +261,6 @@ def _removals(broker: Connection, feature: str) -> None:
     deletion = {"Name": "bob", "Mechanism": SHA_512}
     _ask(broker, "AlterUserScramCredentials", 0, {"Deletions": [deletion], "Upsertions": []})
     _ask(broker, "DeleteTopics", 5, {"TopicNames": ["gone"], "TimeoutMs": 10_000})
-    update = {"Feature": feature, "MaxVersionLevel": 0, "UpgradeType": 2}
-    _ask(
-        broker, "UpdateFeatures", 1, {"timeoutMs": 10_000, "FeatureUpdates": [update], "ValidateOnly": False}
-    )
 
 
 def _ask(connection: Connection, api: str, version: int, values: Values) -> Values:
