@@ -1,4 +1,4 @@
-"""`barnabas serve --workers 2` as a user has it: each killed, all stopped and started again, logins, and what is refused."""
+"""`barnabas serve --workers 2` as a user has it: each killed, all stopped and started again; logins; what is refused."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ def format_and_write(settings: Mapping[str, str], cluster_id: str, file: Path) -
 
 
 def command_of(file: Path, log_level: str) -> tuple[str, ...]:
-    """Return the command that starts the node whose settings are in a file."""
+    """Return the command that starts the node that has its settings in a file."""
     return (sys.executable, "-m", "barnabas", "serve", "--config", str(file), "--log-level", log_level)
 
 

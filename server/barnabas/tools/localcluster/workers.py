@@ -78,7 +78,7 @@ def workers_of(
         for path in config.log_dirs:
             if any(Path(path).glob(f"{WORKER_DIRECTORY}*/{META_PROPERTIES}")):
                 raise SettingError(
-                    f"{path} holds the data of workers, and {directory / quorum.FILE}, which names their cluster, is "
+                    f"{path} holds the data of workers, and {directory / quorum.FILE}, the file of their cluster, is "
                     "missing: put it back, or name the log dirs in the order of their first start"
                 )
     return QuorumWorkers(config, shared_settings, count, log_level)
@@ -261,8 +261,8 @@ class Workers(ProcessGroup):
 class QuorumWorkers(Workers):
     """Workers of which the first is the controller.
 
-    Its listener is on loopback, for those who have a login that is new at each start, since an authorizer and the logins
-    of the workers' own listeners would be of no use beside an open one.
+    The controller's listener is on loopback and has a login that is new at each start: beside an open one, the authorizer
+    and the logins of the workers' own listeners would be of no use.
     """
 
     def __init__(self, *arguments: Any, **parts: Any) -> None:

@@ -60,7 +60,7 @@ class ZooKeeperWorkers(Workers):
         write(file, format_properties(own))
 
     def has_ended(self, broker_id: int) -> None:
-        """End the session of a worker whose process has ended."""
+        """End the session of a worker after its process has ended."""
         self._zookeeper.server.end_owner_of(f"/brokers/ids/{broker_id}")
 
     async def stop(self) -> None:
