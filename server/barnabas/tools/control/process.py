@@ -1,4 +1,4 @@
-"""The process of a broker with faults, a control API or its own clock: `serve --control`, `--faults`, `--virtual-clock`.
+"""The process of a node with faults, a control API or its own clock: `serve --control`, `--faults`, `--virtual-clock`.
 
 The rule: what is wrong with a rule, a file or an address is said before anything is served.
 """
@@ -43,7 +43,7 @@ def run(
     watcher: Watcher | None = None,
     companions_of: Callable[[Host], Companions] | None = None,
 ) -> int:
-    """Run a broker with what its settings ask for, until SIGTERM or SIGINT; returns the process's exit code.
+    """Run a node with what its settings ask for, until SIGTERM or SIGINT; returns the process's exit code.
 
     `faults` are rules in their short form; `prepare` is awaited before the broker serves; `watcher` sees all requests.
     `companions_of` makes the servers beside the broker.
@@ -150,6 +150,10 @@ async def _run_host(host: Host, stopper: Stopper, companions: Companions, words:
         interpreter.settle_garbage_collector()
         if host.broker is not None:
             say_ready(host.broker, words)
+        elif host.node is not None:
+            from barnabas.broker import controller_process  # not on the way of a broker
+
+            controller_process.say_ready(host.node, words)
 
 
 async def _run(host: Host, beside: trio.CancelScope, *, task_status: trio.TaskStatus[Host]) -> None:

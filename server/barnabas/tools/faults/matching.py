@@ -36,6 +36,9 @@ class Subject:
     connection_id: int = 0
     topics: Callable[[], Iterable[tuple[str, int | None]]] = tuple
     groups: Callable[[], Iterable[str]] = tuple
+    is_beside_clients: bool = False
+    """True at the controller's listener of a node that serves clients too, for what they may do as well: a rule applies
+    there only if it names the listener."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,7 @@ class Match:
             )
             and (self.client_id is None or self.client_id(subject.client_id or ""))
             and (self.principal is None or self.principal(subject.principal))
-            and (self.listener is None or self.listener(subject.listener))
+            and (not subject.is_beside_clients if self.listener is None else self.listener(subject.listener))
             and (self.connections is None or subject.connection_id in self.connections)
             and (self.group is None or any(map(self.group, subject.groups())))
             and (
@@ -95,7 +98,11 @@ CONDITIONS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "version": (_ON_REQUEST, "Versions of the request: `3`, `2-8`, `9-`; in the short form `v2-8`."),
     "client_id": (_ON_REQUEST, "The client id."),
     "principal": (_ON_REQUEST, "The user that has logged in, as `User:alice`."),
-    "listener": ((REQUEST, CONNECT), "The listener's name."),
+    "listener": (
+        (REQUEST, CONNECT),
+        "The listener's name. At the controller's listener of a node that is a broker too, a rule without it applies to "
+        "requests of controllers alone, as BrokerHeartbeat or Vote.",
+    ),
     "connection": (_ON_REQUEST, "The connection's number, as in the control API and the log (`#3`)."),
     "topic": (
         (REQUEST, *DISK),
