@@ -77,16 +77,19 @@ class KafkaCluster:
         """Start a node that is down, with what it has on disk, at its old address."""
         self._do(node, "start")
 
-    def isolate(self, node: int) -> None:
-        """Cut a node off from all others: nothing arrives in either direction. Clients still reach it."""
-        self._do(node, "isolate")
+    def isolate(self, node: int, *, clients: bool = False) -> None:
+        """Cut a node off from all others: nothing arrives in either direction.
+
+        With `clients` these do not reach it either; without, they may go on asking a leader that is none any more.
+        """
+        self._do(node, "isolate", {"clients": clients})
 
     def rejoin(self, node: int) -> None:
         """Let a node that was cut off reach the others again."""
         self._do(node, "rejoin")
 
-    def _do(self, node: int, act: str) -> None:
-        self.control("POST", f"/v1/cluster/nodes/{node}/{act}")
+    def _do(self, node: int, act: str, body: Any = None) -> None:
+        self.control("POST", f"/v1/cluster/nodes/{node}/{act}", body)
 
     # --- topics -----------------------------------------------------------------------------------------------
 

@@ -105,7 +105,7 @@ def start_cluster_process(
 
 
 def _started(settings: Mapping[str, str] | None, options: Sequence[str]) -> tuple[str, _ProcessControl]:
-    """Start `barnabas test-server`; return its bootstrap servers and the way to its control API. Raises BrokerFailedError."""
+    """Start `barnabas test-server`; return its bootstrap servers and the way to its API. Raises BrokerFailedError."""
     arguments = [sys.executable, "-m", "barnabas", "test-server", *options]
     for name, value in (settings or {}).items():
         arguments += ["--set", f"{name}={value}"]

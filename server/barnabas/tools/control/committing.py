@@ -17,7 +17,6 @@ from barnabas.broker.controller_apis import CONTROLLER
 from barnabas.errors import RequestError
 from barnabas.serving import apis
 from barnabas.serving.error_responses import error_response, partial_error_response
-from barnabas.serving.release import IN_QUORUM
 from barnabas.tools.control import partial
 from barnabas.tools.control.delivery import Delivery, deliver
 from barnabas.tools.control.stale import stale_answer
@@ -102,7 +101,7 @@ class Committing:
                 connection.connection_id,
                 lambda: naming.topic_partitions(request, self._name_of),
                 lambda: naming.groups(request),
-                connection.listener in self._controller_listeners and context.api_key in IN_QUORUM.apis,
+                connection.listener in self._controller_listeners,
             )
         )
         if faults.version != self._images_of:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from barnabas.broker.controller_node import ControllerNode
     from barnabas.config.loading import BrokerConfig
     from barnabas.environment import Environment
-    from barnabas.network.transport import Acceptor, Network
-    from barnabas.serving.seams import Watcher
+    from barnabas.network.transport import Acceptor, Network, Transport
+    from barnabas.serving.seams import Taker, Watcher
     from barnabas.tools.control.clock import VirtualClock
     from barnabas.tools.control.node_group import NodeGroup
 
@@ -109,6 +109,7 @@ class Host:
         """True where the last broker has ended because of a failure."""
         self.attached: Callable[[Broker], None] = lambda _: None
         """Called with each broker that is made, before it serves."""
+        self._is_cut_off = False
         self.group: NodeGroup | None = None
         """The cluster that the node belongs to, where all of it is in this process."""
         self._prepare = prepare
@@ -183,7 +184,7 @@ class Host:
     ) -> AsyncIterator[Broker | ControllerNode]:
         """Make the broker or the controller, with all that stands around its requests."""
         recorder, faulting = self.recorder, self.faulting
-        of_controller = Seams(faulting.intercept, faulting.send, faulting.meet)
+        of_controller = Seams(faulting.intercept, faulting.send, self._meet)
         if is_controller(self.config):
             from barnabas.broker.controller_node import controller  # not on the way of a broker
 
@@ -210,6 +211,27 @@ class Host:
                 prepare, self._prepare = self._prepare, None
                 await prepare(broker)
             yield broker
+
+    def _meet(self, listener: str, transport: Transport) -> Taker | None:
+        """Keep a connection waiting while clients are cut off, else do what faults want; a Doorkeeper."""
+        return self._wait_for_clients if self._is_cut_off else self.faulting.meet(listener, transport)
+
+    async def _wait_for_clients(self, _: Transport) -> bool:
+        while self._is_cut_off:
+            await self._changed.wait()
+        return True
+
+    def cut_off_clients(self) -> None:
+        """Break off all connections, and answer on none until `let_clients_in`."""
+        self._is_cut_off = True
+        for connection in self.broker.connections if self.broker is not None else ():
+            connection.reset()
+            connection.scope.cancel()
+
+    def let_clients_in(self) -> None:
+        """Serve clients again."""
+        self._is_cut_off = False
+        self._note_change()
 
     def _surroundings(self) -> tuple[Environment, LoopBudget]:
         """Return the environment of the next broker: its clock, ports and disk are the host's."""

@@ -6,7 +6,7 @@ requests of Kafka's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.app import Broker
@@ -114,6 +114,7 @@ class NodeGroup:
             others = [replica for replica in partition.replicas if replica != leader]
             await _reassign(requests, topic, index, [leader, *others])
         if partition.leader != leader:
+            await self._wait_until_in_sync(broker, topic, index, leader)
             await _elect(requests, topic, index)
         await self._wait_until(topic, lambda leaders: leaders.get(index) == leader)
 
@@ -146,6 +147,19 @@ class NodeGroup:
             raise NodeError(404, f"there is no topic {topic}")
         return leaders
 
+    async def _wait_until_in_sync(self, broker: Broker, topic: str, index: int, replica: int) -> None:
+        """Wait until a replica has caught up. Raises NodeError."""
+
+        async def look() -> tuple[bool, None, str]:
+            isr = _partition(broker, topic, index).isr
+            return (
+                replica in isr,
+                None,
+                f"the in-sync replicas of {topic}-{index} are {', '.join(map(str, isr))}",
+            )
+
+        await _until(look)
+
     async def _wait_until(self, topic: str, is_so: Callable[[Mapping[int, int]], bool]) -> None:
         """Wait until all brokers that run, and are not cut off, know leaders of a topic that are so. Raises NodeError."""
 
@@ -157,10 +171,7 @@ class NodeGroup:
                 f"the leaders of {topic}, as the brokers know them: {leaders}",
             )
 
-        try:
-            await until(look, TIMEOUT_MS)
-        except NotYetError as error:
-            raise NodeError(408, str(error)) from None
+        await _until(look)
 
     def _reachable(self) -> list[Broker]:
         """Return the brokers that run and are not isolated."""
@@ -175,6 +186,14 @@ class NodeGroup:
         for broker in self._reachable():
             return broker
         raise NodeError(503, "no broker runs that reaches the others")
+
+
+async def _until(look: Callable[[], Awaitable[tuple[bool, None, str]]]) -> None:
+    """Look until something is so. Raises NodeError."""
+    try:
+        await until(look, TIMEOUT_MS)
+    except NotYetError as error:
+        raise NodeError(408, str(error)) from None
 
 
 def _leader_of_quorum(node: Broker | ControllerNode | None) -> int:

@@ -30,14 +30,21 @@ async def start_node(call: Call) -> object:
 
 
 async def isolate_node(call: Call) -> object:
-    """Cut a node off from all others."""
-    _group(call).links.isolate(_node(call).node_id)
+    """Cut a node off from all others, and from clients if that is asked for."""
+    node, with_clients = _node(call), (call.body or {}).get("clients", False)
+    if not isinstance(with_clients, bool):
+        raise ControlError(400, "clients: true or false expected")
+    _group(call).links.isolate(node.node_id)
+    if with_clients:
+        node.host.cut_off_clients()
     return _group(call).described()
 
 
 async def rejoin_node(call: Call) -> object:
     """Let a node reach the others again."""
-    _group(call).links.rejoin(_node(call).node_id)
+    node = _node(call)
+    _group(call).links.rejoin(node.node_id)
+    node.host.let_clients_in()
     return _group(call).described()
 
 
@@ -109,6 +116,16 @@ _CLUSTER = {
         "nodes": {"type": "array", "items": _NODE},
     },
 }
+_ISOLATE = {
+    "type": "object",
+    "properties": {
+        "clients": {
+            "type": "boolean",
+            "description": "Whether clients do not reach it either: theirs are broken off, new ones not answered (false).",
+        }
+    },
+    "additionalProperties": False,
+}
 _LEADER = {
     "type": "object",
     "properties": {"leader": {"type": "integer", "description": "A broker that has a replica."}},
@@ -146,7 +163,7 @@ ROUTES = (
     ),
     Route(
         "POST", f"{_OF_NODE}/isolate", isolate_node,
-        "Cut a node off from all others: nothing arrives in either direction; clients still reach it", answer=_CLUSTER,
+        "Cut a node off from all others: nothing arrives in either direction", body=_ISOLATE, answer=_CLUSTER,
     ),
     Route("POST", f"{_OF_NODE}/rejoin", rejoin_node, "Let a node reach the others again", answer=_CLUSTER),
     Route(
