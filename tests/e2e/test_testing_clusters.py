@@ -15,11 +15,12 @@ WAIT_S = 30
 COUNT = 30
 
 
-def produce(cluster: KafkaCluster, word: str, **settings: object) -> set[bytes]:
+def produce(cluster: KafkaCluster, word: str) -> set[bytes]:
     """Produce to all three partitions of topic t by librdkafka; returns what was acknowledged."""
     acknowledged: set[bytes] = set()
     producer = Producer(
-        {"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0, "request.timeout.ms": 2000, **settings}
+        {"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0, "request.timeout.ms": 2000,
+         "api.version.request.timeout.ms": 1000}
     )  # fmt: skip
     for number in range(COUNT):
         producer.produce(
@@ -61,6 +62,8 @@ def test_acknowledged_records_survive_kills_and_cuts(kafka_cluster: KafkaCluster
     acknowledged |= produce(kafka_cluster, "one is down")
     assert killed not in kafka_cluster.leaders("t").values()
     kafka_cluster.start(killed)
+    for partition in range(3):
+        kafka_cluster.move_leader("t", partition, killed)  # it has caught up
     acknowledged |= produce(kafka_cluster, "all are up")
     isolated = kafka_cluster.active_controller()
     assert isolated is not None
