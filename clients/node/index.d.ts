@@ -38,11 +38,9 @@ export interface Broker {
 }
 
 /** A cluster as it is now; `controller` is the active one, null for none. */
-export type Cluster = {
-  bootstrap: string,
-  controller: number | null,
-  nodes: { id: number, roles: string[], bootstrap: string, control_url: string, running: boolean, isolated: boolean }[],
-};
+export type Cluster = { bootstrap: string; controller: number | null; nodes: ClusterNode[] };
+
+export type ClusterNode = { id: number; roles: string[]; bootstrap: string; control_url: string; running: boolean; isolated: boolean };
 
 /** Starts a broker with the arguments of `barnabas test-server`; resolves when it answers. */
 export function startBroker(...options: string[]): Promise<Broker>;
