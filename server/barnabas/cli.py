@@ -395,7 +395,7 @@ def _run_serve(options: argparse.Namespace, config: BrokerConfig, own_settings: 
                 file=sys.stderr,
             )
             return USAGE_ERROR
-        from barnabas.tools.localcluster.workers import run as run_workers
+        from barnabas.tools.localcluster.workers_command import run as run_workers
 
         gc.enable()
         return run_workers(config, own_settings, options.workers, options.log_level)

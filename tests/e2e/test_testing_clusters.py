@@ -9,17 +9,17 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaProducer
 
-from barnabas.testing import ControlFailedError, KafkaCluster
+from barnabas.testing import ControlFailedError, KafkaCluster, start_cluster_process
 
 WAIT_S = 30
 COUNT = 30
 
 
-def produce(cluster: KafkaCluster, word: str) -> set[bytes]:
+def produce(cluster: KafkaCluster, word: str, acks: int | str = "all") -> set[bytes]:
     """Produce to all three partitions of topic t by librdkafka; returns what was acknowledged."""
     acknowledged: set[bytes] = set()
     producer = Producer(
-        {"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0, "request.timeout.ms": 2000,
+        {"bootstrap.servers": cluster.bootstrap, "acks": acks, "log_level": 0, "request.timeout.ms": 2000,
          "api.version.request.timeout.ms": 1000}
     )  # fmt: skip
     for number in range(COUNT):
@@ -195,3 +195,15 @@ def test_clock_of_the_cluster_moves_its_controllers(kafka_cluster: KafkaCluster)
     kafka_cluster.advance_clock(59)
     produce(kafka_cluster, "after the session of the isolated one")
     assert kafka_cluster.leaders("t")[0] != leader
+
+
+def test_cluster_in_a_process_is_steered_over_http() -> None:
+    with start_cluster_process(2, controllers=1) as cluster:
+        cluster.create_topic("t", 3, replicas=2)
+        cluster.move_leader("t", 0, 2)
+        cluster.kill(1)
+        cluster.broker(2).fault("Produce times=1 -> error=NOT_ENOUGH_REPLICAS")
+        produce(cluster, "by the other one", acks=1)
+        assert cluster.broker(2).requests("Produce")
+        assert set(cluster.leaders("t").values()) == {2}
+        assert not cluster.nodes()[1].is_running

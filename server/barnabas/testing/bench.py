@@ -74,7 +74,7 @@ class Bench:
                 sockets = bind(*control, token=self._token) if self._serves_control else []
                 async with trio.open_nursery() as nursery:
                     await nursery.start(_run_then_cancel, host, nursery.cancel_scope)
-                    if not (is_clustered(config) or is_controller(config)):
+                    if not _is_of_cluster(config):
                         await state_of(host).snapshot(INITIAL, replace=True)
                         state_of(host).start_fork = self._start_fork
                     if sockets:
@@ -99,10 +99,14 @@ class Bench:
     def stop(self) -> None:
         """Stop all of them."""
         for host in self.hosts.values():
-            if host.group is None:
-                host.stop()
-            else:  # what a clean stop hands over to other nodes is of no use
+            if _is_of_cluster(host.config):  # what a clean stop hands over to other nodes is of no use
                 host.abandon()
+            else:
+                host.stop()
+
+
+def _is_of_cluster(config: BrokerConfig) -> bool:
+    return is_clustered(config) or is_controller(config)
 
 
 def _preparing(seeds: Seeds | None) -> Callable[[Broker], Awaitable[None]] | None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 NOTICED_SOON = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
-"""A node that is cut off is noticed after two seconds; one whose process ends at once, whatever is set."""
+"""A node that is cut off is noticed after two seconds; the end of a process immediately, whatever is set."""
 
 
 async def start_nodes(
@@ -75,13 +75,11 @@ async def start_nodes(
             on_end=on_end if node.node_id == 1 else bool,
             environment=environment._replace(network=network),
         )
-        host.group = group
-        group.nodes[node.node_id] = ClusterNode(node.node_id, tuple(own["process.roles"].split(",")), host)
+        group.add(ClusterNode(node.node_id, tuple(own["process.roles"].split(",")), host))
 
     async with trio.open_nursery() as starting:
         for node in nodes:
             starting.start_soon(start, node)
-    group.nodes = dict(sorted(group.nodes.items()))
     return group
 
 

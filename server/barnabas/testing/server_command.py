@@ -236,13 +236,25 @@ def _say_ready(bench: Bench, host: Host) -> None:
         listener.name: f"{listener.addresses[0][0]}:{listener.port}" for listener in host.broker.listeners
     }
     line = {
-        "bootstrap_servers": host.bootstrap if host.group is None else host.group.bootstrap,
+        "bootstrap_servers": _bootstrap(host),
         "listeners": listeners,
         "control_url": bench.control_urls[host.bootstrap],
         "pid": os.getpid(),
         "version": __version__,
     }
     print(json.dumps(line), flush=True)
+
+
+def _bootstrap(host: Host) -> str:
+    """Return the address of a broker, or of all brokers of its cluster."""
+    from barnabas.config.keeper import is_clustered
+
+    if not is_clustered(host.config):
+        return host.bootstrap
+    from barnabas.tools.control.node_group import group_of
+
+    group = group_of(host)
+    return host.bootstrap if group is None else group.bootstrap
 
 
 def _is_pipe(stream: object) -> bool:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from barnabas.network.transport import Acceptor, Network, Transport
     from barnabas.serving.seams import Taker, Watcher
     from barnabas.tools.control.clock import VirtualClock
-    from barnabas.tools.control.node_group import NodeGroup
 
 
 class NotRunningError(Exception):
@@ -110,8 +109,6 @@ class Host:
         self.attached: Callable[[Broker], None] = lambda _: None
         """Called with each broker that is made, before it serves."""
         self._is_cut_off = False
-        self.group: NodeGroup | None = None
-        """The cluster that the node belongs to, where all of it is in this process."""
         self._prepare = prepare
         self._watcher = watcher
         self._environment = environment or real_environment()

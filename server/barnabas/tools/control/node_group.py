@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakKeyDictionary
 
 from barnabas.broker.app import Broker
 from barnabas.broker.controller_node import ControllerNode
@@ -56,6 +57,12 @@ class NodeGroup:
         self.links = Links()
         self.control_urls = control_urls
 
+    def add(self, node: ClusterNode) -> None:
+        """Take a node in."""
+        self.nodes[node.node_id] = node
+        self.nodes = dict(sorted(self.nodes.items()))
+        _groups[node.host] = self
+
     def node(self, text: str) -> ClusterNode:
         """Return a node by its number. Raises NodeError."""
         node = self.nodes.get(int(text)) if text.isdecimal() else None
@@ -93,7 +100,7 @@ class NodeGroup:
                     "running": node.host.node is not None,
                     "isolated": node.node_id in self.links.isolated,
                 }
-                for _, node in sorted(self.nodes.items())
+                for node in self.nodes.values()
             ],
         }
 
@@ -203,6 +210,14 @@ def _leader_of_quorum(node: Broker | ControllerNode | None) -> int:
     if node is not None and isinstance(node.participation, QuorumParticipation):
         return node.participation.active_controller
     return -1
+
+
+_groups: WeakKeyDictionary[Host, NodeGroup] = WeakKeyDictionary()
+
+
+def group_of(host: Host) -> NodeGroup | None:
+    """Return the cluster that a node belongs to, where all of it is in this process."""
+    return _groups.get(host)
 
 
 def _leaders(broker: Broker, topic: str) -> dict[int, int]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from barnabas.broker import interpreter
+from barnabas.broker.app import Broker
 from barnabas.broker.process import Companions, say_ready
 from barnabas.broker.signals import Stopper, exit_code, until_signalled
 from barnabas.broker.startup import StartupError
@@ -30,7 +31,6 @@ from barnabas.tools.faults.errors import FaultError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from barnabas.broker.app import Broker
     from barnabas.config.loading import BrokerConfig
     from barnabas.serving.seams import Watcher
 
@@ -148,8 +148,8 @@ async def _run_host(host: Host, stopper: Stopper, companions: Companions, words:
         if host.broker is not None:
             await companions.start(nursery)
         interpreter.settle_garbage_collector()
-        if host.broker is not None:
-            say_ready(host.broker, words)
+        if isinstance(host.node, Broker):
+            say_ready(host.node, words)
         elif host.node is not None:
             from barnabas.broker import controller_process  # not on the way of a broker
 

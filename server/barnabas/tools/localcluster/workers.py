@@ -1,30 +1,23 @@
 """`barnabas serve --workers N`: several brokers on the cores of one machine, which clients see as one cluster.
 
 The rule: this process starts the workers, starts one again that has ended, and does nothing else. Each worker has data, a
-port and a number of its own, which stay; the first one is the controller of their quorum too. Workers that have begun on
-ZooKeeper stay there (`workers_on_zookeeper`).
+port and a number of its own, which stay.
 """
 
 from __future__ import annotations
 
-import secrets
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import trio
 
 from barnabas.broker.serve_options import WORKER_DIRECTORY
 from barnabas.config import broker as settings
-from barnabas.config.authorizer import has_authorizer
 from barnabas.config.loading import BrokerConfig
-from barnabas.config.setting import SettingError
-from barnabas.config.without_effect import judge
-from barnabas.ending import FAILED, USAGE_ERROR
-from barnabas.log.format.names import META_PROPERTIES
 from barnabas.tools.localcluster import quorum
 from barnabas.tools.localcluster.children import (
     READY,
@@ -38,7 +31,7 @@ from barnabas.tools.localcluster.children import (
 from barnabas.tools.localcluster.defaults import settings_of
 from barnabas.tools.localcluster.ports import free_port
 from barnabas.tools.localcluster.process_group import ProcessGroup
-from barnabas.tools.localcluster.quorum import LISTENER, OWN_SETTINGS, Node, Quorum
+from barnabas.tools.localcluster.quorum import OWN_SETTINGS, Node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,46 +45,6 @@ STEADY_SECONDS = 30.0
 """A worker that has lived so long is started again at once."""
 ZOOKEEPER_DIRECTORY = "metadata"
 """The name of ZooKeeper's directory in the first log dir of workers that have begun on it."""
-
-
-def run(config: BrokerConfig, shared_settings: Mapping[str, str], count: int, log_level: str) -> int:
-    """Run `count` workers with these settings until a signal; returns the exit code."""
-    try:
-        workers = workers_of(config, shared_settings, count, log_level)
-    except (SettingError, ChildError) as error:
-        print(f"barnabas: {error}", file=sys.stderr)
-        return USAGE_ERROR if isinstance(error, SettingError) else FAILED
-    return exit_code(workers)
-
-
-def workers_of(
-    config: BrokerConfig, shared_settings: Mapping[str, str], count: int, log_level: str
-) -> Workers:
-    """Return workers of the kind that their directory was made for. Raises SettingError, ChildError."""
-    directory = Path(config.log_dirs[0])
-    if quorum.read(directory) is None:
-        if (directory / ZOOKEEPER_DIRECTORY).exists():
-            from barnabas.tools.localcluster.workers_on_zookeeper import ZooKeeperWorkers
-
-            warn(f"the workers in {directory} are on ZooKeeper since their first start, and start so again")
-            return ZooKeeperWorkers(config, shared_settings, count, log_level)
-        for path in config.log_dirs:
-            if any(Path(path).glob(f"{WORKER_DIRECTORY}*/{META_PROPERTIES}")):
-                raise SettingError(
-                    f"{path} holds the data of workers, and {directory / quorum.FILE}, the file of their cluster, is "
-                    "missing: put it back, or name the log dirs in the order of their first start"
-                )
-    return QuorumWorkers(config, shared_settings, count, log_level)
-
-
-def exit_code(workers: Workers) -> int:
-    """Run workers until a signal; returns the exit code."""
-    try:
-        workers.check()
-        return trio.run(workers.run, restrict_keyboard_interrupt_to_checkpoints=True)
-    except (SettingError, ChildError) as error:
-        print(f"barnabas: {error}", file=sys.stderr)
-        return USAGE_ERROR if isinstance(error, SettingError) else FAILED
 
 
 @dataclass(slots=True)
@@ -256,81 +209,6 @@ class Workers(ProcessGroup):
             warn(f"{child.name} was killed: it did not stop in {STOP_SECONDS:.0f} s")
         if child.code != 0:
             self.has_failed = True
-
-
-class QuorumWorkers(Workers):
-    """Workers of which the first is the controller.
-
-    The controller's listener is on loopback and has a login that is new at each start: beside an open one, the authorizer
-    and the logins of the workers' own listeners would be of no use.
-    """
-
-    def __init__(self, *arguments: Any, **parts: Any) -> None:
-        super().__init__(*arguments, **parts)
-        self._quorum = Quorum("", {self.first_id: 1})
-        self._user = f"workers{secrets.token_hex(16)}"
-        self._password = secrets.token_hex(16)
-
-    def check(self) -> None:
-        """Raise SettingError, ChildError unless the workers can be started so."""
-        if self.config.get(settings.KAFKA_VERSION):
-            raise SettingError(
-                f"--workers: workers are brokers of the newest release; {settings.KAFKA_VERSION.name} (--as-version) is "
-                "for a broker that is alone"
-            )
-        listeners = self.config.listeners()
-        if any(text.upper().startswith(f"{LISTENER}://") for text in listeners):
-            raise SettingError(
-                f"--workers: {LISTENER} is the listener of their controller; give the one for clients another name"
-            )
-        kept = quorum.read(self.directory)
-        if kept is not None and self.first_id not in kept.ports:
-            (first_id,) = kept.ports
-            raise SettingError(
-                f"--workers: the number of the first worker in {self.directory} is {first_id} since its first start, and "
-                f"{settings.BROKER_ID.name} is {self.first_id}"
-            )
-        node = Node(self.first_id, tuple(self.config.log_dirs), listeners)
-        own = self._settings(node, self._shared_settings)
-        refusals = judge(BrokerConfig(own), dict.fromkeys(own, "--workers")).refusals
-        if refusals:
-            raise SettingError(refusals[0])
-
-    async def begin(self, ports: Collection[int], _: trio.Nursery) -> None:
-        """Choose the controller, at the first start, and its port. Raises ChildError."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        self._quorum = quorum.prepare(self.directory, [self.first_id], ports)
-
-    def prepare(self, node: Node, shared: Mapping[str, str], file: Path) -> None:
-        """Write a worker's file of settings, and format its log dirs before its first start. Raises ChildError."""
-        quorum.format_and_write(self._settings(node, shared), self._quorum.cluster_id, file)
-
-    def _settings(self, node: Node, shared: Mapping[str, str]) -> dict[str, str]:
-        name = settings.LISTENER_SECURITY_PROTOCOL_MAP.name
-        protocols = ",".join(
-            f"{listener}:{protocol}"
-            for listener, protocol in self.config.listener_security_protocols().items()
-        )
-        login = {
-            name: f"{protocols},{LISTENER}:SASL_PLAINTEXT",
-            settings.SASL_MECHANISM_CONTROLLER_PROTOCOL.name: "PLAIN",
-            f"listener.name.{LISTENER.lower()}.sasl.enabled.mechanisms": "PLAIN",
-            f"listener.name.{LISTENER.lower()}.plain.sasl.jaas.config": (
-                "org.apache.kafka.common.security.plain.PlainLoginModule required "
-                f'username="{self._user}" password="{self._password}" user_{self._user}="{self._password}";'
-            ),
-        }
-        if has_authorizer(self.config):
-            users = self.config.get(settings.SUPER_USERS)
-            login[settings.SUPER_USERS.name] = f"{users};User:{self._user}" if users else f"User:{self._user}"
-        return quorum.settings_of_node(self._quorum, node, {**shared, **login})
-
-    async def stop(self) -> None:
-        """Stop the worker that is the controller after the others, which tell it that they go."""
-        await self.stop_workers(
-            worker for worker in self.workers if worker.broker_id not in self._quorum.ports
-        )
-        await self.stop_workers(worker for worker in self.workers if worker.broker_id in self._quorum.ports)
 
 
 def warn(text: str) -> None:

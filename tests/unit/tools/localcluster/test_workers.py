@@ -15,14 +15,9 @@ from barnabas.config.setting import SettingError
 from barnabas.ending import DONE, FAILED, USAGE_ERROR
 from barnabas.tools.localcluster import children
 from barnabas.tools.localcluster.children import ChildError
-from barnabas.tools.localcluster.workers import (
-    AGAIN_SECONDS_MAX,
-    QuorumWorkers,
-    Workers,
-    exit_code,
-    run,
-    workers_of,
-)
+from barnabas.tools.localcluster.workers import AGAIN_SECONDS_MAX, Workers
+from barnabas.tools.localcluster.workers_command import exit_code, run, workers_of
+from barnabas.tools.localcluster.workers_in_quorum import QuorumWorkers
 from barnabas.tools.localcluster.workers_on_zookeeper import Parts, ZooKeeperWorkers
 from tests.support.whole_steps import parse_properties
 

@@ -1,8 +1,8 @@
-"""Routes over a cluster whose nodes are in one process: its nodes, their ends and starts, cuts, and leaders."""
+"""Routes over a cluster in one process: its nodes, their ends and starts, cuts, and leaders."""
 
 from __future__ import annotations
 
-from barnabas.tools.control.node_group import ClusterNode, NodeError, NodeGroup
+from barnabas.tools.control.node_group import ClusterNode, NodeError, NodeGroup, group_of
 from barnabas.tools.control.routes.base import Call, ControlError, Route
 
 
@@ -68,21 +68,22 @@ async def show_leaders(call: Call) -> object:
 async def create_topic(call: Call) -> object:
     """Make a topic."""
     body = call.body or {}
-    numbers = [body.get(name, -1) for name in ("partitions", "replicas")]
-    if any(not isinstance(number, int) or isinstance(number, bool) for number in numbers):
+    partitions, replicas = (body.get(name, -1) for name in ("partitions", "replicas"))
+    if any(not isinstance(number, int) or isinstance(number, bool) for number in (partitions, replicas)):
         raise ControlError(400, "partitions, replicas: whole numbers expected")
     settings = body.get("settings", {})
     if not isinstance(settings, dict):
         raise ControlError(400, "settings: an object expected")
     texts = {name: None if value is None else str(value) for name, value in settings.items()}
-    await _group(call).create_topic(call.path["topic"], *numbers, texts)
+    await _group(call).create_topic(call.path["topic"], partitions, replicas, texts)
     return await show_leaders(call)
 
 
 def _group(call: Call) -> NodeGroup:
-    if call.host.group is None:
+    group = group_of(call.host)
+    if group is None:
         raise ControlError(409, "this broker is alone: `barnabas test-server --brokers 3` starts a cluster")
-    return call.host.group
+    return group
 
 
 def _node(call: Call) -> ClusterNode:
