@@ -65,7 +65,7 @@ async def show_leaders(call: Call) -> object:
     return {"leaders": {str(index): leader for index, leader in leaders.items()}}
 
 
-async def create_topic(call: Call) -> object:
+async def create_replicated_topic(call: Call) -> object:
     """Make a topic."""
     body = call.body or {}
     partitions, replicas = (body.get(name, -1) for name in ("partitions", "replicas"))
@@ -168,7 +168,7 @@ ROUTES = (
     ),
     Route("POST", f"{_OF_NODE}/rejoin", rejoin_node, "Let a node reach the others again", answer=_CLUSTER),
     Route(
-        "POST", "/v1/cluster/topics/{topic}", create_topic,
+        "POST", "/v1/cluster/topics/{topic}", create_replicated_topic,
         "Make a topic; answered when all brokers know its leaders", body=_TOPIC, answer=_LEADERS,
     ),
     Route("GET", "/v1/cluster/leaders/{topic}", show_leaders, "The leader of each partition", answer=_LEADERS),
