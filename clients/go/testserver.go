@@ -14,9 +14,9 @@ import (
 	"testing"
 )
 
-// Broker is one broker. It ends with the test that has started it, and with this process at the latest.
+// Broker is one broker, or with --brokers a cluster. It ends with the test that has started it, and with this process at the latest.
 type Broker struct {
-	Bootstrap  string `json:"bootstrap_servers"` // host:port for a client's seed brokers
+	Bootstrap  string `json:"bootstrap_servers"` // host:port for a client's seed brokers, of a cluster with commas between
 	ControlURL string `json:"control_url"`
 }
 
@@ -107,4 +107,64 @@ func (b *Broker) Restore(name string) error {
 // Reset goes back to what the broker was started with.
 func (b *Broker) Reset() error {
 	return b.Control("POST", "/v1/reset", nil, nil)
+}
+
+// Cluster is what a cluster says of itself: the active controller (0 for none) and its nodes.
+type Cluster struct {
+	Controller int `json:"controller"`
+	Nodes      []struct {
+		ID         int      `json:"id"`
+		Roles      []string `json:"roles"`
+		Bootstrap  string   `json:"bootstrap"`
+		ControlURL string   `json:"control_url"`
+		Running    bool     `json:"running"`
+		Isolated   bool     `json:"isolated"`
+	} `json:"nodes"`
+}
+
+// Cluster returns the nodes of a cluster that was started with --brokers.
+func (b *Broker) Cluster() (*Cluster, error) {
+	cluster := &Cluster{}
+	return cluster, b.Control("GET", "/v1/cluster", nil, cluster)
+}
+
+// KillNode ends a node as kill -9 does; it stays down.
+func (b *Broker) KillNode(node int) error { return b.onNode(node, "kill", nil) }
+
+// StopNode stops a node cleanly, which moves what it leads to others first; it stays down.
+func (b *Broker) StopNode(node int) error { return b.onNode(node, "stop", nil) }
+
+// StartNode starts a node that is down, at its old address, and waits until it serves.
+func (b *Broker) StartNode(node int) error { return b.onNode(node, "start", nil) }
+
+// IsolateNode cuts a node off from all others: nothing arrives in either direction; if so asked, from clients too.
+func (b *Broker) IsolateNode(node int, clients bool) error {
+	return b.onNode(node, "isolate", map[string]bool{"clients": clients})
+}
+
+// RejoinNode lets a node that was cut off reach the others again.
+func (b *Broker) RejoinNode(node int) error { return b.onNode(node, "rejoin", nil) }
+
+func (b *Broker) onNode(node int, act string, body any) error {
+	return b.Control("POST", fmt.Sprintf("/v1/cluster/nodes/%d/%s", node, act), body, nil)
+}
+
+// CreateTopic makes a topic in a cluster and waits until all brokers know its leaders.
+func (b *Broker) CreateTopic(topic string, partitions int) error {
+	return b.Control("POST", "/v1/cluster/topics/"+url.PathEscape(topic), map[string]int{"partitions": partitions}, nil)
+}
+
+// Leaders returns the leader of each partition of a topic, -1 for none.
+func (b *Broker) Leaders(topic string) (map[int]int, error) {
+	var answer struct {
+		Leaders map[int]int `json:"leaders"`
+	}
+	err := b.Control("GET", "/v1/cluster/leaders/"+url.PathEscape(topic), nil, &answer)
+	return answer.Leaders, err
+}
+
+// MoveLeader has a replica lead a partition, by Kafka's own requests, and waits until all brokers know it.
+func (b *Broker) MoveLeader(topic string, partition, leader int) error {
+	path := fmt.Sprintf("/v1/cluster/leaders/%s/%d", url.PathEscape(topic), partition)
+	return b.Control("PUT", path, map[string]int{"leader": leader}, nil)
 }

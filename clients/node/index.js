@@ -8,7 +8,7 @@ export class Broker {
 
   constructor(process, { bootstrap_servers, control_url }) {
     this.#process = process;
-    /** host:port for a client's brokers. */
+    /** host:port for a client's brokers; of a cluster with commas between. */
     this.bootstrap = bootstrap_servers;
     this.controlUrl = control_url;
   }
@@ -47,6 +47,51 @@ export class Broker {
   /** Goes back to what the broker was started with. */
   reset() {
     return this.control('POST', '/v1/reset');
+  }
+
+  /** The nodes of a cluster that was started with --brokers, and its active controller. */
+  cluster() {
+    return this.control('GET', '/v1/cluster');
+  }
+
+  /** Ends a node as kill -9 does; it stays down. */
+  killNode(node) {
+    return this.control('POST', `/v1/cluster/nodes/${node}/kill`);
+  }
+
+  /** Stops a node cleanly, which moves what it leads to others first; it stays down. */
+  stopNode(node) {
+    return this.control('POST', `/v1/cluster/nodes/${node}/stop`);
+  }
+
+  /** Starts a node that is down, at its old address; resolves when it serves. */
+  startNode(node) {
+    return this.control('POST', `/v1/cluster/nodes/${node}/start`);
+  }
+
+  /** Cuts a node off from all others: nothing arrives in either direction; if so asked, from clients too. */
+  isolateNode(node, { clients = false } = {}) {
+    return this.control('POST', `/v1/cluster/nodes/${node}/isolate`, { clients });
+  }
+
+  /** Lets a node that was cut off reach the others again. */
+  rejoinNode(node) {
+    return this.control('POST', `/v1/cluster/nodes/${node}/rejoin`);
+  }
+
+  /** Makes a topic in a cluster; resolves when all brokers know its leaders. */
+  createTopic(topic, partitions = 1) {
+    return this.control('POST', `/v1/cluster/topics/${encodeURIComponent(topic)}`, { partitions });
+  }
+
+  /** The leader of each partition of a topic, -1 for none. */
+  async leaders(topic) {
+    return (await this.control('GET', `/v1/cluster/leaders/${encodeURIComponent(topic)}`)).leaders;
+  }
+
+  /** Has a replica lead a partition, by Kafka's own requests; resolves when all brokers know it. */
+  moveLeader(topic, partition, leader) {
+    return this.control('PUT', `/v1/cluster/leaders/${encodeURIComponent(topic)}/${partition}`, { leader });
   }
 
   /** Ends the broker. It ends with this process at the latest. */

@@ -53,6 +53,33 @@ test('what is refused says why', async () => {
   await assert.rejects(broker.restore('none'), /there is no snapshot none/);
 });
 
+test('a cluster serves with a node down', { timeout: 60_000 }, async () => {
+  const cluster = await startBroker('--brokers', '3');
+  try {
+    await cluster.createTopic('orders', 1);
+    await cluster.moveLeader('orders', 0, 2);
+    const kafka = new Kafka({ brokers: cluster.bootstrap.split(','), logLevel: logLevel.NOTHING });
+    const producer = kafka.producer();
+    await producer.connect();
+    const send = (value) => producer.send({ topic: 'orders', acks: -1, messages: [{ value }] });
+    await send('before');
+    await cluster.killNode(2);
+    await send('without the leader');
+    await cluster.startNode(2);
+    await cluster.moveLeader('orders', 0, 2);
+    await cluster.isolateNode(3);
+    await send('with one cut off');
+    await cluster.rejoinNode(3);
+    await cluster.stopNode(1);
+    await producer.disconnect();
+    assert.deepEqual(await cluster.leaders('orders'), { 0: 2 });
+    const { nodes } = await cluster.cluster();
+    assert.deepEqual(nodes.map(({ running, isolated }) => [running, isolated]), [[false, false], [true, false], [true, false]]);
+  } finally {
+    await cluster.stop();
+  }
+});
+
 test('what the types declare is there', async () => {
   const types = await readFile(new URL('./index.d.ts', import.meta.url), 'utf8');
   const names = [...types.matchAll(/^  (?:readonly )?(\w+)[<(:]/gm)].map((found) => found[1]);

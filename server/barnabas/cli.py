@@ -375,8 +375,7 @@ def _run_serve(options: argparse.Namespace, config: BrokerConfig, own_settings: 
     except SettingError as error:
         print(f"barnabas: {error}", file=sys.stderr)
         return USAGE_ERROR
-    files = config.get(settings.CONTROL_LISTENER), config.get(settings.FAULTS_FILE)
-    is_tested = bool(options.fault) or any(files) or config.get(settings.CLOCK_VIRTUAL)
+    is_tested = _is_tested(options, config)
     if options.workers > 1:
         if config.get(settings.REGISTRY_LISTENER):
             print(
@@ -396,7 +395,7 @@ def _run_serve(options: argparse.Namespace, config: BrokerConfig, own_settings: 
                 file=sys.stderr,
             )
             return USAGE_ERROR
-        from barnabas.tools.localcluster.workers import run as run_workers
+        from barnabas.tools.localcluster.workers_command import run as run_workers
 
         gc.enable()
         return run_workers(config, own_settings, options.workers, options.log_level)
@@ -417,6 +416,14 @@ def _run_serve(options: argparse.Namespace, config: BrokerConfig, own_settings: 
     return run(config, prepare, watcher, _companions(config, None))
 
 
+def _is_tested(options: argparse.Namespace, config: BrokerConfig) -> bool:
+    """Say whether faults, the control API or a clock of its own are asked for."""
+    from barnabas.config import broker as settings
+
+    files = config.get(settings.CONTROL_LISTENER), config.get(settings.FAULTS_FILE)
+    return bool(options.fault) or any(files) or config.get(settings.CLOCK_VIRTUAL)
+
+
 def _run_controller(options: argparse.Namespace, config: BrokerConfig) -> int:
     from barnabas.broker.controller_process import check_options, run
     from barnabas.config.setting import SettingError
@@ -426,6 +433,10 @@ def _run_controller(options: argparse.Namespace, config: BrokerConfig) -> int:
     except SettingError as error:
         print(f"barnabas: {error}", file=sys.stderr)
         return USAGE_ERROR
+    if _is_tested(options, config):
+        from barnabas.tools.control.process import run as run_with_control
+
+        return run_with_control(config, options.fault)
     return run(config)
 
 

@@ -29,6 +29,8 @@ PAGES = [
 NOT_SERVED = {
     "barnabas serve --workers 4 --data /var/lib/barnabas": "a directory of the system",
     "barnabas serve --config broker.properties": "controllers are needed: compat.cluster runs it as it is printed",
+    "barnabas serve --config node.properties --fault 'BrokerHeartbeat times=5 -> hold_ms=100' "
+    "--fault 'Fetch listener=CONTROLLER -> delay_ms=50'": "a dir is formatted first: test_controller_faults runs it",
     "barnabas serve --config controller.properties": "a dir is formatted first: test_quorum runs it as it is printed",
 }
 FILES = {"seeds.yaml": "docs/how-to/seeds.md", "faults.yaml": "docs/how-to/faults.md"}

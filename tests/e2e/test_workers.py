@@ -1,4 +1,4 @@
-"""`barnabas serve --workers 2` as a user has it: one killed, all stopped and started again, and what is refused."""
+"""`barnabas serve --workers 2` as a user has it: each killed, all stopped and started again; logins; what is refused."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -21,6 +22,7 @@ from tests.support.systems import processes
 WAIT_S = 60
 READY = "barnabas is ready: bootstrap.servers="
 COUNT = 60
+NO_LOGIN: Mapping[str, str] = MappingProxyType({})
 
 
 class Running:
@@ -42,23 +44,14 @@ class Running:
 
 
 def command(directory: Path, *more: str) -> list[str]:
-    return [
-        sys.executable,
-        "-m",
-        "barnabas",
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--data",
-        str(directory),
-        *more,
-    ]
+    listen = () if "--listen" in more else ("--listen", "127.0.0.1:0")
+    return [sys.executable, "-m", "barnabas", "serve", *listen, "--data", str(directory), *more]
 
 
 @contextmanager
-def workers(directory: Path, count: int) -> Iterator[Running]:
+def workers(directory: Path, count: int, *options: str) -> Iterator[Running]:
     process = subprocess.Popen(
-        command(directory, "--workers", str(count), "--log-level", "error"),
+        command(directory, "--workers", str(count), "--log-level", "error", *options),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -79,9 +72,9 @@ def workers(directory: Path, count: int) -> Iterator[Running]:
         process.stderr.close()
 
 
-def produce(bootstrap: str, values: list[str]) -> set[bytes]:
+def produce(bootstrap: str, values: list[str], login: Mapping[str, str] = NO_LOGIN) -> set[bytes]:
     acknowledged: set[bytes] = set()
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "log_level": 0})
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "log_level": 0, **login})
     for number, value in enumerate(values):
         producer.produce(
             "t", value, partition=number % 4,
@@ -91,19 +84,18 @@ def produce(bootstrap: str, values: list[str]) -> set[bytes]:
     return acknowledged
 
 
-def read(bootstrap: str, count: int) -> set[bytes]:
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest", "log_level": 0}
-    )
+def read(bootstrap: str, count: int, login: Mapping[str, str] = NO_LOGIN) -> set[bytes]:
+    settings = {"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest"}
+    consumer = Consumer({**settings, "log_level": 0, **login})
     consumer.subscribe(["t"])
-    found: set[bytes] = set()
-    while len(found) < count:
+    values: set[bytes] = set()
+    while len(values) < count:
         message = consumer.poll(WAIT_S)
-        assert message is not None, f"{len(found)} of {count} records are there"
+        assert message is not None, f"{len(values)} of {count} records are there"
         if message.error() is None:
-            found.add(message.value())
+            values.add(message.value())
     consumer.close()
-    return found
+    return values
 
 
 def pid_of(parent: int, directory: Path, number: int) -> int:
@@ -116,21 +108,67 @@ def pid_of(parent: int, directory: Path, number: int) -> int:
     return result
 
 
-def test_workers_share_partitions_and_a_killed_one_restarts(tmp_path: Path) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("keeper", ["quorum", "zookeeper"])
+def test_workers_share_partitions_and_restart_when_killed(tmp_path: Path, keeper: str) -> None:
+    if keeper == "zookeeper":
+        (tmp_path / "metadata").mkdir()  # as of workers from before they were a quorum
     with workers(tmp_path, 2) as running:
         first = running.bootstrap.split(",")[0]
         admin = AdminClient({"bootstrap.servers": first})
         admin.create_topics([NewTopic("t", 4, 1)])["t"].result(WAIT_S)
-        partitions = admin.list_topics(timeout=WAIT_S).topics["t"].partitions.values()
-        assert sorted(partition.leader for partition in partitions) == [1, 1, 2, 2]
+        topics = {}
+        while "t" not in topics:  # each worker follows the controller
+            topics = admin.list_topics(timeout=WAIT_S).topics
+        assert sorted(partition.leader for partition in topics["t"].partitions.values()) == [1, 1, 2, 2]
         sent = produce(first, [f"before {n}" for n in range(COUNT)])
-        os.kill(pid_of(running.process.pid, tmp_path, 2), signal.SIGKILL)
-        assert re.search("worker 2 has ended .killed by SIGKILL.", running.until("has ended"))
-        running.until("worker 2 is ready again")
-        sent |= produce(first, [f"after {n}" for n in range(COUNT)])
-        assert len(sent) == 2 * COUNT
+        for number in (2, 1):  # the first one is the controller, too
+            os.kill(pid_of(running.process.pid, tmp_path, number), signal.SIGKILL)
+            assert re.search(f"worker {number} has ended .killed by SIGKILL.", running.until("has ended"))
+            running.until(f"worker {number} is ready again")
+            sent |= produce(running.bootstrap, [f"after {number} {n}" for n in range(COUNT)])
+        admin.create_topics([NewTopic("later", 2, 1)])["later"].result(WAIT_S)
+        assert len(sent) == 3 * COUNT
+    assert (tmp_path / "cluster.properties").exists() is (keeper == "quorum")
     with workers(tmp_path, 2) as running:
-        assert read(running.bootstrap, 2 * COUNT) == sent
+        assert read(running.bootstrap, 3 * COUNT) == sent
+
+
+SECURED = """\
+listener.security.protocol.map=USERS:SASL_PLAINTEXT
+inter.broker.listener.name=USERS
+sasl.enabled.mechanisms=PLAIN
+sasl.mechanism.inter.broker.protocol=PLAIN
+listener.name.users.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \
+    username="brokers" password="b" user_brokers="b" user_ann="a" user_root="r";
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:brokers;User:root
+"""
+
+
+@pytest.mark.slow
+def test_secured_workers_let_only_known_users_in(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(SECURED)
+    options = ("--config", str(file), "--listen", "USERS://127.0.0.1:0")
+    plain = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN"}
+    root = {**plain, "sasl.username": "root", "sasl.password": "r"}
+    ann = {**plain, "sasl.username": "ann", "sasl.password": "a"}
+    with workers(tmp_path / "data", 2, *options) as running:
+        admin = AdminClient({"bootstrap.servers": running.bootstrap, **root})
+        admin.create_topics([NewTopic("t", 4, 1)])["t"].result(WAIT_S)
+        assert len(produce(running.bootstrap, [f"{n}" for n in range(COUNT)], root)) == COUNT
+        assert len(read(running.bootstrap, COUNT, root)) == COUNT
+        assert produce(running.bootstrap, ["refused"], ann) == set()
+        text = (tmp_path / "data" / "cluster.properties").read_text()
+        (controller,) = re.findall("voters=1@(.*)", text)
+        stranger = subprocess.run(
+            [sys.executable, "-m", "barnabas", "metadata", "show", "brokers", "--bootstrap-controller", controller],
+            capture_output=True, text=True, timeout=WAIT_S, check=False,
+            env={**os.environ, "PYTHONPATH": import_path()},
+        )  # fmt: skip
+        assert stranger.returncode == 1, stranger.stdout
+        assert "closed the connection" in stranger.stderr
 
 
 def test_a_directory_stays_what_it_is(tmp_path: Path) -> None:

@@ -71,3 +71,34 @@ func TestStateIsResetAndRestored(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestAClusterServesWithANodeDown(t *testing.T) {
+	broker := testserver.Start(t, "--brokers", "3")
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	must(t, broker.CreateTopic("orders", 1))
+	must(t, broker.MoveLeader("orders", 0, 2))
+	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(broker.Bootstrap, ",")...), kgo.ConsumeTopics("orders"))
+	must(t, err)
+	defer client.Close()
+	produce := func(value string) {
+		t.Helper()
+		must(t, client.ProduceSync(ctx, &kgo.Record{Topic: "orders", Value: []byte(value)}).FirstErr())
+	}
+	produce("before")
+	must(t, broker.KillNode(2))
+	produce("without the leader")
+	must(t, broker.StartNode(2))
+	must(t, broker.MoveLeader("orders", 0, 2))
+	must(t, broker.IsolateNode(3, false))
+	produce("with one cut off")
+	must(t, broker.RejoinNode(3))
+	must(t, broker.StopNode(1))
+	leaders, err := broker.Leaders("orders")
+	must(t, err)
+	cluster, err := broker.Cluster()
+	must(t, err)
+	if leaders[0] != 2 || len(cluster.Nodes) != 3 || cluster.Nodes[0].Running || cluster.Nodes[2].Isolated {
+		t.Fatal(leaders, cluster)
+	}
+}

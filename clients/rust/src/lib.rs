@@ -48,10 +48,10 @@ impl From<String> for Error {
     }
 }
 
-/// One broker. It ends when this is dropped, and with this process at the latest.
+/// One broker, or with `--brokers` a cluster. It ends when this is dropped, and with this process at the latest.
 pub struct Broker {
     process: Child,
-    /// `host:port` for a client's bootstrap servers.
+    /// `host:port` for a client's bootstrap servers; of a cluster with commas between.
     pub bootstrap: String,
     pub control_url: String,
 }
@@ -120,6 +120,57 @@ impl Broker {
     /// Goes back to what the broker was started with.
     pub fn reset(&self) -> Result<()> {
         self.control("POST", "/v1/reset", None).map(drop)
+    }
+
+    /// The nodes of a cluster that was started with `--brokers`, and its active controller.
+    pub fn cluster(&self) -> Result<Value> {
+        self.control("GET", "/v1/cluster", None)
+    }
+
+    /// Ends a node as `kill -9` does; it stays down.
+    pub fn kill_node(&self, node: u32) -> Result<()> {
+        self.on_node(node, "kill", None)
+    }
+
+    /// Stops a node cleanly, which moves what it leads to others first; it stays down.
+    pub fn stop_node(&self, node: u32) -> Result<()> {
+        self.on_node(node, "stop", None)
+    }
+
+    /// Starts a node that is down, at its old address, and waits until it serves.
+    pub fn start_node(&self, node: u32) -> Result<()> {
+        self.on_node(node, "start", None)
+    }
+
+    /// Cuts a node off from all others: nothing arrives in either direction; if so asked, from clients too.
+    pub fn isolate_node(&self, node: u32, clients: bool) -> Result<()> {
+        self.on_node(node, "isolate", Some(json!({ "clients": clients })))
+    }
+
+    /// Lets a node that was cut off reach the others again.
+    pub fn rejoin_node(&self, node: u32) -> Result<()> {
+        self.on_node(node, "rejoin", None)
+    }
+
+    fn on_node(&self, node: u32, act: &str, body: Option<Value>) -> Result<()> {
+        self.control("POST", &format!("/v1/cluster/nodes/{node}/{act}"), body).map(drop)
+    }
+
+    /// Makes a topic in a cluster and waits until all brokers know its leaders.
+    pub fn create_topic(&self, topic: &str, partitions: u32) -> Result<()> {
+        self.control("POST", &format!("/v1/cluster/topics/{topic}"), Some(json!({ "partitions": partitions }))).map(drop)
+    }
+
+    /// The leader of a partition, -1 for none.
+    pub fn leader(&self, topic: &str, partition: u32) -> Result<i64> {
+        let answer = self.control("GET", &format!("/v1/cluster/leaders/{topic}"), None)?;
+        Ok(answer["leaders"][partition.to_string()].as_i64().unwrap_or(-1))
+    }
+
+    /// Has a replica lead a partition, by Kafka's own requests, and waits until all brokers know it.
+    pub fn move_leader(&self, topic: &str, partition: u32, leader: u32) -> Result<()> {
+        let path = format!("/v1/cluster/leaders/{topic}/{partition}");
+        self.control("PUT", &path, Some(json!({ "leader": leader }))).map(drop)
     }
 }
 

@@ -61,3 +61,34 @@ fn state_is_reset_and_restored() {
     let error = broker.restore("none").unwrap_err().to_string();
     assert!(error.contains("there is no snapshot none"), "{error}");
 }
+
+#[test]
+fn a_cluster_serves_with_a_node_down() {
+    let broker = Broker::start(&["--brokers", "3"]).unwrap();
+    broker.create_topic("orders", 1).unwrap();
+    broker.move_leader("orders", 0, 2).unwrap();
+    let produce = |value: &str| {
+        let hosts = broker.bootstrap.split(',').map(String::from).collect();
+        for _ in 0..100 {
+            let producer = Producer::from_hosts(Vec::clone(&hosts)).with_required_acks(RequiredAcks::All).create();
+            if producer.and_then(|mut producer| producer.send(&Record::from_value("orders", value))).is_ok() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100)); // this client does not try again by itself
+        }
+        panic!("{value} is not acknowledged");
+    };
+    produce("before");
+    broker.kill_node(2).unwrap();
+    produce("without the leader");
+    broker.start_node(2).unwrap();
+    broker.move_leader("orders", 0, 2).unwrap();
+    broker.isolate_node(3, false).unwrap();
+    produce("with one cut off");
+    broker.rejoin_node(3).unwrap();
+    broker.stop_node(1).unwrap();
+    assert_eq!(broker.leader("orders", 0).unwrap(), 2);
+    let cluster = broker.cluster().unwrap();
+    let running: Vec<_> = cluster["nodes"].as_array().unwrap().iter().map(|node| node["running"] == true).collect();
+    assert_eq!(running, [false, true, true]);
+}

@@ -75,12 +75,14 @@ async def assembled(
     membership: Membership | None = None,
     connect_zookeeper: Connect | None = None,
     seams: Seams = NO_SEAMS,
+    controller_seams: Seams = NO_SEAMS,
 ) -> AsyncIterator[Broker]:
     """Make a broker, complete and with its background tasks running; it serves when it is told to.
 
     `release` and `budget` replace the usual ones; an `authorizer` replaces the one of the settings; without a
     `membership` the broker is a cluster by itself, or joins the one that its settings name; `connect_zookeeper`
-    replaces the way to ZooKeeper then; `seams` is what stands around its requests and connections.
+    replaces the way to ZooKeeper then; `seams` is what stands around its requests and connections, `controller_seams`
+    around those of a controller in the same node.
     Everything is closed again at the end, in order.
 
     Raises StartupError or StorageError when the broker cannot start.
@@ -111,7 +113,9 @@ async def assembled(
         elif membership is None and is_in_quorum(config):
             from barnabas.broker.quorum_joining import joined_quorum
 
-            membership = await stack.enter_async_context(joined_quorum(config, environment, budget))
+            membership = await stack.enter_async_context(
+                joined_quorum(config, environment, budget, controller_seams)
+            )
         storage = await stack.enter_async_context(
             opened_storage(config, endpoints, environment, budget, stopping.fail, membership)
         )

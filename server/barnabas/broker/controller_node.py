@@ -51,6 +51,7 @@ from barnabas.serving.encoding import CodecWorker
 from barnabas.serving.log_limit import LogLimit
 from barnabas.serving.loop_budget import LoopBudget
 from barnabas.serving.request_parts import RequestParts
+from barnabas.serving.seams import NO_SEAMS
 from barnabas.serving.stalls import StallMeter
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.ids import new_uuid
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from barnabas.config.quorum import Address, QuorumSettings
     from barnabas.environment import Environment
     from barnabas.serving.listener import Connections, Listener
+    from barnabas.serving.seams import Seams
 
 log = logging.getLogger(__name__)
 
@@ -125,8 +127,12 @@ class ControllerNode:
 
 
 @asynccontextmanager
-async def controller(config: BrokerConfig, environment: Environment) -> AsyncIterator[ControllerNode]:
+async def controller(
+    config: BrokerConfig, environment: Environment, *, seams: Seams = NO_SEAMS
+) -> AsyncIterator[ControllerNode]:
     """Make a controller that is no broker, complete and voting; it serves when it is told to.
+
+    `seams` is what stands around its requests and connections.
 
     Raises StartupError and StorageError, also out of the block, when the disk of the metadata fails.
     """
@@ -138,7 +144,7 @@ async def controller(config: BrokerConfig, environment: Environment) -> AsyncIte
         except OSError as error:
             raise StorageError(quorum.log_dir, error) from error
         budget = LoopBudget(clock=environment.monotonic, cpu_clock=time.thread_time)
-        async with controlling(config, environment, budget) as node:
+        async with controlling(config, environment, budget, seams) as node:
             with budget:
                 yield node
     finally:
@@ -147,7 +153,7 @@ async def controller(config: BrokerConfig, environment: Environment) -> AsyncIte
 
 @asynccontextmanager
 async def controlling(
-    config: BrokerConfig, environment: Environment, budget: LoopBudget
+    config: BrokerConfig, environment: Environment, budget: LoopBudget, seams: Seams = NO_SEAMS
 ) -> AsyncIterator[ControllerNode]:
     """Make a controller as `controller` does, of a node that has locked its dirs."""
     own = controller_settings(config)
@@ -186,7 +192,16 @@ async def controlling(
                 trio.open_nursery() as background,
             ):
                 base = _Base(
-                    config, environment, own, cluster_id, listeners, endpoints, client, budget, background
+                    config,
+                    environment,
+                    own,
+                    cluster_id,
+                    listeners,
+                    endpoints,
+                    client,
+                    budget,
+                    background,
+                    seams,
                 )
                 yield _node(base, voter, machine(bootstrap))
                 background.cancel_scope.cancel()
@@ -206,6 +221,7 @@ class _Base(NamedTuple):
     client: ClientSettings
     budget: LoopBudget
     background: trio.Nursery
+    seams: Seams
 
 
 def _take_dirs(config: BrokerConfig, quorum: QuorumSettings, ownership: Ownership) -> None:
@@ -310,12 +326,15 @@ def _connections(
         release=CONTROLLER,
         clock_ms=environment.wall_clock_ms,
         now_s=environment.monotonic,
+        interceptor=base.seams.interceptor,
+        sender=base.seams.sender,
     )
     for run in (memory.run, log_limit.run):
         base.background.start_soon(run)
     return new_connections(
-        config, environment, base.background, parts, limits, stalls, on_closed=processes.closed
-    )
+        config, environment, base.background, parts, limits, stalls,
+        on_closed=processes.closed, doorkeeper=base.seams.doorkeeper,
+    )  # fmt: skip
 
 
 def _advertised(

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 OF_BROKERS = (
     settings.REGISTRY_LISTENER,
     settings.CONSOLE_LISTENER,
-    settings.CONTROL_LISTENER,
-    settings.FAULTS_FILE,
     settings.METRICS_LISTENER,
 )
 """Servers beside a broker, of which a controller has none."""
@@ -34,7 +32,7 @@ OF_BROKERS = (
 
 def check_options(options: argparse.Namespace, config: BrokerConfig) -> None:
     """Raise SettingError for an option of `barnabas serve` that only a broker has."""
-    asked = [f"--{name}" for name in ("tap", "topic", "seed_file", "fault") if getattr(options, name)]
+    asked = [f"--{name}" for name in ("tap", "topic", "seed_file") if getattr(options, name)]
     if options.workers > 1:
         asked.append("--workers")
     asked += [setting.name for setting in OF_BROKERS if config.get(setting)]
@@ -65,13 +63,16 @@ async def _run_until_signalled(config: BrokerConfig) -> int:
     return FAILED if has_failed else DONE
 
 
-def say_ready(node: ControllerNode) -> None:
-    """Print the ready line, with the data last since a path may hold spaces. Raises StartupError."""
+def say_ready(node: ControllerNode, others: str = "") -> None:
+    """Print the ready line, with the data last since a path may hold spaces. Raises StartupError.
+
+    `others` are more words for it, each with a blank before it.
+    """
     config = node.config
     data = config.get(settings.METADATA_LOG_DIR) or config.log_dirs[0]
     with explained_output("controller"):
         print(
-            f"barnabas is ready: bootstrap.controllers={node.bootstrap} cluster={node.cluster_id} "
+            f"barnabas is ready: bootstrap.controllers={node.bootstrap}{others} cluster={node.cluster_id} "
             f"node.id={config.get(settings.NODE_ID)} code={code_of(connection.__file__)} data={data}",
             flush=True,
         )

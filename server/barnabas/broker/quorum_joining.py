@@ -11,6 +11,7 @@ import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -38,6 +39,7 @@ from barnabas.errors import StorageError
 from barnabas.log.format import CorruptFileError
 from barnabas.log.logdir import read_meta
 from barnabas.serving.release import IN_QUORUM
+from barnabas.serving.seams import NO_SEAMS
 from barnabas.wire.generated.broker_registration import BrokerRegistrationRequest
 from barnabas.wire.ids import new_uuid
 
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from barnabas.log.manager import LogManager
     from barnabas.log.partition_log import PartitionLog
     from barnabas.serving.loop_budget import LoopBudget
+    from barnabas.serving.seams import Seams
 
 log = logging.getLogger(__name__)
 
@@ -59,9 +62,11 @@ CORDONED_DIRS_SINCE = 30
 
 @asynccontextmanager
 async def joined_quorum(
-    config: BrokerConfig, environment: Environment, budget: LoopBudget
+    config: BrokerConfig, environment: Environment, budget: LoopBudget, seams: Seams = NO_SEAMS
 ) -> AsyncIterator[Membership]:
     """Follow the metadata of the quorum, and yield once all that is committed is known.
+
+    `seams` stand around the requests and connections of a controller in this process.
 
     Raises StartupError, StorageError; also out of the block, when the disk of the metadata fails.
     """
@@ -74,7 +79,7 @@ async def joined_quorum(
 
     logs = new_log_manager(config, environment, config_for)
     await environment.threads.run(lambda: logs.lock(quorum.log_dir))
-    follow = _voting if keeper_of(config) is Keeper.COMBINED else _observing
+    follow = partial(_voting, seams=seams) if keeper_of(config) is Keeper.COMBINED else _observing
     try:
         _check_clusters(environment.disk, logs, quorum.log_dir)
         async with follow(config, environment, budget) as (store, peers, wait_for_image):
@@ -113,12 +118,12 @@ async def _observing(
 
 @asynccontextmanager
 async def _voting(
-    config: BrokerConfig, environment: Environment, budget: LoopBudget
+    config: BrokerConfig, environment: Environment, budget: LoopBudget, seams: Seams
 ) -> AsyncIterator[Followed]:
     """Follow the controller of this node, which serves as long: it ends after the broker."""
     from barnabas.broker.controller_node import controlling  # not on the way of a broker
 
-    async with controlling(config, environment, budget) as node, trio.open_nursery() as nursery:
+    async with controlling(config, environment, budget, seams) as node, trio.open_nursery() as nursery:
         await nursery.start(node.serve)
         yield node.store, node.peers, node.voter.wait_for_image
         node.stop()
@@ -159,6 +164,11 @@ class QuorumParticipation:
     """A broker's part in its cluster: `begin` before it serves, `end` while it still does; `run` in a task between."""
 
     begins_before_clients = True
+
+    @property
+    def active_controller(self) -> int:
+        """The number of the controller that leads the quorum, -1 while none is known."""
+        return self._peers.controller_id
 
     def __init__(
         self,

@@ -37,7 +37,7 @@ def check_workers(log_dirs: Sequence[str], workers: int, *, is_clustered: bool) 
     """Raise SettingError unless log dirs are new, or were used by as many workers, or by fewer of several."""
     if workers > 1 and is_clustered:
         raise SettingError(
-            f"--workers {workers}: workers are a cluster of their own; for one on ZooKeeper start each broker by itself"
+            f"--workers {workers}: workers are a cluster of their own; for another one start each broker by itself"
         )
     for path in log_dirs:
         count = 0

@@ -1,8 +1,8 @@
 """Names that tests of programs that use a broker may import.
 
 `start_thread` and `start_process` give a `KafkaBroker`, `open_broker` an `AsyncKafkaBroker` in the running Trio loop;
-`RunningBroker` is the plain command in a process. With pytest the fixtures `kafka_broker` and `kafka_bootstrap` are there
-(`barnabas.testing.pytest_plugin`).
+`start_cluster` gives a `KafkaCluster`, `RunningBroker` is the plain command in a process. With pytest the fixtures
+`kafka_broker`, `kafka_bootstrap` and `kafka_cluster` are there (`barnabas.testing.pytest_plugin`).
 
 The rule: nothing here is needed to run a broker, and nothing a broker runs on imports it.
 """
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from barnabas.testing.broker import AsyncKafkaBroker, ControlFailedError, KafkaBroker
-    from barnabas.testing.in_process import open_broker, start_thread
-    from barnabas.testing.process import start_process
+    from barnabas.testing.cluster import KafkaCluster
+    from barnabas.testing.in_process import open_broker, start_cluster, start_thread
+    from barnabas.testing.process import start_cluster_process, start_process
     from barnabas.testing.records import Record, Request
     from barnabas.testing.running import BrokerFailedError, RunningBroker
 
@@ -23,10 +24,13 @@ _MODULES = {
     "BrokerFailedError": "running",
     "ControlFailedError": "broker",
     "KafkaBroker": "broker",
+    "KafkaCluster": "cluster",
     "Record": "records",
     "Request": "records",
     "RunningBroker": "running",
     "open_broker": "in_process",
+    "start_cluster": "in_process",
+    "start_cluster_process": "process",
     "start_process": "process",
     "start_thread": "in_process",
 }
@@ -36,10 +40,13 @@ __all__ = [
     "BrokerFailedError",
     "ControlFailedError",
     "KafkaBroker",
+    "KafkaCluster",
     "Record",
     "Request",
     "RunningBroker",
     "open_broker",
+    "start_cluster",
+    "start_cluster_process",
     "start_process",
     "start_thread",
 ]

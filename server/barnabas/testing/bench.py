@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from barnabas.config.keeper import is_clustered, is_controller
 from barnabas.config.loading import BrokerConfig
 from barnabas.network.visitors import url_of
 from barnabas.tools.control.host import Host
@@ -20,6 +21,7 @@ from barnabas.tools.control.state import INITIAL, state_of
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
+    from barnabas.environment import Environment
     from barnabas.tools.control.clock import VirtualClock
     from barnabas.tools.seeding.looking import JsonObject
     from barnabas.tools.seeding.seeds import Seeds
@@ -60,17 +62,21 @@ class Bench:
         seeds: Seeds | None = None,
         control: tuple[str, int] = ("127.0.0.1", 0),
         on_end: Callable[[], object] = bool,
+        environment: Environment | None = None,
     ) -> Host:
         """Start a broker that holds the seeds; `on_end` is called when it has ended. Raises StartupError, StorageError."""
-        host = Host(config, recorder=Recorder(), clock=self._clock, prepare=_preparing(seeds))
+        host = Host(
+            config, recorder=Recorder(), clock=self._clock, prepare=_preparing(seeds), environment=environment
+        )
 
         async def run(*, task_status: trio.TaskStatus[None]) -> None:
             try:
                 sockets = bind(*control, token=self._token) if self._serves_control else []
                 async with trio.open_nursery() as nursery:
                     await nursery.start(_run_then_cancel, host, nursery.cancel_scope)
-                    await state_of(host).snapshot(INITIAL, replace=True)
-                    state_of(host).start_fork = self._start_fork
+                    if not _is_of_cluster(config):
+                        await state_of(host).snapshot(INITIAL, replace=True)
+                        state_of(host).start_fork = self._start_fork
                     if sockets:
                         await nursery.start(serve, host, sockets, self._token)
                         self.control_urls[host.bootstrap] = url_of(sockets)
@@ -93,7 +99,14 @@ class Bench:
     def stop(self) -> None:
         """Stop all of them."""
         for host in self.hosts.values():
-            host.stop()
+            if _is_of_cluster(host.config):  # what a clean stop hands over to other nodes is of no use
+                host.abandon()
+            else:
+                host.stop()
+
+
+def _is_of_cluster(config: BrokerConfig) -> bool:
+    return is_clustered(config) or is_controller(config)
 
 
 def _preparing(seeds: Seeds | None) -> Callable[[Broker], Awaitable[None]] | None:

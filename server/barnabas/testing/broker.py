@@ -32,8 +32,8 @@ class Control(Protocol):
     def ask(self, method: str, path: str, query: Mapping[str, str], body: Any) -> tuple[int, Any]:
         """Return status and JSON value of an answer."""
 
-    def reach_fork(self, answer: Mapping[str, Any]) -> Control:
-        """Return the way to a fork of the broker, as `POST /v1/fork` describes it."""
+    def reach(self, answer: Mapping[str, Any]) -> Control:
+        """Return the way to another broker, as `POST /v1/fork` and `GET /v1/cluster` describe it."""
 
     def close(self) -> None:
         """Release the broker."""
@@ -259,7 +259,7 @@ class KafkaBroker:
     def fork(self, snapshot: str | None = None) -> KafkaBroker:
         """Start another broker that holds the same, or what a snapshot holds; it ends with this one."""
         answer = self.control("POST", "/v1/fork", {} if snapshot is None else {"snapshot": snapshot})
-        return KafkaBroker(answer["bootstrap"], self._control.reach_fork(answer))
+        return KafkaBroker(answer["bootstrap"], self._control.reach(answer))
 
     def restart(self, *, down: float = 0.0) -> None:
         """Stop the broker cleanly and start it again, after `down` seconds."""

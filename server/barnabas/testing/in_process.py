@@ -6,7 +6,7 @@ The rule: data is in memory and gone at the end, ports are free ones, and the br
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ import trio
 from barnabas.environment.ephemeral import owned_directory
 from barnabas.testing.bench import Bench, config_of, open_bench
 from barnabas.testing.broker import AsyncKafkaBroker, Control, KafkaBroker
+from barnabas.testing.cluster import KafkaCluster
 from barnabas.testing.running import BrokerFailedError
 from barnabas.tools.control.clock import VirtualClock
 from barnabas.tools.control.routes import dispatch
@@ -72,8 +73,8 @@ class _LoopControl:
                 raise
             raise BrokerFailedError("the broker has ended") from error
 
-    def reach_fork(self, answer: Mapping[str, Any]) -> Control:
-        """Return the way to a fork of the broker."""
+    def reach(self, answer: Mapping[str, Any]) -> Control:
+        """Return the way to another broker."""
         return _LoopControl(self._bench, self._bench.hosts[answer["bootstrap"]], self._token)
 
     def close(self) -> None:
@@ -85,16 +86,18 @@ class _LoopControl:
                 self._token.run_sync_soon(self._host.stop)
 
 
-class _ThreadControl(_LoopControl):
-    """The way to a broker in a thread of its own, which `close` ends."""
+Start = Callable[[Bench, str], Awaitable["Host"]]
+"""Starts brokers on a bench with their data in a directory; returns the one that is asked."""
 
-    def __init__(self, settings: Mapping[str, str] | None, seeds: Seeds | None) -> None:
+
+class _ThreadControl(_LoopControl):
+    """The way to brokers in a thread of their own, which `close` ends."""
+
+    def __init__(self, start: Start) -> None:
         self._ready = threading.Event()
         self._failures: list[BaseException] = []
         self._closing: trio.Event
-        self._thread = threading.Thread(
-            target=self._run, args=(settings, seeds), name="barnabas", daemon=True
-        )
+        self._thread = threading.Thread(target=self._run, args=(start,), name="barnabas", daemon=True)
         self._thread.start()
         self._ready.wait()
         for failure in self._failures:
@@ -106,28 +109,26 @@ class _ThreadControl(_LoopControl):
         """`host:port` of the broker."""
         return self._host.bootstrap
 
-    def _run(self, settings: Mapping[str, str] | None, seeds: Seeds | None) -> None:
+    def _run(self, start: Start) -> None:
         clock = VirtualClock()
         try:
-            trio.run(self._serve, clock, settings, seeds, clock=clock)
+            trio.run(self._serve, clock, start, clock=clock)
         except BaseException as error:
             self._failures.append(error)
         finally:
             self._ready.set()
 
-    async def _serve(
-        self, clock: VirtualClock, settings: Mapping[str, str] | None, seeds: Seeds | None
-    ) -> None:
+    async def _serve(self, clock: VirtualClock, start: Start) -> None:
         with owned_directory() as directory:
             async with open_bench(clock=clock) as bench:
                 self._closing = trio.Event()
-                host = await bench.start(config_of(settings, directory), seeds=seeds)
+                host = await start(bench, directory)
                 super().__init__(bench, host, trio.lowlevel.current_trio_token())
                 self._ready.set()
                 await self._closing.wait()
 
     def close(self) -> None:
-        """End the broker and its thread."""
+        """End the brokers and their thread."""
         with suppress(trio.RunFinishedError):
             self._token.run_sync_soon(self._closing.set)  # type: ignore[union-attr]
         self._thread.join()
@@ -137,5 +138,28 @@ def start_thread(
     settings: Mapping[str, str] | None = None, *, seeds: Mapping[str, Any] | None = None
 ) -> KafkaBroker:
     """Start a broker in a thread of this process. Raises BrokerFailedError, SeedError."""
-    control = _ThreadControl(settings, _seeds_of(seeds))
+    planted = _seeds_of(seeds)
+
+    async def start(bench: Bench, directory: str) -> Host:
+        return await bench.start(config_of(settings, directory), seeds=planted)
+
+    control = _ThreadControl(start)
     return KafkaBroker(control.bootstrap, control)
+
+
+def start_cluster(
+    brokers: int = 3, *, controllers: int | None = None, settings: Mapping[str, str] | None = None
+) -> KafkaCluster:
+    """Start a cluster in a thread of this process: so many brokers, the first three of which are controllers too (of fewer
+    than three the first), or with so many controllers beside them.
+
+    Raises BrokerFailedError.
+    """
+
+    async def start(bench: Bench, directory: str) -> Host:
+        from barnabas.testing.nodes import start_nodes  # not on the way of a broker
+
+        group = await start_nodes(bench, directory, brokers, controllers, settings)
+        return group.nodes[1].host
+
+    return KafkaCluster(_ThreadControl(start))

@@ -15,6 +15,7 @@ from typing import IO, Any
 from urllib.parse import urlencode, urlsplit
 
 from barnabas.testing.broker import Control, KafkaBroker
+from barnabas.testing.cluster import KafkaCluster
 from barnabas.testing.running import START_SECONDS_MAX, STOP_SECONDS_MAX, BrokerFailedError, import_path
 
 ANSWER_SECONDS_MAX = 630.0
@@ -44,8 +45,8 @@ class HttpControl:
         finally:
             connection.close()
 
-    def reach_fork(self, answer: Mapping[str, Any]) -> Control:
-        """Return the way to a fork of the broker."""
+    def reach(self, answer: Mapping[str, Any]) -> Control:
+        """Return the way to another broker."""
         return HttpControl(answer["control_url"])
 
     def close(self) -> None:
@@ -82,6 +83,29 @@ def start_process(
     options: Sequence[str] = (),
 ) -> KafkaBroker:
     """Start `barnabas test-server` and return its broker when it answers. Raises BrokerFailedError, ControlFailedError."""
+    broker = KafkaBroker(*_started(settings, options))
+    if seeds:
+        try:
+            broker.seed(seeds)
+            broker.set_baseline()
+        except BaseException:
+            broker.close()
+            raise
+    return broker
+
+
+def start_cluster_process(
+    brokers: int = 3, *, controllers: int | None = None, settings: Mapping[str, str] | None = None
+) -> KafkaCluster:
+    """Start a cluster as `start_cluster` does, in a process of its own. Raises BrokerFailedError."""
+    options = ["--brokers", str(brokers)]
+    if controllers is not None:
+        options += ["--controllers", str(controllers)]
+    return KafkaCluster(_started(settings, options)[1])
+
+
+def _started(settings: Mapping[str, str] | None, options: Sequence[str]) -> tuple[str, _ProcessControl]:
+    """Start `barnabas test-server`; return its bootstrap servers and the way to its API. Raises BrokerFailedError."""
     arguments = [sys.executable, "-m", "barnabas", "test-server", *options]
     for name, value in (settings or {}).items():
         arguments += ["--set", f"{name}={value}"]
@@ -104,14 +128,4 @@ def start_process(
             text = os.pread(log.fileno(), os.fstat(log.fileno()).st_size, 0).decode(errors="replace")
         raise BrokerFailedError(f"the broker did not start: {text.strip()}")
     addresses = json.loads(line)
-    broker = KafkaBroker(
-        addresses["bootstrap_servers"], _ProcessControl(addresses["control_url"], process, log)
-    )
-    if seeds:
-        try:
-            broker.seed(seeds)
-            broker.set_baseline()
-        except BaseException:
-            broker.close()
-            raise
-    return broker
+    return addresses["bootstrap_servers"], _ProcessControl(addresses["control_url"], process, log)

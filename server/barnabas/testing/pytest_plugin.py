@@ -18,12 +18,17 @@ import pytest
 
 if TYPE_CHECKING:
     from barnabas.testing.broker import AsyncKafkaBroker, KafkaBroker
+    from barnabas.testing.cluster import KafkaCluster
 
 SCOPES = ("session", "package", "module", "class", "function")
 MODES = ("thread", "process")
 _MARKER = (
     "kafka(topics=None, seeds=None, seed_file=None): what kafka_broker holds in this test beside its baseline: "
     "names of topics (or a mapping to their number of partitions), seeds as a mapping, seeds of a YAML file"
+)
+_CLUSTER_MARKER = (
+    "kafka_cluster(brokers=3, controllers=None, settings=None): the shape of kafka_cluster in this test: so many brokers, "
+    "the first of which are controllers too, or so many controllers beside them; settings of Kafka's for all nodes"
 )
 
 
@@ -45,6 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known."""
     config.addinivalue_line("markers", _MARKER)
+    config.addinivalue_line("markers", _CLUSTER_MARKER)
 
 
 def _chosen(config: pytest.Config, name: str, choices: tuple[str, ...]) -> str:
@@ -149,6 +155,40 @@ def _apply(
         broker.seed(seeds)
     if seed_file:
         broker.seed(request.path.parent / seed_file)
+
+
+@pytest.fixture
+def kafka_start_cluster(
+    request: pytest.FixtureRequest, kafka_settings: Mapping[str, str]
+) -> Iterator[Callable[..., KafkaCluster]]:
+    """Start clusters: `kafka_start_cluster(brokers=3, controllers=1, settings={...})`; all of them end with the test."""
+    started: list[KafkaCluster] = []
+    is_process = _chosen(request.config, "mode", MODES) == "process"
+
+    def start(
+        brokers: int = 3, controllers: int | None = None, settings: Mapping[str, str] | None = None
+    ) -> KafkaCluster:
+        from barnabas.testing import start_cluster, start_cluster_process
+
+        begin = start_cluster_process if is_process else start_cluster
+        cluster = begin(brokers, controllers=controllers, settings={**kafka_settings, **(settings or {})})
+        started.append(cluster)
+        return cluster
+
+    yield start
+    for cluster in started:
+        cluster.close()
+
+
+@pytest.fixture
+def kafka_cluster(
+    request: pytest.FixtureRequest, kafka_start_cluster: Callable[..., KafkaCluster]
+) -> KafkaCluster:
+    """A cluster of its own for a test: three brokers that are controllers too, or what the marker `kafka_cluster` says."""
+    shape: dict[str, Any] = {}
+    for marker in reversed(list(request.node.iter_markers("kafka_cluster"))):
+        shape.update(zip(("brokers", "controllers", "settings"), marker.args, strict=False), **marker.kwargs)
+    return kafka_start_cluster(**shape)
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ import os
 import signal
 import stat
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from barnabas import __version__
 from barnabas.ending import DONE, FAILED, USAGE_ERROR, end_signals
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from barnabas.tools.control.host import Host
     from barnabas.tools.seeding.seeds import Seeds
 
+NODES_MAX = 100
 PARENT_ENDED = signal.SIGUSR2
 """Sent when the parent ends; on Linux when the thread that has started this process ends: its process may go on."""
 
@@ -53,8 +54,14 @@ def _main(arguments: Sequence[str]) -> int:
     log_lines.begin(options.log_level)
     try:
         seeds = _seeds(options)
+        is_cluster = options.brokers > 1 or options.controllers is not None
+        if is_cluster and seeds is not None:
+            raise SettingError("--topic and --seed-file are for one broker, not for --brokers")
         with ephemeral_directory() as directory:
-            return _run(options, _config(options, directory), seeds)
+            config = _config(options, directory)
+            if not is_cluster:
+                return _run(options, lambda bench, **parts: bench.start(config, seeds=seeds, **parts))
+            return _run(options, lambda bench, **parts: _start_nodes(options, directory, bench, **parts))
     except SettingError as error:
         print(f"barnabas: {error}", file=sys.stderr)
         return USAGE_ERROR
@@ -81,6 +88,13 @@ def parser() -> argparse.ArgumentParser:
         help="where the control API is (default: the same)",
     )
     options.add_argument(
+        "--brokers", type=count, default=1, metavar="N",
+        help="start a cluster of so many brokers, the first three of which are its controllers too (of two the first)",
+    )  # fmt: skip
+    options.add_argument(
+        "--controllers", type=count, metavar="N", help="keep the controllers in nodes of their own, beside the brokers"
+    )  # fmt: skip
+    options.add_argument(
         "--control-token", metavar="TOKEN", default="", help="what requests of the control API must bring"
     )
     options.add_argument(
@@ -104,6 +118,13 @@ def parser() -> argparse.ArgumentParser:
         help="how much to log on standard error (default: %(default)s)",
     )  # fmt: skip
     return options
+
+
+def count(text: str) -> int:
+    """Return a number of nodes."""
+    if not text.isdecimal() or not 0 < int(text) <= NODES_MAX:
+        raise argparse.ArgumentTypeError(f"{text}: a number from 1 to {NODES_MAX} expected")
+    return int(text)
 
 
 def _seeds(options: argparse.Namespace) -> Seeds | None:
@@ -143,7 +164,17 @@ def _config(options: argparse.Namespace, directory: str) -> BrokerConfig:
     return config
 
 
-def _run(options: argparse.Namespace, config: BrokerConfig, seeds: Seeds | None) -> int:
+async def _start_nodes(options: argparse.Namespace, directory: str, bench: Bench, **parts: Any) -> Host:
+    """Start a cluster; returns its first broker."""
+    from barnabas.config.loading import parse_pairs
+    from barnabas.testing.nodes import start_nodes
+
+    settings = parse_pairs(options.set)
+    group = await start_nodes(bench, directory, options.brokers, options.controllers, settings, **parts)
+    return group.nodes[1].host
+
+
+def _run(options: argparse.Namespace, start: Callable[..., Awaitable[Host]]) -> int:
     import trio
 
     from barnabas.broker import interpreter
@@ -158,8 +189,7 @@ def _run(options: argparse.Namespace, config: BrokerConfig, seeds: Seeds | None)
         code = trio.run(
             _serve,
             options,
-            config,
-            seeds,
+            start,
             clock,
             clock=clock,
             restrict_keyboard_interrupt_to_checkpoints=True,
@@ -170,9 +200,7 @@ def _run(options: argparse.Namespace, config: BrokerConfig, seeds: Seeds | None)
     return code
 
 
-async def _serve(
-    options: argparse.Namespace, config: BrokerConfig, seeds: Seeds | None, clock: object
-) -> int:
+async def _serve(options: argparse.Namespace, start: Callable[..., Awaitable[Host]], clock: object) -> int:
     import trio
 
     from barnabas.broker import interpreter
@@ -190,7 +218,7 @@ async def _serve(
             open_bench(clock=clock, serves_control=True, token=options.control_token) as bench,
         ):
             address = parse_metrics_address(options.control)
-            host = await bench.start(config, seeds=seeds, control=address, on_end=waiting.cancel_scope.cancel)
+            host = await start(bench, control=address, on_end=waiting.cancel_scope.cancel)
             if not options.stay and _is_pipe(sys.stdin):
                 waiting.start_soon(_end_with_input, waiting.cancel_scope)
             interpreter.settle_garbage_collector()
@@ -208,13 +236,25 @@ def _say_ready(bench: Bench, host: Host) -> None:
         listener.name: f"{listener.addresses[0][0]}:{listener.port}" for listener in host.broker.listeners
     }
     line = {
-        "bootstrap_servers": host.bootstrap,
+        "bootstrap_servers": _bootstrap(host),
         "listeners": listeners,
         "control_url": bench.control_urls[host.bootstrap],
         "pid": os.getpid(),
         "version": __version__,
     }
     print(json.dumps(line), flush=True)
+
+
+def _bootstrap(host: Host) -> str:
+    """Return the address of a broker, or of all brokers of its cluster."""
+    from barnabas.config.keeper import is_clustered
+
+    if not is_clustered(host.config):
+        return host.bootstrap
+    from barnabas.tools.control.node_group import group_of
+
+    group = group_of(host)
+    return host.bootstrap if group is None else group.bootstrap
 
 
 def _is_pipe(stream: object) -> bool:

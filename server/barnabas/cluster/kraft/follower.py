@@ -75,6 +75,7 @@ class MetadataFollower(AppliedImage):
         )
         self._keeper = LogKeeper(stored, self._applier, wall_clock_ms=wall_clock_ms, threads=threads)
         self._failures = 0
+        self._has_followed = False
 
     # --- for those that follow ------------------------------------------------------------------------------
 
@@ -128,10 +129,14 @@ class MetadataFollower(AppliedImage):
                 if not await self._keeper.carry_out(decision, observer):
                     contacts.failed(self._now_ms())
             if not taken.asks_elsewhere and not taken.must_wait:
-                self._failures = 0
+                self._failures, self._has_followed = 0, True
             contacts.answered(taken, self._now_ms())
 
     def _report(self, address: Address, error: Exception) -> None:
         if self._failures % REPORT_FAILURES == 0:
-            log.warning("controller at %s:%d: %s; asking another one", *address, error)
+            begins_later = (
+                isinstance(error, RefusedError) and not self._has_followed and self._failures == 0
+            )  # of nodes that are started together, one is ready first
+            level = logging.INFO if begins_later else logging.WARNING
+            log.log(level, "controller at %s:%d: %s; asking another one", *address, error)
         self._failures += 1

@@ -182,7 +182,7 @@ class Peers:
         deadline = trio.current_time() + timeout_s
         failure: PeerUnavailableError | None = None
         while (left_s := deadline - trio.current_time()) > 0:
-            controller_id = self._image().controller_id
+            controller_id = self.controller_id
             if controller_id < 0:
                 failure = failure or PeerUnavailableError("no controller is elected")
             elif self._links.get((controller_id, channel), _NEW).again_at <= trio.current_time():
@@ -206,9 +206,14 @@ class Peers:
             await trio.sleep(min(CONTROLLER_RETRY_SECONDS, max(deadline - trio.current_time(), 0)))
         raise failure or PeerUnavailableError("the controller has not answered in time")
 
+    @property
+    def controller_id(self) -> int:
+        """The number of the controller, -1 while none is known."""
+        return self._image().controller_id
+
     def controller_versions(self) -> Mapping[int, tuple[int, int]] | None:
         """Return the versions of each API that the controller serves; None while no connection to it is open."""
-        controller_id = self._image().controller_id
+        controller_id = self.controller_id
         return next(
             (
                 link.connection.versions

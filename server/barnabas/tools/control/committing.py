@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 import trio
 
+from barnabas.broker.controller_apis import CONTROLLER
 from barnabas.errors import RequestError
 from barnabas.serving import apis
 from barnabas.serving.error_responses import error_response, partial_error_response
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from barnabas.broker.app import Broker
     from barnabas.cluster.metadata.image import ClusterImage
     from barnabas.network.transport import Transport
+    from barnabas.serving.apis import Api
     from barnabas.serving.context import RequestContext
     from barnabas.serving.request_parts import Handler
     from barnabas.serving.seams import Taker
@@ -59,9 +61,14 @@ class Committing:
         clock_ms: Callable[[], float],
         kill: Callable[[], None],
         restart: Callable[[], None],
+        controller_listeners: Collection[str] = (),
     ) -> None:
-        """`clock_ms` is for conditions on time; `kill` and `restart` do so with the broker, soon."""
+        """`clock_ms` is for conditions on time; `kill` and `restart` do so with the broker, soon.
+
+        `controller_listeners` are those of the controller in a combined node.
+        """
         self._faults = faults
+        self._controller_listeners = controller_listeners
         self._clock_ms = clock_ms
         self._kill = kill
         self._restart = restart
@@ -94,6 +101,7 @@ class Committing:
                 connection.connection_id,
                 lambda: naming.topic_partitions(request, self._name_of),
                 lambda: naming.groups(request),
+                connection.listener in self._controller_listeners,
             )
         )
         if faults.version != self._images_of:
@@ -166,7 +174,7 @@ class Committing:
             raise RequestError(code, f"fault {rule.name}")
         response = await handler(context, rest)
         if response is not None:
-            refused = partial_error_response(apis.BY_KEY[context.api_key], hit, code)
+            refused = partial_error_response(_api(context), hit, code)
             partial.merge(response, refused, self._name_of)
         return response
 
@@ -214,7 +222,7 @@ class Committing:
 
     @staticmethod
     def _refusal(context: RequestContext, request: Any, code: int, message: str) -> Any:
-        return error_response(apis.BY_KEY[context.api_key], context, request, code, message)
+        return error_response(_api(context), context, request, code, message)
 
     async def send(self, context: RequestContext, transport: Transport, chunks: list[Chunk]) -> bool:
         """Send an answer as the faults want it; false when the connection is to be closed. Raises OSError."""
@@ -242,7 +250,14 @@ class Committing:
 
     def meet(self, listener: str) -> Taker | None:
         """Return the taker of a connection before the broker takes it; None if there is none."""
-        verdict = self._faults.judge(Subject(CONNECT, self._clock_ms(), listener=listener))
+        verdict = self._faults.judge(
+            Subject(
+                CONNECT,
+                self._clock_ms(),
+                listener=listener,
+                is_beside_clients=listener in self._controller_listeners,
+            )
+        )
         if not verdict:
             return None
 
@@ -280,6 +295,12 @@ class Committing:
             name: self._images.get(name, image) for name, rule in rules.items() if "stale" in rule.do
         }
         self._images_of = self._faults.version
+
+
+def _api(context: RequestContext) -> Api:
+    """Return the row of a request's API, be it a broker's or a controller's."""
+    key = context.api_key
+    return apis.BY_KEY.get(key) or apis.QUORUM_ONLY.get(key) or CONTROLLER.apis[key]
 
 
 def _value(path: Any, value: Any) -> Any:

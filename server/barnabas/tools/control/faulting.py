@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from barnabas.environment.lazy import Lazy
@@ -48,6 +48,8 @@ class Faulting:
         restart: Callable[[], None] | None = None,
     ) -> None:
         """`clock_ms` is for conditions on time; `kill` and `restart` do so with the broker, soon."""
+        self.controller_listeners: Collection[str] = ()
+        """Listeners of the controller in a combined node."""
         self.faults = faults if faults is not None else Faults(clock_ms=clock_ms)
         self.kill = kill
         self.restart = restart
@@ -64,6 +66,7 @@ class Faulting:
             clock_ms=self._clock_ms,
             kill=lambda: self.kill(),
             restart=self._restart_broker,
+            controller_listeners=self.controller_listeners,
         )
 
     def _restart_broker(self) -> None:

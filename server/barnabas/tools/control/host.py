@@ -7,13 +7,15 @@ made again by each start from what is on disk.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
+from barnabas.broker.app import Broker
 from barnabas.broker.assembly import assembled
+from barnabas.config.keeper import Keeper, is_controller, keeper_of
 from barnabas.environment.real import real_environment
 from barnabas.serving.loop_budget import LoopBudget
 from barnabas.serving.seams import Seams
@@ -24,11 +26,11 @@ from barnabas.tools.control.recorder import Recorder
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.broker.app import Broker
+    from barnabas.broker.controller_node import ControllerNode
     from barnabas.config.loading import BrokerConfig
     from barnabas.environment import Environment
-    from barnabas.network.transport import Acceptor, Network
-    from barnabas.serving.seams import Watcher
+    from barnabas.network.transport import Acceptor, Network, Transport
+    from barnabas.serving.seams import Taker, Watcher
     from barnabas.tools.control.clock import VirtualClock
 
 
@@ -41,6 +43,8 @@ class _Restart(NamedTuple):
 
     between: Callable[[], None] | None
     down_s: float
+    until: trio.Event | None = None
+    """None unless it is down until something is asked for."""
 
 
 class KeptPorts:
@@ -95,8 +99,8 @@ class Host:
         self.faulting = faulting if faulting is not None else Faulting()
         self.recorder = recorder
         self.clock = clock
-        self.broker: Broker | None = None
-        """None while it is down."""
+        self.node: Broker | ControllerNode | None = None
+        """The broker or the controller; None while it is down."""
         self.bootstrap = ""
         self.starts = 0
         """Number of times that the broker has been started."""
@@ -104,6 +108,7 @@ class Host:
         """True where the last broker has ended because of a failure."""
         self.attached: Callable[[Broker], None] = lambda _: None
         """Called with each broker that is made, before it serves."""
+        self._is_cut_off = False
         self._prepare = prepare
         self._watcher = watcher
         self._environment = environment or real_environment()
@@ -114,6 +119,13 @@ class Host:
         self._is_stopped = False
         self._changed = trio.Event()
         self.faulting.restart = self.restart_soon
+        if keeper_of(config) is Keeper.COMBINED:
+            self.faulting.controller_listeners = config.controller_listener_names()
+
+    @property
+    def broker(self) -> Broker | None:
+        """The broker; None while it is down, and of a controller that is no broker."""
+        return self.node if isinstance(self.node, Broker) else None
 
     async def run(self, *, task_status: trio.TaskStatus[Host] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until `stop`. Raises StartupError and StorageError, of later starts too."""
@@ -130,6 +142,8 @@ class Host:
                     await trio.to_thread.run_sync(restart.between)
                 if restart.down_s:
                     await trio.sleep(restart.down_s)
+                if restart.until is not None:
+                    await restart.until.wait()
         finally:
             self._is_stopped = True
             self._note_change()
@@ -141,16 +155,49 @@ class Host:
         """Start a broker and serve until it is stopped."""
         self._network.begin()
         environment, budget = self._surroundings()
+        self._scope = trio.CancelScope()
+        async with AsyncExitStack() as ending, self._opened(environment, budget) as node:
+            with self._scope:
+                try:
+                    async with trio.open_nursery() as nursery:
+                        await nursery.start(node.serve)
+                        self.node, self.bootstrap = node, node.bootstrap
+                        self.starts += 1
+                        self._note_change()
+                        task_status.started(self)
+                        if self._is_stopped or self._pending is not None:  # asked for meanwhile
+                            node.stop()
+                        await node.stopping.wait()
+                        if self.clock is not None:
+                            ending.enter_context(self.clock.passing())
+                finally:
+                    self.has_failed = node.stopping.has_failed
+                    self.node = None
+                    self._note_change()
+
+    @asynccontextmanager
+    async def _opened(
+        self, environment: Environment, budget: LoopBudget
+    ) -> AsyncIterator[Broker | ControllerNode]:
+        """Make the broker or the controller, with all that stands around its requests."""
         recorder, faulting = self.recorder, self.faulting
+        of_controller = Seams(faulting.intercept, faulting.send, self._meet)
+        if is_controller(self.config):
+            from barnabas.broker.controller_node import controller  # not on the way of a broker
+
+            async with controller(self.config, environment, seams=of_controller) as node:
+                yield node
+            return
         intercept = faulting.intercept if recorder is None else recorder.around(faulting.intercept)
         if self._watcher is not None:
             intercept = self._watcher.around(intercept)
-        seams = Seams(interceptor=intercept, sender=faulting.send, doorkeeper=faulting.meet)
-        self._scope = trio.CancelScope()
-        async with (
-            AsyncExitStack() as ending,
-            assembled(self.config, environment, budget=budget, seams=seams) as broker,
-        ):
+        async with assembled(
+            self.config,
+            environment,
+            budget=budget,
+            seams=of_controller._replace(interceptor=intercept),
+            controller_seams=of_controller,
+        ) as broker:
             faulting.attach(broker)
             if recorder is not None:
                 recorder.attach(broker)
@@ -160,23 +207,28 @@ class Host:
             if self._prepare is not None:
                 prepare, self._prepare = self._prepare, None
                 await prepare(broker)
-            with self._scope:
-                try:
-                    async with trio.open_nursery() as nursery:
-                        await nursery.start(broker.serve)
-                        self.broker, self.bootstrap = broker, broker.bootstrap
-                        self.starts += 1
-                        self._note_change()
-                        task_status.started(self)
-                        if self._is_stopped or self._pending is not None:  # asked for meanwhile
-                            broker.stop()
-                        await broker.stopping.wait()
-                        if self.clock is not None:
-                            ending.enter_context(self.clock.passing())
-                finally:
-                    self.has_failed = broker.stopping.has_failed
-                    self.broker = None
-                    self._note_change()
+            yield broker
+
+    def _meet(self, listener: str, transport: Transport) -> Taker | None:
+        """Keep a connection waiting while clients are cut off, else do what faults want; a Doorkeeper."""
+        return self._wait_for_clients if self._is_cut_off else self.faulting.meet(listener, transport)
+
+    async def _wait_for_clients(self, _: Transport) -> bool:
+        while self._is_cut_off:
+            await self._changed.wait()
+        return True
+
+    def cut_off_clients(self) -> None:
+        """Break off all connections, and answer on none until `let_clients_in`."""
+        self._is_cut_off = True
+        for connection in self.broker.connections if self.broker is not None else ():
+            connection.reset()
+            connection.scope.cancel()
+
+    def let_clients_in(self) -> None:
+        """Serve clients again."""
+        self._is_cut_off = False
+        self._note_change()
 
     def _surroundings(self) -> tuple[Environment, LoopBudget]:
         """Return the environment of the next broker: its clock, ports and disk are the host's."""
@@ -193,9 +245,10 @@ class Host:
     def stop(self) -> None:
         """Stop cleanly; `run` returns then."""
         self._is_stopped = True
+        self.come_back()
         self._pending = None
-        if self.broker is not None:
-            self.broker.stop()
+        if self.node is not None:
+            self.node.stop()
 
     def restart_soon(
         self, between: Callable[[], None] | None = None, *, is_clean: bool = True, down_s: float = 0.0
@@ -204,35 +257,64 @@ class Host:
 
         Where the stop is not clean, connections are cut off, and what is on disk is what a crash of the process leaves.
         """
+        self._end(_Restart(between, down_s), is_clean=is_clean)
+
+    def _end(self, restart: _Restart, *, is_clean: bool) -> None:
+        """End the broker in one way or the other, and say what is to happen then."""
         if self._is_stopped or self._pending is not None:
             return
-        self._pending = _Restart(between, down_s)
-        if self.broker is None:
+        self._pending = restart
+        if self.node is None:
             return
         if is_clean:
-            self.broker.stop()
+            self.node.stop()
         else:
             if self._disk is not None:
                 self._disk.die()
             self._scope.cancel()
 
+    def abandon(self) -> None:
+        """End as by a crash, and for good."""
+        self._end(_Restart(None, 0.0), is_clean=False)
+        self.stop()
+
+    async def go_down(self, *, is_clean: bool) -> None:
+        """Stop, or end as by a crash, and stay down until `come_back`."""
+        if self.node is None:
+            return
+        self._end(_Restart(None, 0.0, trio.Event()), is_clean=is_clean)
+        while self.node is not None:
+            await self._changed.wait()
+
+    def come_back(self) -> None:
+        """Start again, after `go_down`."""
+        if self._pending is not None and self._pending.until is not None:
+            self._pending.until.set()
+
     async def restart(
         self, between: Callable[[], None] | None = None, *, is_clean: bool = True, down_s: float = 0.0
-    ) -> Broker:
+    ) -> Broker | ControllerNode:
         """Do so, and return the new broker when it serves. Raises NotRunningError if it was stopped instead."""
-        broker = await self.running()
+        node = await self.running_node()
         self.restart_soon(between, is_clean=is_clean, down_s=down_s)
-        while self.broker is broker:
+        while self.node is node:
             await self._changed.wait()
-        return await self.running()
+        return await self.running_node()
 
     async def running(self) -> Broker:
         """Return the broker as soon as it serves. Raises NotRunningError."""
-        while (broker := self.broker) is None:
+        node = await self.running_node()
+        if not isinstance(node, Broker):
+            raise NotRunningError("this node is a controller, and no broker")
+        return node
+
+    async def running_node(self) -> Broker | ControllerNode:
+        """Return the broker or the controller as soon as it serves. Raises NotRunningError."""
+        while (node := self.node) is None:
             if self._is_stopped:
                 raise NotRunningError("the broker was stopped")
             await self._changed.wait()
-        return broker
+        return node
 
     def _note_change(self) -> None:
         self._changed.set()

@@ -1,4 +1,4 @@
-"""The process of a broker with faults, a control API or its own clock: `serve --control`, `--faults`, `--virtual-clock`.
+"""The process of a node with faults, a control API or its own clock: `serve --control`, `--faults`, `--virtual-clock`.
 
 The rule: what is wrong with a rule, a file or an address is said before anything is served.
 """
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from barnabas.broker import interpreter
+from barnabas.broker.app import Broker
 from barnabas.broker.process import Companions, say_ready
 from barnabas.broker.signals import Stopper, exit_code, until_signalled
 from barnabas.broker.startup import StartupError
@@ -30,7 +31,6 @@ from barnabas.tools.faults.errors import FaultError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from barnabas.broker.app import Broker
     from barnabas.config.loading import BrokerConfig
     from barnabas.serving.seams import Watcher
 
@@ -43,7 +43,7 @@ def run(
     watcher: Watcher | None = None,
     companions_of: Callable[[Host], Companions] | None = None,
 ) -> int:
-    """Run a broker with what its settings ask for, until SIGTERM or SIGINT; returns the process's exit code.
+    """Run a node with what its settings ask for, until SIGTERM or SIGINT; returns the process's exit code.
 
     `faults` are rules in their short form; `prepare` is awaited before the broker serves; `watcher` sees all requests.
     `companions_of` makes the servers beside the broker.
@@ -148,8 +148,12 @@ async def _run_host(host: Host, stopper: Stopper, companions: Companions, words:
         if host.broker is not None:
             await companions.start(nursery)
         interpreter.settle_garbage_collector()
-        if host.broker is not None:
-            say_ready(host.broker, words)
+        if isinstance(host.node, Broker):
+            say_ready(host.node, words)
+        elif host.node is not None:
+            from barnabas.broker import controller_process  # not on the way of a broker
+
+            controller_process.say_ready(host.node, words)
 
 
 async def _run(host: Host, beside: trio.CancelScope, *, task_status: trio.TaskStatus[Host]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from barnabas.patterns import PatternError, compile_glob
@@ -36,6 +37,9 @@ class Subject:
     connection_id: int = 0
     topics: Callable[[], Iterable[tuple[str, int | None]]] = tuple
     groups: Callable[[], Iterable[str]] = tuple
+    is_beside_clients: bool = False
+    """True at the controller's listener of a node that serves clients too: a rule applies there only if it names the
+    listener, or requests that are sent to controllers alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,12 @@ class Match:
             )
             and (self.client_id is None or self.client_id(subject.client_id or ""))
             and (self.principal is None or self.principal(subject.principal))
-            and (self.listener is None or self.listener(subject.listener))
+            and (
+                not subject.is_beside_clients
+                or (self.api_keys is not None and subject.api_key in _of_controllers())
+                if self.listener is None
+                else self.listener(subject.listener)
+            )
             and (self.connections is None or subject.connection_id in self.connections)
             and (self.group is None or any(map(self.group, subject.groups())))
             and (
@@ -84,6 +93,15 @@ class Match:
                 or any(self.covers(*topic) for topic in subject.topics())
             )
         )
+
+
+@cache
+def _of_controllers() -> frozenset[int]:
+    """Return the APIs that controllers serve, and brokers do not."""
+    from barnabas.broker.controller_apis import CONTROLLER
+    from barnabas.serving.release import IN_QUORUM
+
+    return frozenset(CONTROLLER.apis.keys() - IN_QUORUM.apis.keys())
 
 
 CONDITIONS: Mapping[str, tuple[tuple[str, ...], str]] = {
@@ -95,7 +113,11 @@ CONDITIONS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "version": (_ON_REQUEST, "Versions of the request: `3`, `2-8`, `9-`; in the short form `v2-8`."),
     "client_id": (_ON_REQUEST, "The client id."),
     "principal": (_ON_REQUEST, "The user that has logged in, as `User:alice`."),
-    "listener": ((REQUEST, CONNECT), "The listener's name."),
+    "listener": (
+        (REQUEST, CONNECT),
+        "The listener's name. At the controller's listener of a node that is a broker too, a rule without it applies only "
+        "if it names APIs, and to those of controllers alone, as BrokerHeartbeat or Vote.",
+    ),
     "connection": (_ON_REQUEST, "The connection's number, as in the control API and the log (`#3`)."),
     "topic": (
         (REQUEST, *DISK),

@@ -1,1 +1,1 @@
-"""Several brokers and their ZooKeeper on one machine, started, watched and stopped by one command."""
+"""Several brokers with their controllers on one machine, started, watched and stopped by one command."""

@@ -24,7 +24,15 @@ from barnabas.tools.localcluster.children import ChildError
 from barnabas.tools.localcluster.cluster import Cluster, say
 from barnabas.tools.localcluster.defaults import MAVEN_CENTRAL
 from barnabas.tools.localcluster.in_quorum import QuorumCluster
-from barnabas.tools.localcluster.quorum import Quorum, check, controller_ids, read, settings_of_node
+from barnabas.tools.localcluster.quorum import (
+    OWN_SETTINGS,
+    Node,
+    Quorum,
+    check,
+    controller_ids,
+    read,
+    settings_of_node,
+)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -149,17 +157,8 @@ def is_on_zookeeper(options: argparse.Namespace, directory: Path | None) -> bool
     return is_asked or was_made
 
 
-_OWN = ("broker.id", "node.id", "log.dirs", "log.dir", "listeners", "zookeeper.connect")
-"""Settings that each broker has its own value of, or that all get from the command."""
-_OWN_IN_QUORUM = (
-    *_OWN,
-    "process.roles",
-    "advertised.listeners",
-    "controller.listener.names",
-    "controller.quorum.voters",
-    "controller.quorum.bootstrap.servers",
-    "metadata.log.dir",
-)
+_OWN_ON_ZOOKEEPER = ("broker.id", "node.id", "log.dirs", "log.dir", "listeners", "zookeeper.connect")
+"""Settings that each broker on ZooKeeper has its own value of, or that all get from the command."""
 
 
 def check_settings(file: str | None, pairs: Sequence[str], *, on_zookeeper: bool) -> dict[str, str]:
@@ -168,7 +167,9 @@ def check_settings(file: str | None, pairs: Sequence[str], *, on_zookeeper: bool
     Raises SettingError unless every node can have them.
     """
     collected = collect_shared(file, pairs)
-    own = [name for name in (_OWN if on_zookeeper else _OWN_IN_QUORUM) if name in collected.settings]
+    own = [
+        name for name in (_OWN_ON_ZOOKEEPER if on_zookeeper else OWN_SETTINGS) if name in collected.settings
+    ]
     for name in own:
         if collected.origins[name] == SET_OPTION:
             raise SettingError(
@@ -182,7 +183,7 @@ def check_settings(file: str | None, pairs: Sequence[str], *, on_zookeeper: bool
         every = {**shared, "zookeeper.connect": "localhost:2181"}
     else:
         quorum = Quorum("", dict.fromkeys(controller_ids(3, None), 1))
-        every = settings_of_node(quorum, 1, Path("/"), shared, port=1, rack=None)
+        every = settings_of_node(quorum, Node(1, ("/",), ("PLAINTEXT://localhost:1",)), shared)
     config = BrokerConfig(every, collected.origins)
     for name in config.unknown:
         if collected.origins[name] == SET_OPTION:

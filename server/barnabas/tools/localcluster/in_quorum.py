@@ -7,7 +7,6 @@ a majority of controllers, and controllers end last.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,9 +15,18 @@ import trio
 from barnabas.broker.serve_options import WITHOUT_FILE
 from barnabas.tools.localcluster.children import Child
 from barnabas.tools.localcluster.cluster import Cluster, MakeChild
-from barnabas.tools.localcluster.defaults import OF_CONTROLLERS, settings_of
+from barnabas.tools.localcluster.defaults import settings_of
 from barnabas.tools.localcluster.ports import free_port
-from barnabas.tools.localcluster.quorum import Quorum, format_and_write, prepare, settings_of_node
+from barnabas.tools.localcluster.quorum import (
+    FIRST_CONTROLLER,
+    Node,
+    Quorum,
+    command_of,
+    controller_ids,
+    format_and_write,
+    prepare,
+    settings_of_node,
+)
 
 READY = "bootstrap.controllers="
 
@@ -50,7 +58,7 @@ class QuorumCluster(Cluster):
     async def start(self, nursery: trio.Nursery) -> None:
         """Format what is new, and start all nodes at the same time. Raises ChildError."""
         options = self._options
-        quorum = self._quorum = prepare(self._directory, options.brokers, options.controllers)
+        quorum = self._quorum = prepare(self._directory, controller_ids(options.brokers, options.controllers))
         async with trio.open_nursery() as starting:
             for node_id in quorum.dedicated:
                 child = self.child(f"controller {node_id}", self._command(f"controller-{node_id}", node_id))
@@ -61,20 +69,19 @@ class QuorumCluster(Cluster):
                 starting.start_soon(self.start_broker, broker_id, command, nursery)
         self.say_ready(f"{READY}{quorum.addresses}")
 
-    def _command(self, name: str, node_id: int) -> list[str]:
+    def _command(self, name: str, node_id: int) -> tuple[str, ...]:
         """Return the command that starts a node, when its directory and its file are there. Raises ChildError."""
-        settings = settings_of_node(
-            self._quorum,
-            node_id,
-            self._directory / name,
-            {**(OF_CONTROLLERS if node_id in self._quorum.ports else {}), **self._shared},
-            port=self.port(node_id) or free_port(but=self._quorum.ports.values()),
-            rack=self.rack(node_id),
-        )
+        settings, listeners = dict(self._shared), []
+        if node_id < FIRST_CONTROLLER:
+            port = self.port(node_id) or free_port(but=self._quorum.ports.values())
+            listeners.append(f"PLAINTEXT://localhost:{port}")
+            rack = self.rack(node_id)
+            if rack is not None:
+                settings["broker.rack"] = rack
+        node = Node(node_id, (str(self._directory / name),), tuple(listeners))
         file = self._directory / f"{name}.properties"
-        format_and_write(settings, self._quorum.cluster_id, file)
-        command = [sys.executable, "-m", "barnabas", "serve", "--config", str(file)]
-        return [*command, "--log-level", self._options.log_level]
+        format_and_write(settings_of_node(self._quorum, node, settings), self._quorum.cluster_id, file)
+        return command_of(file, self._options.log_level)
 
     async def stop(self) -> None:
         """Stop the brokers, last one first, while a majority of controllers is left; the others at the same time."""

@@ -1,4 +1,4 @@
-"""Nodes of a KRaft quorum on this machine: their numbers, ports and settings, and their first formatting.
+"""Nodes of a KRaft quorum on this machine: their numbers, ports and settings, their first formatting, and their command.
 
 The rule: controllers are chosen at the first start of a directory, and kept with the cluster's id in one file, as static
 voters must be the same on all nodes; a port is kept as long as no other process has taken it.
@@ -6,7 +6,8 @@ voters must be the same on all nodes; a port is kept as long as no other process
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from barnabas.environment.real import OsEntropy
 from barnabas.errors import StorageError
 from barnabas.log.format.names import META_PROPERTIES
 from barnabas.tools.localcluster.children import ChildError
+from barnabas.tools.localcluster.defaults import OF_CONTROLLERS
 from barnabas.tools.localcluster.ports import free_port, is_free
 from barnabas.wire.ids import new_uuid, uuid_text
 
@@ -27,7 +29,31 @@ FIRST_CONTROLLER = 101
 """The number of the first controller that is no broker: above those of all brokers."""
 HOST = "127.0.0.1"
 LISTENER = "CONTROLLER"
+OWN_SETTINGS = (
+    "broker.id",
+    "node.id",
+    "log.dirs",
+    "log.dir",
+    "listeners",
+    "advertised.listeners",
+    "process.roles",
+    "controller.listener.names",
+    "controller.quorum.voters",
+    "controller.quorum.bootstrap.servers",
+    "metadata.log.dir",
+    "zookeeper.connect",
+)
+"""Settings that each node has its own value of, or that all get from the command."""
 _PROTOCOLS = "listener.security.protocol.map"
+
+
+class Node(NamedTuple):
+    """A node's place on this machine."""
+
+    node_id: int
+    log_dirs: tuple[str, ...]
+    listeners: tuple[str, ...] = ()
+    """NAME://HOST:PORT for clients; none of a controller that is no broker."""
 
 
 class Quorum(NamedTuple):
@@ -95,54 +121,53 @@ def check(quorum: Quorum, directory: Path, brokers: int, controllers: int | None
         )
 
 
-def prepare(directory: Path, brokers: int, controllers: int | None) -> Quorum:
-    """Return the quorum of a directory, with ports that are free; a new one if there is none. Raises ChildError."""
+def prepare(directory: Path, node_ids: Iterable[int], taken: Collection[int] = ()) -> Quorum:
+    """Return the quorum of a directory, a new one of these controllers if there is none.
+
+    Its ports are free, and none of `taken`, which other listeners will have. Raises ChildError.
+    """
     kept = read(directory)
     if kept is None:
-        cluster_id = uuid_text(new_uuid(OsEntropy()))
-        kept = Quorum(cluster_id, dict.fromkeys(controller_ids(brokers, controllers), 0))
+        kept = Quorum(uuid_text(new_uuid(OsEntropy())), dict.fromkeys(node_ids, 0))
     ports: dict[int, int] = {}
     for node_id, port in kept.ports.items():
-        ports[node_id] = port if port and is_free(port) else free_port(but=ports.values())
+        is_usable = port and port not in taken and is_free(port)
+        ports[node_id] = port if is_usable else free_port(but=[*ports.values(), *taken])
     quorum = kept._replace(ports=ports)
     if ports != kept.ports:
         text = format_properties({"cluster.id": quorum.cluster_id, "controller.quorum.voters": quorum.voters})
-        _write(directory / FILE, text)
+        write(directory / FILE, text)
     return quorum
 
 
-def settings_of_node(
-    quorum: Quorum, node_id: int, data: Path, shared: Mapping[str, str], *, port: int, rack: str | None
-) -> dict[str, str]:
-    """Return the settings of a node: those of all, and its own; `port` is that of its clients."""
-    roles, listeners = [], []
-    if node_id < FIRST_CONTROLLER:
-        roles.append("broker")
-        listeners.append(f"PLAINTEXT://localhost:{port}")
-    if node_id in quorum.ports:
-        roles.append("controller")
-        listeners.append(f"{LISTENER}://{HOST}:{quorum.ports[node_id]}")
-    node = {
+def settings_of_node(quorum: Quorum, node: Node, shared: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a node: those of all, and its own."""
+    is_controller = node.node_id in quorum.ports
+    roles = ["broker"] * bool(node.listeners) + ["controller"] * is_controller
+    listeners = [*node.listeners]
+    if is_controller:
+        listeners.append(f"{LISTENER}://{HOST}:{quorum.ports[node.node_id]}")
+    settings = {
+        **(OF_CONTROLLERS if is_controller else {}),
         **shared,
         "process.roles": ",".join(roles),
-        "node.id": str(node_id),
+        "node.id": str(node.node_id),
         "controller.quorum.voters": quorum.voters,
         "controller.listener.names": LISTENER,
         "listeners": ",".join(listeners),
-        "log.dirs": str(data),
+        "log.dirs": ",".join(node.log_dirs),
     }
     protocols = shared.get(_PROTOCOLS)
     if protocols and f"{LISTENER}:" not in protocols.upper():
-        node[_PROTOCOLS] = f"{protocols},{LISTENER}:PLAINTEXT"
-    if rack is not None:
-        node["broker.rack"] = rack
-    return node
+        settings[_PROTOCOLS] = f"{protocols},{LISTENER}:PLAINTEXT"
+    return settings
 
 
 def format_and_write(settings: Mapping[str, str], cluster_id: str, file: Path) -> None:
     """Write the file of a node's settings, and format its log dirs before its first start. Raises ChildError."""
-    _write(file, format_properties(settings))
-    if Path(settings["log.dirs"], META_PROPERTIES).exists():
+    write(file, format_properties(settings))
+    log_dirs = settings["log.dirs"]
+    if Path(log_dirs.partition(",")[0], META_PROPERTIES).exists():
         return
     from barnabas.tools.logtool.errors import RefusedError  # not on the way of a later start
     from barnabas.tools.logtool.storage_command import format_node
@@ -150,10 +175,15 @@ def format_and_write(settings: Mapping[str, str], cluster_id: str, file: Path) -
     try:
         format_node(BrokerConfig(dict(settings), dict.fromkeys(settings, str(file))), cluster_id)
     except (RefusedError, SettingError, StorageError) as error:
-        raise ChildError(f"{settings['log.dirs']} cannot be formatted: {error}") from error
+        raise ChildError(f"{log_dirs} cannot be formatted: {error}") from error
 
 
-def _write(file: Path, text: str) -> None:
+def command_of(file: Path, log_level: str) -> tuple[str, ...]:
+    """Return the command that starts the node that has its settings in a file."""
+    return (sys.executable, "-m", "barnabas", "serve", "--config", str(file), "--log-level", log_level)
+
+
+def write(file: Path, text: str) -> None:
     """Write a file that no other user reads, whole or not at all. Raises ChildError."""
     new = file.with_name(f"{file.name}.new")
     try:

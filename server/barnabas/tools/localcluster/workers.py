@@ -1,24 +1,24 @@
 """`barnabas serve --workers N`: several brokers on the cores of one machine, which clients see as one cluster.
 
-The rule: this process keeps what the brokers agree on (a ZooKeeper server that only they can use), starts them, starts
-one again that has ended, and does nothing else. Each worker has data, a port and a number of its own, which stay.
+The rule: this process starts the workers, starts one again that has ended, and does nothing else. Each worker has data, a
+port and a number of its own, which stay.
 """
 
 from __future__ import annotations
 
-import secrets
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import trio
 
 from barnabas.broker.serve_options import WORKER_DIRECTORY
 from barnabas.config import broker as settings
-from barnabas.config.properties import format_properties
-from barnabas.ending import FAILED
+from barnabas.config.loading import BrokerConfig
+from barnabas.tools.localcluster import quorum
 from barnabas.tools.localcluster.children import (
     READY,
     READY_SECONDS,
@@ -28,36 +28,23 @@ from barnabas.tools.localcluster.children import (
     ending,
     ready_address,
 )
-from barnabas.tools.localcluster.defaults import SESSION_MS, settings_of
+from barnabas.tools.localcluster.defaults import settings_of
 from barnabas.tools.localcluster.ports import free_port
 from barnabas.tools.localcluster.process_group import ProcessGroup
-from barnabas.tools.localcluster.zookeeper import OwnZooKeeper
+from barnabas.tools.localcluster.quorum import OWN_SETTINGS, Node
 
 if TYPE_CHECKING:
-    from barnabas.config.loading import BrokerConfig
+    from collections.abc import Iterable
+
+MakeChild = Callable[[str, Sequence[str], Path | None], Child]
 
 AGAIN_SECONDS = 0.2
 """Seconds from its end until a worker is started again; doubled each time that it ends soon, up to the maximum."""
 AGAIN_SECONDS_MAX = 10.0
 STEADY_SECONDS = 30.0
 """A worker that has lived so long is started again at once."""
-_ONE_COPY = {**settings_of(1), "zookeeper.session.timeout.ms": str(SESSION_MS)}
-"""Copies on the same machine would cost as much as they protect: a worker that ends is back in a second."""
-
-
-def run(config: BrokerConfig, shared_settings: Mapping[str, str], count: int, log_level: str) -> int:
-    """Run `count` workers with these settings until a signal; returns the exit code."""
-    workers = Workers(config, shared_settings, count, log_level)
-    return exit_code(workers)
-
-
-def exit_code(workers: Workers) -> int:
-    """Run workers until a signal; returns the exit code."""
-    try:
-        return trio.run(workers.run, restrict_keyboard_interrupt_to_checkpoints=True)
-    except ChildError as error:
-        print(f"barnabas: {error}", file=sys.stderr)
-        return FAILED
+ZOOKEEPER_DIRECTORY = "metadata"
+"""The name of ZooKeeper's directory in the first log dir of workers that have begun on it."""
 
 
 @dataclass(slots=True)
@@ -65,29 +52,13 @@ class _Worker:
     """One worker: its number in the cluster, and the process that it is now."""
 
     broker_id: int
-    config: Path
     child: Child
     address: str = ""
     serves: bool = False
 
 
-async def _switch_on(servers: str) -> str:
-    from barnabas.tools.localcluster.features import switch_on
-
-    return await switch_on(servers)
-
-
-class Parts(NamedTuple):
-    """Parts of workers."""
-
-    child: Callable[[str, Sequence[str], Path | None], Child] = Child
-    zookeeper: Callable[..., OwnZooKeeper] = OwnZooKeeper
-    switch_on: Callable[[str], Awaitable[str]] = _switch_on
-    """Switches the features of new brokers on; returns why not, or nothing."""
-
-
 class Workers(ProcessGroup):
-    """All of them. Lifecycle: `run`."""
+    """All of them. Lifecycle: `check`, `run`."""
 
     def __init__(
         self,
@@ -95,80 +66,90 @@ class Workers(ProcessGroup):
         shared_settings: Mapping[str, str],
         count: int,
         log_level: str,
-        parts: Parts | None = None,
+        *,
+        make_child: MakeChild = Child,
     ) -> None:
+        """`make_child` stands for processes in tests."""
         super().__init__()
-        self._parts = parts or Parts()
-        self._config = config
-        self._shared_settings = shared_settings
+        self.config = config
+        self.directory = Path(config.log_dirs[0])
+        self.first_id: int = config.get(settings.NODE_ID) if config.is_node_id_set else 1
+        self.workers: list[_Worker] = []
+        self._make_child = make_child
+        self._shared_settings = {
+            # Copies on the same machine would cost as much as they protect: a worker that ends is back in a second.
+            **settings_of(1),
+            **{name: text for name, text in shared_settings.items() if name not in OWN_SETTINGS},
+        }
         self._count = count
         self._log_level = log_level
-        self._directory = Path(config.log_dirs[0])
-        self._password = secrets.token_hex(16)
-        self._zookeeper = self._parts.zookeeper(
-            self._directory / "metadata", credentials=f"worker:{self._password}"
-        )
-        self._workers: list[_Worker] = []
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise SettingError, ChildError unless the workers can be started so."""
+
+    @abstractmethod
+    async def begin(self, ports: Collection[int], nursery: trio.Nursery) -> None:
+        """Begin to keep what the workers agree on; `ports` are those of all workers. Raises ChildError."""
+
+    @abstractmethod
+    def prepare(self, node: Node, shared: Mapping[str, str], file: Path) -> None:
+        """Write a worker's file of settings, which are those of all and its own. Raises ChildError."""
+
+    def has_ended(self, broker_id: int) -> None:
+        """Be told that the process of a worker has ended."""
 
     def say_stopping(self, name: str, *, at_once: bool) -> None:
         """Say nothing, as one broker does."""
 
     def children(self) -> list[Child]:
         """Return the workers."""
-        return [worker.child for worker in self._workers]
+        return [worker.child for worker in self.workers]
 
     # --- start ----------------------------------------------------------------------------------------------
 
     async def start(self, nursery: trio.Nursery) -> None:
-        """Start ZooKeeper and then all workers at the same time. Raises ChildError."""
-        is_new = not (self._directory / "metadata").exists()
-        await self._zookeeper.start()
-        nursery.start_soon(self._zookeeper.run)
-        first_id = self._config.get(settings.NODE_ID) if self._config.is_node_id_set else 1
+        """Start all workers at the same time. Raises ChildError."""
+        nodes = self._nodes()
+        await self.begin([port for node in nodes for port in ports_used(node.listeners)], nursery)
         async with trio.open_nursery() as starting:
-            for index in range(self._count):
-                worker = self._worker(index, first_id + index)
-                self._workers.append(worker)
+            for index, node in enumerate(nodes):
+                worker = self._worker(index, node)
+                self.workers.append(worker)
                 starting.start_soon(self._start_worker, worker, nursery)
-        servers = ",".join(worker.address for worker in self._workers)
-        if is_new and (problem := await self._parts.switch_on(servers)):
-            _warn(f"groups of KIP-848, share groups and streams groups are not served: {problem}")
+        servers = ",".join(worker.address for worker in self.workers)
         print(
-            f"barnabas is ready: {READY}{servers} workers={self._count} data={','.join(self._config.log_dirs)}",
+            f"barnabas is ready: {READY}{servers} workers={self._count} data={','.join(self.config.log_dirs)}",
             flush=True,
         )
 
-    def _worker(self, index: int, broker_id: int) -> _Worker:
-        path = self._directory / f"{WORKER_DIRECTORY}{index + 1}.properties"
-        path.touch(mode=0o600)
-        path.write_text(format_properties(self._settings(index, broker_id)), encoding="utf-8")
-        command = (
-            sys.executable, "-m", "barnabas", "serve", "--config", str(path), "--log-level", self._log_level,
-        )  # fmt: skip
-        return _Worker(broker_id, path, self._parts.child(f"worker {index + 1}", command, None))
+    def _nodes(self) -> list[Node]:
+        """Return the place of each worker: its number, directories and ports count up."""
+        ports = ports_used(self.config.listeners())
+        width = max(ports) - min(ports) + 1 if ports else 0
+        taken = [port + index * width for index in range(self._count) for port in ports]
+        nodes = []
+        for index in range(self._count):
+            listeners = tuple(moved(text, index * width, taken) for text in self.config.listeners())
+            taken += ports_used(listeners)
+            log_dirs = tuple(str(Path(path, _name(index))) for path in self.config.log_dirs)
+            nodes.append(Node(self.first_id + index, log_dirs, listeners))
+        return nodes
 
-    def _settings(self, index: int, broker_id: int) -> dict[str, str]:
-        """The settings of one worker: those given, with its own number, directories and ports."""
-        name = f"{WORKER_DIRECTORY}{index + 1}"
-        worker_settings = {**_ONE_COPY, **self._shared_settings}
-        for alias in ("node.id", "log.dir"):
-            worker_settings.pop(alias, None)
-        ports = _ports_used(self._config.listeners())
-        step = index * (max(ports) - min(ports) + 1) if ports else 0
-        worker_settings["listeners"] = ",".join(_moved(text, step) for text in self._config.listeners())
-        advertised = self._config.get(settings.ADVERTISED_LISTENERS)
+    def _worker(self, index: int, node: Node) -> _Worker:
+        shared = dict(self._shared_settings)
+        advertised = self.config.get(settings.ADVERTISED_LISTENERS)
         if advertised:
-            worker_settings["advertised.listeners"] = ",".join(_moved(text, step) for text in advertised)
-        metrics = self._config.get(settings.METRICS_LISTENER)
+            ports = ports_used(self.config.listeners())
+            step = index * (max(ports) - min(ports) + 1) if ports else 0
+            shared["advertised.listeners"] = ",".join(moved(text, step) for text in advertised)
+        metrics = self.config.get(settings.METRICS_LISTENER)
         if metrics:
-            worker_settings["metrics.listener"] = _moved(metrics, index)
-        return {
-            **worker_settings,
-            "broker.id": str(broker_id),
-            "log.dirs": ",".join(str(Path(path, name)) for path in self._config.log_dirs),
-            "zookeeper.connect": self._zookeeper.address,
-            "zookeeper.digest.credentials": f"worker:{self._password}",
-        }
+            shared["metrics.listener"] = moved(metrics, index)
+        file = self.directory / f"{_name(index)}.properties"
+        self.prepare(node, shared, file)
+        command = quorum.command_of(file, self._log_level)
+        return _Worker(node.node_id, self._make_child(f"worker {index + 1}", command, None))
 
     async def _start_worker(self, worker: _Worker, nursery: trio.Nursery) -> None:
         child = worker.child
@@ -190,15 +171,15 @@ class Workers(ProcessGroup):
             if trio.current_time() - began > STEADY_SECONDS:
                 pause = AGAIN_SECONDS
             name = worker.child.name
-            if pause >= AGAIN_SECONDS_MAX and not any(other.serves for other in self._workers):
-                _warn(f"{name} has ended ({ending(code)}), and no worker stays up: stopping")
+            if pause >= AGAIN_SECONDS_MAX and not any(other.serves for other in self.workers):
+                warn(f"{name} has ended ({ending(code)}), and no worker stays up: stopping")
                 self.fail()
                 return
-            _warn(f"{name} has ended ({ending(code)}); it is started again in {pause:g} s")
-            self._zookeeper.server.end_owner_of(f"/brokers/ids/{worker.broker_id}")
+            warn(f"{name} has ended ({ending(code)}); it is started again in {pause:g} s")
+            self.has_ended(worker.broker_id)
             await trio.sleep(pause)
             pause, began = min(pause * 2, AGAIN_SECONDS_MAX), trio.current_time()
-            worker.child = self._parts.child(name, worker.child.command, None)
+            worker.child = self._make_child(name, worker.child.command, None)
             worker.child.start(reads_output=True)
             nursery.start_soon(self._say_ready_again, worker)
 
@@ -208,39 +189,45 @@ class Workers(ProcessGroup):
             await child.first_line(READY_SECONDS)
         except ChildError as error:
             if not self.is_stopping:
-                _warn(str(error))
+                warn(str(error))
         else:
             worker.serves = not child.ended.is_set()
-            _warn(f"{child.name} is ready again")
+            warn(f"{child.name} is ready again")
 
     # --- stop -----------------------------------------------------------------------------------------------
 
-    async def stop(self) -> None:
-        """Stop all workers at the same time: no other could take over what they lead."""
+    async def stop_workers(self, workers: Iterable[_Worker]) -> None:
+        """Stop workers at the same time: no other could take over what they lead."""
         async with trio.open_nursery() as nursery:
-            for worker in self._workers:
+            for worker in workers:
                 nursery.start_soon(self._stop_worker, worker.child)
-        await self._zookeeper.close()
 
     async def _stop_worker(self, child: Child) -> None:
         if not child.has_started:
             return
         if not await child.stop(STOP_SECONDS):
-            _warn(f"{child.name} was killed: it did not stop in {STOP_SECONDS:.0f} s")
+            warn(f"{child.name} was killed: it did not stop in {STOP_SECONDS:.0f} s")
         if child.code != 0:
             self.has_failed = True
 
 
-def _warn(text: str) -> None:
+def warn(text: str) -> None:
+    """Tell the operator, on standard error."""
     print(f"barnabas: {text}", file=sys.stderr, flush=True)
 
 
-def _ports_used(listeners: tuple[str, ...]) -> list[int]:
+def ports_used(listeners: Sequence[str]) -> list[int]:
+    """Return the ports of listeners, but 0."""
     ports = [int(text.rpartition(":")[2]) for text in listeners]
     return [port for port in ports if port]
 
 
-def _moved(address: str, step: int) -> str:
-    """An address with a port that is higher by `step`; where any will do, one that is free now, and stays the worker's."""
+def moved(address: str, step: int, taken: Collection[int] = ()) -> str:
+    """Return an address with a port that is higher by `step`; where any will do, a free one that is none of `taken`."""
     host, _, port = address.rpartition(":")
-    return f"{host}:{int(port) + step if int(port) else free_port()}"
+    return f"{host}:{int(port) + step if int(port) else free_port(but=taken)}"
+
+
+def _name(index: int) -> str:
+    """Return the name of a worker's directory in each log dir."""
+    return f"{WORKER_DIRECTORY}{index + 1}"

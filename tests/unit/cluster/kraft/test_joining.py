@@ -9,6 +9,7 @@ from barnabas.client.settings import SaslCredentials
 from barnabas.cluster.kraft.contacts import Contacts
 from barnabas.cluster.kraft.controllers import reason_against
 from barnabas.cluster.kraft.decisions import Taken
+from barnabas.cluster.kraft.follower import REPORT_FAILURES, RefusedError
 from barnabas.cluster.kraft.joining import observing
 from barnabas.cluster.kraft.loader import CHANGES_MAX, Loader
 from barnabas.cluster.kraft.observer import Observer
@@ -81,8 +82,20 @@ def test_node_that_is_no_controller_is_named():
 # --- what is refused ---------------------------------------------------------------------------------------------------
 
 
-def follow(program, *, disk=None, seed=1, settings=SETTINGS, change=None):
-    """Run a program with a follower beside a calm quorum."""
+class BeginningLater(Unreliable):
+    """A quorum of which nothing listens for the first `refusals` requests."""
+
+    refusals = 0
+
+    async def ask(self, address, make):
+        if self.refusals:
+            self.refusals -= 1
+            raise RefusedError("nothing listens there")
+        return await super().ask(address, make)
+
+
+def follow(program, *, disk=None, seed=1, settings=SETTINGS, change=None, refusals=0):
+    """Run a program with a follower beside a calm quorum, which begins to listen after some requests."""
 
     async def main(world):
         quorum = SimulatedQuorum(world.random, is_dynamic=False)
@@ -91,8 +104,8 @@ def follow(program, *, disk=None, seed=1, settings=SETTINGS, change=None):
         if change is not None:
             change(quorum)
         commit(quorum, NoOpRecord())
-        way = Unreliable(quorum, world.random)
-        way.is_calm = True
+        way = BeginningLater(quorum, world.random)
+        way.is_calm, way.refusals = True, refusals
         environment = world.environment("observer", disk or formatted_disk())
         async with observing(settings, environment, ClientSettings(), controllers=way) as follower:
             return await program(follower, quorum)
@@ -223,6 +236,19 @@ def test_large_batch_is_applied_in_short_steps():
     (delta,) = [delta for delta in loader.take() if delta is not None]
     assert len(delta.changes) == count + 1
     assert len(delta.after.partitions) == count
+
+
+@pytest.mark.parametrize(
+    ("refusals", "levels"),
+    [(1, ["INFO"]), (REPORT_FAILURES, ["INFO"]), (REPORT_FAILURES + 1, ["INFO", "WARNING"])],
+)
+def test_controllers_that_begin_later_are_no_warning_at_first(caplog, refusals, levels):
+    async def program(follower, _):
+        await follower.wait_for_image()
+
+    with caplog.at_level("INFO"):
+        follow(program, refusals=refusals)
+    assert [record.levelname for record in caplog.records if "nothing listens" in record.message] == levels
 
 
 # --- who is asked --------------------------------------------------------------------------------------------------------

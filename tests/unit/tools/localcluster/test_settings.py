@@ -24,8 +24,8 @@ from barnabas.tools.localcluster.command import (
 )
 from barnabas.tools.localcluster.ports import PORTS, free_port, is_free
 from barnabas.tools.localcluster.process_group import ProcessGroup
-from barnabas.tools.localcluster.quorum import prepare, settings_of_node
-from barnabas.tools.localcluster.workers import _moved, _ports_used
+from barnabas.tools.localcluster.quorum import Node, controller_ids, prepare, settings_of_node
+from barnabas.tools.localcluster.workers import moved, ports_used
 
 
 @pytest.mark.parametrize("text", ["1", "100"])
@@ -109,7 +109,7 @@ def test_zookeeper_is_used_where_it_is_asked_for(tmp_path, options):
     assert not is_on_zookeeper(asked(), None)
     with pytest.raises(SettingError, match="--controllers"):
         is_on_zookeeper(asked(*options, "--controllers", "1"), tmp_path)
-    prepare(tmp_path, 3, None)
+    prepare(tmp_path, [1, 2, 3])
     with pytest.raises(SettingError, match="has controllers of its own"):
         is_on_zookeeper(asked(*options), tmp_path)
 
@@ -144,7 +144,7 @@ def test_old_directory_on_a_named_zookeeper_wants_its_name(tmp_path):
     ],
 )
 def test_controllers_are_those_of_the_first_start(tmp_path, first, options, refusal):
-    prepare(tmp_path, *first)
+    prepare(tmp_path, controller_ids(*first))
     if refusal is None:
         assert not is_on_zookeeper(asked(*options), tmp_path)
     else:
@@ -159,35 +159,42 @@ def test_a_damaged_file_of_the_cluster_ends_the_start(tmp_path, capsys):
 
 
 def test_a_port_that_another_process_has_taken_is_replaced(tmp_path):
-    before = prepare(tmp_path, 3, None)
+    before = prepare(tmp_path, [1, 2, 3])
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", before.ports[2]))
         listener.listen()
-        after = prepare(tmp_path, 3, None)
+        after = prepare(tmp_path, [1, 2, 3])
     assert after.ports[2] != before.ports[2]
     assert {**after.ports, 2: before.ports[2]} == before.ports
-    assert prepare(tmp_path, 3, None) == after
+    assert prepare(tmp_path, [1, 2, 3]) == after
+
+
+def test_a_port_that_a_broker_will_have_is_replaced(tmp_path):
+    before = prepare(tmp_path, [1])
+    after = prepare(tmp_path, [1], taken=[before.ports[1]])
+    assert after.ports[1] != before.ports[1]
+    assert after.cluster_id == before.cluster_id
 
 
 def test_protocols_of_a_file_get_that_of_controllers(tmp_path):
-    quorum = prepare(tmp_path, 3, None)
+    quorum, node = prepare(tmp_path, [1, 2, 3]), Node(1, (str(tmp_path),), ("PLAINTEXT://localhost:1",))
     name = "listener.security.protocol.map"
     for protocols, expected in (
         ("PLAINTEXT:PLAINTEXT", "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"),
         ("CONTROLLER:SASL_PLAINTEXT", "CONTROLLER:SASL_PLAINTEXT"),
     ):
-        assert settings_of_node(quorum, 1, tmp_path, {name: protocols}, port=1, rack=None)[name] == expected
-    assert name not in settings_of_node(quorum, 1, tmp_path, {}, port=1, rack=None)
+        assert settings_of_node(quorum, node, {name: protocols})[name] == expected
+    assert name not in settings_of_node(quorum, node, {})
 
 
 # --- ports ----------------------------------------------------------------------------------------------------------
 
 
 def test_workers_have_ports_one_after_the_other_or_free_ones():
-    assert _ports_used(("A://h:5", "B://[::1]:0", "C://:7")) == [5, 7]
-    assert _moved("A://h:9092", 0) == "A://h:9092"
-    assert _moved("A://[::1]:9092", 3) == "A://[::1]:9095"
-    host, _, port = _moved("A://h:0", 2).rpartition(":")
+    assert ports_used(("A://h:5", "B://[::1]:0", "C://:7")) == [5, 7]
+    assert moved("A://h:9092", 0) == "A://h:9092"
+    assert moved("A://[::1]:9092", 3) == "A://[::1]:9095"
+    host, _, port = moved("A://h:0", 2).rpartition(":")
     assert host == "A://h"
     assert int(port) in range(*PORTS)
 

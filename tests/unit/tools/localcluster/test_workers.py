@@ -11,10 +11,14 @@ import trio
 import trio.testing
 
 from barnabas.config.loading import BrokerConfig
-from barnabas.ending import DONE, FAILED
+from barnabas.config.setting import SettingError
+from barnabas.ending import DONE, FAILED, USAGE_ERROR
 from barnabas.tools.localcluster import children
 from barnabas.tools.localcluster.children import ChildError
-from barnabas.tools.localcluster.workers import AGAIN_SECONDS_MAX, Parts, Workers, exit_code
+from barnabas.tools.localcluster.workers import AGAIN_SECONDS_MAX, Workers
+from barnabas.tools.localcluster.workers_command import exit_code, run, workers_of
+from barnabas.tools.localcluster.workers_in_quorum import QuorumWorkers
+from barnabas.tools.localcluster.workers_on_zookeeper import Parts, ZooKeeperWorkers
 from tests.support.whole_steps import parse_properties
 
 
@@ -53,6 +57,8 @@ class FakeChild:
 
     async def stop(self, seconds: float) -> bool:
         assert seconds == children.STOP_SECONDS
+        self.world.stops.append(self.name)
+        await trio.lowlevel.checkpoint()
         self.end(self.world.code_at_end)
         return self.world.in_time
 
@@ -60,10 +66,9 @@ class FakeChild:
 class FakeZooKeeper:
     address = "localhost:2181"
 
-    def __init__(self, directory: Path, *, credentials: str) -> None:
-        self.directory, self.credentials = directory, credentials
-        self.closed = 0
-        self.server = SimpleNamespace(end_owner_of=lambda _: None)
+    def __init__(self, world: World, directory: Path, *, credentials: str) -> None:
+        self.world, self.directory, self.credentials = world, directory, credentials
+        self.server = SimpleNamespace(end_owner_of=world.ended_sessions.append)
 
     async def start(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -72,7 +77,10 @@ class FakeZooKeeper:
         await trio.sleep_forever()
 
     async def close(self) -> None:
-        self.closed += 1
+        self.world.stops.append("ZooKeeper")
+
+
+LISTENERS = "PLAINTEXT://h:9092,CONTROL://h:9094"
 
 
 class World:
@@ -80,30 +88,41 @@ class World:
 
     def __init__(self) -> None:
         self.children: list[FakeChild] = []
-        self.zookeepers: list[FakeZooKeeper] = []
-        self.switched: list[str] = []
-        """The servers that had their features switched on."""
+        self.stops: list[str] = []
+        self.ended_sessions: list[str] = []
         self.line = ""
         self.in_time, self.code_at_end, self.come_back = True, 0, True
 
+    def child(self, name: str, words: Any, _: Any) -> Any:
+        return FakeChild(self, name, words)
+
     def zookeeper(self, *arguments: Any, **more: Any) -> Any:
-        self.zookeepers.append(FakeZooKeeper(*arguments, **more))
-        return self.zookeepers[-1]
+        return FakeZooKeeper(self, *arguments, **more)
 
-    async def switch_on(self, servers: str) -> str:
-        self.switched.append(servers)
-        return "they are too old" if len(self.switched) > 1 else ""
+    def workers_in(
+        self, directory: Path, count: int = 2, *, on_zookeeper: bool = False, **settings: str
+    ) -> Workers:
+        config, shared = configured(directory, **settings)
+        if on_zookeeper:
+            return ZooKeeperWorkers(config, shared, count, "info", parts=Parts(self.child, self.zookeeper))
+        return QuorumWorkers(config, shared, count, "info", make_child=self.child)
 
-    def workers_in(self, directory: Path, count: int = 2, **settings: str) -> Workers:
-        arguments = {"listeners": "PLAINTEXT://h:9092,CONTROL://h:9094", **settings}
-        arguments.setdefault("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,CONTROL:PLAINTEXT")
-        config = BrokerConfig({"log.dirs": f"{directory}/a,{directory}/b", **arguments})
-        parts = Parts(
-            lambda name, words, _: FakeChild(self, name, words),  # type: ignore[arg-type,return-value]
-            self.zookeeper,
-            self.switch_on,
-        )
-        return Workers(config, arguments, count, "info", parts)
+
+def configured(directory: Path, **settings: str) -> tuple[BrokerConfig, dict[str, str]]:
+    shared = {
+        "log.dirs": f"{directory}/a,{directory}/b",
+        "listeners": LISTENERS,
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROL:PLAINTEXT",
+        **settings,
+    }
+    return BrokerConfig(shared), shared
+
+
+async def start(workers: Workers) -> None:
+    """Start workers, and leave them without a stop."""
+    async with trio.open_nursery() as nursery:
+        await workers.start(nursery)
+        nursery.cancel_scope.cancel()
 
 
 @pytest.fixture
@@ -115,20 +134,100 @@ def settings_of(directory: Path, number: int) -> dict[str, str]:
     return dict(parse_properties((directory / "a" / f"worker-{number}.properties").read_text()))
 
 
-async def test_worker_numbers_begin_as_set_and_features_switch_once(tmp_path, world, capsys):
+# --- settings ---------------------------------------------------------------------------------------------------
+
+
+async def test_first_worker_is_the_controller_of_all(tmp_path, world):
+    await start(world.workers_in(tmp_path, **{"node.id": "40", "num.partitions": "7"}))
+    first, second = settings_of(tmp_path, 1), settings_of(tmp_path, 2)
+    assert [first["node.id"], second["node.id"]] == ["40", "41"]
+    assert [first["process.roles"], second["process.roles"]] == ["broker,controller", "broker"]
+    voters = first["controller.quorum.voters"]
+    assert second["controller.quorum.voters"] == voters
+    assert first["listeners"] == f"{LISTENERS},CONTROLLER://{voters.removeprefix('40@')}"
+    assert second["listeners"] == "PLAINTEXT://h:9095,CONTROL://h:9097"
+    assert second["log.dirs"] == f"{tmp_path}/a/worker-2,{tmp_path}/b/worker-2"
+    assert second["num.partitions"] == "7"
+    for name in ("a/worker-1", "b/worker-1", "a/worker-2", "b/worker-2"):
+        assert "cluster.id=" in (tmp_path / name / "meta.properties").read_text()
+
+
+async def test_cluster_and_controller_stay_with_more_workers(tmp_path, world):
+    await start(world.workers_in(tmp_path))
+    before = (tmp_path / "a" / "cluster.properties").read_text()
+    await start(world.workers_in(tmp_path, 3))
+    assert (tmp_path / "a" / "cluster.properties").read_text() == before
+    assert settings_of(tmp_path, 3)["process.roles"] == "broker"
+
+
+async def test_controller_wants_a_login_that_is_new_each_time(tmp_path, world):
+    logins = []
     for _ in range(2):
-        async with trio.open_nursery() as nursery:
-            await world.workers_in(tmp_path, **{"node.id": "40"}).start(nursery)
-            nursery.cancel_scope.cancel()
-    assert [settings_of(tmp_path, number)["broker.id"] for number in (1, 2)] == ["40", "41"]
-    assert "node.id" not in settings_of(tmp_path, 1)
-    assert len(world.switched) == 1
-    async with trio.open_nursery() as nursery:
-        await world.workers_in(tmp_path / "new").start(nursery)
-        nursery.cancel_scope.cancel()
-    assert capsys.readouterr().err == (
-        "barnabas: groups of KIP-848, share groups and streams groups are not served: they are too old\n"
-    )
+        await start(
+            world.workers_in(
+                tmp_path,
+                **{
+                    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                    "super.users": "User:a",
+                },
+            )
+        )
+        first, second = settings_of(tmp_path, 1), settings_of(tmp_path, 2)
+        jaas = "listener.name.controller.plain.sasl.jaas.config"
+        assert first[jaas] == second[jaas]
+        assert first["listener.security.protocol.map"].endswith(",CONTROLLER:SASL_PLAINTEXT")
+        users = first["super.users"].split(";")
+        assert users[0] == "User:a"
+        assert f'username="{users[1].removeprefix("User:")}"' in first[jaas]
+        logins.append((users[1], first[jaas]))
+        assert (tmp_path / "a" / "worker-1.properties").stat().st_mode & 0o77 == 0
+    assert logins[0] != logins[1]
+    await start(world.workers_in(tmp_path))
+    assert "super.users" not in settings_of(tmp_path, 1), "nobody is refused anything"
+
+
+@pytest.mark.parametrize(
+    ("settings", "refusal"),
+    [
+        ({"kafka.version": "3.9"}, "--as-version"),
+        ({"listeners": "CONTROLLER://h:1"}, "give the one for clients another name"),
+        ({"node.id": "7"}, "is 1 since its first start, and broker.id is 7"),
+        ({"remote.log.storage.system.enable": "true"}, "--workers: remote.log.storage.system.enable"),
+    ],
+)
+async def test_settings_that_do_not_go_with_workers_are_refused(tmp_path, world, settings, refusal, capsys):
+    await start(world.workers_in(tmp_path))
+    protocols = {"listener.security.protocol.map": "CONTROLLER:PLAINTEXT"} if "listeners" in settings else {}
+    workers = world.workers_in(tmp_path, **settings, **protocols)
+    with pytest.raises(SettingError, match=refusal):
+        workers.check()
+    assert exit_code(workers) == USAGE_ERROR
+    assert refusal in capsys.readouterr().err
+
+
+def test_old_workers_stay_on_zookeeper_and_new_ones_have_none(tmp_path, capsys):
+    assert isinstance(workers_of(*configured(tmp_path), 2, "info"), QuorumWorkers)
+    (tmp_path / "a" / "metadata").mkdir(parents=True)
+    assert isinstance(workers_of(*configured(tmp_path), 2, "info"), ZooKeeperWorkers)
+    assert "are on ZooKeeper since their first start, and start so again" in capsys.readouterr().err
+
+
+async def test_data_without_the_file_of_their_cluster_is_refused(tmp_path, world, capsys):
+    await start(world.workers_in(tmp_path))
+    config, shared = configured(tmp_path, **{"log.dirs": f"{tmp_path}/b,{tmp_path}/a"})
+    assert run(config, shared, 2, "info") == USAGE_ERROR
+    assert "name the log dirs in the order of their first start" in capsys.readouterr().err
+
+
+async def test_old_workers_share_their_zookeeper(tmp_path, world):
+    workers = world.workers_in(tmp_path, on_zookeeper=True, **{"node.id": "40"})
+    await start(workers)
+    first, second = settings_of(tmp_path, 1), settings_of(tmp_path, 2)
+    assert [first["broker.id"], second["broker.id"]] == ["40", "41"]
+    assert "node.id" not in first
+    assert first["zookeeper.connect"] == second["zookeeper.connect"] == FakeZooKeeper.address
+    assert first["zookeeper.digest.credentials"] == second["zookeeper.digest.credentials"]
+    assert (tmp_path / "a" / "metadata").is_dir()
 
 
 async def test_a_worker_that_says_something_else_does_not_start(tmp_path, world):
@@ -137,17 +236,20 @@ async def test_a_worker_that_says_something_else_does_not_start(tmp_path, world)
         await world.workers_in(tmp_path, 1).run()
 
 
-@pytest.fixture
-async def running(tmp_path, world, capsys):
-    """Two workers that serve, and the exit code once they have ended."""
-    group = world.workers_in(tmp_path)
+# --- watching, and the stop ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["quorum", "zookeeper"])
+async def running(request, tmp_path, world, capsys):
+    """Three workers that serve, and the exit code once they have ended."""
+    group = world.workers_in(tmp_path, 3, on_zookeeper=request.param == "zookeeper")
     codes: list[int] = []
 
-    async def run() -> None:
+    async def run_all() -> None:
         codes.append(await group.run())
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(run)
+        nursery.start_soon(run_all)
         await trio.testing.wait_all_tasks_blocked()
         capsys.readouterr()
         yield group, codes
@@ -157,8 +259,8 @@ async def running(tmp_path, world, capsys):
 async def test_where_no_worker_stays_up_all_ends(autojump_clock, world, running, capsys):
     group, codes = running
     world.come_back = False
-    world.children[1].end(1)
-    world.children[0].end(1)
+    for child in world.children[:]:
+        child.end(1)
     for _ in range(40):
         await trio.sleep(AGAIN_SECONDS_MAX + 1)
         if codes:
@@ -176,6 +278,8 @@ async def test_a_worker_that_does_not_come_back_is_told(autojump_clock, world, r
     world.children[0].end(1)
     await trio.sleep(1)
     assert "barnabas: it does not start; see above\n" in capsys.readouterr().err
+    is_on_zookeeper = isinstance(group, ZooKeeperWorkers)
+    assert world.ended_sessions == (["/brokers/ids/1"] if is_on_zookeeper else [])
     group.is_stopping = True
     world.children[-1].end(1)
     await trio.sleep(1)
@@ -191,9 +295,12 @@ async def test_workers_are_stopped_and_a_bad_stop_is_a_failure(world, running, c
     group.end()
     await trio.testing.wait_all_tasks_blocked()
     assert codes == [ending]
-    assert [child.code for child in world.children] == [code, code]
-    assert [zookeeper.closed for zookeeper in world.zookeepers] == [1]
-    killed = [f"barnabas: worker {number} was killed: it did not stop in 30 s" for number in (1, 2)]
+    assert [child.code for child in world.children] == [code] * 3
+    if isinstance(group, ZooKeeperWorkers):
+        assert world.stops[-1] == "ZooKeeper"
+    else:
+        assert world.stops[-1] == "worker 1", "the controller is told of the others' ends"
+    killed = [f"barnabas: worker {number} was killed: it did not stop in 30 s" for number in (1, 2, 3)]
     assert sorted(capsys.readouterr().err.splitlines()) == ([] if in_time else killed)
 
 

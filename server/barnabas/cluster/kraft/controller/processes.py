@@ -44,7 +44,12 @@ class BrokerProcesses:
         """Look at processes until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            await trio.sleep_forever()
+            try:
+                await trio.sleep_forever()
+            finally:
+                self._nursery = (
+                    None  # connections that are closed later are those of this controller's own end
+                )
 
     def heard(self, connection_id: int, request: BrokerHeartbeatRequest) -> None:
         """Take note of the connection of a heartbeat."""

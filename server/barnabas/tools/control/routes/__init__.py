@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MODULES = ("broker", "faults", "requests", "clock", "state", "snapshots")
+MODULES = ("broker", "faults", "requests", "clock", "state", "snapshots", "cluster")
 _INTERNAL_ERROR = 500
 
 

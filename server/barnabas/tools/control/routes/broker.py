@@ -20,20 +20,21 @@ async def show_broker(call: Call) -> object:
     """Return what the broker is, and whether it serves."""
     host = call.host
     description: dict[str, Any] = {
-        "ready": host.broker is not None,
+        "ready": host.node is not None,
         "bootstrap": host.bootstrap,
         "version": __version__,
         "starts": host.starts,
         "data": list(host.config.log_dirs),
     }
+    if host.node is not None:
+        description["listeners"] = {
+            listener.name: [f"{name}:{port}" for name, port in listener.addresses]
+            for listener in host.node.listeners
+        }
     if host.broker is not None:
         services = host.broker.services
         description["broker_id"] = services.broker_id
         description["cluster_id"] = services.metadata.image.cluster_id
-        description["listeners"] = {
-            listener.name: [f"{name}:{port}" for name, port in listener.addresses]
-            for listener in host.broker.listeners
-        }
     return description
 
 

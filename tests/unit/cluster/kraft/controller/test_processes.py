@@ -245,3 +245,14 @@ async def test_new_leader_fences_the_broker_of_the_last_leader(autojump_clock: A
     await trio.sleep(SOON_SECONDS)
     assert led.is_fenced(1)
     assert not led.is_fenced(2)
+
+
+async def test_connections_closed_after_the_end_look_at_nothing(autojump_clock: Any) -> None:
+    led = Led()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(led.processes.run)
+        await trio.testing.wait_all_tasks_blocked()
+        await led.start(1)
+        nursery.cancel_scope.cancel()
+    led.processes.closed(1)
+    assert led.net.attempts == []

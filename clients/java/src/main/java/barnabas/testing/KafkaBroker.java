@@ -24,6 +24,7 @@ import org.junit.jupiter.api.extension.ExtensionContext;
  * <pre>{@code @RegisterExtension static final KafkaBroker BROKER = new KafkaBroker("--topic", "orders:3");}</pre>
  *
  * The arguments are those of {@code barnabas test-server}. It ends with the class, and with this process at the latest.
+ * With {@code --brokers} it is a cluster, and each test gets another one.
  */
 public final class KafkaBroker implements BeforeAllCallback, BeforeEachCallback, AfterAllCallback {
     private final List<String> command = new ArrayList<>();
@@ -32,15 +33,17 @@ public final class KafkaBroker implements BeforeAllCallback, BeforeEachCallback,
     private String bootstrap;
     private String controlUrl;
     private boolean wasUsed;
+    private final boolean isCluster;
 
     public KafkaBroker(String... options) {
         String barnabas = System.getenv().getOrDefault("BARNABAS_COMMAND", "barnabas");
         command.addAll(List.of(barnabas.trim().split("\\s+")));
         command.add("test-server");
         command.addAll(List.of(options));
+        isCluster = List.of(options).contains("--brokers") || List.of(options).contains("--controllers");
     }
 
-    /** {@code host:port} for {@code bootstrap.servers}. */
+    /** {@code host:port} for {@code bootstrap.servers}, of a cluster with commas between; of another one in each test. */
     public String bootstrap() {
         return bootstrap;
     }
@@ -94,8 +97,63 @@ public final class KafkaBroker implements BeforeAllCallback, BeforeEachCallback,
         control("POST", "/v1/reset", null);
     }
 
+    /** Returns the nodes of a cluster and its active controller, JSON. */
+    public String cluster() {
+        return control("GET", "/v1/cluster", null);
+    }
+
+    /** Ends a node as {@code kill -9} does; it stays down. */
+    public void killNode(int node) {
+        onNode(node, "kill", null);
+    }
+
+    /** Stops a node cleanly, which moves what it leads to others first; it stays down. */
+    public void stopNode(int node) {
+        onNode(node, "stop", null);
+    }
+
+    /** Starts a node that is down, at its old address, and waits until it serves. */
+    public void startNode(int node) {
+        onNode(node, "start", null);
+    }
+
+    /** Cuts a node off from all others: nothing arrives in either direction; if so asked, from clients too. */
+    public void isolateNode(int node, boolean clients) {
+        onNode(node, "isolate", "{\"clients\": " + clients + "}");
+    }
+
+    /** Lets a node that was cut off reach the others again. */
+    public void rejoinNode(int node) {
+        onNode(node, "rejoin", null);
+    }
+
+    private void onNode(int node, String act, String json) {
+        control("POST", "/v1/cluster/nodes/" + node + "/" + act, json);
+    }
+
+    /** Makes a topic in a cluster and waits until all brokers know its leaders. */
+    public void createTopic(String topic, int partitions) {
+        control("POST", "/v1/cluster/topics/" + encoded(topic), "{\"partitions\": " + partitions + "}");
+    }
+
+    /** Returns the leader of a partition, -1 for none. */
+    public int leader(String topic, int partition) {
+        String json = control("GET", "/v1/cluster/leaders/" + encoded(topic), null);
+        Matcher leader = Pattern.compile("\"" + partition + "\": (-?\\d+)").matcher(json);
+        return leader.find() ? Integer.parseInt(leader.group(1)) : -1;
+    }
+
+    /** Has a replica lead a partition, by Kafka's own requests, and waits until all brokers know it. */
+    public void moveLeader(String topic, int partition, int leader) {
+        control("PUT", "/v1/cluster/leaders/" + encoded(topic) + "/" + partition, "{\"leader\": " + leader + "}");
+    }
+
     @Override
     public void beforeAll(ExtensionContext context) throws IOException {
+        start();
+    }
+
+    private void start() throws IOException {
         process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
         String line = new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8)).readLine();
         if (line == null) {
@@ -106,8 +164,11 @@ public final class KafkaBroker implements BeforeAllCallback, BeforeEachCallback,
     }
 
     @Override
-    public void beforeEach(ExtensionContext context) {
-        if (wasUsed) {
+    public void beforeEach(ExtensionContext context) throws IOException, InterruptedException {
+        if (wasUsed && isCluster) {
+            afterAll(context);
+            start();
+        } else if (wasUsed) {
             reset();
         }
         wasUsed = true;
