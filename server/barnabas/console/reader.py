@@ -214,7 +214,7 @@ class Reader:
 
     async def _take(self, fetched: Sequence[FetchedRecords], results: Mapping[Place, Scanned]) -> None:
         """Open what was fetched, with as many calls as that needs."""
-        is_search = self._opener.view.match is not None
+        is_search = self._opener.view.is_search
         waiting: list[tuple[Scanned, Part]] = []
         for batch in fetched:
             result = results[batch.topic, batch.partition]
