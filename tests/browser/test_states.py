@@ -107,6 +107,50 @@ def test_refused_views_say_so(show: Show) -> None:
         secured.stop()
 
 
+def test_addresses_keep_filter_order_and_page_of_a_table(served: Served, show: Show, name: str) -> None:
+    name = name[:30]
+    for number in range(27):
+        served.create(f"{name}-{number:02}", 1 + number % 2)
+    page = show().open("topics")
+    rows = page.locator("main tbody tr")
+    page.get_by_label("Filter topics").fill(f"{name}-")
+    expect(page.get_by_text("1 to 25 of 27 topics")).to_be_visible()
+    page.get_by_role("button", name="Partitions").click()
+    page.get_by_role("button", name="Partitions").click()
+    page.get_by_role("button", name="Next").click()
+    expect(rows).to_have_count(2)
+    page.get_by_label("Internal").check()
+    page.get_by_role("button", name="Next").click()
+    expect(rows).to_have_count(2)
+    page.reload()
+    expect(rows).to_have_count(2)
+    expect(page.get_by_label("Filter topics")).to_have_value(f"{name}-")
+    expect(page.get_by_label("Internal")).to_be_checked()
+    expect(page.locator("th", has_text="Partitions")).to_have_attribute("aria-sort", "descending")
+    rows.first.get_by_role("link").click()
+    expect(page.locator("main h1")).to_contain_text(name)
+    page.go_back()
+    expect(rows).to_have_count(2)
+
+
+def test_pages_of_records_are_gone_back_to(served: Served, show: Show, name: str) -> None:
+    served.create(name)
+    served.produce(name, *(f"value {number}" for number in range(120)))
+    page = show().open(f"topics/{name}")
+    first = page.locator("button.opener").first
+    expect(first).to_have_text("0:119")
+    page.get_by_role("button", name="Older").click()
+    expect(first).to_have_text("0:69")
+    page.reload()
+    expect(first).to_have_text("0:69")
+    page.get_by_role("button", name="Older").click()
+    expect(first).to_have_text("0:19")
+    page.go_back()
+    expect(first).to_have_text("0:69")
+    page.go_back()
+    expect(first).to_have_text("0:119")
+
+
 def test_back_closes_an_open_dialog(served: Served, show: Show, name: str) -> None:
     served.create(name)
     shown = show()
@@ -116,6 +160,11 @@ def test_back_closes_an_open_dialog(served: Served, show: Show, name: str) -> No
     expect(shown.dialog()).to_be_visible()
     page.go_back()
     expect(shown.dialog()).to_have_count(0)
+    expect(page.locator("main h1")).to_have_text(name)
+    page.get_by_role("button", name="Delete topic").click()
+    shown.dialog().get_by_role("button", name="Cancel").click()
+    expect(shown.dialog()).to_have_count(0)
+    page.go_back()
     expect(page.locator("main h1")).to_have_text("Topics")
 
 

@@ -82,6 +82,9 @@ export function field(label, input, hint = "") {
 export const check = (label, attributes = {}) => h("label", { class: "inline" }, h("input", { type: "checkbox", ...attributes }), label);
 export const select = (options, attributes = {}) => h("select", attributes, options.map(([value, text, chosen]) => h("option", { value, selected: Boolean(chosen) }, text ?? value)));
 
+/** Go back by one entry of the history, and wait for it. */
+const back = () => new Promise((done) => { window.addEventListener("popstate", done, { once: true }); history.back(); });
+
 /**
  * Ask for something. `act` is called with the form when it is sent, and may throw: its error is shown and the dialog stays.
  * Returns true when it was done, false when the visitor has thought better of it.
@@ -110,8 +113,18 @@ export function ask({ title, content, submit = "Save", danger = false, act, open
       }
       button.disabled = false;
     });
-    dialog.addEventListener("close", () => { dialog.remove(); resolve(isDone); });
+    const entry = `${id}-${Date.now()}`;
+    const isLast = () => history.state?.dialog === entry;
+    const onBack = () => { if (!isLast()) dialog.close(); };
+    dialog.addEventListener("close", async () => {
+      window.removeEventListener("popstate", onBack);
+      dialog.remove();
+      if (isLast()) await back();
+      resolve(isDone);
+    });
     document.body.append(dialog);
+    history.pushState({ dialog: entry }, ""); // so that Back closes it, and leaves the view
+    window.addEventListener("popstate", onBack);
     dialog.showModal();
     if (open) open(form, button);
   });

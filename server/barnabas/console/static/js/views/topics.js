@@ -12,7 +12,7 @@ export function topicTable({ signal, session }, options = {}) {
     title: "Topics", label: "topics", signal, placeholder: "Filter topics",
     load: (values) => get("/api/topics", values, signal),
     empty: session.user ? `No topics that ${session.user} may see.` : "No topics yet.",
-    filters: [{ make: (change) => [check("Internal", { onchange: (event) => change({ internal: event.target.checked }) }), check("Unhealthy only", { onchange: (event) => change({ unhealthy: event.target.checked }) })] }],
+    filters: [{ names: ["internal", "unhealthy"], make: (change, values) => [check("Internal", { checked: values.internal === "true", onchange: (event) => change({ internal: event.target.checked || "" }) }), check("Unhealthy only", { checked: values.unhealthy === "true", onchange: (event) => change({ unhealthy: event.target.checked || "" }) })] }],
     columns: [
       { label: "Name", sort: "name", class: "name", cell: (row) => [topicLink(row.name), row.internal ? [" ", badge("internal")] : null] },
       { label: "Partitions", sort: "partitions", number: true, class: "wide", cell: (row) => number(row.partitions) },

@@ -11,7 +11,7 @@ export async function show({ main, signal }) {
   const list = pagedTable({
     title: "Transactions", label: "transactional ids", signal, placeholder: "Filter by transactional id", empty: "No transactional producers yet.",
     load: (values) => get("/api/transactions", values, signal),
-    filters: [{ make: (change) => check("Open only", { onchange: (event) => change({ open: event.target.checked }) }) }],
+    filters: [{ names: ["open"], make: (change, values) => check("Open only", { checked: values.open === "true", onchange: (event) => change({ open: event.target.checked || "" }) }) }],
     columns: [
       { label: "Transactional id", sort: "id", class: "name", cell: (row) => row.id },
       { label: "State", sort: "state", cell: (row) => badge(row.state, KINDS[row.state] ?? "") },
