@@ -311,60 +311,6 @@ def test_records_are_searched_followed_and_saved(served: Served, show: Show, nam
     assert len(lines) == 403
 
 
-ORDERS = """{"type": "record", "name": "Order", "fields": [
-    {"name": "customer", "type": "string"}, {"name": "total", "type": "double"}, {"name": "note", "type": "string"}]}"""
-
-
-def test_a_filter_finds_decoded_values_and_marks_them(served: Served, show: Show) -> None:
-    name = "shop.orders"
-    served.create(name)
-    orders = [{"customer": "ann" if n % 2 else "bob", "total": n + 0.5, "note": f"Parcel {n} left with a neighbour, who will ring."} for n in range(99)]
-    served.produce_avro(name, ORDERS, *orders)
-    shown = show()
-    page = shown.open(f"topics/{name}")
-    rows = page.locator("tr.record-row")
-    page.get_by_label("Search by").select_option("where")
-    search = page.get_by_label("Search for")
-    search.fill('$.total >> 90 and $.customer = "ann"')
-    search.press("Enter")
-    expect(page.get_by_text("Character 10: a value is expected, not '>'").first).to_be_visible()
-    expect(search).to_be_focused()
-    assert search.evaluate("input => [input.selectionStart, input.selectionEnd]") == [9, 10]
-
-    search.fill('$.total > 90 and $.customer = "ann"')
-    search.press("Enter")
-    expect(page.get_by_text("4 found in 99 of 99 records")).to_be_visible()
-    expect(rows.locator("mark")).to_have_text(['"ann"', "97.5", '"ann"', "95.5", '"ann"', "93.5", '"ann"', "91.5"])
-    rows.first.click()
-    expect(page.locator("pre.code mark")).to_have_text(['"ann"', "97.5"])
-    shown.check_access()
-    shown.picture("records-filter")
-
-    page.reload()
-    expect(rows).to_have_count(4)
-    expect(search).to_have_value('$.total > 90 and $.customer = "ann"')
-    search.fill("$.total < 2")
-    search.press("Enter")
-    expect(rows).to_have_count(2)
-    page.go_back()
-    expect(rows).to_have_count(4)
-
-    page.get_by_role("button", name="Live tail").click()
-    expect(page.get_by_text("waiting for records that match")).to_be_visible()
-    served.produce_avro(name, ORDERS, *orders[90:93])
-    expect(rows).to_have_count(1)
-    page.reload()
-    expect(page.get_by_text("waiting for records that match")).to_be_visible()
-    page.get_by_role("button", name="Stop").click()
-    page.get_by_role("button", name="What a filter can say").click()
-    expect(shown.dialog()).to_contain_text("at any depth")
-    shown.check_access()
-    shown.dialog().get_by_role("button", name="Close").click()
-    with page.expect_download() as download:
-        page.get_by_role("button", name="JSON lines").click()
-    assert len(download.value.path().read_text().splitlines()) == 5
-
-
 def test_a_search_is_broken_off(served: Served, show: Show, name: str) -> None:
     served.create(name)
     producer = Producer({"bootstrap.servers": served.bootstrap, "compression.type": "lz4", "linger.ms": 50})

@@ -211,7 +211,9 @@ def show(records: Sequence[RawRecord], payloads: Payloads, view: View) -> list[R
             readings = {**payloads, **dict.fromkeys(large, TOO_LARGE)} if large else payloads
         try:
             if matches(view.match, view.topic, record, readings):
-                rows.append(_row(record, view, readings, places=marks(view.match, view.topic, record, readings)))
+                rows.append(
+                    _row(record, view, readings, places=marks(view.match, view.topic, record, readings))
+                )
             elif view.shows_others:
                 rows.append(_row(record, view, readings))
         except FilterLimitError as error:

@@ -61,14 +61,18 @@ def matches(match: Match, topic: str, record: RawRecord, payloads: Payloads) -> 
     if isinstance(match, SameKey):
         return record.key == match.key
     if isinstance(match, Where):
-        texts = [payloads[data] for data in (record.key, record.value) if data is not None and data in payloads]
+        texts = [
+            payloads[data] for data in (record.key, record.value) if data is not None and data in payloads
+        ]
         if any(payload.is_cut for payload in texts):
             raise FilterLimitError("the JSON that its schema reads is too long for a filter")
     return _condition_of(match).matches(_fields(topic, record, payloads))
 
 
-def marks(match: Match, topic: str, record: RawRecord, payloads: Payloads) -> dict[str, list[tuple[int, int]]]:
-    """Return the places of a record that match, in UTF-16 units of the texts, as browsers count. Raises FilterLimitError."""
+def marks(
+    match: Match, topic: str, record: RawRecord, payloads: Payloads
+) -> dict[str, list[tuple[int, int]]]:
+    """Return the places of a record that match, in UTF-16 units as browsers count. Raises FilterLimitError."""
     if match is None or isinstance(match, SameKey):
         return {}
     fields = _fields(topic, record, payloads)
@@ -83,7 +87,11 @@ def marks(match: Match, topic: str, record: RawRecord, payloads: Payloads) -> di
 def _in_units(text: str, ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     if text.isascii():
         return ranges
-    units = [len(text[:end].encode("utf-16-le", "surrogatepass")) // _UTF_16_UNIT for pair in ranges for end in pair]
+    units = [
+        len(text[:end].encode("utf-16-le", "surrogatepass")) // _UTF_16_UNIT
+        for pair in ranges
+        for end in pair
+    ]
     return [*zip(units[::2], units[1::2], strict=True)]
 
 

@@ -157,9 +157,7 @@ class _Parser:
             self._at += 1
             other = self._next
             second = self._operand("a value")
-            return Comparison(
-                _timed(first, second, token), _SIGNS[sign.text], _timed(second, first, other)
-            )
+            return Comparison(_timed(first, second, token), _SIGNS[sign.text], _timed(second, first, other))
         return self._alone(first, token)
 
     def _alone(self, operand: Operand, token: Token) -> Node:
@@ -191,7 +189,9 @@ class _Parser:
             if segments:
                 raise FilterError(f"{token.text} has no parts", after.position)
             return Number(token.text)
-        if token.text == "headers" and (not segments or segments[0].is_deep or isinstance(segments[0].step, int)):
+        if token.text == "headers" and (
+            not segments or segments[0].is_deep or isinstance(segments[0].step, int)
+        ):
             raise FilterError("a header is headers.NAME", token.position)
         return Path(token.text, segments)
 
@@ -289,7 +289,7 @@ class _Parser:
 
 
 def _text(token: Token) -> str:
-    """Return the text of a token in quotation marks, whose escapes are JSON's. Raises FilterError."""
+    """Return the text of a token in quotation marks; its escapes are JSON's. Raises FilterError."""
     inner = token.text[1:-1]
     if token.text[0] == "'":
         inner = _QUOTED.sub(lambda match: {"\\'": "'", '"': '\\"'}.get(match[0], match[0]), inner)

@@ -71,7 +71,7 @@ class Hit(NamedTuple):
 
 
 class Operand(Protocol):
-    """What is compared."""
+    """A side of a comparison."""
 
     def hits(self, record: Fields, steps: Steps) -> Iterator[Hit]:
         """Yield the values that a record has of it."""
@@ -343,9 +343,13 @@ class Comparison(OverValues):
         others = [*self.second.hits(record, steps)]
         hits = [*self.first.hits(record, steps)]
         if self.sign == "!=":
-            pairs = [(hit, other) for hit in hits for other in others if not steps.take()]
-            if not any(_equal(hit.value, other.value) for hit, other in pairs):
-                yield from (hit for pair in pairs for hit in pair)
+            steps.take(len(hits) * len(others))
+            if (
+                hits
+                and others
+                and not any(_equal(hit.value, other.value) for hit in hits for other in others)
+            ):
+                yield from (*hits, *others)
             return
         for hit in hits:
             for other in others:

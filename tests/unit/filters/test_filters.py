@@ -27,7 +27,9 @@ ORDER = {
 def record(
     value: Any = ORDER, key: bytes | None = b"ann", headers: tuple[tuple[str, bytes | None], ...] = ()
 ) -> Fields:
-    data = value if isinstance(value, bytes) or value is None else json.dumps(value, ensure_ascii=False).encode()
+    data = (
+        value if isinstance(value, bytes) or value is None else json.dumps(value, ensure_ascii=False).encode()
+    )
     contents = [(name, Content(header)) for name, header in headers]
     return Fields("orders", 2, 17, 1_767_225_600_000, Content(key), Content(data), contents)
 
@@ -71,7 +73,9 @@ def test_and_binds_closer_than_or_and_not_closest() -> None:
     assert not compile_filter("not $.count = 3 and $.count = 3").matches(record())
 
 
-@pytest.mark.parametrize(("key", "number", "text"), [(b"5", True, True), (b'"5"', False, True), (b"x", False, False)])
+@pytest.mark.parametrize(
+    ("key", "number", "text"), [(b"5", True, True), (b'"5"', False, True), (b"x", False, False)]
+)
 def test_a_whole_key_is_its_text_and_its_json(key: bytes, number: bool, text: bool) -> None:
     assert compile_filter("key = 5").matches(record(key=key)) is number
     assert compile_filter("key = '5'").matches(record(key=key)) is text
@@ -80,7 +84,13 @@ def test_a_whole_key_is_its_text_and_its_json(key: bytes, number: bool, text: bo
 
 def test_headers_are_named_and_any_of_a_name_will_do() -> None:
     fields = record(headers=(("trace", b"a"), ("trace", b'{"id": 7}'), ("x y", None)))
-    for text in ("headers.trace = 'a'", "headers.trace.id = 7", "headers['x y'] = null", "'trace'", "headers.* = 'a'"):
+    for text in (
+        "headers.trace = 'a'",
+        "headers.trace.id = 7",
+        "headers['x y'] = null",
+        "'trace'",
+        "headers.* = 'a'",
+    ):
         assert compile_filter(text).matches(fields), text
     assert not compile_filter("headers.x = 1").matches(fields)
     assert not compile_filter("headers['x y']").matches(fields)
@@ -94,7 +104,9 @@ def test_a_tombstone_is_null_and_has_no_path() -> None:
 def test_values_that_are_not_json_have_text_alone() -> None:
     for data in (b"total 63", b"\xff\xfe", b"[" * 100_000, b"1" * 5_000):
         assert not compile_filter("$.total = 1 or $ = 1").matches(record(data))
-    assert compile_filter("value = 'total 63' and 'TOTAL' and value contains '63'").matches(record(b"total 63"))
+    assert compile_filter("value = 'total 63' and 'TOTAL' and value contains '63'").matches(
+        record(b"total 63")
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,7 +123,10 @@ def test_values_that_are_not_json_have_text_alone() -> None:
         ("$. = 1", 3, "a name or '*' is expected after '.', not '='"),
         ("$.a.0 = 1", 4, "a name or '*' is expected after '.', not '0'; an element is [0]"),
         ("$.a[x]", 4, "a number, a name in quotation marks or '*' is expected in brackets, not 'x'"),
-        ("total > 60", 0, "'total' is not a field: $ (the value), key, value, headers, topic, partition, offset or timestamp"),
+        (
+            "total > 60", 0,
+            "'total' is not a field: $ (the value), key, value, headers, topic, partition, offset or timestamp",
+        ),
         ("5", 0, "a number alone is not a condition"),
         ("$.a = = 1", 6, "a value is expected, not '='"),
         ("$.a ~ 5", 6, "a text or a regular expression is expected after '~'"),
@@ -167,7 +182,10 @@ def spans(text: str, fields: Fields) -> dict[str, list[str]]:
     marks = compile_filter(text).marks(fields)
     contents = {"key": fields.key, "value": fields.value}
     contents |= {f"header {number}": content for number, (_, content) in enumerate(fields.headers)}
-    return {place: [(contents[place].text or "")[start:end] for start, end in ranges] for place, ranges in marks.items()}
+    return {
+        place: [(contents[place].text or "")[start:end] for start, end in ranges]
+        for place, ranges in marks.items()
+    }
 
 
 @pytest.mark.parametrize(

@@ -379,7 +379,7 @@ ROUTES = (
           query=(Parameter("before", "the offset before which to look, as `back_to` of `done` says it (the record's)"),
                  Parameter("limit", f"records after which to look no further, at most {SCANNED_MAX} ({LOOKED_AT})"),
                  *_CHOICE[1:])),
-    Route("GET", "/api/topics/{topic}/export", export_records, 
+    Route("GET", "/api/topics/{topic}/export", export_records,
           "Records as a file, all or those that match; no cell of it is a formula",
           query=(Parameter("format", "csv or jsonl (csv)"), *_FROM, *_PAGES, *_CHOICE, *_SOUGHT,
                  Parameter("limit", f"at most {EXPORTED_MAX} (1000)"))),
