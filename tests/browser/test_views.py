@@ -89,11 +89,39 @@ def test_every_view_is_there_for_everybody(filled: Served, show: Show, theme: st
         page = shown.open(path)
         expect(page.locator("main h1")).to_have_text(title)
         expect(page.locator("main .loading")).to_have_count(0)
+        if not path:
+            expect(page.get_by_role("img", name="Plot over time").first).to_be_visible()
         assert is_no_wider_than_the_screen(page), path
         shown.check_access()
         picture = PICTURED.get(path)
         if picture and (theme, width) in (("light", 1280), ("dark", 390)):
             shown.picture(picture if width == 1280 else f"{picture}-phone")
+
+
+def test_overview_has_the_last_minutes_also_after_a_reload(served: Served, show: Show, name: str) -> None:
+    served.create(name)
+    served.produce(name, *(f"{number}" for number in range(10)))
+    served.consume(f"readers of {name}", name, 6)
+    page = show().open()
+    tile = page.locator(".tile")
+    for label, text in (
+        ("Lag", "records, all groups"),
+        ("Open transactions", ""),
+        ("Disk", "free"),
+        ("Stalls", "15"),
+    ):
+        expect(tile.filter(has_text=label).filter(has_text=text).first).to_be_visible()
+    plot = page.get_by_role("img", name="Plot over time; now: records a second")
+    expect(plot).to_be_visible()
+    link = page.locator("section", has_text="Lag by group").get_by_role("link", name=f"readers of {name}")
+    expect(link).to_be_visible()
+    samples = page.evaluate("fetch('/api/history').then((answer) => answer.json())")["samples"]
+    page.reload()
+    expect(plot).to_be_visible()
+    again = page.evaluate("fetch('/api/history').then((answer) => answer.json())")["samples"]
+    assert again[0] == samples[0], "the server keeps them"
+    link.click()
+    expect(page.locator("main h1")).to_have_text(f"readers of {name}")
 
 
 def test_the_theme_is_chosen_and_kept(show: Show) -> None:

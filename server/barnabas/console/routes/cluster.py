@@ -65,6 +65,16 @@ async def _quietly(work: Any, summary: dict[str, Any]) -> None:
         summary["error"] = error
 
 
+async def history(call: Call) -> object:
+    """Return the cluster in numbers over the last 15 minutes."""
+    samples = await call.backend.history.samples()
+    error = call.backend.history.error
+    return {
+        "samples": [sample.as_json() for sample in samples],
+        "notes": {"cluster": error} if error else samples[-1].notes if samples else {},
+    }
+
+
 async def list_brokers(call: Call) -> object:
     """Return the brokers, with their log dirs and features."""
     admin = call.backend.admin
@@ -182,6 +192,9 @@ CHANGES = (
 )
 ROUTES = (
     Route("GET", "/api/overview", overview, "The cluster in numbers"),
+    Route("GET", "/api/history", history,
+          "The cluster over the last 15 minutes, from the first such request of a session on: throughput, lag by group, open "
+          "transactions, replicas, disk, stalls"),
     Route("GET", "/api/brokers", list_brokers, "Brokers, controller, log dirs, features"),
     Route("GET", "/api/brokers/{broker}/settings", broker_settings, "Settings of a broker, and where each comes from"),
     Route("PATCH", "/api/brokers/{broker}/settings", change_broker_settings, "Change settings of a broker", body=CHANGES),
