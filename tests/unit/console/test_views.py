@@ -248,6 +248,21 @@ async def test_a_filter_searches_follows_exports_and_marks(tmp_path: Path) -> No
             assert (refused.status, refused.json["error"]) == (400, reason)
 
 
+async def test_a_tombstone_has_the_bytes_and_partition_of_its_key(tmp_path: Path) -> None:
+    async with console_beside(tmp_path) as console:
+        await console.make_topic("t", 3)
+        await console.produce("t", b"v", key=b"\xff" + b"k" * 3_000, partition=1)
+        await console.produce("t", b"v", partition=1)
+        visitor = await console.visitor()
+        sent = await visitor.do("POST", "/api/topics/t/records/1/0/tombstone", {})
+        assert sent == {"sent": [{"partition": 1, "offset": 2}]}
+        record = await visitor.get("/api/topics/t/records/1/2")
+        assert record["value"]["form"] == "null"
+        assert record["key"] == (await visitor.get("/api/topics/t/records/1/0"))["key"]
+        refused = await visitor.ask("POST", "/api/topics/t/records/1/1/tombstone", {})
+        assert (refused.status, refused.json["error"]) == (400, "the record at offset 1 has no key")
+
+
 async def test_a_search_ends_when_its_connection_closes(tmp_path: Path) -> None:
     async with console_beside(tmp_path) as console:
         await console.make_topic("t")

@@ -193,8 +193,8 @@ CHANGES = (
 ROUTES = (
     Route("GET", "/api/overview", overview, "The cluster in numbers"),
     Route("GET", "/api/history", history,
-          "The cluster over the last 15 minutes, from the first such request of a session on: throughput, lag by group, open "
-          "transactions, replicas, disk, stalls"),
+          "The cluster over the last 15 minutes, from the first such request of a session on: throughput, lag by group, "
+          "open transactions, replicas, disk, stalls"),
     Route("GET", "/api/brokers", list_brokers, "Brokers, controller, log dirs, features"),
     Route("GET", "/api/brokers/{broker}/settings", broker_settings, "Settings of a broker, and where each comes from"),
     Route("PATCH", "/api/brokers/{broker}/settings", change_broker_settings, "Change settings of a broker", body=CHANGES),

@@ -258,6 +258,18 @@ async def send_records(call: Call) -> object:
     return {"sent": await _send(call.backend, call.path["topic"], records, settings)}
 
 
+async def send_tombstone(call: Call) -> object:
+    """Append a record without a value, with the key of a record and in its partition."""
+    row, _ = await _record_at(call, replace(view_of(call), with_keys=True))
+    if row.problem:
+        raise ConsoleError(422, row.problem)
+    if row.key is None:
+        raise ConsoleError(400, f"the record at offset {row.offset} has no key")
+    now_ms = time.time_ns() // 1_000_000
+    record = {"key": row.key, "value": None, "partition": row.partition, "timestamp_ms": now_ms}
+    return {"sent": await _send(call.backend, call.path["topic"], [record], PRODUCING)}
+
+
 async def _send(
     backend: Backend, topic: str, records: list[dict[str, Any]], settings: ProducerSettings
 ) -> list[dict[str, Any]]:
@@ -397,4 +409,6 @@ ROUTES = (
                 Parameter("compression", "none, gzip, snappy, lz4 or zstd (none)"),
                 Parameter("value_schema", "what writes values, given as JSON: id of a schema, or latest of TOPIC-value"),
                 Parameter("key_schema", "the same for keys"))),
+    Route("POST", "/api/topics/{topic}/records/{partition}/{offset}/tombstone", send_tombstone,
+          "Append a record without a value that has the key of this one, to its partition: compaction removes the key"),
 )  # fmt: skip

@@ -1,11 +1,11 @@
 // Records of a topic: pages from any point, the live tail, search, one in full, files.
 
 import { keepInAddress } from "../address.js";
-import { follow, get, query } from "../api.js";
+import { follow, get, post, query } from "../api.js";
 import { ask, badge, fill, h, notice, select, toast } from "../dom.js";
 import { bytes, number, plural, time, zone } from "../format.js";
 import { besidePrevious } from "./beside.js";
-import { formOf, preview, whole } from "./payload.js";
+import { formOf, preview, visible, whole } from "./payload.js";
 import { produce } from "./produce.js";
 
 const SHOWN_MAX = 500;
@@ -237,12 +237,12 @@ function recordRow(path, record, choice, signal, send) {
     opener.setAttribute("aria-expanded", "false");
   }
   async function open() {
-    const place = h("div", { class: "detail" }, ...detail(record, send, beside));
+    const place = h("div", { class: "detail" }, ...detail(path, record, send, beside));
     line.after(h("tr", { class: "opened" }, h("td", { colspan: "5" }, place)));
     opener.setAttribute("aria-expanded", "true");
     if (record.value.cut || record.key.cut) {
       try {
-        fill(place, detail(await get(`${path}/records/${record.partition}/${record.offset}`, how(), signal), send, beside));
+        fill(place, detail(path, await get(`${path}/records/${record.partition}/${record.offset}`, how(), signal), send, beside));
       } catch (error) {
         if (error.name !== "AbortError") place.prepend(notice(error.message, "bad"));
       }
@@ -289,7 +289,26 @@ function asJson(record) {
   return JSON.stringify({ partition: record.partition, offset: record.offset, timestamp: record.timestamp, key: plain(record.key), value: plain(record.value), headers: record.headers.map((header) => ({ name: header.name, value: plain(header.value) })) }, null, 2);
 }
 
-function detail(record, send, beside) {
+/** Ask, and append a tombstone for the key of a record. */
+async function bury(path, record) {
+  const { settings } = await get(`${path}/settings`).catch(() => ({ settings: [] }));
+  const policy = settings.find((setting) => setting.name === "cleanup.policy")?.value ?? "";
+  const key = record.key.text.length > 200 ? `${record.key.text.slice(0, 200)} …` : record.key.text;
+  let sent = [];
+  const isDone = await ask({
+    title: "Delete key", submit: "Send a tombstone", danger: true,
+    content: [
+      policy && !policy.includes("compact") ? notice("This topic is not compacted: its records stay until their retention ends, and consumers take the null as they like.", "warn") : null,
+      h("p", {}, `A record with this key and without a value will be appended to partition ${record.partition}. Compaction then removes the key, and consumers that keep a table drop it.`), h("pre", { class: "code" }, visible(key)),
+    ],
+    act: async () => { ({ sent } = await post(`${path}/records/${record.partition}/${record.offset}/tombstone`)); },
+  });
+  if (!isDone) return;
+  toast(`Sent: partition ${sent[0].partition}, offset ${sent[0].offset}.`);
+  window.dispatchEvent(new CustomEvent("produced"));
+}
+
+function detail(path, record, send, beside) {
   const place = h("div", { class: "beside" });
   const isWhole = !record.value.cut && !record.key.cut;
   const [view] = location.hash.split("?");
@@ -306,7 +325,8 @@ function detail(record, send, beside) {
       action("Copy as JSON", () => copy(asJson(record), "The record was"), isWhole),
       action("Copy link", () => copy(address, "The record's address was")),
       action("Beside the previous of its key", () => beside(place, record), record.key.form !== "null"),
-      action("Produce again", () => send(record), isWhole)),
+      action("Produce again", () => send(record), isWhole),
+      action("Delete key", () => bury(path, record), record.key.form !== "null" && record.value.form !== "null")),
     place,
   ].flat(4).filter(Boolean);
 }

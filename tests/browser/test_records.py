@@ -1,4 +1,4 @@
-"""Records by a filter: found, marked, followed and saved, and kept in the address."""
+"""Records by a filter: found, marked, followed, saved, kept in the address; and what is done to one of them."""
 
 from __future__ import annotations
 
@@ -67,3 +67,31 @@ def test_a_filter_finds_decoded_values_and_marks_them(served: Served, show: Show
     with page.expect_download() as download:
         page.get_by_role("button", name="JSON lines").click()
     assert len(download.value.path().read_text().splitlines()) == 5
+
+
+def test_key_of_a_record_is_deleted_by_a_tombstone(served: Served, show: Show, name: str) -> None:
+    served.create(name, 2, cleanup_policy="compact")
+    served.produce(name, *((key, "value", None) for key in (b"\xff\x00key", "ann", "bob")))
+    shown = show()
+    page = shown.open(f"topics/{name}")
+    rows = page.locator("tr.record-row")
+    rows.filter(has_text="ff 00").click()
+    page.get_by_role("button", name="Delete key").click()
+    expect(shown.dialog()).to_contain_text("ff 00 6b 65 79")
+    expect(shown.dialog()).not_to_contain_text("not compacted")
+    shown.check_access()
+    shown.dialog().get_by_role("button", name="Send a tombstone").click()
+    shown.said("Sent: partition")
+    expect(rows).to_have_count(4)
+    expect(rows.filter(has_text="ff 00")).to_have_count(2)
+    rows.first.click()
+    expect(page.locator(".detail").get_by_role("button", name="Delete key")).to_have_count(0)  # it is one
+
+    served.create(f"{name}-kept")
+    served.produce(f"{name}-kept", ("ann", "value", None))
+    page = shown.open(f"topics/{name}-kept")
+    rows.first.click()
+    page.get_by_role("button", name="Delete key").click()
+    expect(shown.dialog()).to_contain_text("This topic is not compacted")
+    page.go_back()
+    expect(shown.dialog()).to_have_count(0)
