@@ -151,6 +151,32 @@ def test_pages_of_records_are_gone_back_to(served: Served, show: Show, name: str
     expect(first).to_have_text("0:119")
 
 
+def test_settings_are_read_and_typed_as_people_say_them(served: Served, show: Show, name: str) -> None:
+    served.create(name, retention_ms="604800000", max_message_bytes="1048588")
+    shown = show()
+    page = shown.open(f"topics/{name}/settings")
+    rows = page.locator("main tbody tr")
+    expect(rows.nth(0)).to_contain_text("max.message.bytes")  # those that are set come first
+    expect(rows.nth(0)).to_contain_text("about 1 MiB")
+    expect(rows.nth(1)).to_contain_text("604800000")
+    expect(rows.nth(1)).to_contain_text("7 days")
+    expect(rows.filter(has_text="flush.messages")).not_to_contain_text("no limit")
+    expect(rows.filter(has_text="flush.ms")).to_contain_text("no limit")
+    page.get_by_role("button", name="Change retention.ms").click()
+    dialog = shown.dialog()
+    dialog.get_by_label("New value").fill("36 hours")
+    expect(dialog).to_contain_text("= 129600000, 1 day 12 hours")
+    dialog.get_by_role("button", name="Save").click()
+    shown.said("was changed")
+    expect(rows.nth(1)).to_contain_text("1 day 12 hours")
+    page.get_by_role("button", name="Change segment.bytes").click()
+    dialog.get_by_label("New value").fill("0.5 GiB")
+    dialog.get_by_role("button", name="Save").click()
+    shown.said("was changed")
+    expect(rows.filter(has_text="segment.bytes").first).to_contain_text("512 MiB")
+    shown.check_access()
+
+
 def test_back_closes_an_open_dialog(served: Served, show: Show, name: str) -> None:
     served.create(name)
     shown = show()

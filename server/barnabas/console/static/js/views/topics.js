@@ -2,7 +2,7 @@
 
 import { get, part, post } from "../api.js";
 import { ask, badge, broken, check, field, fill, h, head, toast } from "../dom.js";
-import { bytes, number, rate } from "../format.js";
+import { bytes, number, rate, settingValue } from "../format.js";
 import { pagedTable } from "../table.js";
 
 export const topicLink = (name) => h("a", { href: `#/topics/${part(name)}` }, broken(name));
@@ -42,21 +42,22 @@ async function createTopic(refresh) {
   const name = h("input", { name: "name", required: true, autocomplete: "off", spellcheck: "false", pattern: "[a-zA-Z0-9._\\-]{1,249}", title: "letters, digits, dots, underscores and dashes, at most 249" });
   const partitions = h("input", { name: "partitions", type: "number", min: "1", placeholder: "broker's default" });
   const replication = h("input", { name: "replication", type: "number", min: "1", placeholder: "broker's default" });
-  const retention = h("input", { name: "retention", placeholder: "604800000 for 7 days, -1 for ever" });
+  const retention = h("input", { name: "retention", placeholder: "7 days, 12 h, -1 for ever" });
   const policy = h("select", { name: "policy" }, [["", "broker's default"], ["delete", "delete"], ["compact", "compact"], ["compact,delete", "compact and delete"]].map(([value, text]) => h("option", { value }, text)));
   const others = h("textarea", { name: "others", rows: "3", placeholder: "max.message.bytes=1048576" });
   const isDone = await ask({
     title: "Create topic", submit: "Create",
-    content: [field("Name", name), h("div", { class: "fields" }, field("Partitions", partitions), field("Replicas", replication)), h("div", { class: "fields" }, field("Cleanup", policy), field("Retention (ms)", retention)), field("Other settings", others, "one KEY=VALUE a line")],
+    content: [field("Name", name), h("div", { class: "fields" }, field("Partitions", partitions), field("Replicas", replication)), h("div", { class: "fields" }, field("Cleanup", policy), field("Retention", retention, "in ms without a unit")), field("Other settings", others, "one KEY=VALUE a line")],
     act: async () => {
       const settings = {};
       for (const line of others.value.split("\n").filter((line) => line.trim())) {
         const at = line.indexOf("=");
         if (at < 1) throw new Error(`"${line}" is not KEY=VALUE`);
-        settings[line.slice(0, at).trim()] = line.slice(at + 1).trim();
+        const name = line.slice(0, at).trim();
+        settings[name] = settingValue(name, line.slice(at + 1).trim());
       }
       if (policy.value) settings["cleanup.policy"] = policy.value;
-      if (retention.value.trim()) settings["retention.ms"] = retention.value.trim();
+      if (retention.value.trim()) settings["retention.ms"] = settingValue("retention.ms", retention.value.trim());
       await post("/api/topics", { name: name.value, partitions: partitions.value ? Number(partitions.value) : -1, replication: replication.value ? Number(replication.value) : -1, settings });
     },
   });
