@@ -177,6 +177,37 @@ def test_settings_are_read_and_typed_as_people_say_them(served: Served, show: Sh
     shown.check_access()
 
 
+def test_several_topics_are_emptied_and_deleted(served: Served, show: Show) -> None:
+    name = "several"
+    for number in range(4):
+        served.create(f"{name}-{number}")
+        served.produce(f"{name}-{number}", *("value",) * (number + 1))
+    shown = show()
+    page = shown.open(f"topics?filter={name}-")
+    rows = page.locator("main tbody tr")
+    expect(rows).to_have_count(4)
+    for number in (1, 2):
+        page.get_by_role("checkbox", name=f"Choose {name}-{number}").check()
+    expect(page.get_by_text("2 topics chosen")).to_be_visible()
+    shown.check_access()
+    page.get_by_role("button", name="Delete records").click()
+    dialog = shown.dialog()
+    expect(dialog).to_contain_text("2 topics will lose all their records: 5 records")
+    expect(dialog.get_by_role("list", name="Topics").get_by_role("listitem")).to_have_text([f"{name}-1", f"{name}-2"])
+    shown.check_access()
+    shown.confirm("2 topics", "Delete records")
+    shown.said("2 topics emptied.")
+    expect(rows.filter(has_text=f"{name}-1").locator("td").nth(4)).to_have_text("0")
+    for number in (1, 3):
+        page.get_by_role("checkbox", name=f"Choose {name}-{number}").check()
+    served.admin.delete_topics([f"{name}-3"])[f"{name}-3"].result()
+    page.get_by_role("button", name="Delete topics").click()
+    shown.confirm("2 topics", "Delete topics")
+    shown.said("1 topic deleted.")
+    expect(rows).to_have_count(2)
+    shown.problems.clear()
+
+
 def test_back_closes_an_open_dialog(served: Served, show: Show, name: str) -> None:
     served.create(name)
     shown = show()

@@ -51,11 +51,11 @@ export function pagedTable({ title, columns, load, signal, filters = [], every =
       if (mine < shown || signal.aborted) return;
       shown = mine;
       values.page = page.page;
-      const focused = place.contains(document.activeElement) ? [...place.querySelectorAll("a,button")].indexOf(document.activeElement) : -1;
+      const focused = place.contains(document.activeElement) ? [...place.querySelectorAll("a,button,input")].indexOf(document.activeElement) : -1;
       const scrolled = place.firstElementChild?.scrollLeft ?? 0;
       fill(place, table(columns, page.rows, { empty: values.filter ? "Nothing matches." : empty, caption: title, sorting, row }));
       place.firstElementChild.scrollLeft = scrolled;
-      if (focused >= 0) place.querySelectorAll("a,button")[focused]?.focus();
+      if (focused >= 0) place.querySelectorAll("a,button,input")[focused]?.focus();
       const first = (page.page - 1) * page.size;
       status.textContent = page.total ? `${number(first + 1)} to ${number(first + page.rows.length)} of ${number(page.total)} ${label}` : `0 ${label}`;
       back.disabled = page.page <= 1;

@@ -1,19 +1,20 @@
 // All topics, and the one that is chosen.
 
-import { get, part, post } from "../api.js";
-import { ask, badge, broken, check, field, fill, h, head, toast } from "../dom.js";
-import { bytes, number, rate, settingValue } from "../format.js";
+import { get, part, post, request } from "../api.js";
+import { ask, askName, badge, broken, check, field, fill, h, head, toast } from "../dom.js";
+import { bytes, number, plural, rate, settingValue } from "../format.js";
 import { pagedTable } from "../table.js";
 
 export const topicLink = (name) => h("a", { href: `#/topics/${part(name)}` }, broken(name));
 
-export function topicTable({ signal, session }, options = {}) {
+export function topicTable({ signal, session }, { choosing = null, ...options } = {}) {
   return pagedTable({
     title: "Topics", label: "topics", signal, placeholder: "Filter topics",
     load: (values) => get("/api/topics", values, signal),
     empty: session.user ? `No topics that ${session.user} may see.` : "No topics yet.",
     filters: [{ names: ["internal", "unhealthy"], make: (change, values) => [check("Internal", { checked: values.internal === "true", onchange: (event) => change({ internal: event.target.checked || "" }) }), check("Unhealthy only", { checked: values.unhealthy === "true", onchange: (event) => change({ unhealthy: event.target.checked || "" }) })] }],
     columns: [
+      ...(choosing ? [{ label: "Choose", class: "choice", cell: (row) => h("input", { type: "checkbox", "aria-label": `Choose ${row.name}`, checked: choosing.chosen.has(row.name), onchange: (event) => choosing.choose(row, event.target.checked) }) }] : []),
       { label: "Name", sort: "name", class: "name", cell: (row) => [topicLink(row.name), row.internal ? [" ", badge("internal")] : null] },
       { label: "Partitions", sort: "partitions", number: true, class: "wide", cell: (row) => number(row.partitions) },
       { label: "Replicas", sort: "replication", number: true, class: "wide", cell: (row) => number(row.replication) },
@@ -33,8 +34,44 @@ export async function show(context) {
     return;
   }
   const { main } = context;
-  const list = topicTable(context);
-  fill(main, head("Topics", "", [h("button", { type: "button", class: "primary", onclick: () => createTopic(list.refresh) }, "Create topic")]), list.card);
+  const chosen = new Map();
+  const count = h("span", { class: "soft", role: "status" });
+  const acts = h("span", { class: "actions", hidden: true }, count,
+    h("button", { type: "button", onclick: () => { chosen.clear(); fit(); list.refresh(); } }, "Choose none"),
+    h("button", { type: "button", class: "danger", onclick: () => doToAll(EMPTYING) }, "Delete records"),
+    h("button", { type: "button", class: "danger", onclick: () => doToAll(DELETING) }, "Delete topics"));
+  function fit() {
+    acts.hidden = !chosen.size;
+    count.textContent = `${plural(chosen.size, "topic")} chosen`;
+  }
+  async function doToAll(act) {
+    await doTo([...chosen.values()], act, (name) => chosen.delete(name));
+    fit();
+    list.refresh();
+  }
+  const list = topicTable(context, { choosing: { chosen, choose: (row, isChosen) => { if (isChosen) chosen.set(row.name, row); else chosen.delete(row.name); fit(); } } });
+  fill(main, head("Topics", "", [acts, h("button", { type: "button", class: "primary", onclick: () => createTopic(list.refresh) }, "Create topic")]), list.card);
+}
+
+const DELETING = { title: "Delete topics", does: "will be deleted with all they hold", done: "deleted", act: (name) => request("DELETE", `/api/topics/${part(name)}`, { confirm: name }) };
+const EMPTYING = { title: "Delete records", does: "will lose all their records", done: "emptied", act: (name) => post(`/api/topics/${part(name)}/trim`, { confirm: name }) };
+
+/** Ask, and do something to one topic after the other; those that fail are named, and stay chosen. */
+async function doTo(rows, { title, does, done, act }, forget) {
+  const failures = [];
+  const sum = (measure) => rows.reduce((total, row) => total + (row[measure] ?? 0), 0);
+  const isDone = await askName({
+    title, submit: title, name: plural(rows.length, "topic"), text: `${plural(rows.length, "topic")} ${does}: ${plural(sum("records"), "record")}, ${bytes(sum("bytes"))}. This cannot be undone.`,
+    more: h("ul", { class: "names", tabindex: "0", "aria-label": "Topics" }, rows.map((row) => h("li", { class: "mono" }, row.name))),
+    act: async () => {
+      for (const row of rows) {
+        try { await act(row.name); forget(row.name); } catch (error) { failures.push(`${row.name}: ${error.message}`); }
+      }
+    },
+  });
+  if (!isDone) return;
+  if (rows.length > failures.length) toast(`${plural(rows.length - failures.length, "topic")} ${done}.`);
+  for (const failure of failures.slice(0, 5)) toast(failure, "bad");
 }
 
 /** Ask for a new topic. */
