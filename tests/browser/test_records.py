@@ -95,3 +95,26 @@ def test_key_of_a_record_is_deleted_by_a_tombstone(served: Served, show: Show, n
     expect(shown.dialog()).to_contain_text("This topic is not compacted")
     page.go_back()
     expect(shown.dialog()).to_have_count(0)
+
+
+def test_paths_become_columns_that_stand_in_the_address(served: Served, show: Show, name: str) -> None:
+    served.create(name)
+    served.produce(name, *(f'{{"customer": "ann", "total": {number}.5}}' for number in range(5)))
+    shown = show()
+    page = shown.open(f"topics/{name}")
+    page.get_by_role("button", name="Columns").click()
+    dialog = shown.dialog()
+    dialog.get_by_label("Paths and fields").fill("$.customer, $.")
+    dialog.get_by_role("button", name="Show").click()
+    expect(dialog).to_contain_text("character 15")
+    dialog.get_by_label("Paths and fields").fill("$.customer, $.total, $.missing")
+    dialog.get_by_role("button", name="Show").click()
+    heads = page.get_by_role("table", name="Records").locator("th")
+    names = ["Place", "Time (UTC)", "Key", "$.customer", "$.total", "$.missing", "Value", "Size"]
+    expect(heads).to_have_text(names)
+    page.reload()
+    expect(heads).to_have_text(names)
+    expect(page.locator("tr.record-row").first.locator("td.column")).to_have_text(["ann", "4.5", "–"])
+    shown.check_access()
+    page.go_back()
+    expect(page.locator("td.column")).to_have_count(0)

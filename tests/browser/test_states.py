@@ -193,7 +193,9 @@ def test_several_topics_are_emptied_and_deleted(served: Served, show: Show) -> N
     page.get_by_role("button", name="Delete records").click()
     dialog = shown.dialog()
     expect(dialog).to_contain_text("2 topics will lose all their records: 5 records")
-    expect(dialog.get_by_role("list", name="Topics").get_by_role("listitem")).to_have_text([f"{name}-1", f"{name}-2"])
+    expect(dialog.get_by_role("list", name="Topics").get_by_role("listitem")).to_have_text(
+        [f"{name}-1", f"{name}-2"]
+    )
     shown.check_access()
     shown.confirm("2 topics", "Delete records")
     shown.said("2 topics emptied.")

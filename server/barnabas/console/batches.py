@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from barnabas.console.decoding import FRAMED_BYTES_MAX, Payload, Payloads, RawRecord, framed, record_as_json
 from barnabas.console.exporting import csv_row
-from barnabas.console.matching import Match, marks, matches
+from barnabas.console.matching import Match, columns_of, marks, matches
 from barnabas.filters import FilterLimitError
 from barnabas.records.any_magic import iter_any_records
 from barnabas.records.batch import BatchHeader, TimestampType, check_crc, iter_batches
@@ -48,6 +48,8 @@ class View:
     with_keys: bool = False
     """True if rows have their keys, for a search after the same."""
     topic: str = ""
+    columns: str = ""
+    """Paths and fields that are shown by themselves."""
     shows_others: bool = False
     """True if records that do not match are shown as well, without marks."""
 
@@ -245,6 +247,8 @@ def _row(
     shown: dict[str, Any] = record_as_json(record, view.form, view.chars_max, payloads)
     for place, ranges in places.items():
         _mark(_payload_at(shown, place), ranges)
+    if view.columns:
+        shown["columns"] = columns_of(view.columns, view.topic, record, payloads)
     if problem:
         shown["value"] = {"form": "hex", "text": "", "size": -1, "problem": problem}
     if view.is_csv:

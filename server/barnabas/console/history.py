@@ -33,11 +33,11 @@ REST_FACTOR = 100
 FIRST_SECONDS_MAX = 5.0
 """Time that the first look waits for the first sample."""
 GROUPS_MAX = 200
-"""Groups whose lag is measured: those with members first."""
+"""Groups that are measured: those with members first."""
 SHOWN_GROUPS_MAX = 8
 """Groups of a sample, those with the most lag."""
 DESCRIBED_MAX = 20
-"""Open transactions whose age is looked at."""
+"""Open transactions that are asked for their age."""
 OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 """States of transactions that are open."""
 _STALLS = "barnabas_event_loop_stalls"
@@ -60,7 +60,7 @@ class Sample:
 
 
 class History:
-    """Samples of a cluster, taken in the background once somebody has looked."""
+    """Samples of a cluster, taken in the background from the first look on."""
 
     def __init__(self, measure: Callable[[], Awaitable[Sample]], nursery: trio.Nursery) -> None:
         """`measure` may raise ClientError."""

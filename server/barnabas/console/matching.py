@@ -10,7 +10,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from barnabas.filters import PLACES, Content, Fields, FilterLimitError, Search, compile_filter
+from barnabas.filters import (
+    PLACES,
+    Content,
+    Fields,
+    FilterLimitError,
+    Search,
+    compile_columns,
+    compile_filter,
+    texts_of,
+)
 from barnabas.patterns import compile_pattern, escaped
 
 if TYPE_CHECKING:
@@ -84,6 +93,16 @@ def marks(
     }
 
 
+def columns_of(columns: str, topic: str, record: RawRecord, payloads: Payloads) -> dict[str, str | None]:
+    """Return the texts of columns in a record, by their names."""
+    return texts_of(_columns(columns), _fields(topic, record, payloads))
+
+
+def column_names(columns: str) -> list[str]:
+    """Return the names of columns. Raises FilterError."""
+    return [column.name for column in _columns(columns)]
+
+
 def _in_units(text: str, ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     if text.isascii():
         return ranges
@@ -107,6 +126,9 @@ def _content(data: bytes | None, payloads: Payloads) -> Content:
     if payload is None or payload.problem:
         return Content(data)
     return Content(payload.text.encode("utf-8", "replace"))
+
+
+_columns = lru_cache(maxsize=16)(compile_columns)
 
 
 @lru_cache(maxsize=16)

@@ -141,7 +141,7 @@ class Opener:
         if not opened.unread:
             return opened.rows
         chars_max = self.view.chars_max
-        if self.view.match is not None:
+        if self.view.match is not None or self.view.columns:
             chars_max = max(chars_max, MATCHED_CHARS_MAX)
         count = max(DECODED_CHARS_MAX // chars_max, 1)
         rows = opened.rows

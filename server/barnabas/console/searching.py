@@ -53,6 +53,17 @@ async def check_sought(backend: Backend, sought: Sought) -> None:
         raise ConsoleError(400, f"{name}: this {kind} cannot be used: {error}") from None
 
 
+async def column_names(backend: Backend, columns: str) -> list[str]:
+    """Return the names of columns; none for an empty text. Raises ConsoleError."""
+    if not columns:
+        return []
+    try:
+        columns.encode()
+        return await backend.sandbox.call(matching.column_names, columns, owner=backend.owner)
+    except (FilterError, UnicodeEncodeError, SandboxError) as error:
+        raise ConsoleError(400, f"columns: {error}") from None
+
+
 async def search(
     backend: Backend,
     window: Window,

@@ -6,8 +6,9 @@ The rule: author and producer are both foreign. A filter is bounded when it is r
 record (`STEPS_MAX` steps); regular expressions are RE2's. The language: docs/reference/filters.md.
 """
 
+from barnabas.filters.columns import texts_of
 from barnabas.filters.errors import FilterError, FilterLimitError
-from barnabas.filters.grammar import FILTER_CHARS_MAX, compile_filter
+from barnabas.filters.grammar import FILTER_CHARS_MAX, compile_columns, compile_filter
 from barnabas.filters.nodes import PLACES, STEPS_MAX, Node, Search
 from barnabas.filters.values import Content, Fields
 
@@ -21,5 +22,7 @@ __all__ = [
     "FilterLimitError",
     "Node",
     "Search",
+    "compile_columns",
     "compile_filter",
+    "texts_of",
 ]

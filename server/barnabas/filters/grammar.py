@@ -10,6 +10,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
+from barnabas.filters.columns import COLUMNS_MAX, Column
 from barnabas.filters.errors import FilterError
 from barnabas.filters.nodes import (
     Both,
@@ -70,6 +71,13 @@ def compile_filter(text: str) -> Node:
     return _Parser(_tokens(text)).read()
 
 
+def compile_columns(text: str) -> tuple[Column, ...]:
+    """Return the columns that a text names: paths and fields, with commas between them. Raises FilterError."""
+    if len(text) > FILTER_CHARS_MAX:
+        raise FilterError(f"columns have at most {FILTER_CHARS_MAX} characters", FILTER_CHARS_MAX)
+    return _Parser(_tokens(text)).read_columns(text)
+
+
 def _tokens(text: str) -> list[Token]:
     tokens = []
     position = 0
@@ -107,6 +115,21 @@ class _Parser:
         if self._next.kind != "end":
             raise self._unexpected("'and', 'or' or the end")
         return node
+
+    def read_columns(self, text: str) -> tuple[Column, ...]:
+        columns: list[Column] = []
+        while True:
+            token = self._next
+            operand = self._operand("a path or a field")
+            if isinstance(operand, Literal):
+                raise FilterError(f"a path or a field is expected, not {token.shown}", token.position)
+            if len(columns) >= COLUMNS_MAX:
+                raise FilterError(f"there are at most {COLUMNS_MAX} columns", token.position)
+            columns.append(Column(text[token.position : self._next.position].strip(), operand))
+            if self._next.kind == "end":
+                return tuple(columns)
+            if not self._takes(","):
+                raise self._unexpected("',' or the end")
 
     # --- conditions -------------------------------------------------------------------------------------------
 

@@ -15,7 +15,9 @@ from barnabas.filters import (
     Fields,
     FilterError,
     FilterLimitError,
+    compile_columns,
     compile_filter,
+    texts_of,
 )
 
 ORDER = {
@@ -219,3 +221,32 @@ def test_marks_of_a_name_that_occurs_twice_are_at_the_last() -> None:
     assert spans("$.a = 2", fields) == {"value": ["2"]}
     assert compile_filter("$.a = 2").marks(fields)["value"] == [(37, 38)]
     assert spans("$.ab[-1] = 2", fields) == {"value": ["2"]}
+
+
+def test_columns_are_the_values_of_paths_as_texts() -> None:
+    columns = compile_columns(
+        "$.customer, $.items[*].qty ,key,headers.trace, $.nothing, $.note, offset, $.ship"
+    )
+    assert texts_of(columns, record(headers=(("trace", b'{"id": 7}'),))) == {
+        "$.customer": "Ann", "$.items[*].qty": "2, 1", "key": "ann", "headers.trace": '{"id": 7}', "$.nothing": None,
+        "$.note": "null", "offset": "17", "$.ship": '{"city": "Köln", "zip": "50667"}',
+    }  # fmt: skip
+    (text,) = texts_of(compile_columns("$.long"), record({"long": "x" * 5_000})).values()
+    assert text == "x" * 200 + " ..."
+    assert texts_of(compile_columns("$..z..z"), record(nested(200))) == {"$..z..z": None}
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "reason"),
+    [
+        ("", 0, "a path or a field is expected, not the end"),
+        ("$.a,", 4, "a path or a field is expected, not the end"),
+        ("$.a, 5", 5, "a path or a field is expected, not '5'"),
+        ("$.a $.b", 4, "',' or the end is expected, not '$'"),
+        (", ".join(["$.a"] * 11), 50, "there are at most 10 columns"),
+    ],
+)
+def test_what_is_no_column_is_refused_with_its_place(text: str, position: int, reason: str) -> None:
+    with pytest.raises(FilterError) as caught:
+        compile_columns(text)
+    assert (caught.value.position, caught.value.reason) == (position, reason)

@@ -25,7 +25,7 @@ from barnabas.console.previous import LOOKED_AT, Target, previous
 from barnabas.console.reader import READING, ROWS_BYTES_MAX, Place
 from barnabas.console.reading import Bounds, Page, bounds_of, places_of, read_page, starts_at
 from barnabas.console.routes.subjects import registry_of
-from barnabas.console.searching import FOUND_MAX, SCANNED_MAX, check_sought, search
+from barnabas.console.searching import FOUND_MAX, SCANNED_MAX, check_sought, column_names, search
 from barnabas.console.tailing import tail
 from barnabas.console.walking import Window
 from barnabas.filters import PLACES
@@ -55,6 +55,13 @@ def view_of(call: Call, chars_max: int = SHOWN_CHARS) -> View:
     return View(call.one_of("as", *FORMATS), chars_max, topic=call.path["topic"])
 
 
+async def _listed_view(call: Call, chars_max: int = SHOWN_CHARS) -> View:
+    """Return how a request wants a list of records shown, with its columns. Raises ConsoleError."""
+    columns = call.query.get("columns", "").strip()
+    await column_names(call.backend, columns)
+    return replace(view_of(call, chars_max), columns=columns)
+
+
 async def _sought(call: Call) -> Sought | None:
     """Return what a request searches for, checked; None where it does not. Raises ConsoleError."""
     sought: Sought
@@ -78,7 +85,8 @@ async def _sought(call: Call) -> Sought | None:
 async def list_records(call: Call) -> object:
     """Return a page of records."""
     bounds = await _bounds(call)
-    page = await _page(call, bounds, call.whole("limit", LIMIT, least=1, most=LIMIT_MAX), view_of(call))
+    view = await _listed_view(call)
+    page = await _page(call, bounds, call.whole("limit", LIMIT, least=1, most=LIMIT_MAX), view)
     rest = {
         "first": _cursor(bounds.first),
         "next": _cursor(bounds.next),
@@ -198,21 +206,23 @@ async def find_previous(call: Call) -> object:
 async def export_records(call: Call) -> object:
     """Return records as a file."""
     form = call.one_of("format", "csv", "jsonl")
-    view = replace(view_of(call, EXPORTED_CHARS), is_csv=form == "csv", match=await _sought(call))
+    view = await _listed_view(call, EXPORTED_CHARS)
+    view = replace(view, is_csv=form == "csv", match=await _sought(call))
     limit = call.whole("limit", 1_000, least=1, most=EXPORTED_MAX)
     page = await _page(call, await _bounds(call), limit, view)
     if page.is_too_large:
         raise ConsoleError(413, f"these records make more than {ROWS_BYTES_MAX} bytes: export fewer (limit)")
     name = f"{call.path['topic']}.{form}"
     if form == "csv":
-        return Download(name, "text/csv; charset=utf-8", (csv_heading(), *(row.content for row in page.rows)))
+        heading = csv_heading(await column_names(call.backend, view.columns))
+        return Download(name, "text/csv; charset=utf-8", (heading, *(row.content for row in page.rows)))
     lines = tuple(row.content + b"\n" for row in page.rows)
     return Download(name, "application/jsonl; charset=utf-8", lines)
 
 
 async def tail_records(call: Call) -> object:
     """Return records as they come."""
-    view = replace(view_of(call), match=await _sought(call))
+    view = replace(await _listed_view(call), match=await _sought(call))
     bounds = await _bounds(call)
     return Events(lambda send: tail(call.backend, bounds, view, send))
 
@@ -223,7 +233,7 @@ async def search_records(call: Call) -> object:
     if sought is None:
         raise ConsoleError(400, "text or where: what to look for is expected")
     limit = call.whole("limit", LIMIT, least=1, most=FOUND_MAX)
-    view = replace(view_of(call), match=sought)
+    view = replace(await _listed_view(call), match=sought)
     is_newest_first = call.one_of("from", *ORIGINS) == "newest"
     settings, bounds = _reading(call), await _bounds(call)
     starts = await _starts(call, bounds)
@@ -364,6 +374,10 @@ _CHOICE = (
     Parameter("committed", "true to leave out what transactions have not committed (false)"),
     Parameter("as", "auto, json, text, hex or registry (auto)"),
 )
+_COLUMNS = Parameter(
+    "columns",
+    "paths and fields of filters.md with commas between them, to show by themselves: $.total, key.id (none)",
+)
 _FROM = (
     Parameter("from", "newest, oldest, offset or time (newest)"),
     Parameter("offset", "the first offset, with from=offset"),
@@ -382,7 +396,7 @@ _PAGES = (
 )
 ROUTES = (
     Route("GET", "/api/topics/{topic}/records", list_records, "A page of records",
-          query=(*_FROM, *_PAGES, *_CHOICE, Parameter("limit", f"at most {LIMIT_MAX} ({LIMIT})"))),
+          query=(*_FROM, *_PAGES, *_CHOICE, _COLUMNS, Parameter("limit", f"at most {LIMIT_MAX} ({LIMIT})"))),
     Route("GET", "/api/topics/{topic}/records/{partition}/{offset}", show_record,
           "One record in full; what matches a text or a filter is marked", query=(*_CHOICE[1:], *_SOUGHT)),
     Route("GET", "/api/topics/{topic}/records/{partition}/{offset}/previous", find_previous,
@@ -393,15 +407,16 @@ ROUTES = (
                  *_CHOICE[1:])),
     Route("GET", "/api/topics/{topic}/export", export_records,
           "Records as a file, all or those that match; no cell of it is a formula",
-          query=(Parameter("format", "csv or jsonl (csv)"), *_FROM, *_PAGES, *_CHOICE, *_SOUGHT,
+          query=(Parameter("format", "csv or jsonl (csv)"), *_FROM, *_PAGES, *_CHOICE, _COLUMNS, *_SOUGHT,
                  Parameter("limit", f"at most {EXPORTED_MAX} (1000)"))),
     Route("GET", "/api/topics/{topic}/tail", tail_records,
-          "Records as they come, all or those that match: events `begun` and `records`", query=(*_CHOICE, *_SOUGHT)),
+          "Records as they come, all or those that match: events `begun` and `records`",
+          query=(*_CHOICE, _COLUMNS, *_SOUGHT)),
     Route("GET", "/api/topics/{topic}/search", search_records,
           "Records that hold a text or meet a filter, as they are shown, with `marks` of what matches: events `found`, "
           "`progress` and `done` with `order`; closing the connection ends it",
           query=(*_SOUGHT, *_FROM,
-                 Parameter("until", "ms since 1970; records before that (all)"), *_CHOICE,
+                 Parameter("until", "ms since 1970; records before that (all)"), *_CHOICE, _COLUMNS,
                  Parameter("limit", f"at most {FOUND_MAX} ({LIMIT})"))),
     Route("POST", "/api/topics/{topic}/records", send_records, "Append records",
           body=(Parameter("records", 'an array of {key, value, headers: [{name, value}], partition, timestamp}; bytes are '

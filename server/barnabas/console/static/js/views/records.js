@@ -2,7 +2,7 @@
 
 import { keepInAddress } from "../address.js";
 import { follow, get, post, query } from "../api.js";
-import { ask, badge, fill, h, notice, select, toast } from "../dom.js";
+import { ask, badge, field, fill, h, notice, select, toast } from "../dom.js";
 import { bytes, number, plural, time, zone } from "../format.js";
 import { besidePrevious } from "./beside.js";
 import { formOf, preview, visible, whole } from "./payload.js";
@@ -41,6 +41,9 @@ export async function showRecords(place, { path, name, count, values, signal, ha
   const within = select([["anywhere", "anywhere"], ["key", "in keys"], ["value", "in values"], ["headers", "in headers"]], { "aria-label": "Where to search" });
   const helper = h("button", { type: "button", class: "quiet small", "aria-label": "What a filter can say", title: "What a filter can say", onclick: explain }, "?");
   const go = h("button", { type: "submit", class: "primary" }, "Show");
+  const heads = h("tr");
+  let columns = "";
+  let shownColumns = [];
   const live = h("button", { type: "button", "aria-pressed": "false", id: "live", onclick: toggleTail }, "Live tail");
   const stop = h("button", { type: "button", hidden: true, id: "stop", onclick: () => { halt("Stopped."); keep(); } }, "Stop");
   let cursor = {};
@@ -60,7 +63,23 @@ export async function showRecords(place, { path, name, count, values, signal, ha
   }
   const sought = () => (!text.value ? {} : mode.value === "where" ? { where: text.value } : { text: text.value, in: within.value, regex: mode.value === "regex" });
   let turned = {};
-  const choice = () => ({ partition: partition.value, as: form.value, committed: committed.checked });
+  const choice = () => ({ partition: partition.value, as: form.value, committed: committed.checked, columns });
+
+  /** Ask for paths that are columns of their own. */
+  async function chooseColumns() {
+    const input = h("input", { name: "columns", value: columns, class: "mono", autocomplete: "off", spellcheck: "false", placeholder: "$.customer, $.total, headers.trace" });
+    const isDone = await ask({
+      title: "Columns", submit: "Show",
+      content: [field("Paths and fields", input, "with commas between them, as filters have them; none for the usual columns"), h("p", { class: "soft" }, "$.items[*].sku shows all of several values, key.id looks into keys. Files in CSV have these columns, too.")],
+      act: async () => { await get(`${path}/records`, { columns: input.value, limit: 1 }, signal); columns = input.value.trim(); },
+    });
+    if (isDone) { keep(true); show(); }
+  }
+  function fitHeads(names) {
+    shownColumns = names;
+    fill(heads, ["Place", `Time (${zone()})`, "Key", ...names, "Value", "Size"].map((label, index) => h("th", { scope: "col", class: index === names.length + 4 ? "number" : "" }, label)));
+  }
+  const width = () => String(5 + shownColumns.length);
   const start = () => ({ from: from.value, offset: from.value === "offset" ? offset.value : "", time: from.value === "time" && at.value ? new Date(at.value).getTime() : "" });
 
   function halt(message = "") {
@@ -104,15 +123,15 @@ export async function showRecords(place, { path, name, count, values, signal, ha
       running = null;
       clear();
       status.textContent = "";
-      fill(rows, h("tr", {}, h("td", { colspan: "5" }, notice(error.message, "bad"))));
+      fill(rows, h("tr", {}, h("td", { colspan: width() }, notice(error.message, "bad"))));
     }
   }
 
   function clear() { fill(rows); shown = 0; }
-  function empty(message) { fill(rows, h("tr", {}, h("td", { class: "empty", colspan: "5" }, message))); }
+  function empty(message) { fill(rows, h("tr", {}, h("td", { class: "empty", colspan: width() }, message))); }
 
   function add(records, isOnTop) {
-    if (!shown) fill(rows);
+    if (!shown) { fill(rows); fitHeads(Object.keys(records[0]?.columns ?? {})); }
     for (const record of records) {
       const line = recordRow(path, record, () => ({ ...choice(), ...sought() }), signal, (like) => produce(path, name, count, hasRegistry, like));
       if (isOnTop) rows.prepend(line); else rows.append(line);
@@ -201,6 +220,7 @@ export async function showRecords(place, { path, name, count, values, signal, ha
     const inputs = { from, offset, partition, as: form, search: text, where: text, in: within };
     for (const [key, input] of Object.entries(inputs)) if (values.has(key)) input.value = values.get(key);
     committed.checked = values.has("committed");
+    columns = values.get("columns") ?? "";
     mode.value = values.has("where") ? "where" : values.has("regex") ? "regex" : "text";
     for (const key of ["before", "after"]) if (values.has(key)) turned = { [key]: values.get(key) };
     if (values.has("time")) at.value = new Date(Number(values.get("time")) - new Date().getTimezoneOffset() * 60000).toISOString().slice(0, 19);
@@ -209,12 +229,13 @@ export async function showRecords(place, { path, name, count, values, signal, ha
   const controls = h("form", { class: "bar", onsubmit: (event) => { event.preventDefault(); halt(); turned = {}; keep(true); show(); } },
     from, offset, at, partition, form, h("label", { class: "inline" }, committed, "Committed only"), text, mode, within, helper, go, live, stop);
   fill(place, h("section", { class: "card", "aria-label": "Records" }, controls, progress,
-    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Records" }, h("table", { "aria-label": "Records" }, h("thead", {}, h("tr", {}, ["Place", `Time (${zone()})`, "Key", "Value", "Size"].map((label, index) => h("th", { scope: "col", class: index === 4 ? "number" : "" }, label)))), rows)),
-    h("div", { class: "pages" }, status, h("span", { class: "spacer" }), h("button", { type: "button", class: "small quiet", onclick: () => save("csv") }, "CSV"), h("button", { type: "button", class: "small quiet", onclick: () => save("jsonl") }, "JSON lines"), newer, older)));
+    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Records" }, h("table", { "aria-label": "Records" }, h("thead", {}, heads), rows)),
+    h("div", { class: "pages" }, status, h("span", { class: "spacer" }), h("button", { type: "button", class: "small quiet", onclick: chooseColumns }, "Columns"), h("button", { type: "button", class: "small quiet", onclick: () => save("csv") }, "CSV"), h("button", { type: "button", class: "small quiet", onclick: () => save("jsonl") }, "JSON lines"), newer, older)));
   const again = () => { if (!running) page(start()); };
   window.addEventListener("produced", again, { signal });
   const isOfRecord = values.has("offset") && !values.has("from");
   readAddress();
+  fitHeads([]);
   if (isOfRecord) from.value = "offset";
   fit();
   empty("Reading …");
@@ -227,9 +248,9 @@ function recordRow(path, record, choice, signal, send) {
   const id = `${record.partition}:${record.offset}`;
   const opener = h("button", { type: "button", class: "opener", "aria-expanded": "false", "aria-label": `${id}, partition and offset` }, id);
   const size = (payload) => Math.max(payload.size, 0);
-  const line = h("tr", { class: "record-row" }, h("td", {}, opener), h("td", { class: "nowrap" }, stamp(record.timestamp)), h("td", { class: "payload key" }, preview(record.key)), h("td", { class: "payload" }, preview(record.value)), h("td", { class: "number nowrap" }, bytes(size(record.key) + size(record.value))));
+  const line = h("tr", { class: "record-row" }, h("td", {}, opener), h("td", { class: "nowrap" }, stamp(record.timestamp)), h("td", { class: "payload key" }, preview(record.key)), ...Object.values(record.columns ?? {}).map((text) => h("td", { class: "column mono" }, text === null ? "–" : visible(text))), h("td", { class: "payload" }, preview(record.value)), h("td", { class: "number nowrap" }, bytes(size(record.key) + size(record.value))));
   const opened = () => (line.nextElementSibling?.classList.contains("opened") ? line.nextElementSibling : null);
-  const how = () => { const { partition: _, ...values } = choice(); return values; };
+  const how = () => { const { partition: _, columns: __, ...values } = choice(); return values; };
   const beside = (place, record) => besidePrevious(place, path, record, { as: how().as, committed: how().committed }, signal);
   function close() {
     opened().querySelector(".beside")?.dispatchEvent(new Event("halt"));
@@ -238,7 +259,7 @@ function recordRow(path, record, choice, signal, send) {
   }
   async function open() {
     const place = h("div", { class: "detail" }, ...detail(path, record, send, beside));
-    line.after(h("tr", { class: "opened" }, h("td", { colspan: "5" }, place)));
+    line.after(h("tr", { class: "opened" }, h("td", { colspan: String(line.children.length) }, place)));
     opener.setAttribute("aria-expanded", "true");
     if (record.value.cut || record.key.cut) {
       try {
