@@ -12,8 +12,9 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import Served, Show
 
 VIEWS = {
-    "": "Overview", "brokers": "Brokers", "brokers/1": "Broker 1", "topics": "Topics", "topics/shown": "shown",
-    "topics/shown/partitions": "shown", "topics/shown/settings": "shown", "topics/shown/groups": "shown",
+    "": "Overview", "brokers": "Brokers", "brokers/1": "Broker 1", "quorum": "Controllers", "topics": "Topics",
+    "topics/shown": "shown", "topics/shown/partitions": "shown", "topics/shown/settings": "shown",
+    "topics/shown/groups": "shown",
     "topics/shown/producers": "shown", "topics/shown/access": "shown", "groups": "Consumer groups",
     "groups/readers": "readers", "transactions": "Transactions", "access": "Access", "access/users": "Access",
     "access/quotas": "Access", "access/tokens": "Access", "connections": "Clients", "requests": "Request tap",

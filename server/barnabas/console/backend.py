@@ -71,6 +71,8 @@ class Backend:
         self.topics = TopicIndex(self.admin, nursery)
         self.measured = AllMeasured(self.admin, self.topics, nursery)
         self.history = History(partial(measure, self), nursery)
+        self.topic_lags: dict[str, int] = {}
+        """Lag in each topic of the group that is furthest behind there, as the history saw it last."""
         self.live = live
         self.target = target
         self.settings = settings

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from barnabas.console.outcomes import error_text
 
 if TYPE_CHECKING:
     from barnabas.client.admin import ListedGroup
+    from barnabas.commands.lagging import GroupLag
     from barnabas.console.backend import Backend
 
 EVERY_SECONDS = 10.0
@@ -72,11 +73,15 @@ class History:
         self.error = ""
         """Why the last look failed."""
 
-    async def samples(self) -> list[Sample]:
-        """Return the samples of the last 15 minutes; the first look waits a little for the first of them."""
+    def begin(self) -> None:
+        """Take samples from now on, if none are taken yet."""
         if not self._has_begun:
             self._has_begun = True
             self._nursery.start_soon(self._run)
+
+    async def samples(self) -> list[Sample]:
+        """Return the samples of the last 15 minutes; the first look waits a little for the first of them."""
+        self.begin()
         with trio.move_on_after(FIRST_SECONDS_MAX):
             await self._has_looked.wait()
         since_ms = self._samples[-1].at_ms - HISTORY_SECONDS * 1_000 if self._samples else 0
@@ -128,12 +133,26 @@ async def _throughput(backend: Backend, sample: Sample) -> None:
 async def _lag(backend: Backend, sample: Sample) -> None:
     listed, _ = await backend.admin.list_groups()
     groups = dict(sorted(listed.items(), key=_is_idle)[:GROUPS_MAX])
-    totals = {name: lag.total for name, lag in (await lags_of(backend.admin, groups)).items()}
-    lags = {name: total for name, total in totals.items() if total is not None}
+    measured = await lags_of(backend.admin, groups)
+    lags = {name: lag.total for name, lag in measured.items() if lag.total is not None}
+    backend.topic_lags = _by_topic(measured.values())
     for name, lag in lags.items():
         backend.note_lag(name, lag)
     sample.values["lag"] = sum(lags.values())
     sample.groups.update(sorted(lags.items(), key=lambda item: -item[1])[:SHOWN_GROUPS_MAX])
+
+
+def _by_topic(groups: Iterable[GroupLag]) -> dict[str, int]:
+    """Return the lag in each topic of the group that is furthest behind there."""
+    largest: dict[str, int] = {}
+    for group in groups:
+        lags: dict[str, int] = {}
+        for partition in group.partitions:
+            if partition.lag is not None:
+                lags[partition.topic] = lags.get(partition.topic, 0) + partition.lag
+        for topic, lag in lags.items():
+            largest[topic] = max(largest.get(topic, 0), lag)
+    return largest
 
 
 def _is_idle(item: tuple[str, ListedGroup]) -> bool:

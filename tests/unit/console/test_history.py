@@ -77,6 +77,8 @@ async def test_overview_has_the_cluster_in_numbers_over_time(tmp_path: Path) -> 
         assert sample["groups"]["readers"] == 30
         assert values["lag"] == sum(sample["groups"].values())
         assert history["notes"] == {}
+        (topic,) = (await visitor.get("/api/topics", sort="lag"))["rows"]
+        assert topic["lag"] == 30, "that of the group which is furthest behind"
         group = await visitor.get("/api/groups/readers")
         assert group["history"][0]["lag"] == 30, "its plot begins with what the history has seen"
 

@@ -21,6 +21,7 @@ export function topicTable({ signal, session }, { choosing = null, ...options } 
       { label: "Records", sort: "records", number: true, cell: (row) => number(row.records) },
       { label: "Size", sort: "bytes", number: true, class: "nowrap", cell: (row) => bytes(row.bytes) },
       { label: "Rate", sort: "rate", number: true, class: "nowrap", title: "Records a second between two looks: known some seconds after the page was opened", cell: (row) => rate(row.rate) },
+      { label: "Lag", sort: "lag", number: true, class: "wide", title: "Records that the group furthest behind has not committed yet: known some seconds after the console was opened", cell: (row) => (row.lag ? badge(number(row.lag), "warn") : number(row.lag)) },
       { label: "Health", sort: "under_replicated", cell: (row) => (row.offline ? badge(`${row.offline} offline`, "bad") : row.under_replicated ? badge(`${row.under_replicated} under-replicated`, "warn") : badge("in sync", "good")) },
     ],
     ...options,
