@@ -147,13 +147,7 @@ def test_views_are_reached_by_keys_alone(filled: Served, show: Show) -> None:
     page.keyboard.press("/")
     expect(page.get_by_placeholder("Filter topics")).to_be_focused()
     page.keyboard.type("shown")
-    link = page.get_by_role("link", name="shown", exact=True)
-    expect(page.get_by_text("1 to 1 of 1 topics")).to_be_visible()
-    for _ in range(12):
-        page.keyboard.press("Tab")
-        if link.evaluate("(one) => one === document.activeElement"):
-            break
-    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")  # opens the first of those that are left
     expect(page.locator("main h1")).to_have_text("shown")
     opener = page.locator("button.opener").first
     opener.focus()
@@ -190,11 +184,11 @@ def test_topics_are_filtered_sorted_and_turned_over(filled: Served, show: Show) 
     page.get_by_role("button", name="Size").click()
     page.get_by_role("button", name="Size").click()
     expect(page.locator("th[aria-sort=descending]")).to_have_text("Size")
-    expect(page.locator("tbody td:nth-child(5)").first).to_have_text("5.0 KiB")
+    expect(page.locator("tbody td:nth-child(6)").first).to_have_text("5.0 KiB")
     expect(names.first).to_have_text("more.3")
     page.get_by_role("button", name="Rate").click()
     expect(page.locator("th[aria-sort=ascending]")).to_have_text("Rate")
-    expect(page.locator("tbody td:nth-child(6)").first).to_contain_text("/s")
+    expect(page.locator("tbody td:nth-child(7)").first).to_contain_text("/s")
     page.get_by_placeholder("Filter topics").fill("")
     page.get_by_label("Internal").check()
     expect(page.get_by_role("link", name="__consumer_offsets")).to_be_visible()

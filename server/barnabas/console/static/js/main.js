@@ -165,7 +165,7 @@ document.addEventListener("keydown", (event) => {
 });
 
 function help() {
-  const rows = [["/", "filter or search"], ["g o", "overview"], ["g t", "topics"], ["g c", "consumer groups"], ["g b", "brokers"], ["g q", "controllers"], ["g x", "transactions"], ["g a", "access"], ["g m", "metrics"], ["g l", "log"], ["p", "on a record: beside the previous one of its key"], ["?", "this list"], ["Esc", "close a dialog"]];
+  const rows = [["/", "filter or search"], ["Enter", "in a filter: open the first that is left"], ["g o", "overview"], ["g t", "topics"], ["g c", "consumer groups"], ["g b", "brokers"], ["g q", "controllers"], ["g x", "transactions"], ["g a", "access"], ["g m", "metrics"], ["g l", "log"], ["p", "on a record: beside the previous one of its key"], ["?", "this list"], ["Esc", "close a dialog"]];
   ask({ title: "Keys", submit: "Close", content: h("dl", {}, rows.map(([key, text]) => [h("dt", {}, key.split(" ").map((word) => h("kbd", {}, word))), h("dd", {}, text)])), act: () => true });
 }
 

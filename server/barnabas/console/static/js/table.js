@@ -35,6 +35,13 @@ export function pagedTable({ title, columns, load, signal, filters = [], every =
   const input = h("input", { type: "search", placeholder, "aria-label": placeholder, class: "filter", autocomplete: "off", spellcheck: "false", value: values.filter });
   let typed;
   input.addEventListener("input", () => { clearTimeout(typed); typed = setTimeout(() => { values.filter = input.value; turn(1); }, 200); });
+  input.addEventListener("keydown", async (event) => {
+    if (event.key !== "Enter") return;
+    clearTimeout(typed);
+    values.filter = input.value;
+    await turn(1);
+    place.querySelector("tbody a")?.click();
+  });
   const extra = filters.map(({ make }) => make((changed) => { Object.assign(values, changed); turn(1); }, values));
   const card = h("section", { class: "card", "aria-label": title },
     h("div", { class: "bar" }, input, extra),
