@@ -227,9 +227,9 @@ export async function showRecords(place, { path, name, count, values, signal, ha
   }
   const show = () => { if (text.value) search(); else return page({ ...start(), ...turned }); };
   const controls = h("form", { class: "bar", onsubmit: (event) => { event.preventDefault(); halt(); turned = {}; keep(true); show(); } },
-    from, offset, at, partition, form, h("label", { class: "inline" }, committed, "Committed only"), text, mode, within, helper, go, live, stop);
+    from, offset, at, partition, form, h("label", { class: "inline" }, committed, "Committed only"), h("span", { class: "break" }), text, mode, within, helper, go, live, stop);
   fill(place, h("section", { class: "card", "aria-label": "Records" }, controls, progress,
-    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Records" }, h("table", { "aria-label": "Records" }, h("thead", {}, heads), rows)),
+    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Records" }, h("table", { class: "dense", "aria-label": "Records" }, h("thead", {}, heads), rows)),
     h("div", { class: "pages" }, status, h("span", { class: "spacer" }), h("button", { type: "button", class: "small quiet", onclick: chooseColumns }, "Columns"), h("button", { type: "button", class: "small quiet", onclick: () => save("csv") }, "CSV"), h("button", { type: "button", class: "small quiet", onclick: () => save("jsonl") }, "JSON lines"), newer, older)));
   const again = () => { if (!running) page(start()); };
   window.addEventListener("produced", again, { signal });
