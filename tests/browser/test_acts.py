@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -363,7 +364,9 @@ def test_a_transaction_that_hangs_is_aborted(served: Served, show: Show, name: s
     producer.produce(name, "undecided", partition=0)
     producer.flush()
     shown = show()
-    page = shown.open(f"topics/{name}/producers")
+    page = shown.open("transactions?open=true")
+    page.get_by_role("row").filter(has_text=name).get_by_role("link").click()
+    expect(page).to_have_url(re.compile(f"topics/{name}/producers$"))
     page.get_by_role("button", name="Abort").click()
     expect(shown.dialog()).to_contain_text("will be aborted")
     shown.confirm(f"{name}-0", "Abort transaction")

@@ -92,6 +92,7 @@ def test_every_view_is_there_for_everybody(filled: Served, show: Show, theme: st
         expect(page.locator("main .loading")).to_have_count(0)
         if not path:
             expect(page.get_by_role("img", name="Plot over time").first).to_be_visible()
+        expect(page.get_by_text("Reading …")).to_have_count(0)
         assert is_no_wider_than_the_screen(page), path
         shown.check_access()
         picture = PICTURED.get(path)

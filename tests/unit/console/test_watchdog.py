@@ -131,7 +131,8 @@ QUERIES: dict[str, tuple[Any, ...]] = {
     "as": ("text", "hex", "registry"), "limit": (500, 1), "format": ("jsonl",), "regex": ("true",), "case": ("true",),
     "text": ("nothing", "(x?){500}(x?){500}z|(.{0,900}y)", "(" * 1_000), "in": ("value", "headers"),
     "where": ("$.total > 60 or not key ~ /a/", "$..*..*..* < $..*..*", "(x?){500}", "(" * 1_000, "x" * 5_000),
-    "columns": ("$.a, $..*..*..*, key", "$.a[", "x" * 5_000), "api": ("Fetch",), "client_id": ("*",), "errors": ("true",), "topic": ("*",), "group": ("*",),
+    "columns": ("$.a, $..*..*..*, key", "$.a[", "x" * 5_000),
+    "api": ("Fetch",), "client_id": ("*",), "errors": ("true",), "topic": ("*",), "group": ("*",),
 }  # fmt: skip
 WHOLE = {"search": {"text": "nothing"}}
 """Parameters that a route needs, by the end of its path."""

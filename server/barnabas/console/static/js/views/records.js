@@ -77,7 +77,7 @@ export async function showRecords(place, { path, name, count, values, signal, ha
   }
   function fitHeads(names) {
     shownColumns = names;
-    fill(heads, ["Place", `Time (${zone()})`, "Key", ...names, "Value", "Size"].map((label, index) => h("th", { scope: "col", class: index === names.length + 4 ? "number" : "" }, label)));
+    fill(heads, ["Place", `Time (${zone()})`, "Key", ...names, "Value", "Size"].map((label, index) => h("th", { scope: "col", class: index === names.length + 4 ? "number" : index === 1 ? "wide" : "" }, label)));
   }
   const width = () => String(5 + shownColumns.length);
   const start = () => ({ from: from.value, offset: from.value === "offset" ? offset.value : "", time: from.value === "time" && at.value ? new Date(at.value).getTime() : "" });
@@ -248,7 +248,7 @@ function recordRow(path, record, choice, signal, send) {
   const id = `${record.partition}:${record.offset}`;
   const opener = h("button", { type: "button", class: "opener", "aria-expanded": "false", "aria-label": `${id}, partition and offset` }, id);
   const size = (payload) => Math.max(payload.size, 0);
-  const line = h("tr", { class: "record-row" }, h("td", {}, opener), h("td", { class: "nowrap" }, stamp(record.timestamp)), h("td", { class: "payload key" }, preview(record.key)), ...Object.values(record.columns ?? {}).map((text) => h("td", { class: "column mono" }, text === null ? "–" : visible(text))), h("td", { class: "payload" }, preview(record.value)), h("td", { class: "number nowrap" }, bytes(size(record.key) + size(record.value))));
+  const line = h("tr", { class: "record-row" }, h("td", {}, opener), h("td", { class: "nowrap wide" }, time(record.timestamp)), h("td", { class: "payload key" }, preview(record.key)), ...Object.values(record.columns ?? {}).map((text) => h("td", { class: "column mono" }, text === null ? "–" : visible(text))), h("td", { class: "payload" }, preview(record.value)), h("td", { class: "number nowrap" }, bytes(size(record.key) + size(record.value))));
   const opened = () => (line.nextElementSibling?.classList.contains("opened") ? line.nextElementSibling : null);
   const how = () => { const { partition: _, columns: __, ...values } = choice(); return values; };
   const beside = (place, record) => besidePrevious(place, path, record, { as: how().as, committed: how().committed }, signal);
@@ -280,12 +280,6 @@ function recordRow(path, record, choice, signal, send) {
     if (place) beside(place, record);
   });
   return line;
-}
-
-/** Write a time in two parts: a narrow screen leaves the date out. */
-function stamp(ms) {
-  const [date, clock] = time(ms).split(" ");
-  return clock ? [h("span", { class: "date" }, `${date} `), clock] : date;
 }
 
 /** Put a text into the clipboard, also where a page without TLS may not ask the browser for it. */
