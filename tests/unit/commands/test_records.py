@@ -224,10 +224,7 @@ def test_progress_is_shown_at_a_terminal_unless_it_is_quiet(
         (("consume", "{topic}", "-f", "%x"), "there is no %x"),
         (("consume", "{topic}", "--from", "soon"), "an offset, -N for the last N, or @TIME"),
         (("consume", "{topic}", "--value", "("), "no regular expression"),
-        (
-            ("consume", "{topic}", "--where", "$.total >> 60"),
-            "character 10: a value is expected, not '>'\n  $.total >> 60\n           ^\n",
-        ),
+        (("consume", "{topic}", "--where", "$.total >> 60"), "character 10: a value is expected, not '>'"),
         (("consume", "{topic}", "--group", "g", "--from", "7"), "beginning or end"),
         (("consume", "{topic}", "--follow", "--to", "7"), "--to says where"),
         (("produce", "{topic}", "x", "-k", "k", "-K", ":"), "a record has one key"),
