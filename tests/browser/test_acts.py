@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -278,14 +279,14 @@ def test_records_are_searched_followed_and_saved(served: Served, show: Show, nam
     expect(rows).to_have_count(11)  # the search is in the address
     expect(page.get_by_label("Search for")).to_have_value("value 39")
     page.get_by_label("Search for").fill(r"key-1\d\d")
-    page.get_by_label("Regex").check()
+    page.get_by_label("Search by").select_option("regex")
     page.get_by_role("button", name="Show").click()
     expect(rows).to_have_count(100)
     page.get_by_label("Search for").fill("(")
     page.get_by_role("button", name="Show").click()
     expect(page.get_by_text("not a regular expression").first).to_be_visible()
     page.get_by_label("Search for").fill("")
-    page.get_by_label("Regex").uncheck()
+    page.get_by_label("Search by").select_option("text")
 
     page.get_by_label("Where to begin").select_option("offset")
     page.get_by_label("Offset").fill("3")
@@ -363,7 +364,9 @@ def test_a_transaction_that_hangs_is_aborted(served: Served, show: Show, name: s
     producer.produce(name, "undecided", partition=0)
     producer.flush()
     shown = show()
-    page = shown.open(f"topics/{name}/producers")
+    page = shown.open("transactions?open=true")
+    page.get_by_role("row").filter(has_text=name).get_by_role("link").click()
+    expect(page).to_have_url(re.compile(f"topics/{name}/producers$"))
     page.get_by_role("button", name="Abort").click()
     expect(shown.dialog()).to_contain_text("will be aborted")
     shown.confirm(f"{name}-0", "Abort transaction")

@@ -107,6 +107,109 @@ def test_refused_views_say_so(show: Show) -> None:
         secured.stop()
 
 
+def test_addresses_keep_filter_order_and_page_of_a_table(served: Served, show: Show, name: str) -> None:
+    name = name[:30]
+    for number in range(27):
+        served.create(f"{name}-{number:02}", 1 + number % 2)
+    page = show().open("topics")
+    rows = page.locator("main tbody tr")
+    page.get_by_label("Filter topics").fill(f"{name}-")
+    expect(page.get_by_text("1 to 25 of 27 topics")).to_be_visible()
+    page.get_by_role("button", name="Partitions").click()
+    page.get_by_role("button", name="Partitions").click()
+    page.get_by_role("button", name="Next").click()
+    expect(rows).to_have_count(2)
+    page.get_by_label("Internal").check()
+    page.get_by_role("button", name="Next").click()
+    expect(rows).to_have_count(2)
+    page.reload()
+    expect(rows).to_have_count(2)
+    expect(page.get_by_label("Filter topics")).to_have_value(f"{name}-")
+    expect(page.get_by_label("Internal")).to_be_checked()
+    expect(page.locator("th", has_text="Partitions")).to_have_attribute("aria-sort", "descending")
+    rows.first.get_by_role("link").click()
+    expect(page.locator("main h1")).to_contain_text(name)
+    page.go_back()
+    expect(rows).to_have_count(2)
+
+
+def test_pages_of_records_are_gone_back_to(served: Served, show: Show, name: str) -> None:
+    served.create(name)
+    served.produce(name, *(f"value {number}" for number in range(120)))
+    page = show().open(f"topics/{name}")
+    first = page.locator("button.opener").first
+    expect(first).to_have_text("0:119")
+    page.get_by_role("button", name="Older").click()
+    expect(first).to_have_text("0:69")
+    page.reload()
+    expect(first).to_have_text("0:69")
+    page.get_by_role("button", name="Older").click()
+    expect(first).to_have_text("0:19")
+    page.go_back()
+    expect(first).to_have_text("0:69")
+    page.go_back()
+    expect(first).to_have_text("0:119")
+
+
+def test_settings_are_read_and_typed_as_people_say_them(served: Served, show: Show, name: str) -> None:
+    served.create(name, retention_ms="604800000", max_message_bytes="1048588")
+    shown = show()
+    page = shown.open(f"topics/{name}/settings")
+    rows = page.locator("main tbody tr")
+    expect(rows.nth(0)).to_contain_text("max.message.bytes")  # those that are set come first
+    expect(rows.nth(0)).to_contain_text("about 1 MiB")
+    expect(rows.nth(1)).to_contain_text("604800000")
+    expect(rows.nth(1)).to_contain_text("7 days")
+    expect(rows.filter(has_text="flush.messages")).not_to_contain_text("no limit")
+    expect(rows.filter(has_text="flush.ms")).to_contain_text("no limit")
+    page.get_by_role("button", name="Change retention.ms").click()
+    dialog = shown.dialog()
+    dialog.get_by_label("New value").fill("36 hours")
+    expect(dialog).to_contain_text("= 129600000, 1 day 12 hours")
+    dialog.get_by_role("button", name="Save").click()
+    shown.said("was changed")
+    expect(rows.nth(1)).to_contain_text("1 day 12 hours")
+    page.get_by_role("button", name="Change segment.bytes").click()
+    dialog.get_by_label("New value").fill("0.5 GiB")
+    dialog.get_by_role("button", name="Save").click()
+    shown.said("was changed")
+    expect(rows.filter(has_text="segment.bytes").first).to_contain_text("512 MiB")
+    shown.check_access()
+
+
+def test_several_topics_are_emptied_and_deleted(served: Served, show: Show) -> None:
+    name = "several"
+    for number in range(4):
+        served.create(f"{name}-{number}")
+        served.produce(f"{name}-{number}", *("value",) * (number + 1))
+    shown = show()
+    page = shown.open(f"topics?filter={name}-")
+    rows = page.locator("main tbody tr")
+    expect(rows).to_have_count(4)
+    for number in (1, 2):
+        page.get_by_role("checkbox", name=f"Choose {name}-{number}").check()
+    expect(page.get_by_text("2 topics chosen")).to_be_visible()
+    shown.check_access()
+    page.get_by_role("button", name="Delete records").click()
+    dialog = shown.dialog()
+    expect(dialog).to_contain_text("2 topics will lose all their records: 5 records")
+    expect(dialog.get_by_role("list", name="Topics").get_by_role("listitem")).to_have_text(
+        [f"{name}-1", f"{name}-2"]
+    )
+    shown.check_access()
+    shown.confirm("2 topics", "Delete records")
+    shown.said("2 topics emptied.")
+    expect(rows.filter(has_text=f"{name}-1").locator("td").nth(4)).to_have_text("0")
+    for number in (1, 3):
+        page.get_by_role("checkbox", name=f"Choose {name}-{number}").check()
+    served.admin.delete_topics([f"{name}-3"])[f"{name}-3"].result()
+    page.get_by_role("button", name="Delete topics").click()
+    shown.confirm("2 topics", "Delete topics")
+    shown.said("1 topic deleted.")
+    expect(rows).to_have_count(2)
+    shown.problems.clear()
+
+
 def test_back_closes_an_open_dialog(served: Served, show: Show, name: str) -> None:
     served.create(name)
     shown = show()
@@ -116,6 +219,11 @@ def test_back_closes_an_open_dialog(served: Served, show: Show, name: str) -> No
     expect(shown.dialog()).to_be_visible()
     page.go_back()
     expect(shown.dialog()).to_have_count(0)
+    expect(page.locator("main h1")).to_have_text(name)
+    page.get_by_role("button", name="Delete topic").click()
+    shown.dialog().get_by_role("button", name="Cancel").click()
+    expect(shown.dialog()).to_have_count(0)
+    page.go_back()
     expect(page.locator("main h1")).to_have_text("Topics")
 
 

@@ -129,6 +129,7 @@ LISTED = {
     ("docs/pipeline.md", '{"name"'): "a schema that tests/pipeline reads",
 }
 """Blocks that are neither commands nor settings, by page (or folder) and beginning."""
+QUOTED = re.compile(r"""'[^']*'|["][^"]*["]""")
 
 
 def pages() -> list[str]:
@@ -233,7 +234,9 @@ def own_commands() -> list[tuple[str, str]]:
             [line[2:] for line in block.lines if line.startswith("$ ")] if block.is_session else block.lines
         )
         for line in lines if not block.language else ():
-            text = re.split(r"\s(?:\||&&|&|>|2>|<)(?:\s|$)|;\s", typed(line))[0].strip()
+            bare = QUOTED.sub(lambda quoted: "_" * len(quoted[0]), typed(line))
+            first = re.split(r"\s(?:\||&&|&|>|2>|<)(?:\s|$)|;\s", bare)[0]
+            text = typed(line)[: len(first)].strip()
             if re.match(r"barnabas [a-z]", text) and not re.match(r"barnabas (?:\w+ )?is ready", text):
                 commands.append((block.page, text))
     return commands

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -32,9 +32,10 @@ from barnabas.commands.connection import NAMES, Connecting, connecting_of, conne
 from barnabas.commands.errors import CommandError, explain
 from barnabas.commands.parsing import moment_ms
 from barnabas.commands.records_out import DEFAULT_FORMAT, formatter, header_matches, json_line
-from barnabas.commands.schemas import Decoding, registry_of, registry_option
+from barnabas.commands.schemas import Decoding, Json, registry_of, registry_option
 from barnabas.ending import DONE, FAILED, INTERRUPTED
 from barnabas.environment.terminal import counted, visible
+from barnabas.filters import Content, Fields, FilterError, FilterLimitError, Node, compile_filter
 from barnabas.patterns import PatternError, compile_bytes
 
 RECORDS_PER_WRITE = 500
@@ -70,6 +71,14 @@ def _pattern(text: str) -> Any:
         return compile_bytes(os.fsencode(text))
     except PatternError as error:
         raise click.BadParameter(f"{text!r} is no regular expression: {error.reason}") from None
+
+
+def _condition(text: str) -> Node:
+    try:
+        return compile_filter(text)
+    except FilterError as error:
+        place = " " * error.position
+        raise click.BadParameter(f"{error}\n  {text}\n  {place}^") from None
 
 
 def _header(text: str) -> tuple[str, Any]:
@@ -139,6 +148,13 @@ def _header(text: str) -> tuple[str, Any]:
     help="Only records with this header.",
 )
 @click.option(
+    "-w",
+    "--where",
+    type=_condition,
+    metavar="FILTER",
+    help="Only records that meet this: '$.total > 60 and key = \"ann\"'; $ is the decoded value.",
+)
+@click.option(
     "-f",
     "--format",
     "layout",
@@ -187,11 +203,12 @@ class Printer:
     ) -> None:
         self.printed = 0
         self.unread = 0
-        """Keys and values that do not fit their schema, or name one that does not exist; their records are not printed."""
+        """Records that cannot be read by their schema, or take the filter too many steps; they are not printed."""
         self.is_writing = False
         self.decoding = decoding
         self._render = render
         self._filters = _filters(options)
+        self._condition: Node | None = options["where"]
         self._count: int | None = options["count"]
 
     @property
@@ -214,14 +231,23 @@ class Printer:
         """
         if self.decoding is not None:
             records, reasons = await self.decoding.records(records)
-            self.unread += len(reasons)
-            for reason in reasons:
-                print(f"barnabas consume: {visible(reason)}", file=sys.stderr)
+            self._tell(reasons)
+        if self._condition is not None:
+            records, reasons = await trio.to_thread.run_sync(
+                _meeting, self._condition, records, abandon_on_cancel=True
+            )
+            self._tell(reasons)
         shown = [record for record in records if all(matches(record) for matches in self._filters)]
         if shown:
             data = b"".join([self._render(record) for record in shown])
             self.is_writing = True
             await trio.to_thread.run_sync(self._print, data, len(shown), abandon_on_cancel=True)
+
+    def _tell(self, reasons: Sequence[str]) -> None:
+        """Print why records cannot be looked at."""
+        self.unread += len(reasons)
+        for reason in reasons:
+            print(f"barnabas consume: {visible(reason)}", file=sys.stderr)
 
     def _print(self, data: bytes, count: int) -> None:
         """Write records and count them, in a thread that is abandoned when the program ends meanwhile."""
@@ -234,6 +260,27 @@ def _write(data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(STDOUT, view) :]
+
+
+def _meeting(condition: Node, records: Sequence[ConsumedRecord]) -> tuple[list[ConsumedRecord], list[str]]:
+    """Return records that meet a condition, and why others could not be looked at."""
+    meeting, reasons = [], []
+    for record in records:
+        headers = [(name, Content(data)) for name, data in record.headers]
+        fields = Fields(
+            record.topic, record.partition, record.offset, record.timestamp_ms, _content(record.key),
+            _content(record.value), headers,
+        )  # fmt: skip
+        try:
+            if condition.matches(fields):
+                meeting.append(record)
+        except FilterLimitError as error:
+            reasons.append(f"{record.topic} partition {record.partition} offset {record.offset}: {error}")
+    return meeting, reasons
+
+
+def _content(data: bytes | None) -> Content:
+    return Content(data, data.value) if isinstance(data, Json) else Content(data)
 
 
 def _filters(options: dict[str, Any]) -> list[Filter]:

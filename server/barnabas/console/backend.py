@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
@@ -17,6 +18,7 @@ import trio
 from barnabas.client import Client, ClientSettings, open_client
 from barnabas.client.admin import Admin
 from barnabas.client.administration.access import OPERATIONS
+from barnabas.console.history import History, measure
 from barnabas.console.measuring import AllMeasured
 from barnabas.console.topic_index import TopicIndex
 from barnabas.console.turns import Reads
@@ -68,6 +70,9 @@ class Backend:
         self.admin = Admin(client)
         self.topics = TopicIndex(self.admin, nursery)
         self.measured = AllMeasured(self.admin, self.topics, nursery)
+        self.history = History(partial(measure, self), nursery)
+        self.topic_lags: dict[str, int] = {}
+        """Lag in each topic of the group that is furthest behind there, as the history saw it last."""
         self.live = live
         self.target = target
         self.settings = settings

@@ -9,14 +9,15 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from barnabas.console.decoding import FRAMED_BYTES_MAX, Payload, Payloads, RawRecord, framed, record_as_json
 from barnabas.console.exporting import csv_row
-from barnabas.console.matching import Match, matches
+from barnabas.console.matching import Match, columns_of, marks, matches
+from barnabas.filters import FilterLimitError
 from barnabas.records.any_magic import iter_any_records
 from barnabas.records.batch import BatchHeader, TimestampType, check_crc, iter_batches
 from barnabas.records.committed import AbortedBatches
@@ -32,6 +33,7 @@ TOO_LARGE = Payload(
     "hex", "", problem=f"payloads of up to {FRAMED_BYTES_MAX} bytes are read by their schemas"
 )
 _NOTHING: Payloads = {}
+_NO_PLACES: Mapping[str, list[tuple[int, int]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +47,21 @@ class View:
     is_csv: bool = False
     with_keys: bool = False
     """True if rows have their keys, for a search after the same."""
+    topic: str = ""
+    columns: str = ""
+    """Paths and fields that are shown by themselves."""
+    shows_others: bool = False
+    """True if records that do not match are shown as well, without marks."""
 
     @property
     def reads_schemas(self) -> bool:
         """True if payloads that name a schema are read by it."""
         return self.has_registry and self.form in ("auto", "registry")
+
+    @property
+    def is_search(self) -> bool:
+        """True if only records that match are shown."""
+        return self.match is not None and not self.shows_others
 
 
 class Part(NamedTuple):
@@ -199,8 +211,15 @@ def show(records: Sequence[RawRecord], payloads: Payloads, view: View) -> list[R
         if view.reads_schemas:
             large = [data for data in framed(record) if len(data) > FRAMED_BYTES_MAX]
             readings = {**payloads, **dict.fromkeys(large, TOO_LARGE)} if large else payloads
-        if matches(view.match, record, readings):
-            rows.append(_row(record, view, readings))
+        try:
+            if matches(view.match, view.topic, record, readings):
+                rows.append(
+                    _row(record, view, readings, places=marks(view.match, view.topic, record, readings))
+                )
+            elif view.shows_others:
+                rows.append(_row(record, view, readings))
+        except FilterLimitError as error:
+            rows.append(problem_row(record.partition, record.offset, str(error), view))
     return rows
 
 
@@ -218,8 +237,18 @@ def problem_row(partition: int, offset: int, problem: str, view: View) -> Row:
     return _row(record, view, _NOTHING, problem[:300])
 
 
-def _row(record: RawRecord, view: View, payloads: Payloads, problem: str = "") -> Row:
+def _row(
+    record: RawRecord,
+    view: View,
+    payloads: Payloads,
+    problem: str = "",
+    places: Mapping[str, list[tuple[int, int]]] = _NO_PLACES,
+) -> Row:
     shown: dict[str, Any] = record_as_json(record, view.form, view.chars_max, payloads)
+    for place, ranges in places.items():
+        _mark(_payload_at(shown, place), ranges)
+    if view.columns:
+        shown["columns"] = columns_of(view.columns, view.topic, record, payloads)
     if problem:
         shown["value"] = {"form": "hex", "text": "", "size": -1, "problem": problem}
     if view.is_csv:
@@ -228,3 +257,19 @@ def _row(record: RawRecord, view: View, payloads: Payloads, problem: str = "") -
         content = json.dumps(shown, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
     key = record.key if view.with_keys else None
     return Row(record.partition, record.offset, record.timestamp, content, problem, key)
+
+
+def _payload_at(shown: dict[str, Any], place: str) -> dict[str, Any]:
+    """Return the payload at a place of a filter; of a header that is not shown, an empty one."""
+    if place in ("key", "value"):
+        payload: dict[str, Any] = shown[place]
+        return payload
+    number, headers = int(place.removeprefix("header ")), shown["headers"]
+    return headers[number]["value"] if number < len(headers) else {"form": "hex"}
+
+
+def _mark(payload: dict[str, Any], ranges: list[tuple[int, int]]) -> None:
+    """Add what matches to a payload that is shown as the text that was searched."""
+    if payload["form"] != "hex":
+        units = len(payload["text"].encode("utf-16-le", "surrogatepass")) // 2
+        payload["marks"] = [[start, min(end, units)] for start, end in ranges if start < units]

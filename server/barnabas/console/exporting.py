@@ -22,9 +22,9 @@ def cell(text: str) -> str:
     return f"'{text}" if text.lstrip(" ").startswith(_FORMULA + _FULL_WIDTH) else text
 
 
-def csv_heading() -> bytes:
-    """Return the line with the names of columns."""
-    return _line(COLUMNS)
+def csv_heading(columns: Sequence[str] = ()) -> bytes:
+    """Return the line with the names of columns; `columns` are those that a request adds."""
+    return _line((*COLUMNS, *map(cell, columns)))
 
 
 def csv_row(record: Mapping[str, Any]) -> bytes:
@@ -39,6 +39,7 @@ def csv_row(record: Mapping[str, Any]) -> bytes:
             cell(record["key"]["text"]),
             cell(value["text"] or value.get("problem", "")),
             cell(json.dumps(headers, ensure_ascii=False)) if headers else "",
+            *(cell(text or "") for text in record.get("columns", {}).values()),
         )
     )
 

@@ -141,7 +141,7 @@ class Opener:
         if not opened.unread:
             return opened.rows
         chars_max = self.view.chars_max
-        if self.view.match is not None:
+        if self.view.match is not None or self.view.columns:
             chars_max = max(chars_max, MATCHED_CHARS_MAX)
         count = max(DECODED_CHARS_MAX // chars_max, 1)
         rows = opened.rows
@@ -214,7 +214,7 @@ class Reader:
 
     async def _take(self, fetched: Sequence[FetchedRecords], results: Mapping[Place, Scanned]) -> None:
         """Open what was fetched, with as many calls as that needs."""
-        is_search = self._opener.view.match is not None
+        is_search = self._opener.view.is_search
         waiting: list[tuple[Scanned, Part]] = []
         for batch in fetched:
             result = results[batch.topic, batch.partition]

@@ -14,9 +14,10 @@ import trio
 
 from barnabas.console import matching
 from barnabas.console.base import ConsoleError, Send
-from barnabas.console.matching import PATTERN_CHARS_MAX, Pattern
+from barnabas.console.matching import PATTERN_CHARS_MAX, Pattern, Sought
 from barnabas.console.reader import READING, open_reader
 from barnabas.console.walking import Limits, Walk, Window
+from barnabas.filters import FilterError
 from barnabas.patterns import PatternError
 from barnabas.sandbox.messages import SandboxError
 
@@ -34,19 +35,33 @@ OFFSETS_MIN = 500
 PROGRESS_SECONDS = 0.5
 
 
-async def check_pattern(backend: Backend, pattern: Pattern) -> None:
-    """Raise ConsoleError for a pattern that is empty, too long, or no regular expression."""
-    if not pattern.text or len(pattern.text) > PATTERN_CHARS_MAX:
-        raise ConsoleError(400, f"text: 1 to {PATTERN_CHARS_MAX} characters expected")
+async def check_sought(backend: Backend, sought: Sought) -> None:
+    """Raise ConsoleError for a text that is empty, too long, or no regular expression, and for what is no filter."""
+    name, kind = ("text", "regular expression") if isinstance(sought, Pattern) else ("where", "filter")
+    if not sought.text or len(sought.text) > PATTERN_CHARS_MAX:
+        raise ConsoleError(400, f"{name}: 1 to {PATTERN_CHARS_MAX} characters expected")
     try:
-        pattern.text.encode()
-        await backend.sandbox.call(matching.check, pattern, owner=backend.owner)
+        sought.text.encode()
+        await backend.sandbox.call(matching.check, sought, owner=backend.owner)
     except UnicodeEncodeError:
-        raise ConsoleError(400, "text: half of a surrogate pair is not a character") from None
+        raise ConsoleError(400, f"{name}: half of a surrogate pair is not a character") from None
     except PatternError as error:
-        raise ConsoleError(400, f"text: not a regular expression: {error.reason}") from None
+        raise ConsoleError(400, f"{name}: not a regular expression: {error.reason}") from None
+    except FilterError as error:
+        raise ConsoleError(400, f"{name}: {error}") from None
     except SandboxError as error:
-        raise ConsoleError(400, f"text: this regular expression cannot be used: {error}") from None
+        raise ConsoleError(400, f"{name}: this {kind} cannot be used: {error}") from None
+
+
+async def column_names(backend: Backend, columns: str) -> list[str]:
+    """Return the names of columns; none for an empty text. Raises ConsoleError."""
+    if not columns:
+        return []
+    try:
+        columns.encode()
+        return await backend.sandbox.call(matching.column_names, columns, owner=backend.owner)
+    except (FilterError, UnicodeEncodeError, SandboxError) as error:
+        raise ConsoleError(400, f"columns: {error}") from None
 
 
 async def search(

@@ -62,7 +62,7 @@ async def tail(backend: Backend, bounds: Bounds, view: View, send: Send) -> None
                 rows += await _open(opener, waiting, RECORDS_PER_TURN - len(rows))
             if rows:
                 skipped = await skip(consumer, list(bounds.next))
-            if sum(part.end - part.start for part in waiting) > BEHIND_MAX:
+            if len(rows) >= RECORDS_PER_TURN and sum(part.end - part.start for part in waiting) > BEHIND_MAX:
                 skipped += sum(part.end - part.start for part in waiting)
                 waiting.clear()
             if rows or skipped or trio.current_time() - quiet_since >= ALIVE_SECONDS:
@@ -77,7 +77,8 @@ def _part(fetched: FetchedRecords) -> Part:
 async def _open(opener: Opener, waiting: deque[Part], rows_max: int) -> list[Row]:
     """Return rows of the first part, and put back what is left of it."""
     part = waiting.popleft()
-    ((opened, rows),) = await opener.open([part], [Limits(rows_max, rows_max, 1 << 31)])
+    records_max = 1 << 31 if opener.view.is_search else rows_max
+    ((opened, rows),) = await opener.open([part], [Limits(records_max, rows_max, 1 << 31)])
     if opened.at < part.end:
         waiting.appendleft(part._replace(start=opened.at))
     return rows

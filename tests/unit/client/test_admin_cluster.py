@@ -187,9 +187,12 @@ async def test_a_quorum_has_voters_and_observers() -> None:
     part = created.PartitionData(
         0, 0, None, 3, 4, 5, [state(3, bytes(16), 6, 7, 8)], [state(9, bytes(16), 10, 11, 12)]
     )  # fmt: skip
-    answer = created(topics=[created.TopicData("__cluster_metadata", [part])])
-    async with scripted_admin(lambda *_: answer, {"DescribeQuorum": 1}) as admin:
-        nodes = [QuorumNode(3, "voter", 6, 7, 8), QuorumNode(9, "observer", 10, 11, 12)]
+    answer = created(
+        topics=[created.TopicData("__cluster_metadata", [part])],
+        nodes=[created.Node(3, [created.Listener("CONTROLLER", "c3", 9093)])],
+    )
+    async with scripted_admin(lambda *_: answer, {"DescribeQuorum": 2}) as admin:
+        nodes = [QuorumNode(3, "voter", 6, 7, 8, ("c3:9093",)), QuorumNode(9, "observer", 10, 11, 12)]
         assert await admin.quorum() == (3, 4, nodes)
         (topic,) = admin.request.topics
         assert (topic.topic_name, [one.partition_index for one in topic.partitions]) == (

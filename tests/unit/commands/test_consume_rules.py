@@ -22,7 +22,8 @@ from barnabas.commands.records_out import formatter
 
 OPTIONS: dict[str, Any] = {
     "topics": ("t",), "partitions": (), "begin": None, "end": None, "follow": False, "group": None, "regex": False,
-    "count": None, "idle": None, "keys": (), "values": (), "headers": (), "uncommitted": False, "quiet": False,
+    "count": None, "idle": None, "keys": (), "values": (), "headers": (), "where": None, "uncommitted": False,
+    "quiet": False,
 }  # fmt: skip
 
 

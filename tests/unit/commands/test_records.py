@@ -135,6 +135,35 @@ def test_filters_look_into_keys_values_and_headers(run: Run, topic: str) -> None
     assert values("--header", "i") == b""
 
 
+def test_where_chooses_by_decoded_values_and_the_rest(run: Run, topic: str) -> None:
+    for number, customer in enumerate(("ann", "bob", "ann", "eve")):
+        value = json.dumps({"total": 30 * number, "customer": customer})
+        run("produce", topic, value, "-k", str(number), "-H", f"trace=t{number}", "-p", str(number % 2))
+    run("produce", topic, "no json", "-p", "0")
+
+    def keys(where: str, *options: str) -> bytes:
+        code, output, error = run("consume", topic, "-f", "%k", "--where", where, "-q", *options)
+        assert (code, error) == (0, "")
+        return output
+
+    assert keys('$.total >= 60 and $.customer = "ann"') == b"2"
+    assert keys("partition = 1 and $.customer ~ /^b/") == b"1"
+    assert keys("headers.trace in ('t3', 't4') or key = 0", "-n", "1") in (b"0", b"3")
+    assert keys("not $.total") == b""  # of the record without a key
+    assert keys("$.total > 0", "--key", "[12]", "--to", "end") in (b"12", b"21")
+    assert keys("timestamp < '2020-01-01'") == b""
+
+
+def test_where_of_a_record_with_too_many_steps_tells_its_place(run: Run, topic: str) -> None:
+    run("produce", topic, json.dumps([0] * 2_000), "5", "-p", "0")
+    code, output, error = run("consume", topic, "--where", "$ = 5 or $..* < $..*")
+    assert (code, output) == (1, b"5\n")
+    reason = "the filter takes more than 200000 steps for this record"
+    assert error == (
+        f"barnabas consume: {topic} partition 0 offset 0: {reason}\n1 record, 1 could not be read\n"
+    )
+
+
 def test_what_a_group_has_printed_is_committed_and_no_more(run: Run, topic: str) -> None:
     run("produce", topic, *map(str, range(6)), "-p", "0")
     options = ("consume", topic, "-g", f"{topic}-g", "-f", "%s", "--from", "beginning", "--idle", "20")
@@ -195,6 +224,7 @@ def test_progress_is_shown_at_a_terminal_unless_it_is_quiet(
         (("consume", "{topic}", "-f", "%x"), "there is no %x"),
         (("consume", "{topic}", "--from", "soon"), "an offset, -N for the last N, or @TIME"),
         (("consume", "{topic}", "--value", "("), "no regular expression"),
+        (("consume", "{topic}", "--where", "$.total >> 60"), "character 10: a value is expected, not '>'"),
         (("consume", "{topic}", "--group", "g", "--from", "7"), "beginning or end"),
         (("consume", "{topic}", "--follow", "--to", "7"), "--to says where"),
         (("produce", "{topic}", "x", "-k", "k", "-K", ":"), "a record has one key"),

@@ -78,6 +78,16 @@ def test_texts_need_no_quotes_also_those_that_look_like_numbers(
     assert run("consume", "texts", "-q")[1] == '"ann"\n"5"\n"six"\n'
 
 
+def test_where_looks_at_what_a_schema_reads(broker: KafkaBroker, run: Run, tmp_path: Path) -> None:
+    broker.create_topic("chosen")
+    (tmp_path / "order.avsc").write_text(ORDER)
+    value = "--value-schema", str(tmp_path / "order.avsc")
+    assert run("produce", "chosen", '{"id":"a","n":1}', '{"id":"b","n":2}', *value)[0] == 0
+    assert run("consume", "chosen", "-q", "--where", "$.n > 1")[1] == '{"id": "b", "n": 2}\n'
+    assert run("consume", "chosen", "-q", "--where", "$.n > 1", "--registry", "")[1] == ""
+    assert run("consume", "chosen", "-q", "--where", "value contains '\"a\"'")[1] == '{"id": "a", "n": 1}\n'
+
+
 def test_what_does_not_fit_is_told_with_its_place(broker: KafkaBroker, run: Run, tmp_path: Path) -> None:
     broker.create_topic("poison")
     (tmp_path / "order.avsc").write_text(ORDER)

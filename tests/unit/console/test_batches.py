@@ -12,7 +12,7 @@ import pytest
 from barnabas.console import batches
 from barnabas.console.batches import Limits, Opened, Part, Row, View, open_parts, show
 from barnabas.console.decoding import FRAMED_BYTES_MAX, HEADERS_MAX, Payload, RawRecord
-from barnabas.console.matching import Pattern
+from barnabas.console.matching import Match, Pattern, Where
 from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
 from compat.hostile.batches import ZSTD, many_small
@@ -155,3 +155,54 @@ def test_a_text_may_be_a_pattern_and_of_exact_case(
     record = RawRecord(0, 1, 0, False, None, b"Value", [])
     match = Pattern(text, "value", is_regex=is_regex, is_exact_case=is_exact_case)
     assert bool(show([record], {}, replace(VIEW, match=match))) is is_found
+
+
+def matching(match: Match, *records: RawRecord, payloads: Any = None, **more: Any) -> list[dict[str, Any]]:
+    view = replace(VIEW, match=match, topic="orders", **more)
+    return [json.loads(row.content) for row in show(records, payloads or {}, view)]
+
+
+def test_a_filter_chooses_records_by_what_their_schema_reads() -> None:
+    data = FRAMED + b"abc"
+    record = RawRecord(0, 5, 9, False, b"ann", data, [("trace", b'{"id": 7}')])
+    payloads = {data: Payload("AVRO", '{"total": 63.33, "name": "K\u00f6ln"}', False, 3)}
+    for text in (
+        "$.total > 60",
+        "topic = 'orders' and key = 'ann'",
+        "headers.trace.id = 7",
+        "$.name = 'Köln'",
+    ):
+        assert matching(Where(text), record, payloads=payloads), text
+    assert not matching(Where("$.total > 64"), record, payloads=payloads)
+    assert not matching(Where("$.total > 60"), record), "without its schema it is not JSON"
+
+
+def test_hits_have_marks_in_units_of_a_browser() -> None:
+    record = RawRecord(0, 5, 9, False, b"ann", '{"note": "\U0001f600", "total": 63}'.encode(), [("h", b"an")])
+    (row,) = matching(Where("$.total > 60 and 'AN'"), record)
+    assert row["value"]["text"][10:11] == "\U0001f600"
+    start, end = row["value"]["marks"][0]
+    assert row["value"]["text"].encode("utf-16-le")[2 * start : 2 * end].decode("utf-16-le") == "63"
+    assert (row["key"]["marks"], row["headers"][0]["value"]["marks"]) == ([[0, 2]], [[0, 2]])
+    (row,) = matching(Pattern("n+", is_regex=True), record, form="hex")
+    assert "marks" not in row["key"], "it is shown in hexadecimal"
+    (row,) = matching(Pattern("63"), record, chars_max=10)
+    assert row["value"]["marks"] == [], "it is beyond what is shown"
+
+
+def test_a_record_that_takes_a_filter_too_many_steps_says_so() -> None:
+    hostile = RawRecord(0, 5, 9, False, None, json.dumps([0] * 5_000).encode(), [])
+    (row,) = matching(Where("$..* < $..*"), hostile)
+    assert row["value"]["problem"] == "the filter takes more than 200000 steps for this record"
+    data = FRAMED + b"abc"
+    cut = RawRecord(0, 6, 9, False, None, data, [])
+    (row,) = matching(Where("$.a = 1"), cut, payloads={data: Payload("AVRO", '{"a": 1', True, 3)})
+    assert "too long for a filter" in row["value"]["problem"]
+
+
+def test_one_record_is_shown_whether_it_matches_or_not() -> None:
+    record = RawRecord(0, 5, 9, False, None, b"abc", [])
+    assert [row["value"].get("marks") for row in matching(Pattern("b"), record, shows_others=True)] == [
+        [[1, 2]]
+    ]
+    assert [row["value"].get("marks") for row in matching(Pattern("x"), record, shows_others=True)] == [None]

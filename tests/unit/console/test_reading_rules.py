@@ -11,7 +11,7 @@ from barnabas.console.base import ConsoleError
 from barnabas.console.matching import PATTERN_CHARS_MAX, Pattern
 from barnabas.console.reading import Bounds
 from barnabas.console.routes.records import _cursor, _is_left, _read_cursor, _record
-from barnabas.console.searching import check_pattern
+from barnabas.console.searching import check_sought
 from barnabas.sandbox.messages import SandboxError
 from tests.support.at_once_sandbox import AtOnce
 
@@ -60,7 +60,7 @@ async def checked(text: str, *refusals: Exception, is_regex: bool = False) -> st
     """Return what is wrong with a pattern; empty for nothing."""
     backend: Any = SimpleNamespace(sandbox=AtOnce(*refusals), owner="ann")
     try:
-        await check_pattern(backend, Pattern(text, is_regex=is_regex))
+        await check_sought(backend, Pattern(text, is_regex=is_regex))
     except ConsoleError as error:
         return f"{error.status} {error}"
     return "" if backend.sandbox.called == [("check", "ann")] else "it is not checked"

@@ -130,6 +130,8 @@ QUERIES: dict[str, tuple[Any, ...]] = {
     "before": ("0:9,1:1", "x" * 5_000), "after": ("0:0", "x"), "partition": ("1", "x"), "committed": ("true",),
     "as": ("text", "hex", "registry"), "limit": (500, 1), "format": ("jsonl",), "regex": ("true",), "case": ("true",),
     "text": ("nothing", "(x?){500}(x?){500}z|(.{0,900}y)", "(" * 1_000), "in": ("value", "headers"),
+    "where": ("$.total > 60 or not key ~ /a/", "$..*..*..* < $..*..*", "(x?){500}", "(" * 1_000, "x" * 5_000),
+    "columns": ("$.a, $..*..*..*, key", "$.a[", "x" * 5_000),
     "api": ("Fetch",), "client_id": ("*",), "errors": ("true",), "topic": ("*",), "group": ("*",),
 }  # fmt: skip
 WHOLE = {"search": {"text": "nothing"}}
@@ -171,7 +173,10 @@ def requests_of(route: Route) -> Iterator[Asked]:
         yield from (Asked("GET", path, whole) for path in paths)
         for parameter in route.query:
             yield from (
-                Asked("GET", paths[0], {**whole, parameter.name: value}) for value in QUERIES[parameter.name]
+                Asked(
+                    "GET", paths[0], {**({} if parameter.name == "where" else whole), parameter.name: value}
+                )
+                for value in QUERIES[parameter.name]
             )
         return
     yield from (Asked(route.method, path, {}, {}) for path in paths[1:])

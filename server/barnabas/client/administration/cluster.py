@@ -89,6 +89,8 @@ class QuorumNode:
     log_end_offset: int
     fetched_at_ms: int
     caught_up_at_ms: int
+    addresses: tuple[str, ...] = ()
+    """HOST:PORT of its listeners, of a voter where the cluster tells them (Kafka 3.9)."""
 
 
 class Cluster(Base):
@@ -289,12 +291,10 @@ class Cluster(Base):
         check(response.error_code, "describing the quorum", response.error_message)
         partition = response.topics[0].partitions[0]
         check(partition.error_code, "describing the quorum", partition.error_message)
-        nodes = [_node(replica, "voter") for replica in partition.current_voters]
-        return (
-            partition.leader_id,
-            partition.leader_epoch,
-            nodes + [_node(replica, "observer") for replica in partition.observers],
-        )
+        listeners = {node.node_id: node.listeners for node in response.nodes}
+        nodes = [_node(replica, "voter", listeners) for replica in partition.current_voters]
+        nodes += [_node(replica, "observer", listeners) for replica in partition.observers]
+        return partition.leader_id, partition.leader_epoch, nodes
 
 
 def _sorted(brokers: Iterable[BrokerInfo]) -> list[BrokerInfo]:
@@ -318,11 +318,12 @@ def log_dir_of(broker: int, result: Any) -> LogDir:
     return LogDir(broker, result.log_dir, result.total_bytes, result.usable_bytes, error, replicas)
 
 
-def _node(replica: Any, role: str) -> QuorumNode:
+def _node(replica: Any, role: str, listeners: Mapping[int, Iterable[Any]]) -> QuorumNode:
     return QuorumNode(
         replica.replica_id,
         role,
         replica.log_end_offset,
         replica.last_fetch_timestamp,
         replica.last_caught_up_timestamp,
+        tuple(f"{listener.host}:{listener.port}" for listener in listeners.get(replica.replica_id, ())),
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 import trio
 
-from barnabas.client import ClientError
+from barnabas.client import ClientError, UnsupportedVersionError
 from barnabas.client.admin import ConfigEntry, LogDir, Resource
 from barnabas.client.administration.configs import ConfigChange
 from barnabas.console.base import Call, ConsoleError, Parameter, Route
@@ -65,6 +65,16 @@ async def _quietly(work: Any, summary: dict[str, Any]) -> None:
         summary["error"] = error
 
 
+async def history(call: Call) -> object:
+    """Return the cluster in numbers over the last 15 minutes."""
+    samples = await call.backend.history.samples()
+    error = call.backend.history.error
+    return {
+        "samples": [sample.as_json() for sample in samples],
+        "notes": {"cluster": error} if error else samples[-1].notes if samples else {},
+    }
+
+
 async def list_brokers(call: Call) -> object:
     """Return the brokers, with their log dirs and features."""
     admin = call.backend.admin
@@ -106,6 +116,39 @@ async def list_brokers(call: Call) -> object:
                 "finalized": feature.finalized_level,
             }
             for feature in await admin.features()
+        ],
+    }
+
+
+async def show_quorum(call: Call) -> object:
+    """Return the quorum of controllers; no nodes where the cluster has none."""
+    admin = call.backend.admin
+    try:
+        leader, epoch, nodes = await admin.quorum()
+    except UnsupportedVersionError:
+        return {
+            "leader": None,
+            "epoch": None,
+            "nodes": [],
+            "controller": (await admin.describe_cluster()).controller_id,
+        }
+    end = max((node.log_end_offset for node in nodes), default=0)
+    return {
+        "leader": leader,
+        "epoch": epoch,
+        "controller": leader,
+        "nodes": [
+            {
+                "id": node.node_id,
+                "role": "leader" if node.node_id == leader else node.role,
+                "votes": node.role == "voter",
+                "log_end": node.log_end_offset,
+                "lag": max(end - node.log_end_offset, 0),
+                "fetched_at": node.fetched_at_ms if node.fetched_at_ms >= 0 else None,
+                "caught_up_at": node.caught_up_at_ms if node.caught_up_at_ms >= 0 else None,
+                "addresses": node.addresses,
+            }
+            for node in nodes
         ],
     }
 
@@ -182,7 +225,11 @@ CHANGES = (
 )
 ROUTES = (
     Route("GET", "/api/overview", overview, "The cluster in numbers"),
+    Route("GET", "/api/history", history,
+          "The cluster over the last 15 minutes, from the first such request of a session on: throughput, lag by group, "
+          "open transactions, replicas, disk, stalls"),
     Route("GET", "/api/brokers", list_brokers, "Brokers, controller, log dirs, features"),
+    Route("GET", "/api/quorum", show_quorum, "The quorum of controllers: its leader, voters and observers"),
     Route("GET", "/api/brokers/{broker}/settings", broker_settings, "Settings of a broker, and where each comes from"),
     Route("PATCH", "/api/brokers/{broker}/settings", change_broker_settings, "Change settings of a broker", body=CHANGES),
 )  # fmt: skip

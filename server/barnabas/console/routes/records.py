@@ -19,15 +19,16 @@ from barnabas.console.base import Call, ConsoleError, Download, Events, Paramete
 from barnabas.console.batches import Row, View
 from barnabas.console.decoding import FORMATS, SHOWN_CHARS, WHOLE_CHARS
 from barnabas.console.exporting import csv_heading
-from barnabas.console.matching import PLACES, Pattern, SameKey
+from barnabas.console.matching import Pattern, SameKey, Sought, Where
 from barnabas.console.outcomes import registry_failure
 from barnabas.console.previous import LOOKED_AT, Target, previous
 from barnabas.console.reader import READING, ROWS_BYTES_MAX, Place
 from barnabas.console.reading import Bounds, Page, bounds_of, places_of, read_page, starts_at
 from barnabas.console.routes.subjects import registry_of
-from barnabas.console.searching import FOUND_MAX, SCANNED_MAX, check_pattern, search
+from barnabas.console.searching import FOUND_MAX, SCANNED_MAX, check_sought, column_names, search
 from barnabas.console.tailing import tail
 from barnabas.console.walking import Window
+from barnabas.filters import PLACES
 from barnabas.registry.errors import RegistryError, SchemaError
 
 if TYPE_CHECKING:
@@ -51,13 +52,41 @@ async def _bounds(call: Call) -> Bounds:
 
 def view_of(call: Call, chars_max: int = SHOWN_CHARS) -> View:
     """Return how a request wants records shown."""
-    return View(call.one_of("as", *FORMATS), chars_max)
+    return View(call.one_of("as", *FORMATS), chars_max, topic=call.path["topic"])
+
+
+async def _listed_view(call: Call, chars_max: int = SHOWN_CHARS) -> View:
+    """Return how a request wants a list of records shown, with its columns. Raises ConsoleError."""
+    columns = call.query.get("columns", "").strip()
+    await column_names(call.backend, columns)
+    return replace(view_of(call, chars_max), columns=columns)
+
+
+async def _sought(call: Call) -> Sought | None:
+    """Return what a request searches for, checked; None where it does not. Raises ConsoleError."""
+    sought: Sought
+    if "where" in call.query:
+        if "text" in call.query:
+            raise ConsoleError(400, "text and where: one of them expected")
+        sought = Where(call.query["where"])
+    elif "text" in call.query:
+        sought = Pattern(
+            call.query["text"],
+            call.one_of("in", *PLACES),
+            is_regex=call.flag("regex"),
+            is_exact_case=call.flag("case"),
+        )
+    else:
+        return None
+    await check_sought(call.backend, sought)
+    return sought
 
 
 async def list_records(call: Call) -> object:
     """Return a page of records."""
     bounds = await _bounds(call)
-    page = await _page(call, bounds, call.whole("limit", LIMIT, least=1, most=LIMIT_MAX), view_of(call))
+    view = await _listed_view(call)
+    page = await _page(call, bounds, call.whole("limit", LIMIT, least=1, most=LIMIT_MAX), view)
     rest = {
         "first": _cursor(bounds.first),
         "next": _cursor(bounds.next),
@@ -125,7 +154,8 @@ def _is_left(low: Mapping[Place, int], high: Mapping[Place, int]) -> bool:
 
 async def show_record(call: Call) -> object:
     """Return one record in full."""
-    row, _ = await _record_at(call, view_of(call, WHOLE_CHARS))
+    view = replace(view_of(call, WHOLE_CHARS), match=await _sought(call), shows_others=True)
+    row, _ = await _record_at(call, view)
     return row.content
 
 
@@ -176,35 +206,34 @@ async def find_previous(call: Call) -> object:
 async def export_records(call: Call) -> object:
     """Return records as a file."""
     form = call.one_of("format", "csv", "jsonl")
-    view = replace(view_of(call, EXPORTED_CHARS), is_csv=form == "csv")
+    view = await _listed_view(call, EXPORTED_CHARS)
+    view = replace(view, is_csv=form == "csv", match=await _sought(call))
     limit = call.whole("limit", 1_000, least=1, most=EXPORTED_MAX)
     page = await _page(call, await _bounds(call), limit, view)
     if page.is_too_large:
         raise ConsoleError(413, f"these records make more than {ROWS_BYTES_MAX} bytes: export fewer (limit)")
     name = f"{call.path['topic']}.{form}"
     if form == "csv":
-        return Download(name, "text/csv; charset=utf-8", (csv_heading(), *(row.content for row in page.rows)))
+        heading = csv_heading(await column_names(call.backend, view.columns))
+        return Download(name, "text/csv; charset=utf-8", (heading, *(row.content for row in page.rows)))
     lines = tuple(row.content + b"\n" for row in page.rows)
     return Download(name, "application/jsonl; charset=utf-8", lines)
 
 
 async def tail_records(call: Call) -> object:
     """Return records as they come."""
-    bounds, view = await _bounds(call), view_of(call)
+    view = replace(await _listed_view(call), match=await _sought(call))
+    bounds = await _bounds(call)
     return Events(lambda send: tail(call.backend, bounds, view, send))
 
 
 async def search_records(call: Call) -> object:
-    """Return records that hold a text, as they are found."""
-    pattern = Pattern(
-        call.query.get("text", ""),
-        call.one_of("in", *PLACES),
-        is_regex=call.flag("regex"),
-        is_exact_case=call.flag("case"),
-    )
-    await check_pattern(call.backend, pattern)
+    """Return records that hold a text, or meet a filter, as they are found."""
+    sought = await _sought(call)
+    if sought is None:
+        raise ConsoleError(400, "text or where: what to look for is expected")
     limit = call.whole("limit", LIMIT, least=1, most=FOUND_MAX)
-    view = replace(view_of(call), match=pattern)
+    view = replace(await _listed_view(call), match=sought)
     is_newest_first = call.one_of("from", *ORIGINS) == "newest"
     settings, bounds = _reading(call), await _bounds(call)
     starts = await _starts(call, bounds)
@@ -237,6 +266,18 @@ async def send_records(call: Call) -> object:
     except ValueError as error:
         raise ConsoleError(400, str(error)) from None
     return {"sent": await _send(call.backend, call.path["topic"], records, settings)}
+
+
+async def send_tombstone(call: Call) -> object:
+    """Append a record without a value, with the key of a record and in its partition."""
+    row, _ = await _record_at(call, replace(view_of(call), with_keys=True))
+    if row.problem:
+        raise ConsoleError(422, row.problem)
+    if row.key is None:
+        raise ConsoleError(400, f"the record at offset {row.offset} has no key")
+    now_ms = time.time_ns() // 1_000_000
+    record = {"key": row.key, "value": None, "partition": row.partition, "timestamp_ms": now_ms}
+    return {"sent": await _send(call.backend, call.path["topic"], [record], PRODUCING)}
 
 
 async def _send(
@@ -333,10 +374,21 @@ _CHOICE = (
     Parameter("committed", "true to leave out what transactions have not committed (false)"),
     Parameter("as", "auto, json, text, hex or registry (auto)"),
 )
+_COLUMNS = Parameter(
+    "columns",
+    "paths and fields of filters.md with commas between them, to show by themselves: $.total, key.id (none)",
+)
 _FROM = (
     Parameter("from", "newest, oldest, offset or time (newest)"),
     Parameter("offset", "the first offset, with from=offset"),
     Parameter("time", "ms since 1970, with from=time"),
+)
+_SOUGHT = (
+    Parameter("text", "what to look for"),
+    Parameter("in", f"{', '.join(PLACES)} (anywhere)"),
+    Parameter("regex", "true for a regular expression, RE2's (false)"),
+    Parameter("case", "true to tell A from a (false)"),
+    Parameter("where", "instead of a text: a filter, see filters.md"),
 )
 _PAGES = (
     Parameter("before", "what an answer gave as `older`"),
@@ -344,26 +396,27 @@ _PAGES = (
 )
 ROUTES = (
     Route("GET", "/api/topics/{topic}/records", list_records, "A page of records",
-          query=(*_FROM, *_PAGES, *_CHOICE, Parameter("limit", f"at most {LIMIT_MAX} ({LIMIT})"))),
-    Route("GET", "/api/topics/{topic}/records/{partition}/{offset}", show_record, "One record in full", query=_CHOICE[1:]),
+          query=(*_FROM, *_PAGES, *_CHOICE, _COLUMNS, Parameter("limit", f"at most {LIMIT_MAX} ({LIMIT})"))),
+    Route("GET", "/api/topics/{topic}/records/{partition}/{offset}", show_record,
+          "One record in full; what matches a text or a filter is marked", query=(*_CHOICE[1:], *_SOUGHT)),
     Route("GET", "/api/topics/{topic}/records/{partition}/{offset}/previous", find_previous,
           "The record before it that has its key: events `found` with both and what differs, by JSON path or by line, "
           "`progress` and `done`; closing the connection ends it",
           query=(Parameter("before", "the offset before which to look, as `back_to` of `done` says it (the record's)"),
                  Parameter("limit", f"records after which to look no further, at most {SCANNED_MAX} ({LOOKED_AT})"),
                  *_CHOICE[1:])),
-    Route("GET", "/api/topics/{topic}/export", export_records, "Records as a file; no cell of it is a formula",
-          query=(Parameter("format", "csv or jsonl (csv)"), *_FROM, *_PAGES, *_CHOICE,
+    Route("GET", "/api/topics/{topic}/export", export_records,
+          "Records as a file, all or those that match; no cell of it is a formula",
+          query=(Parameter("format", "csv or jsonl (csv)"), *_FROM, *_PAGES, *_CHOICE, _COLUMNS, *_SOUGHT,
                  Parameter("limit", f"at most {EXPORTED_MAX} (1000)"))),
-    Route("GET", "/api/topics/{topic}/tail", tail_records, "Records as they come: events `begun` and `records`",
-          query=_CHOICE),
+    Route("GET", "/api/topics/{topic}/tail", tail_records,
+          "Records as they come, all or those that match: events `begun` and `records`",
+          query=(*_CHOICE, _COLUMNS, *_SOUGHT)),
     Route("GET", "/api/topics/{topic}/search", search_records,
-          "Records that hold a text, as they are shown: events `found`, `progress` and `done` with `order`; closing the "
-          "connection ends it",
-          query=(Parameter("text", "what to look for"), Parameter("in", f"{', '.join(PLACES)} (anywhere)"),
-                 Parameter("regex", "true for a regular expression, RE2's (false)"),
-                 Parameter("case", "true to tell A from a (false)"), *_FROM,
-                 Parameter("until", "ms since 1970; records before that (all)"), *_CHOICE,
+          "Records that hold a text or meet a filter, as they are shown, with `marks` of what matches: events `found`, "
+          "`progress` and `done` with `order`; closing the connection ends it",
+          query=(*_SOUGHT, *_FROM,
+                 Parameter("until", "ms since 1970; records before that (all)"), *_CHOICE, _COLUMNS,
                  Parameter("limit", f"at most {FOUND_MAX} ({LIMIT})"))),
     Route("POST", "/api/topics/{topic}/records", send_records, "Append records",
           body=(Parameter("records", 'an array of {key, value, headers: [{name, value}], partition, timestamp}; bytes are '
@@ -371,4 +424,6 @@ ROUTES = (
                 Parameter("compression", "none, gzip, snappy, lz4 or zstd (none)"),
                 Parameter("value_schema", "what writes values, given as JSON: id of a schema, or latest of TOPIC-value"),
                 Parameter("key_schema", "the same for keys"))),
+    Route("POST", "/api/topics/{topic}/records/{partition}/{offset}/tombstone", send_tombstone,
+          "Append a record without a value that has the key of this one, to its partition: compaction removes the key"),
 )  # fmt: skip

@@ -31,6 +31,8 @@ UNKNOWN = dict.fromkeys(COLUMNS)
 async def list_topics(call: Call) -> object:
     """Return a page of topics, with what their partitions hold."""
     backend = call.backend
+    backend.history.begin()
+    lags = backend.topic_lags
     rows = await backend.topics.rows()
     if not call.flag("internal"):
         rows = [row for row in rows if not row.is_internal]
@@ -40,6 +42,7 @@ async def list_topics(call: Call) -> object:
     sorted_by = await backend.measured.get(sort) if sort in COLUMNS else {}
     await trio.lowlevel.checkpoint()  # to sort many takes a turn of the event loop
     orders = {column: lambda row: (sorted_by.get(row.name, -1), row.name) for column in COLUMNS}
+    orders["lag"] = lambda row: (lags.get(row.name, -1), row.name)
     page = paging.page_of(call, rows, {**ORDERS, **orders}, lambda row: row.name)
     await trio.lowlevel.checkpoint()
     measured = await measure(backend, [row for row in page.rows if row.partitions])
@@ -54,6 +57,7 @@ async def list_topics(call: Call) -> object:
             "under_replicated": row.under_replicated,
             "offline": row.offline,
             "internal": row.is_internal,
+            "lag": lags.get(row.name),
             **measured.get(row.name, UNKNOWN),
         }
         for row in page.rows

@@ -10,9 +10,9 @@ from barnabas.client import ClientError
 from barnabas.client.admin import ListedTransaction, ProducerState, TransactionInfo
 from barnabas.console import paging
 from barnabas.console.base import Call, ConsoleError, Parameter, Route
+from barnabas.console.history import OPEN
 from barnabas.console.outcomes import error_text, good
 
-OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 ORDERS: dict[str, Callable[[ListedTransaction], Any]] = {
     "id": lambda transaction: transaction.transactional_id,
     "state": lambda transaction: (transaction.state, transaction.transactional_id),

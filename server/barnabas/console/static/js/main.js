@@ -4,11 +4,11 @@ import { get, keep, listen, request } from "./api.js";
 import { ask, field, fill, h, icon, notice, select, toast } from "./dom.js";
 
 const VIEWS = [
-  ["Cluster", [["", "overview", "Overview"], ["brokers", "brokers", "Brokers"], ["topics", "topics", "Topics"], ["groups", "groups", "Consumer groups"], ["transactions", "transactions", "Transactions"], ["subjects", "subjects", "Schemas", "registry"], ["access", "access", "Access"]]],
+  ["Cluster", [["", "overview", "Overview"], ["brokers", "brokers", "Brokers"], ["quorum", "quorum", "Controllers"], ["topics", "topics", "Topics"], ["groups", "groups", "Consumer groups"], ["transactions", "transactions", "Transactions"], ["subjects", "subjects", "Schemas", "registry"], ["access", "access", "Access"]]],
   ["This broker", [["connections", "connections", "Clients", "connections"], ["requests", "requests", "Request tap", "requests"], ["metrics", "metrics", "Metrics", "metrics"], ["log", "log", "Log", "log"], ["control", "control", "Test bench", "control"]]],
 ];
-const MODULES = { "": "overview", brokers: "brokers", topics: "topics", groups: "groups", transactions: "transactions", access: "access", connections: "connections", requests: "requests", metrics: "metrics", log: "log", control: "control", subjects: "subjects" };
-const KEYS = { o: "", b: "brokers", t: "topics", c: "groups", x: "transactions", a: "access", l: "log", m: "metrics" };
+const MODULES = { "": "overview", brokers: "brokers", quorum: "quorum", topics: "topics", groups: "groups", transactions: "transactions", access: "access", connections: "connections", requests: "requests", metrics: "metrics", log: "log", control: "control", subjects: "subjects" };
+const KEYS = { o: "", b: "brokers", q: "quorum", t: "topics", c: "groups", x: "transactions", a: "access", l: "log", m: "metrics" };
 
 let session = null;
 let leaving = null;
@@ -165,7 +165,7 @@ document.addEventListener("keydown", (event) => {
 });
 
 function help() {
-  const rows = [["/", "filter or search"], ["g o", "overview"], ["g t", "topics"], ["g c", "consumer groups"], ["g b", "brokers"], ["g x", "transactions"], ["g a", "access"], ["g m", "metrics"], ["g l", "log"], ["p", "on a record: beside the previous one of its key"], ["?", "this list"], ["Esc", "close a dialog"]];
+  const rows = [["/", "filter or search"], ["Enter", "in a filter: open the first that is left"], ["g o", "overview"], ["g t", "topics"], ["g c", "consumer groups"], ["g b", "brokers"], ["g q", "controllers"], ["g x", "transactions"], ["g a", "access"], ["g m", "metrics"], ["g l", "log"], ["p", "on a record: beside the previous one of its key"], ["?", "this list"], ["Esc", "close a dialog"]];
   ask({ title: "Keys", submit: "Close", content: h("dl", {}, rows.map(([key, text]) => [h("dt", {}, key.split(" ").map((word) => h("kbd", {}, word))), h("dd", {}, text)])), act: () => true });
 }
 

@@ -16,7 +16,7 @@ export async function show(context) {
   const list = pagedTable({
     title: "Consumer groups", label: "groups", signal, placeholder: "Filter groups", empty: context.session.user ? `No groups that ${context.session.user} may see.` : "No groups yet.",
     load: (values) => get("/api/groups", values, signal),
-    filters: [{ make: (change) => select([["", "All kinds"], ["classic"], ["consumer"], ["share"], ["streams"]], { "aria-label": "Kind", onchange: (event) => change({ kind: event.target.value }) }) }],
+    filters: [{ names: ["kind"], make: (change, values) => select([["", "All kinds"], ["classic"], ["consumer"], ["share"], ["streams"]].map(([kind, text]) => [kind, text, kind === values.kind]), { "aria-label": "Kind", onchange: (event) => change({ kind: event.target.value }) }) }],
     columns: [
       { label: "Group", sort: "name", class: "name", cell: (row) => groupLink(row.name) },
       { label: "Kind", sort: "kind", class: "wide", cell: (row) => badge(row.kind) },

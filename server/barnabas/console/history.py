@@ -1,0 +1,200 @@
+"""The last 15 minutes of a cluster in numbers, as one visitor may see them.
+
+The rule: nothing is measured before the first look at them, nor after the session has ended; samples have a bound, and so
+has the time that they take: one part in a hundred.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from barnabas.client import ClientError
+from barnabas.commands.lagging import lags_of
+from barnabas.console.base import ConsoleError
+from barnabas.console.live import METRICS, check_view
+from barnabas.console.measuring import BYTES, RATE, log_dirs_of
+from barnabas.console.outcomes import error_text
+
+if TYPE_CHECKING:
+    from barnabas.client.admin import ListedGroup
+    from barnabas.commands.lagging import GroupLag
+    from barnabas.console.backend import Backend
+
+EVERY_SECONDS = 10.0
+HISTORY_SECONDS = 900.0
+REST_FACTOR = 100
+"""Time between two samples, as a multiple of the time that one takes."""
+FIRST_SECONDS_MAX = 5.0
+"""Time that the first look waits for the first sample."""
+GROUPS_MAX = 200
+"""Groups that are measured: those with members first."""
+SHOWN_GROUPS_MAX = 8
+"""Groups of a sample, those with the most lag."""
+DESCRIBED_MAX = 20
+"""Open transactions that are asked for their age."""
+OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+"""States of transactions that are open."""
+_STALLS = "barnabas_event_loop_stalls"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A cluster at a moment (ms since 1970); values are None, or missing, where they are not known."""
+
+    at_ms: int
+    values: dict[str, float | None]
+    groups: dict[str, int] = field(default_factory=dict)
+    """Lags of groups."""
+    notes: dict[str, str] = field(default_factory=dict)
+    """Why values are not known."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {"at": self.at_ms, "values": self.values, "groups": self.groups}
+
+
+class History:
+    """Samples of a cluster, taken in the background from the first look on."""
+
+    def __init__(self, measure: Callable[[], Awaitable[Sample]], nursery: trio.Nursery) -> None:
+        """`measure` may raise ClientError."""
+        self._measure = measure
+        self._nursery = nursery
+        self._samples: deque[Sample] = deque(maxlen=int(HISTORY_SECONDS / EVERY_SECONDS))
+        self._has_begun = False
+        self._has_looked = trio.Event()
+        self.error = ""
+        """Why the last look failed."""
+
+    def begin(self) -> None:
+        """Take samples from now on, if none are taken yet."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._nursery.start_soon(self._run)
+
+    async def samples(self) -> list[Sample]:
+        """Return the samples of the last 15 minutes; the first look waits a little for the first of them."""
+        self.begin()
+        with trio.move_on_after(FIRST_SECONDS_MAX):
+            await self._has_looked.wait()
+        since_ms = self._samples[-1].at_ms - HISTORY_SECONDS * 1_000 if self._samples else 0
+        return [sample for sample in self._samples if sample.at_ms > since_ms]
+
+    async def _run(self) -> None:
+        while True:
+            began_s = trio.current_time()
+            try:
+                self._samples.append(await self._measure())
+                self.error = ""
+            except ClientError as error:
+                self.error = error_text(error)
+            self._has_looked.set()
+            taken_s = trio.current_time() - began_s
+            await trio.sleep(max(EVERY_SECONDS, REST_FACTOR * taken_s) - taken_s)
+
+
+async def measure(backend: Backend) -> Sample:
+    """Return a cluster as it is now; what a visitor may not see is left out, with the reason."""
+    sample = Sample(time.time_ns() // 1_000_000, {})
+    async with trio.open_nursery() as nursery:
+        for name, work in (
+            ("throughput", _throughput),
+            ("lag", _lag),
+            ("transactions", _transactions),
+            ("replicas", _replicas),
+            ("disk", _disk),
+            ("stalls", _stalls),
+        ):
+            nursery.start_soon(_noted, name, partial(work, backend, sample), sample)
+    return sample
+
+
+async def _noted(name: str, work: Callable[[], Awaitable[None]], sample: Sample) -> None:
+    try:
+        await work()
+    except ClientError as error:
+        sample.notes[name] = error_text(error)
+    except ConsoleError as error:
+        sample.notes[name] = str(error)
+
+
+async def _throughput(backend: Backend, sample: Sample) -> None:
+    sample.values["records_per_s"] = sum((await backend.measured.get(RATE)).values())
+    sample.values["bytes"] = sum((await backend.measured.get(BYTES)).values())
+
+
+async def _lag(backend: Backend, sample: Sample) -> None:
+    listed, _ = await backend.admin.list_groups()
+    groups = dict(sorted(listed.items(), key=_is_idle)[:GROUPS_MAX])
+    measured = await lags_of(backend.admin, groups)
+    lags = {name: lag.total for name, lag in measured.items() if lag.total is not None}
+    backend.topic_lags = _by_topic(measured.values())
+    for name, lag in lags.items():
+        backend.note_lag(name, lag)
+    sample.values["lag"] = sum(lags.values())
+    sample.groups.update(sorted(lags.items(), key=lambda item: -item[1])[:SHOWN_GROUPS_MAX])
+
+
+def _by_topic(groups: Iterable[GroupLag]) -> dict[str, int]:
+    """Return the lag in each topic of the group that is furthest behind there."""
+    largest: dict[str, int] = {}
+    for group in groups:
+        lags: dict[str, int] = {}
+        for partition in group.partitions:
+            if partition.lag is not None:
+                lags[partition.topic] = lags.get(partition.topic, 0) + partition.lag
+        for topic, lag in lags.items():
+            largest[topic] = max(largest.get(topic, 0), lag)
+    return largest
+
+
+def _is_idle(item: tuple[str, ListedGroup]) -> bool:
+    return item[1].state in ("Empty", "Dead")
+
+
+async def _transactions(backend: Backend, sample: Sample) -> None:
+    listed, _ = await backend.admin.list_transactions(states=OPEN)
+    sample.values["open_transactions"] = len(listed)
+    ids = [transaction.transactional_id for transaction in listed[:DESCRIBED_MAX]]
+    infos = (await backend.admin.describe_transactions(ids)).values()
+    starts = [info.started_at_ms for info in infos if not isinstance(info, ClientError)]
+    ages = [sample.at_ms - start for start in starts if start >= 0]
+    sample.values["oldest_transaction_ms"] = max(ages, default=None)
+
+
+async def _replicas(backend: Backend, sample: Sample) -> None:
+    rows = await backend.topics.rows()
+    sample.values["under_replicated"] = sum(row.under_replicated for row in rows)
+    sample.values["offline"] = sum(row.offline for row in rows)
+
+
+async def _disk(backend: Backend, sample: Sample) -> None:
+    info = await backend.admin.describe_cluster()
+    dirs = [
+        log_dir
+        for broker in info.brokers
+        for log_dir in await log_dirs_of(backend.admin, broker.broker_id)
+        if log_dir.total_bytes >= 0 and log_dir.usable_bytes >= 0
+    ]
+    if dirs:
+        total = sum(log_dir.total_bytes for log_dir in dirs)
+        sample.values["disk_total"] = total
+        sample.values["disk_used"] = total - sum(log_dir.usable_bytes for log_dir in dirs)
+
+
+async def _stalls(backend: Backend, sample: Sample) -> None:
+    """Count turns of the event loop longer than 20 ms, of a broker in the same process that keeps metrics."""
+    live = backend.live
+    if live is None or METRICS not in live.views:
+        return
+    await check_view(backend, METRICS)
+    families = {family.name: family for family in await live.metrics()}
+    stalls = families.get(_STALLS)
+    sample.values["stalls"] = sum(value for _, _, value in stalls.samples()) if stalls else 0
