@@ -86,6 +86,7 @@ nightly: $(VENV)/.ready-mutation $(WITH_CODE)  ## the random tests, each with a 
 	$(CODE) $(BIN)/python -m compat.metadata.voters
 	$(CODE) $(BIN)/python -m compat.cluster.quorum_faults --controllers 3 --rounds 60
 	$(CODE) $(BIN)/python -m compat.cluster.quorum_peers
+	$(CODE) $(BIN)/python -m compat.cluster.quorum_peers --controllers 3 --entrance certificates
 	$(CODE) $(BIN)/python -m compat.cluster.parity
 
 mutants: $(VENV)/.ready-mutation  ## small bugs planted in the sources, which the nearest tests must notice (ARGS="log transactions --sample 40")

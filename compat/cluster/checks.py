@@ -153,7 +153,7 @@ def identical_replicas(cluster: Brokers) -> str:
     """The replicas of every topic have the same bytes."""
     topics = cluster.topics()
     for topic in topics:
-        cluster.wait_in_sync(topic, 3)
+        cluster.wait_in_sync(topic, cluster.replicas(topic))
     partitions, size = compare(cluster, topics)
     return f"{partitions} partitions of {len(topics)} topics, {size} bytes each"
 
