@@ -43,6 +43,8 @@ LEADERSHIP: Final = "leadership"
 NO_OP_DUE: Final = "no_op_due_ms"
 _DISABLED: Final = LevelRange(0, 0)
 _LEVEL_MIN: Final = 7
+_BY_CHOICE: Final = 1 << 15
+"""More than any level: new clusters have the feature if it is asked for, since no broker of ours supports it."""
 
 _CHANGES: Final = (7, 8, 11, 13, 14, 15, 17, 23, 30, 32, 33)
 """Levels of metadata.version that came with other records or fields of records: a downgrade must not cross them."""
@@ -61,7 +63,7 @@ _LEVELS: Mapping[str, tuple[_Level, ...]] = MappingProxyType(
         "transaction.version": (_Level(_LEVEL_MIN), _Level(24), _Level(24)),
         "group.version": (_Level(_LEVEL_MIN), _Level(22)),
         ELR: (_Level(_LEVEL_MIN), _Level(26, ((METADATA_VERSION, ELR_LEVEL),))),
-        "share.version": (_Level(_LEVEL_MIN), _Level(28), _Level(31)),
+        "share.version": (_Level(_LEVEL_MIN), _Level(28), _Level(_BY_CHOICE)),
         "streams.version": (_Level(_LEVEL_MIN), _Level(29)),
     }
 )
