@@ -187,7 +187,7 @@ class Quorum:
     @property
     def admin_addresses(self) -> str:
         """The same without security: where there is no other listener, that of the quorum."""
-        return ",".join(f"{HOST}:{node.admin_port}" for node in self.nodes)
+        return ",".join(f"{node.host}:{node.admin_port}" for node in self.nodes)
 
     def start(self) -> None:
         """Start all controllers, and wait for a leader."""
