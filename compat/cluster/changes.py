@@ -51,7 +51,7 @@ class Changes:
         self.values: dict[str, int] = {}
         """The value of the setting that was acknowledged last, by topic."""
         self.leaving: set[str] = set()
-        """Topics whose deletion has been asked for."""
+        """Topics to be deleted, from before the first request on."""
         self.deleted: set[str] = set()
         self.count = 0
         """Number of changes that were acknowledged."""

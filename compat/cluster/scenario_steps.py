@@ -1,4 +1,4 @@
-"""What is changed in a cluster, and what came of it: for `scenarios`.
+"""Changes of a cluster, and their outcomes: for `scenarios`.
 
 The rule: a scenario leaves the cluster as it was, but for its own topics.
 """

@@ -39,7 +39,7 @@ QUORUMS: Mapping[str, tuple[int, bool, Sequence[str]]] = {
     "3-sasl-ssl": (3, True, ("SASL_SSL", "PLAIN")),
     "3-scram": (3, True, ("SASL_SSL", "SCRAM-SHA-512")),
     "1-plain": (1, True, ("SASL_PLAINTEXT", "PLAIN")),
-    "3-certificates": (3, True, ("SSL", "")),
+    "3-certificates": (3, True, ("SSL", "PLAIN")),
 }
 """Number of controllers, whether their voters are in the log, and protocol and mechanism of their listener."""
 OBSERVER_ID = 10
@@ -86,8 +86,8 @@ def security(directory: Path, protocol: str, mechanism: str) -> tuple[dict[str, 
         **common,
         "controller.listener.names": "CONTROLLER,ADMIN",
         "sasl.mechanism.controller.protocol": "PLAIN",
-        f"{prefix}.sasl.enabled.mechanisms": f"PLAIN,{mechanism}",
-        f"{prefix}.ssl.client.auth": "none" if mechanism else "required",
+        f"{prefix}.sasl.enabled.mechanisms": ",".join({"PLAIN": 0, mechanism: 0}),
+        f"{prefix}.ssl.client.auth": "required" if protocol == "SSL" else "none",
         "super.users": "User:ANONYMOUS;User:node;User:CN=node",
     }
     return controllers, {**common, "sasl.mechanism.controller.protocol": mechanism}

@@ -202,6 +202,8 @@ class Quorum:
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             for node in self.nodes:
+                if node.id == but:  # it may hang
+                    continue
                 leader_id = self._leader_by(node)
                 if leader_id >= 1 and leader_id != but:
                     return self.nodes[leader_id - 1]

@@ -220,7 +220,7 @@ def test_acquired_records_are_charged_and_throttle_their_client(size, ms):
     assert world.throttled("fetch") == ((1, ms) if ms else (0, 0))
 
 
-def test_share_fetch_without_a_quota_of_bytes_is_charged_its_time():
+def test_share_fetch_without_byte_quota_is_charged_its_time():
     world = World(request_percentage=1)
     request = world.begin(SHARE_FETCH, seconds=5)
     request.charge_fetch(4_000)
