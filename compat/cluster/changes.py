@@ -118,20 +118,21 @@ class Changes:
             number += 1
 
     def _is_made(self, ask: Asked, made_before: int | None = None) -> bool:
-        """Ask until a change is made, or was by an earlier request that had no answer; false if it is refused, or over."""
-        has_asked = False
+        """Ask until a change is made; false if it is refused, or all is over.
+
+        The error `made_before` says that it was made already: brokers too ask again when a controller goes.
+        """
         while not self._stop.is_set():
             try:
                 for future in ask().values():
                     future.result()
             except KafkaException as exception:
                 error = exception.args[0]
-                if has_asked and error.code() == made_before:
+                if error.code() == made_before:
                     break
                 if not error.retriable() and error.code() not in TEMPORARY:
                     self.errors.append(str(error))
                     return False
-                has_asked = True
                 self._stop.wait(PAUSE_S)
             else:
                 break
