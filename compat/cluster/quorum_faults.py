@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -37,6 +38,10 @@ CONTROLLERS = 253
 PARTITIONS = 6
 TOPIC = "ledger"
 RATE = 500.0
+DELETED_MEANWHILE = re.compile(
+    r" change-\d+-0 had the log of a topic with the id \S+, but the cluster has no such topic"
+)
+"""Said at the start of a broker of a topic that was deleted while it was away: it keeps the log, and tells its operator."""
 RESUMED = 500
 """Records that must be acknowledged after each fault."""
 
@@ -231,9 +236,16 @@ def run(options: argparse.Namespace, directory: Path) -> None:
                 flush=True,
             )
             print(f"the same bytes: {checks.identical_replicas(cluster)}", flush=True)
-            complaints = cluster.complaints()
+            complaints = [
+                f"broker {broker_id}: {line}"
+                for broker_id, lines in cluster.complaints().items()
+                for line in lines
+                if not DELETED_MEANWHILE.search(line)
+            ]
             if complaints:
-                raise ClusterError(f"brokers have logged errors: {complaints}")
+                raise ClusterError(
+                    f"brokers have logged {len(complaints)} errors, the first: {complaints[0]}"
+                )
     finally:
         network.close()
 
