@@ -31,10 +31,6 @@ KEPT = 5
 PAUSE_S = 0.5
 ANSWER_S = 15.0
 TEMPORARY = (
-    KafkaError._TIMED_OUT,
-    KafkaError._TRANSPORT,
-    KafkaError._ALL_BROKERS_DOWN,
-    KafkaError._TIMED_OUT_QUEUE,
     KafkaError.REQUEST_TIMED_OUT,
     KafkaError.NOT_CONTROLLER,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -130,7 +126,8 @@ class Changes:
                 error = exception.args[0]
                 if error.code() == made_before:
                     break
-                if not error.retriable() and error.code() not in TEMPORARY:
+                is_local = error.code() < 0  # the client's own: no broker has answered
+                if not (is_local or error.retriable() or error.code() in TEMPORARY):
                     self.errors.append(str(error))
                     return False
                 self._stop.wait(PAUSE_S)
