@@ -85,7 +85,11 @@ nightly: $(VENV)/.ready-mutation $(WITH_CODE)  ## the random tests, each with a 
 	$(MAKE) compat-cluster ARGS="quorum --quorum two-of-ours --controllers 3 --mixes one-of-ours"
 	$(CODE) $(BIN)/python -m compat.metadata.voters
 	$(CODE) $(BIN)/python -m compat.cluster.quorum_faults --controllers 3 --rounds 60
+	$(CODE) $(BIN)/python -m compat.cluster.quorum_faults --mix ours --quorum ours --controllers 3 --minutes 10
+	$(CODE) $(BIN)/python -m compat.cluster.quorum_faults --quorum two-of-ours --controllers 3 --minutes 10
+	$(CODE) $(BIN)/python -m compat.cluster.scenarios
 	$(CODE) $(BIN)/python -m compat.cluster.quorum_peers
+	$(CODE) $(BIN)/python -m compat.cluster.quorum_peers --controllers 3 --entrance certificates
 	$(CODE) $(BIN)/python -m compat.cluster.parity
 
 mutants: $(VENV)/.ready-mutation  ## small bugs planted in the sources, which the nearest tests must notice (ARGS="log transactions --sample 40")

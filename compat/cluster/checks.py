@@ -17,9 +17,11 @@ from compat.cluster import tools
 from compat.cluster.load import QUICK, Load, check, read_all
 from compat.cluster.logs import compare
 from compat.cluster.nodes import KAFKA, OURS, Brokers, ClusterError, wait_until
+from compat.faults import clients, verdict
 
 PARTITIONS = 6
 TOPIC = "events"
+FRANZ_GO = "franz-go"
 RECORDS = 3000
 Check = Callable[[Brokers], str]
 
@@ -153,7 +155,7 @@ def identical_replicas(cluster: Brokers) -> str:
     """The replicas of every topic have the same bytes."""
     topics = cluster.topics()
     for topic in topics:
-        cluster.wait_in_sync(topic, 3)
+        cluster.wait_in_sync(topic, cluster.replicas(topic))
     partitions, size = compare(cluster, topics)
     return f"{partitions} partitions of {len(topics)} topics, {size} bytes each"
 
@@ -374,23 +376,42 @@ def offsets_survive(cluster: Brokers) -> str:
 
 
 def rolled_over(cluster: Brokers) -> str:
-    """Broker by broker the cluster becomes one of the other kind, on the same log dirs, and back, under load."""
+    """Broker by broker the cluster becomes one of the other kind, on the same log dirs, and back, under two producers."""
     load = Load(cluster.bootstrap, TOPIC, PARTITIONS, rate=500)
     before = _count(cluster)
+    tools.run(
+        cluster, "topics", "--create", "--topic", FRANZ_GO, "--partitions", str(clients.PARTITIONS),
+        "--replication-factor", "3", "--config", "min.insync.replicas=2",
+    )  # fmt: skip
+    cluster.wait_in_sync(FRANZ_GO, 3)
+    franz_go = clients.FranzGo(FRANZ_GO, cluster.bootstrap, 500, cluster.directory)
     begun = time.monotonic()
+    franz_go.start()
     with load:
-        wait_until(lambda: len(load.acknowledged) > 500, "the load begins")
+        wait_until(
+            lambda: min(len(load.acknowledged), len(franz_go.acknowledged)) > 500, "the load begins",
+            lambda: str(franz_go.errors),
+        )  # fmt: skip
         for kind in (OURS, KAFKA):
             for broker_id in cluster.kinds:
                 cluster.replace(broker_id, kind)
                 cluster.wait_in_sync(TOPIC, 3)
+                cluster.wait_in_sync(FRANZ_GO, 3)
             so_far = len(load.acknowledged)
             wait_until(
                 lambda so_far=so_far: len(load.acknowledged) > so_far + 500, "records are acknowledged"
             )
-    pause = load.longest_pause(begun)
+    franz_go.stop()
+    pauses = load.longest_pause(begun), franz_go.longest_pause(begun, time.monotonic())
     _check_growth(cluster, load, before)
-    return f"three Kafkas to three of ours and back: {len(load.acknowledged)} records, longest pause {pause:.1f} s"
+    broken = verdict.broken_promises(franz_go, verdict.read(cluster.bootstrap, FRANZ_GO))
+    if broken:
+        raise ClusterError("; ".join(broken))
+    counts = len(load.acknowledged), len(franz_go.acknowledged)
+    return (
+        f"three Kafkas to three of ours and back: {counts[0]} records of librdkafka, longest pause {pauses[0]:.1f} s; "
+        f"{counts[1]} of franz-go, {pauses[1]:.1f} s"
+    )
 
 
 def protocol_raised(cluster: Brokers) -> str:

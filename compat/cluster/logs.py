@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
-from compat.cluster.nodes import Brokers, ClusterError, wait_until
+from compat.cluster.nodes import Brokers, ClusterError, Node, wait_until
 
 HEADER = struct.Struct(">qi")  # base offset, bytes that follow
 
@@ -40,6 +40,12 @@ def offsets(log: bytes) -> list[int]:
     return base_offsets
 
 
+def log_of(node: Node, name: str) -> Path:
+    """The directory of a partition's log at a broker, in whichever of its log dirs it is."""
+    paths = [log_dir / name for log_dir in node.log_dirs]
+    return next((path for path in paths if path.exists()), paths[0])
+
+
 def compare(cluster: Brokers, topics: Iterable[str]) -> tuple[int, int]:
     """See that all replicas of these topics have the same bytes, once nothing is written any more.
 
@@ -50,7 +56,7 @@ def compare(cluster: Brokers, topics: Iterable[str]) -> tuple[int, int]:
         assignment = cluster.assignment(topic)
         for index, replicas in assignment.items():
             directories = {
-                broker_id: cluster.nodes[broker_id].log_dir / f"{topic}-{index}" for broker_id in replicas
+                broker_id: log_of(cluster.nodes[broker_id], f"{topic}-{index}") for broker_id in replicas
             }
 
             def same(directories: dict[int, Path] = directories) -> bool:

@@ -74,6 +74,9 @@ class Node(Protocol):
     @property
     def log_dir(self) -> Path: ...
 
+    @property
+    def log_dirs(self) -> list[Path]: ...
+
     def complaints(self) -> list[str]: ...
 
 
@@ -107,6 +110,10 @@ class KafkaNode:
     @property
     def log_dir(self) -> Path:
         return self._kafka.log_dir
+
+    @property
+    def log_dirs(self) -> list[Path]:
+        return [self.log_dir]
 
     def complaints(self) -> list[str]:
         lines = self._kafka.output.read_text(errors="replace").splitlines()
@@ -149,6 +156,10 @@ class OurNode:
     @property
     def log_dir(self) -> Path:
         return self._data
+
+    @property
+    def log_dirs(self) -> list[Path]:
+        return [self.log_dir]
 
     def complaints(self) -> list[str]:
         return self._broker.complaints()

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from compat.cluster.nodes import ClusterError, wait_until
+from compat.cluster.peers import ADMIN
 from compat.cluster.quorum_peers import QuorumPeers
 from compat.kafka import release, tool_command
 from compat.kit.wire import ZERO_UUID, Connection
@@ -82,6 +83,11 @@ def clients(peers: QuorumPeers, broker_ids: tuple[int, int]) -> str:
     """Run transactions of KIP-890, groups of KIP-848 and share groups, by each broker. Raises ClusterError."""
     cluster = peers.cluster
     leaders: set[int] = set()
+    # All users have a quota of 1 KB/s: of a throttled ShareFetch Kafka sends no records, which stay locked for 30 s.
+    peers.tool(
+        broker_ids[0], "configs", "--alter", "--entity-type", "users", "--entity-name", ADMIN, "--add-config",
+        "consumer_byte_rate=1000000000",
+    )  # fmt: skip
     for broker_id in broker_ids:
         at = f"127.0.0.1:{peers.users[broker_id]}"
         topic = f"clients-{broker_id}"
@@ -121,6 +127,10 @@ def clients(peers: QuorumPeers, broker_ids: tuple[int, int]) -> str:
                 "--max-messages", str(count), "--timeout-ms", "60000", "--consumer-config", str(peers.admin),
             )  # fmt: skip
             _check(output, count, shared)
+    peers.tool(
+        broker_ids[0], "configs", "--alter", "--entity-type", "users", "--entity-name", ADMIN, "--delete-config",
+        "consumer_byte_rate",
+    )  # fmt: skip
     for name in COORDINATORS:
         leaders |= {state["leader"] for state in cluster.states(name).values()}
     if leaders != set(broker_ids):

@@ -27,7 +27,6 @@ from compat.cluster.howto import blocks
 from compat.cluster.load import Load
 from compat.cluster.nodes import KAFKA, OURS, Brokers, ClusterError, KafkaError, wait_until
 from compat.cluster.quorum_nodes import (
-    FEATURES_OF,
     SETTINGS_OF,
     VERSION,
     QuorumCluster,
@@ -113,7 +112,7 @@ def kafkas_tools(cluster: Brokers) -> str:
             continue  # sizes grow while they are asked for
         if tool == "configs" and not cluster.kafka_version.startswith(SETTINGS_OF):
             answers = _of_all(answers)
-        if tool == "features" and not cluster.kafka_version.startswith(FEATURES_OF):
+        if tool == "features":
             answers = {broker_id: _finalized(lines) for broker_id, lines in answers.items()}
         if len({tuple(lines) for lines in answers.values()}) != 1:
             common = set.intersection(*map(set, answers.values()))

@@ -1,14 +1,17 @@
-"""python -m compat.cluster.quorum_faults: brokers of a quorum that hang, are killed or cut off, with a ledger of records.
+"""python -m compat.cluster.quorum_faults: nodes of a quorum that hang, are killed or cut off, with a ledger.
 
-Controllers of Kafka share one host, each broker has its own: a network namespace, so that it can lose its controllers,
-the other brokers, or all. After each fault all brokers are unfenced and all replicas in sync; at the end what was
-acknowledged is there once, and replicas have the same bytes. Nothing is changed on the machine (`compat/faults/hosts.py`).
+Controllers share one host, each broker has its own: a network namespace, so that it can lose its controllers, the other
+brokers, or all. Meanwhile records are produced, and topics made, altered and deleted. After each fault all brokers are
+unfenced, all replicas in sync and all acknowledged changes committed; at the end each acknowledged record is there once,
+and replicas have the same bytes. Nothing is changed on the machine (`compat/faults/hosts.py`).
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -19,9 +22,10 @@ from pathlib import Path
 from random import Random
 
 from compat.cluster import checks, tools
+from compat.cluster.changes import Changes
 from compat.cluster.load import Load, check, read_all
-from compat.cluster.nodes import OURS, ClusterError, KafkaError, wait_until
-from compat.cluster.quorum import MIXES
+from compat.cluster.nodes import ClusterError, KafkaError, wait_until
+from compat.cluster.quorum import MIXES, OUR_CONTROLLERS
 from compat.cluster.quorum_nodes import CONTROLLER_SETTINGS, VERSION, Place, QuorumCluster
 from compat.faults.hosts import HERE, HostError, Network, address, enter_namespaces
 from compat.kafka import release
@@ -34,6 +38,10 @@ CONTROLLERS = 253
 PARTITIONS = 6
 TOPIC = "ledger"
 RATE = 500.0
+DELETED_MEANWHILE = re.compile(
+    r" change-\d+-0 had the log of a topic with the id \S+, but the cluster has no such topic"
+)
+"""Said at the start of a broker of a topic that was deleted while it was away: it keeps the log, and tells its operator."""
 RESUMED = 500
 """Records that must be acknowledged after each fault."""
 
@@ -139,16 +147,36 @@ def controller_killed(fault: Fault) -> str:
     return f"{leader.id} killed, {next_leader.id} leads after {seconds:.1f} s"
 
 
+def controller_suspended(fault: Fault) -> str:
+    """SIGSTOP of the leading controller until another one leads, or for some seconds where there is one; SIGCONT."""
+    quorum = fault.cluster.quorum
+    leader, begun = quorum.leader(), time.monotonic()
+    pid = leader.process.pid()
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        if len(quorum.nodes) > 1:
+            next_leader = quorum.leader(but=leader.id)
+            outcome = f"{next_leader.id} leads after {time.monotonic() - begun:.1f} s"
+        else:
+            time.sleep(fault.random.uniform(1, SESSION_S))
+            outcome = f"for {time.monotonic() - begun:.1f} s"
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    return f"{leader.id} hangs, {outcome}"
+
+
 KINDS: dict[str, Callable[[Fault], str]] = {
     kind.__name__.replace("_", "-"): kind
     for kind in (
         suspended, restarted_within_session, cut_from_controllers, isolated, cut_from_brokers, controller_killed,
+        controller_suspended,
     )
 }  # fmt: skip
 
 
-def in_sync(cluster: QuorumCluster, load: Load) -> None:
-    """Wait until all is as before a fault, and records are acknowledged. Raises ClusterError."""
+def in_sync(cluster: QuorumCluster, load: Load, changes: Changes) -> None:
+    """Wait until all is as before a fault, and records and changes are acknowledged. Raises ClusterError."""
     for broker_id in cluster.kinds:
         wait_until(lambda broker_id=broker_id: broker_id in cluster.live(), f"broker {broker_id} is unfenced")
     cluster.wait_in_sync(TOPIC, 3)
@@ -156,6 +184,9 @@ def in_sync(cluster: QuorumCluster, load: Load) -> None:
     wait_until(
         lambda: len(load.acknowledged) > here + RESUMED or bool(load.errors), "records are acknowledged again"
     )
+    count = changes.count
+    wait_until(lambda: changes.count > count or bool(changes.errors), "changes are acknowledged again")
+    changes.check(cluster.image)
 
 
 def run(options: argparse.Namespace, directory: Path) -> None:
@@ -174,31 +205,47 @@ def run(options: argparse.Namespace, directory: Path) -> None:
             directory, MIXES[options.mix], version=options.version, controllers=options.controllers,
             controller_settings={**CONTROLLER_SETTINGS, "broker.session.timeout.ms": str(int(SESSION_S * 1000))},
             controllers_host=address(CONTROLLERS), place=place,
+            our_controllers=OUR_CONTROLLERS[options.quorum],
         ) as cluster:  # fmt: skip
             tools.run(
                 cluster, "topics", "--create", "--topic", TOPIC, "--partitions", str(PARTITIONS),
                 "--replication-factor", "3", "--config", "min.insync.replicas=2",
             )  # fmt: skip
-            load = Load(cluster.bootstrap, TOPIC, PARTITIONS, rate=RATE)
-            with load:
-                in_sync(cluster, load)
-                for number in range(options.rounds):
+            load, changes = Load(cluster.bootstrap, TOPIC, PARTITIONS, rate=RATE), Changes(cluster.bootstrap)
+            end = time.monotonic() + 60 * options.minutes
+            with load, changes:
+                in_sync(cluster, load, changes)
+                for number in itertools.count():
+                    if number >= options.rounds and time.monotonic() > end:
+                        break
                     kind = kinds[number % len(kinds)]
-                    fault = Fault(cluster, network, random, random.choice(cluster.of_kind(OURS)))
+                    fault = Fault(cluster, network, random, random.choice(sorted(cluster.kinds)))
                     begun = time.monotonic()
                     outcome = KINDS[kind](fault)
-                    in_sync(cluster, load)
+                    in_sync(cluster, load, changes)
                     print(
                         f"{number + 1:3} {kind} broker {fault.broker_id}: {outcome}; longest pause "
                         f"{load.longest_pause(begun):.1f} s, {time.monotonic() - begun:.0f} s in all",
                         flush=True,
                     )
             check(load, read_all(cluster.bootstrap, TOPIC, PARTITIONS))
-            print(f"{len(load.acknowledged)} records acknowledged, none lost, none twice", flush=True)
+            changes.check(cluster.image)
+            print(
+                f"{len(load.acknowledged)} records acknowledged, none lost, none twice; {changes.count} changes of "
+                "metadata acknowledged, none undone",
+                flush=True,
+            )
             print(f"the same bytes: {checks.identical_replicas(cluster)}", flush=True)
-            complaints = cluster.complaints()
+            complaints = [
+                f"broker {broker_id}: {line}"
+                for broker_id, lines in cluster.complaints().items()
+                for line in lines
+                if not DELETED_MEANWHILE.search(line)
+            ]
             if complaints:
-                raise ClusterError(f"brokers have logged errors: {complaints}")
+                raise ClusterError(
+                    f"brokers have logged {len(complaints)} errors, the first: {complaints[0]}"
+                )
     finally:
         network.close()
 
@@ -209,6 +256,13 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--version", default=VERSION, help="which Kafka (default: %(default)s)")
     parser.add_argument("--mix", default="two-of-ours", help="which brokers (default: %(default)s)")
     parser.add_argument("--controllers", type=int, choices=(1, 3), default=1)
+    parser.add_argument(
+        "--quorum",
+        choices=OUR_CONTROLLERS,
+        default="kafka",
+        help="whose the controllers are (default: %(default)s)",
+    )
+    parser.add_argument("--minutes", type=float, default=0.0, help="go on for as long (default: %(default)s)")
     parser.add_argument(
         "--rounds", type=int, default=len(KINDS), help="how many faults (default: %(default)s)"
     )
@@ -225,7 +279,8 @@ def main(argv: list[str]) -> int:
         return 1 if is_required else 0
     directory = Path(tempfile.mkdtemp(prefix="quorum-faults-", dir=options.dir))
     print(
-        f"seed {options.seed}, {options.mix}, Kafka {options.version}, {options.controllers} controllers, in {directory}",
+        f"seed {options.seed}, {options.mix}, Kafka {options.version}, {options.controllers} controllers "
+        f"({options.quorum}), in {directory}",
         flush=True,
     )
     try:

@@ -20,8 +20,8 @@ from compat.metadata.quorum import Node as KafkaProcess
 VERSION = "4.3.1"
 SETTINGS_OF = "4.3."
 """Releases with the settings that our brokers have."""
-FEATURES_OF = "4.4."
-"""Releases with the levels of features that our brokers support."""
+FEATURES = {"4.4": ("--feature", "share.version=1")}
+"""Options of formatting by line of Kafka: its default level is more than our brokers support."""
 FIRST_BROKER = 4
 """Controllers have ids 1 to 3."""
 SETTINGS = {
@@ -59,6 +59,11 @@ class Place(NamedTuple):
         return f"{self.host}:{self.port}"
 
 
+def _log_dirs(settings: Mapping[str, str], default: Path) -> list[Path]:
+    """Return the log dirs of a broker."""
+    return [Path(name) for name in settings.get("log.dirs", str(default)).split(",")]
+
+
 class KafkaNode:
     """Apache Kafka with the broker role."""
 
@@ -69,6 +74,7 @@ class KafkaNode:
             version, directory, broker_id, "broker", host=place.host, port=place.port, before=place.before
         )
         self._node.configure(settings)
+        self.log_dirs = _log_dirs(settings, self._node.log_dir)
         self.bootstrap = place.address
 
     def start(self) -> None:
@@ -88,7 +94,7 @@ class KafkaNode:
 
     @property
     def log_dir(self) -> Path:
-        return self._node.log_dir
+        return self.log_dirs[0]
 
     def complaints(self) -> list[str]:
         lines = self._node.process.output.read_text(errors="replace").splitlines()
@@ -110,12 +116,13 @@ class OurNode:
         }
         self._broker = Barnabas(directory, own, before=place.before)
         self._broker.bootstrap = self.bootstrap = place.address
-        self._data = directory / "data"
+        self.log_dirs = _log_dirs(settings, directory / "data")
 
     def start(self) -> None:
-        if not (self._data / "meta.properties").exists():
+        if not (self.log_dir / "meta.properties").exists():
             pairs = (f"{name}={value}" for name, value in self._broker.settings.items())
-            format_ours("--data", str(self._data), *(word for pair in pairs for word in ("--set", pair)))
+            data = () if "log.dirs" in self._broker.settings else ("--data", str(self.log_dir))
+            format_ours(*data, *(word for pair in pairs for word in ("--set", pair)))
         self._broker.start()
 
     def stop(self) -> None:
@@ -132,7 +139,7 @@ class OurNode:
 
     @property
     def log_dir(self) -> Path:
-        return self._data
+        return self.log_dirs[0]
 
     def complaints(self) -> list[str]:
         return self._broker.complaints()
@@ -179,7 +186,8 @@ class QuorumCluster(Brokers):
         self.quorum = Quorum(
             version, directory, controllers, is_dynamic=is_dynamic,
             settings={**CONTROLLER_SETTINGS, **(controller_settings or {})}, host=controllers_host,
-            has_admin=has_admin, format_arguments=format_arguments, ours=our_controllers,
+            has_admin=has_admin, ours=our_controllers,
+            format_arguments=(*format_arguments, *FEATURES.get(release(version).line, ())),
         )  # fmt: skip
         self.kinds = dict(enumerate(kinds, FIRST_BROKER))
         self.ports = {broker_id: free_port() for broker_id in self.kinds}

@@ -1,7 +1,9 @@
 """python -m compat.cluster.quorum_peers: the checks of `peers` in a quorum of Kafka 4.
 
-Brokers of Kafka's and ours log in at each other by SCRAM, and at the controllers by SCRAM or PLAIN, both over TLS; the
-first credentials and nothing else are in the bootstrap records of the controllers (`kafka-storage format --add-scram`).
+Brokers of Kafka's and ours log in at each other by SCRAM over TLS, and at the controllers by SCRAM or PLAIN, with TLS or
+without, or by certificates alone; the first credentials and nothing else are in the bootstrap records of the controllers
+(`kafka-storage format --add-scram`). Controllers log in at each other by PLAIN where brokers use SCRAM: no credential is
+known to a controller before the first election.
 The rule: the brokers are no super users; an ACL for ClusterAction is what lets them register, forward and replicate, and
 one for Create what lets them make internal topics: these they ask of the controller as themselves.
 """
@@ -14,9 +16,9 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from compat.cluster import peers
+from compat.cluster import peers, quorum
 from compat.cluster.nodes import KAFKA, OURS, ClusterError, in_directory, wait_until
 from compat.cluster.peers import (
     ADMIN,
@@ -35,11 +37,32 @@ from compat.kafka import free_port, release, tool_command
 from compat.kit.certificates import Authority
 from compat.kit.sides import PASSWORD
 from compat.kit.wire import WireError
+from compat.metadata.quorum import BARNABAS, environment
 
 CONTROLLER = "controller"
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-MECHANISMS = ("SCRAM-SHA-512", "PLAIN")
-"""Mechanisms with which brokers log in at the controllers."""
+SCRAM, PLAIN = "SCRAM-SHA-512", "PLAIN"
+
+
+class Entrance(NamedTuple):
+    """Security of the controllers' listener: its protocol, and the mechanism with which brokers log in there."""
+
+    protocol: str
+    mechanism: str = ""
+
+    @property
+    def of_controllers(self) -> str:
+        """The mechanism with which controllers log in at each other."""
+        return PLAIN if self.mechanism == SCRAM else self.mechanism
+
+
+ENTRANCES = {
+    "scram-tls": Entrance("SASL_SSL", SCRAM),
+    "plain-tls": Entrance("SASL_SSL", PLAIN),
+    "plain": Entrance("SASL_PLAINTEXT", PLAIN),
+    "certificates": Entrance("SSL"),
+}
+"""Ways to the controllers."""
 
 
 class QuorumPeers(Peers):
@@ -50,31 +73,39 @@ class QuorumPeers(Peers):
         directory: Path,
         kinds: tuple[str, ...],
         *,
-        mechanism: str = MECHANISMS[0],
+        entrance: Entrance = ENTRANCES["scram-tls"],
         controllers: int = 1,
         settings: dict[str, str] | None = None,
     ) -> None:
         self.directory = directory
-        authority = Authority(directory / "certificates", "ca")
-        tls = {
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(authority.signed("node").pem),
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(authority.pem),
+        self.entrance = entrance
+        self.authority = Authority(directory / "certificates", "ca")
+        self.certificates = {
+            user: str(self.authority.signed(user).pem) for user in ("node", BROKER, CONTROLLER)
         }
-        common = {**tls, **_common(mechanism), **(settings or {})}
+        common = {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": self.certificates["node"],
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.authority.pem),
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,USERS:SASL_PLAINTEXT,BETWEEN:SASL_SSL"
+            f",CONTROLLER:{entrance.protocol},ADMIN:PLAINTEXT",
+            "delegation.token.secret.key": "the same at all brokers",
+            "authorizer.class.name": AUTHORIZER,
+            **(settings or {}),
+        }
         self.cluster: QuorumCluster = QuorumCluster(
             directory / "cluster",
             kinds,
             version=VERSION,
             controllers=controllers,
-            settings={
+            settings={**peers.settings(), **common, **self._login(BROKER, entrance.mechanism)},
+            controller_settings={
                 **common,
-                **peers.settings(),
-                **_of_brokers(mechanism),
-                "authorizer.class.name": AUTHORIZER,
+                **self._login(CONTROLLER, entrance.of_controllers),
+                "controller.listener.names": "CONTROLLER,ADMIN",
+                "super.users": f"User:{ADMIN};User:ANONYMOUS;User:{CONTROLLER}",
             },
-            controller_settings={**common, **_of_controllers(mechanism)},
             has_admin=True,
             format_arguments=_users(),
             prepare=self._allow_brokers,
@@ -83,6 +114,34 @@ class QuorumPeers(Peers):
         self.users = {broker_id: free_port() for broker_id in ids}
         self.cluster.own = {broker_id: self._addresses(broker_id) for broker_id in ids}
         self.admin = self.properties("admin", login(PLAIN_MODULE, ADMIN, PASSWORD), "PLAIN")
+
+    def _login(self, user: str, mechanism: str) -> dict[str, str]:
+        """Return the login of a node at the controllers' listener, and which logins it takes there."""
+        prefix = "listener.name.controller."
+        if not mechanism:
+            return {
+                f"{prefix}ssl.keystore.location": self.certificates[user],
+                f"{prefix}ssl.client.auth": "required",
+                f"{prefix}ssl.principal.mapping.rules": "RULE:^CN=(.*)$/$1/",
+            }
+        users = {BROKER, CONTROLLER} if self.entrance.mechanism == PLAIN else {CONTROLLER}
+        more = "".join(f' user_{name}="{BROKERS_PASSWORD}"' for name in sorted(users))
+        return {
+            "sasl.mechanism.controller.protocol": mechanism,
+            f"{prefix}sasl.enabled.mechanisms": ",".join({self.entrance.mechanism: 0, mechanism: 0}),
+            f"{prefix}plain.sasl.jaas.config": login(PLAIN_MODULE, user, BROKERS_PASSWORD, more),
+            f"{prefix}scram-sha-512.sasl.jaas.config": login(SCRAM_MODULE, user, BROKERS_PASSWORD),
+        }
+
+    def command_settings(self, user: str, password: str = BROKERS_PASSWORD) -> list[str]:
+        """Return the options with which `barnabas metadata` goes to the controllers' listener as a user."""
+        protocol, mechanism = self.entrance
+        settings = {"security.protocol": protocol, "ssl.ca.location": str(self.authority.pem)}
+        if mechanism:
+            settings |= {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
+        elif user:
+            settings["ssl.certificate.location"] = self.certificates[user]
+        return [word for name, value in settings.items() for word in ("-X", f"{name}={value}")]
 
     @staticmethod
     def _allow_brokers(cluster: QuorumCluster) -> None:
@@ -107,35 +166,9 @@ def _users() -> list[str]:
     return arguments
 
 
-def _login(mechanism: str, user: str) -> dict[str, str]:
-    """Return the login of a node at the controllers' listener, and the users that may log in there."""
-    more = "".join(f' user_{name}="{BROKERS_PASSWORD}"' for name in (BROKER, CONTROLLER))
-    module, more = (PLAIN_MODULE, more) if mechanism == "PLAIN" else (SCRAM_MODULE, "")
-    jaas = login(module, user, BROKERS_PASSWORD, more)
-    return {f"listener.name.controller.{mechanism.lower()}.sasl.jaas.config": jaas}
-
-
-def _common(mechanism: str) -> dict[str, str]:
-    return {
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,USERS:SASL_PLAINTEXT,BETWEEN:SASL_SSL"
-        ",CONTROLLER:SASL_SSL,ADMIN:PLAINTEXT",
-        "sasl.mechanism.controller.protocol": mechanism,
-        "listener.name.controller.sasl.enabled.mechanisms": mechanism,
-        "delegation.token.secret.key": "the same at all brokers",
-    }
-
-
-def _of_controllers(mechanism: str) -> dict[str, str]:
-    return {
-        **_login(mechanism, CONTROLLER),
-        "controller.listener.names": "CONTROLLER,ADMIN",
-        "authorizer.class.name": AUTHORIZER,
-        "super.users": f"User:{ADMIN};User:ANONYMOUS;User:{CONTROLLER}",
-    }
-
-
-def _of_brokers(mechanism: str) -> dict[str, str]:
-    return {**_login(mechanism, BROKER), **_common(mechanism)}
+def controllers_killed(these: Peers) -> str:
+    """The leading controller is killed twice under load."""
+    return quorum.controllers_killed(these.cluster)
 
 
 def refused_to_strangers(these: Peers) -> str:
@@ -198,11 +231,46 @@ def forwarded_as_the_user(these: Peers) -> str:
     return "refused, allowed, made"
 
 
+def metadata_shown(these: Peers) -> str:
+    """`barnabas metadata show` by the controllers' listener says what it says without security, and refuses strangers."""
+    assert isinstance(these, QuorumPeers)
+    controllers = these.cluster.quorum
+    shown = _metadata("--bootstrap-controller", controllers.addresses, *these.command_settings(BROKER))
+    plain = _metadata("--bootstrap-controller", controllers.admin_addresses)
+    if shown.returncode or shown.stdout != plain.stdout:
+        raise ClusterError(f"metadata is shown differently: {shown.stdout}{shown.stderr}, {plain.stdout}")
+    stranger = these.command_settings("" if not these.entrance.mechanism else BROKER, "wrong")
+    refused = _metadata("--bootstrap-controller", controllers.addresses, *stranger)
+    if not refused.returncode or "Traceback" in refused.stderr or not refused.stderr.strip():
+        raise ClusterError(f"a stranger is not refused: {refused.stdout}{refused.stderr}")
+    return f"{len(shown.stdout.splitlines())} lines; a stranger: {refused.stderr.strip()}"
+
+
+def _metadata(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `barnabas metadata show` for what does not change by itself."""
+    command = [
+        *BARNABAS,
+        "metadata",
+        "show",
+        "voters",
+        "brokers",
+        "topics",
+        "acls",
+        "features",
+        "users",
+        *arguments,
+    ]
+    return subprocess.run(
+        command, env=environment(), capture_output=True, text=True, check=False, timeout=peers.TOOL_S
+    )
+
+
 STEPS = {
     step.__name__: step
     for step in (
         peers.brokers_are_allowed, peers.replicated, peers.transactions, peers.credentials, peers.acls, peers.quotas,
-        peers.tokens, refused_to_strangers, forwarded_as_the_user, peers.leader_killed, peers.identical_replicas,
+        peers.tokens, refused_to_strangers, forwarded_as_the_user, metadata_shown, controllers_killed, peers.leader_killed,
+        peers.identical_replicas,
     )
 }  # fmt: skip
 
@@ -211,7 +279,7 @@ def run(directory: Path, options: argparse.Namespace) -> None:
     """Run the steps in one cluster. Raises CertificateError, ClusterError, KafkaError."""
     names = [name for name in options.checks.split(",") if name]
     these = QuorumPeers(
-        directory, (KAFKA, OURS, OURS), mechanism=options.mechanism, controllers=options.controllers
+        directory, (KAFKA, OURS, OURS), entrance=ENTRANCES[options.entrance], controllers=options.controllers
     )
     failures = []
     with these.cluster as cluster:
@@ -242,12 +310,12 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--checks", default="", metavar="A,B", help=f"only these, of {', '.join(STEPS)}")
     parser.add_argument("--controllers", type=int, choices=(1, 3), default=1)
     parser.add_argument(
-        "--mechanism", choices=MECHANISMS, default=MECHANISMS[0], help="login at the controllers"
+        "--entrance", choices=ENTRANCES, default="scram-tls", help="security of the controllers' listener"
     )
     parser.add_argument("--keep", action="store_true", help="run the next step after one that fails")
     parser.add_argument("--dir", type=Path, help="where to keep everything (default: a temporary directory)")
     options = parser.parse_args(argv)
-    print(f"Kafka {VERSION}, {options.controllers} controllers, logins by {options.mechanism}", flush=True)
+    print(f"Kafka {VERSION}, {options.controllers} controllers, entrance {options.entrance}", flush=True)
     return in_directory("quorum-peers-", options.dir, lambda directory: run(directory, options))
 
 

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,20 +31,24 @@ from compat.kit.wire import Connection
 from compat.metadata import dumps, shell, workload
 from compat.metadata.quorum import HOST, Node, Quorum
 
-QUORUMS = {
-    "1-dynamic": (1, True, False),
-    "1-static": (1, False, False),
-    "3-dynamic": (3, True, False),
-    "3-static": (3, False, False),
-    "3-sasl-ssl": (3, True, True),
+QUORUMS: Mapping[str, tuple[int, bool, Sequence[str]]] = {
+    "1-dynamic": (1, True, ()),
+    "1-static": (1, False, ()),
+    "3-dynamic": (3, True, ()),
+    "3-static": (3, False, ()),
+    "3-sasl-ssl": (3, True, ("SASL_SSL", "PLAIN")),
+    "3-scram": (3, True, ("SASL_SSL", "SCRAM-SHA-512")),
+    "1-plain": (1, True, ("SASL_PLAINTEXT", "PLAIN")),
+    "3-certificates": (3, True, ("SSL", "PLAIN")),
 }
-"""Number of controllers, whether their voters are in the log, and whether their listener has TLS and logins."""
+"""Number of controllers, whether their voters are in the log, and protocol and mechanism of their listener."""
 OBSERVER_ID = 10
 ATTEMPTS = 5
 DEADLINE_S = 90
-EXPECTED = ("is only supported for testing", "has multiple entries")
-"""In lines of the log of Kafka's broker: of the size of segments, and of the listener beside that with logins."""
+EXPECTED = ("is only supported for testing",)
+"""In lines of the log of Kafka's broker: of the size of segments."""
 STEP_MS_MAX = 50
+PASSWORD = "observer-secret"
 SMALL = {
     "metadata.log.max.record.bytes.between.snapshots": "3000",
     "metadata.log.max.snapshot.interval.ms": "4000",
@@ -56,25 +60,37 @@ SMALL = {
 }
 
 
-def security(directory: Path) -> dict[str, str]:
-    """Settings with which controllers are reached by TLS and a login."""
+def security(directory: Path, protocol: str, mechanism: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Settings of controllers, and of an observer that reaches them by TLS, a login, or both.
+
+    No controller has a credential of SCRAM before it has read the log: controllers log in at each other by PLAIN.
+    """
     authority = Authority(directory, "authority")
-    password = "observer-secret"
-    return {
-        "controller.listener.names": "CONTROLLER,ADMIN",
-        "listener.security.protocol.map": "CONTROLLER:SASL_SSL,ADMIN:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-        "sasl.mechanism.controller.protocol": "PLAIN",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.controller.plain.sasl.jaas.config": (
+    prefix = "listener.name.controller"
+    common = {
+        "listener.security.protocol.map": f"CONTROLLER:{protocol},ADMIN:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        f"{prefix}.plain.sasl.jaas.config": (
             "org.apache.kafka.common.security.plain.PlainLoginModule required "
-            f'username="node" password="{password}" user_node="{password}";'
+            f'username="node" password="{PASSWORD}" user_node="{PASSWORD}";'
+        ),
+        f"{prefix}.scram-sha-512.sasl.jaas.config": (
+            "org.apache.kafka.common.security.scram.ScramLoginModule required "
+            f'username="node" password="{PASSWORD}";'
         ),
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(authority.signed("node").pem),
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(authority.pem),
-        "super.users": "User:ANONYMOUS;User:node",
     }
+    controllers = {
+        **common,
+        "controller.listener.names": "CONTROLLER,ADMIN",
+        "sasl.mechanism.controller.protocol": "PLAIN",
+        f"{prefix}.sasl.enabled.mechanisms": ",".join({"PLAIN": 0, mechanism: 0}),
+        f"{prefix}.ssl.client.auth": "required" if protocol == "SSL" else "none",
+        "super.users": "User:ANONYMOUS;User:node;User:CN=node",
+    }
+    return controllers, {**common, "sasl.mechanism.controller.protocol": mechanism}
 
 
 class Observer:
@@ -142,14 +158,25 @@ class Run:
     """One quorum with the observer beside it."""
 
     def __init__(
-        self, version: str, tools: str, directory: Path, count: int, *, is_dynamic: bool, is_secure: bool
+        self,
+        version: str,
+        tools: str,
+        directory: Path,
+        count: int,
+        *,
+        is_dynamic: bool,
+        listener: Sequence[str],
     ) -> None:
         self.tools = tools
-        settings = {**SMALL, **(security(directory / "certificates") if is_secure else {})}
+        controllers, observer = security(directory / "certificates", *listener) if listener else ({}, {})
+        user = ("--add-scram", f"SCRAM-SHA-512=[name=node,password={PASSWORD}]")
         self.quorum = Quorum(
-            version, directory, count, is_dynamic=is_dynamic, settings=settings, has_admin=is_secure
+            version, directory, count, is_dynamic=is_dynamic, settings={**SMALL, **controllers},
+            has_admin=bool(listener), format_arguments=user if listener else (),
+        )  # fmt: skip
+        self.observer = Observer(
+            version, directory / "observer", {**SMALL, **observer, **self.quorum.settings}
         )
-        self.observer = Observer(version, directory / "observer", {**settings, **self.quorum.settings})
 
     def lines(self) -> Iterator[str]:
         """Yield a line for each difference."""
@@ -342,11 +369,11 @@ def main() -> int:
     lines: list[str] = []
     try:
         for name in options.quorum or QUORUMS:
-            count, is_dynamic, is_secure = QUORUMS[name]
+            count, is_dynamic, listener = QUORUMS[name]
             print(f"quorum {name} of Kafka {release(options.version).version}", flush=True)
             tools = options.tools or options.version
             run = Run(
-                options.version, tools, directory / name, count, is_dynamic=is_dynamic, is_secure=is_secure
+                options.version, tools, directory / name, count, is_dynamic=is_dynamic, listener=listener
             )
             try:
                 for line in run.lines():

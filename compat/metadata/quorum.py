@@ -187,7 +187,7 @@ class Quorum:
     @property
     def admin_addresses(self) -> str:
         """The same without security: where there is no other listener, that of the quorum."""
-        return ",".join(f"{HOST}:{node.admin_port}" for node in self.nodes)
+        return ",".join(f"{node.host}:{node.admin_port}" for node in self.nodes)
 
     def start(self) -> None:
         """Start all controllers, and wait for a leader."""
@@ -202,6 +202,8 @@ class Quorum:
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             for node in self.nodes:
+                if node.id == but:  # it may hang
+                    continue
                 leader_id = self._leader_by(node)
                 if leader_id >= 1 and leader_id != but:
                     return self.nodes[leader_id - 1]

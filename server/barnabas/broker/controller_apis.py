@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from barnabas.cluster.kraft.feature_levels import SUPPORTED
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.serving.apis import Access, Api
 from barnabas.serving.release import IN_QUORUM, ReleaseProfile
@@ -80,5 +81,11 @@ _ROWS = (
 )
 
 BY_KEY: Mapping[int, Api] = MappingProxyType({api.key: api for api in _ROWS})
-CONTROLLER: ReleaseProfile = IN_QUORUM._replace(name="controller", apis=BY_KEY)
-"""The profile of a controller: the features that it supports are those of a broker in a quorum."""
+CONTROLLER: ReleaseProfile = IN_QUORUM._replace(
+    name="controller",
+    apis=BY_KEY,
+    features=tuple(
+        feature._replace(max_level=SUPPORTED[feature.name].highest) for feature in IN_QUORUM.features
+    ),
+)
+"""The profile of a controller, which also supports the levels that ask something of brokers alone."""

@@ -215,7 +215,9 @@ class QuorumParticipation:
             while lifecycle.state is State.REGISTERING and self._failure is None:
                 await self._changed.wait()
         if self._failure is not None:
-            raise StartupError(f"the controllers refuse this broker: {self._failure}")
+            raise StartupError(
+                "; ".join([f"the controllers refuse this broker: {self._failure}", *self._unsupported()])
+            )
         if lifecycle.state is State.REGISTERING:
             raise StartupError(
                 f"the broker is not registered within {settings.INITIAL_BROKER_REGISTRATION_TIMEOUT_MS.name}={limit_ms}: "
@@ -223,6 +225,16 @@ class QuorumParticipation:
             )
         while lifecycle.state is State.FENCED:
             await self._changed.wait()
+
+    def _unsupported(self) -> list[str]:
+        """Return a sentence for each feature that is finalized at a level beyond those of this broker."""
+        levels = self._store.image.features or {}
+        return [
+            f"{feature.name} is finalized at level {levels[feature.name]}, this broker supports {feature.min_level} to "
+            f"{feature.max_level}"
+            for feature in IN_QUORUM.features
+            if not feature.min_level <= levels.get(feature.name, feature.min_level) <= feature.max_level
+        ]
 
     def report_lost_dirs(self, _logs: Iterable[PartitionLog]) -> None:
         """Tell the controller of the log dirs that are offline; the broker stops if it cannot be told in time."""

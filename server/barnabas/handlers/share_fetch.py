@@ -87,6 +87,8 @@ class ShareFetch:
                 key,
                 topic_partitions,
             )
+            if context.quotas is not None:
+                context.quotas.charge_fetch(sum(len(answer.records or b"") for answer in answers.values()))
             if request.share_session_epoch == EPOCH_INITIAL:  # a session's first answer names everything
                 for topic_partition in topic_partitions:
                     answers.setdefault(
@@ -142,6 +144,9 @@ class ShareFetch:
         answers: Answers = {}
         acquire_request = _acquire_request(context, request, key[1])
         bytes_max = min(request.max_bytes, self.config.get(settings.FETCH_MAX_BYTES))
+        quota_bytes = context.quotas.fetch_bytes_max if context.quotas is not None else None
+        if quota_bytes is not None:
+            bytes_max = min(bytes_max, max(quota_bytes, 1))  # which is one batch
         if not topic_partitions or acquire_request.records_max <= 0 or bytes_max <= 0:
             return answers
         deadline = trio.current_time() + max(request.max_wait_ms, 0) / 1000

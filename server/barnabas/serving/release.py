@@ -115,13 +115,14 @@ IN_QUORUM = KAFKA_4._replace(
         _TRANSACTIONS,
         _GROUPS,
         Feature("eligible.leader.replicas.version", 0, 1, 0),
-        _SHARES._replace(max_level=2),
+        _SHARES,
         _STREAMS,
     ),
     kept_for_all=(),
 )
 """The profile of a broker in a KRaft quorum, which registers these levels: a finalized feature without its range is
-refused, and blocks later upgrades. Which are finalized, the metadata say."""
+refused, and blocks later upgrades. Which are finalized, the metadata say. A level is in it when all of it is served:
+`share.version` 2, dead letter queues that brokers write (KIP-1191), is not."""
 _OFF = 0
 
 

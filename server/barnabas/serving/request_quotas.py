@@ -104,7 +104,7 @@ class RequestQuotas:
     def _now_ms(self) -> int:
         return int(self._now_s() * 1000)
 
-    # --- Fetch ----------------------------------------------------------------------------------------------
+    # --- Fetch, ShareFetch ----------------------------------------------------------------------------------
 
     @property
     def fetch_bytes_max(self) -> int | None:
@@ -138,6 +138,21 @@ class RequestQuotas:
             return False
         meter.counted.record(-response_bytes, now_ms)
         return True
+
+    def charge_fetch(self, response_bytes: int) -> None:
+        """Charge a ShareFetch for so many bytes of records. They are locked by now, and sent whatever the quota is.
+
+        Kafka answers with nothing instead, and the records stay locked until their locks end (KIP-932).
+        """
+        self._is_fetch_charged = True
+        now_ms = self._now_ms()
+        request_ms = self._charge_time(now_ms)
+        meter = self._clients.fetch.of(*self._client, now_ms)
+        fetch_ms = 0
+        if meter is not None:
+            meter.counted.record(response_bytes, now_ms)
+            fetch_ms = meter.counted.throttle_ms(meter.limit, now_ms)
+        self._throttled(meter, fetch_ms, request_ms)
 
     # --- changes of the cluster -----------------------------------------------------------------------------
 

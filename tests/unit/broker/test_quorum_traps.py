@@ -6,13 +6,11 @@ Log dirs, stops and stray logs have tests of their own (test_in_a_quorum, cluste
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 
 import pytest
 import trio
 
 from barnabas.broker.startup import StartupError
-from barnabas.cluster.kraft.directory import END, MetadataLog
 from barnabas.cluster.kraft.image import EMPTY, Draft, Position, diff
 from barnabas.cluster.kraft.loader import Loader
 from barnabas.cluster.kraft.observer import Append, Observer
@@ -23,13 +21,11 @@ from barnabas.cluster.kraft.store import QuorumStore
 from barnabas.cluster.kraft.transitions import apply_record
 from barnabas.cluster.metadata.image import ClusterImage
 from barnabas.errors import RequestError, leaves
-from barnabas.log.disk import OsDisk
 from barnabas.records.batch import iter_batches
 from barnabas.records.building import encode_batch
 from barnabas.records.control import ControlType, encode_key
 from barnabas.records.record import Record
 from barnabas.serving.loop_budget import LoopBudget
-from barnabas.serving.release import IN_QUORUM
 from barnabas.testing.simulation.world import World, run_world
 from barnabas.wire.generated.broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.wire.generated.broker_registration import BrokerRegistrationRequest
@@ -48,13 +44,11 @@ from barnabas.wire.generated.metadata_records.remove_topic import RemoveTopicRec
 from barnabas.wire.generated.metadata_records.topic import TopicRecord
 from tests.support.certificates import authority, signed
 from tests.support.metadata_leader import SimulatedLeader
-from tests.support.pages import ROOT
 from tests.support.replicating import consume, produce
 from tests.support.simulated_controller import CONTROLLER_ID, TOPIC_ID, QuorumMember, member
 
 BROKER = 4
 OTHER_ID = bytes(range(16))
-GOLDEN = sorted((ROOT / "tests" / "golden" / "metadata").glob("kafka-*"))
 
 
 def run(program, *, starts=True, **settings):
@@ -361,23 +355,6 @@ def test_no_heartbeat_follows_a_granted_shutdown():
         assert machine.controller.image.brokers[1].fenced is False  # no other heartbeat has changed anything
 
     run(program)
-
-
-@pytest.mark.parametrize("golden", GOLDEN, ids=lambda path: path.name)
-def test_registration_has_a_range_for_each_feature_of_a_cluster(golden: Path):
-    log = MetadataLog(OsDisk(read_only=True), str(golden))
-    for _ in log.steps(END):
-        pass
-    ranges = {one.name: (one.min_level, one.max_level) for one in IN_QUORUM.features}
-    finalized = dict(log.state.image.features)
-    assert finalized
-    for name, level in finalized.items():
-        lowest, highest = ranges[name]
-        assert lowest <= level <= highest
-    assert set(ranges) >= {
-        "metadata.version", "kraft.version", "transaction.version", "group.version",
-        "eligible.leader.replicas.version", "share.version", "streams.version",
-    }  # fmt: skip
 
 
 def test_broker_registers_with_open_logs():

@@ -15,7 +15,7 @@ from barnabas.serving.request_quotas import BrokerQuotas, RequestQuotas
 from barnabas.wire.generated.errors import ErrorCode
 from tests.support.refusals import code_of
 
-PRODUCE, FETCH, METADATA, BETWEEN_BROKERS = 0, 1, 3, 7
+PRODUCE, FETCH, METADATA, BETWEEN_BROKERS, SHARE_FETCH = 0, 1, 3, 7, 78
 EVERYBODY = QuotaEntity("")
 
 
@@ -208,6 +208,23 @@ def test_a_fetch_of_a_client_that_takes_too_much_time_is_emptied(has_limit):
         assert world.rate("fetch") == 0
     world.now_s += 100
     assert not world.begin(FETCH, seconds=0.1).empties_fetch(1_000)
+
+
+@pytest.mark.parametrize(("size", "ms"), [(2_000, 0), (4_000, over_ms(100, 200))])
+def test_acquired_records_are_charged_and_throttle_their_client(size, ms):
+    world = World(consumer_byte_rate=100)
+    request = world.begin(SHARE_FETCH)
+    request.charge_fetch(size)
+    assert request.throttle_ms(asked(), 10_000) == ms
+    assert world.rate("fetch") == size / 20
+    assert world.throttled("fetch") == ((1, ms) if ms else (0, 0))
+
+
+def test_share_fetch_without_byte_quota_is_charged_its_time():
+    world = World(request_percentage=1)
+    request = world.begin(SHARE_FETCH, seconds=5)
+    request.charge_fetch(4_000)
+    assert request.throttle_ms(asked(), 10) == 2_000
 
 
 def test_a_fetch_of_a_broker_that_follows_is_charged_nothing():

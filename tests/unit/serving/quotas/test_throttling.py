@@ -20,11 +20,13 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest
 from barnabas.wire.generated.metadata import MetadataRequest
 from barnabas.wire.generated.produce import ProduceRequest
+from barnabas.wire.generated.share_fetch import ShareFetchRequest
+from barnabas.wire.generated.share_group_heartbeat import ShareGroupHeartbeatRequest
 from barnabas.wire.headers import decode_response
 from tests.support.broker import NOW_MS, broker_to_ask
 from tests.support.request_parts import Transport, answered, frame_of, request_parts_of
 
-PRODUCE, FETCH, METADATA, CREATE, DELETE, GROW = 0, 1, 3, 19, 20, 37
+PRODUCE, FETCH, METADATA, CREATE, DELETE, GROW, SHARE_HEARTBEAT, SHARE_FETCH = 0, 1, 3, 19, 20, 37, 76, 78
 EVERYBODY = QuotaEntity("")
 
 
@@ -141,6 +143,44 @@ async def test_versions_without_the_field_and_acks_0_are_muted_too(world):
     assert client.muted_ms > 0
     assert await client(PRODUCE, 9, produce(20_000, acks=0)) is None
     assert client.muted_ms > 0
+
+
+async def test_share_fetch_over_quota_is_sent_and_mutes_the_client(world):
+    client = world.client()
+    for _ in range(4):
+        await client(PRODUCE, 9, produce(2000))
+    topic_id = world.asked.services.metadata.image.topics["t"].id
+    join = ShareGroupHeartbeatRequest(
+        group_id="s", member_id="m", member_epoch=0, subscribed_topic_names=["t"]
+    )
+    assert (await client(SHARE_HEARTBEAT, 1, join)).error_code == 0
+    partition = ShareFetchRequest.FetchPartition(partition_index=0)
+    topic = ShareFetchRequest.FetchTopic(topic_id=topic_id, partitions=[partition])
+    begin = ShareFetchRequest(
+        group_id="s",
+        member_id="m",
+        share_session_epoch=0,
+        max_records=9,
+        max_bytes=1 << 20,
+        batch_size=9,
+        topics=[topic],
+    )
+    await client(SHARE_FETCH, 1, begin)  # the share group begins at the end of the log
+    for _ in range(4):
+        await client(PRODUCE, 9, produce(2000))
+    world.set(consumer_byte_rate=100)
+    begin.share_session_epoch, begin.topics = 1, []
+    answer = await client(SHARE_FETCH, 1, begin)
+    sent = len(answer.responses[0].partitions[0].records)
+    assert sent > 2000, (
+        "records that are acquired are locked: not to send them would keep them from all members"
+    )
+    assert client.muted_ms == answer.throttle_time_ms > 0
+    begin.share_session_epoch = 2
+    world.set(consumer_byte_rate=1e9)
+    rest = await client(SHARE_FETCH, 1, begin)
+    assert client.muted_ms == rest.throttle_time_ms == 0
+    assert len(rest.responses[0].partitions[0].records) + sent > 8000
 
 
 async def test_fetch_over_quota_is_empty_and_not_charged(world):
