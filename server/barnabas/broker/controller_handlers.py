@@ -60,6 +60,8 @@ log = logging.getLogger(__name__)
 
 WITH_TIMEOUT: Final = frozenset((19, 20, 37, 43, 45))
 """APIs with a timeout in their requests."""
+ENDPOINT_TYPE_SINCE: Final = 1
+"""Version of DescribeCluster that names the type of endpoint (KIP-919)."""
 FORWARDED: Final = ""
 """In place of the security protocol of a forwarded client, which its broker alone knows."""
 
@@ -153,8 +155,10 @@ class ControllerHandlers:
                 ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}"
             )
         if request.endpoint_type == BROKERS:
+            has_types = context.api_version >= ENDPOINT_TYPE_SINCE
             raise RequestError(
-                ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a controller's endpoint, not a broker's"
+                ErrorCode.MISMATCHED_ENDPOINT_TYPE if has_types else ErrorCode.INVALID_REQUEST,
+                "this is a controller's endpoint, not a broker's",
             )
         response = DescribeClusterResponse(
             cluster_id=self._services.metadata.image.cluster_id,

@@ -131,12 +131,12 @@ def test_versions_are_those_of_kafkas_controller():
 
 
 def test_every_api_has_an_answer():
-    served = set(HANDLERS) | RAFT | AS_BROKERS | {ENVELOPE, DESCRIBE_CLUSTER, 41}
+    served = set(HANDLERS) | RAFT | AS_BROKERS | {ENVELOPE, DESCRIBE_CLUSTER, 41, 50}
     assert set(BY_KEY) <= served
     assert set(BY_KEY) >= FORWARDABLE
 
 
-@pytest.mark.parametrize("key", sorted(set(BY_KEY) - {17, 18, 19, 20, 32, 33, 36, 37, 38, 39, 40, 41, 44}))
+@pytest.mark.parametrize("key", sorted(set(BY_KEY) - {17, 18, 19, 20, 32, 33, 36, 37, 38, 39, 40, 41, 44, 50}))
 def test_requests_without_permission_are_refused_as_a_whole(key):
     denying = front(Denying())
     with pytest.raises(RequestError) as caught:
@@ -190,16 +190,22 @@ async def test_controllers_are_described_by_the_listener_that_is_asked():
 
 
 @pytest.mark.parametrize(
-    ("level", "kind", "code"),
+    ("level", "version", "kind", "code"),
     [
-        (14, 2, ErrorCode.UNSUPPORTED_VERSION),
-        (30, 1, ErrorCode.MISMATCHED_ENDPOINT_TYPE),
-        (30, 3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
+        (14, 1, 2, ErrorCode.UNSUPPORTED_VERSION),
+        (30, 0, 1, ErrorCode.INVALID_REQUEST),
+        (30, 1, 1, ErrorCode.MISMATCHED_ENDPOINT_TYPE),
+        (30, 1, 3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
     ],
 )
-async def test_other_end_points_are_not_described(level, kind, code):
+async def test_other_end_points_are_not_described(level, version, kind, code):
     led = front(image=described(level))
-    assert await led.code_of(DESCRIBE_CLUSTER, 1, DescribeClusterRequest(endpoint_type=kind)) == code
+    assert await led.code_of(DESCRIBE_CLUSTER, version, DescribeClusterRequest(endpoint_type=kind)) == code
+
+
+@pytest.mark.parametrize("key", [41, 50])
+async def test_apis_that_kafkas_controller_fails_fail_here(key):
+    assert await leading().code_of(key, BY_KEY[key].max_version, None) == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 # --- Envelope -------------------------------------------------------------------------------------------------------

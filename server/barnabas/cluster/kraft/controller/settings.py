@@ -253,12 +253,11 @@ def _check_resource(state: ControllerState, resource_type: int, name: str, own: 
 
 def _check_name(resource_type: int, name: str) -> None:
     """Raise RequestError unless there can be a resource of this name."""
+    if not name and resource_type != BROKER:
+        raise RequestError(ErrorCode.INVALID_REQUEST, "the name of the resource is empty")
     if resource_type == TOPIC:
         topic_decisions.check_topic_name(name)
-    elif resource_type != BROKER:
-        if not name:
-            raise RequestError(ErrorCode.INVALID_REQUEST, "the name of the resource is empty")
-    elif name:
+    elif resource_type == BROKER and name:
         _broker_id(name)
 
 
@@ -290,9 +289,7 @@ def describe_configs(state: ControllerState, request: DescribeConfigsRequest, ca
     response = DescribeConfigsResponse()
     for resource in request.resources:
         kind, name = resource.resource_type, resource.resource_name
-        result = DescribeConfigsResponse.DescribeConfigsResult(
-            error_message=None, resource_type=kind, resource_name=name
-        )
+        result = DescribeConfigsResponse.DescribeConfigsResult(resource_type=kind, resource_name=name)
         response.results.append(result)
         try:
             _authorize(caller, Operation.DESCRIBE_CONFIGS, kind, name)

@@ -137,7 +137,7 @@ def test_list_without_a_value_begins_with_its_default():
         (TOPIC, "orders", ("remote.storage.enable", SET, "true"), "INVALID_CONFIG"),
         (TOPIC, "absent", ("retention.ms", SET, "1"), "UNKNOWN_TOPIC_OR_PARTITION"),
         (TOPIC, "absent", ("retention.ms", SET, "x"), "INVALID_CONFIG"),
-        (TOPIC, "", ("retention.ms", SET, "1"), "INVALID_TOPIC_EXCEPTION"),
+        (TOPIC, "", ("retention.ms", SET, "1"), "INVALID_REQUEST"),
         (TOPIC, "a b", ("retention.ms", SET, "1"), "INVALID_TOPIC_EXCEPTION"),
         (GROUP, "", ("consumer.session.timeout.ms", SET, "45000"), "INVALID_REQUEST"),
         (GROUP, "g", ("consumer.session.timeout.ms", SET, "1"), "INVALID_CONFIG"),
@@ -393,6 +393,7 @@ def test_topic_is_described_with_what_its_values_come_from():
     }  # fmt: skip
     assert all(entry.synonyms == [] and entry.documentation is None for entry in result.configs)
     (result,) = describe(bench, (TOPIC, "orders"), synonyms=True, documentation=True)
+    assert (result.error_code, result.error_message) == (0, "")
     assert len(result.configs) > 30
     entry = next(entry for entry in result.configs if entry.name == "flush.ms")
     assert (entry.synonyms[0].value, bool(entry.documentation)) == ("6", True)

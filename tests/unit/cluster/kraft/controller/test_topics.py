@@ -344,6 +344,8 @@ def test_deletion_tells_nothing_that_may_not_be_seen(active):
     remove = only((Operation.DELETE, ResourceType.TOPIC, "t"))
     assert delete(active, "t", "u", may=nothing) == [("t", ZERO_UUID, denied), ("u", ZERO_UUID, denied)]
     assert delete(active, ids=[topic_id], may=nothing) == [(None, topic_id, denied)]
+    request = DeleteTopicsRequest(topic_names=["t"])
+    assert active.ask(20, request, version=5, may=nothing).responses[0].error_message
     assert delete(active, ids=[topic_id], may=describe) == [("t", topic_id, denied)]
     assert delete(active, "t", may=describe) == [("t", ZERO_UUID, denied)]
     assert delete(active, "t", may=remove) == [("t", ZERO_UUID, denied)], "by its name only with DESCRIBE"

@@ -205,6 +205,8 @@ def test_fetch_is_committed_by_a_majority_of_its_epoch():
         ({"last_epoch": -1}, ErrorCode.INVALID_REQUEST),
         ({"last_epoch": 5}, ErrorCode.INVALID_REQUEST),
         ({"wait_ms": -1}, ErrorCode.INVALID_REQUEST),
+        ({"size": -1}, ErrorCode.INVALID_REQUEST),
+        ({"replica_id": 1}, ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_fetch_that_makes_no_sense_is_refused(fields, error):
@@ -225,7 +227,7 @@ def test_fetch_from_a_follower_names_the_leader():
     partition = response.responses[0].partitions[0]
     assert (partition.error_code, partition.current_leader.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 2)
     assert [(node.node_id, node.host, node.port) for node in response.node_endpoints] == [(2, "c2", 9093)]
-    assert world.ask(1, fetch_request(0, epoch=5, last_epoch=0), 15).response.node_endpoints == []
+    assert world.ask(1, fetch_request(0, epoch=5, last_epoch=0), 16).response.node_endpoints == []
 
 
 def test_divergence_and_snapshots_are_answered():
@@ -283,13 +285,16 @@ def test_describe_quorum_in_each_version(version):
     world = World()
     partition = world.partition(55, describe_request(), version)
     assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert partition.error_message
     world.lead().commit()
     partition = world.partition(55, describe_request(), version)
     assert (partition.error_code, partition.leader_id) == (0, 1)
     assert [entry.replica_id for entry in partition.current_voters] == [1, 2, 3]
     request = describe_request()
     request.topics[0].topic_name = "t"
-    assert world.partition(55, request, version).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    refused = world.partition(55, request, version)
+    assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert refused.error_message
 
 
 # --- voters -------------------------------------------------------------------------------------------------------------
