@@ -30,6 +30,7 @@ class Marks:
 
     def __init__(self, sides: Sides) -> None:
         self._sides = sides
+        self._epochs = [-1, -1]
         self.of: tuple[list[tuple[str, int]], list[tuple[str, int]]] = [], []
 
     def noted(self, asked: Iterable[Step]) -> Iterator[Step]:
@@ -40,9 +41,10 @@ class Marks:
             self._note(step.label)
 
     def _note(self, label: str) -> None:
-        for side, marks in zip(self._sides, self.of, strict=True):
+        for number, (side, marks) in enumerate(zip(self._sides, self.of, strict=True)):
             try:
-                marks.append((label, side.end_offset()))
+                self._epochs[number], end = side.end(self._epochs[number])
+                marks.append((label, end))
             except (OSError, WireError) as error:
                 raise StartError(f"{side.name} does not answer after {label!r}: {error}") from error
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from compat.controller.sides import ControllerSide
@@ -17,6 +19,9 @@ Marks = Sequence[tuple[str, int]]
 """Labels of requests, each with the end of the log after it."""
 BY_NAME = ("endPoints", "features")
 """Lists that a controller of Kafka's has from a hash table, in any order."""
+ORDERED_BY = {"PartitionChange": ("topicId", "partitionId"), "RemoveAccessControlEntry": ("id",),
+              "Config": ("resourceType", "resourceName", "name")}  # fmt: skip
+"""Fields that records are about, by type."""
 _TIME = re.compile(r"\w+Timestamp")
 
 
@@ -32,7 +37,18 @@ def records_by_label(version: str, side: ControllerSide, marks: Marks) -> dict[s
         label = labels(record.offset)
         fields = _form("", _epochs(record, epochs), names)
         records.setdefault(f"{label}: records", []).append({"Type": record.type, **fields})
-    return records
+    return {label: _in_order(entries) for label, entries in records.items()}
+
+
+def _in_order(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return records with those of one type that follow each other by what they are about, where Kafka's order is random."""
+    ordered: list[dict[str, Any]] = []
+    for kind, entries in groupby(records, key=itemgetter("Type")):
+        several = list(entries)
+        if kind in ORDERED_BY:
+            several.sort(key=itemgetter(*ORDERED_BY[kind]))
+        ordered += several
+    return ordered
 
 
 def _epochs(record: Shown, epochs: dict[int, str]) -> dict[str, Any]:
@@ -40,7 +56,7 @@ def _epochs(record: Shown, epochs: dict[int, str]) -> dict[str, Any]:
     epoch = record.fields.get("brokerEpoch")
     if epoch is None:
         return record.fields
-    if record.type == "RegisterBroker" and epoch == record.offset:
+    if record.type == "RegisterBroker" and epoch not in epochs:
         count = sum(f"of broker {record.fields['brokerId']} " in text for text in epochs.values())
         epochs[epoch] = f"epoch {count} of broker {record.fields['brokerId']} "
     return {**record.fields, "brokerEpoch": epochs.get(epoch, epoch)}

@@ -251,16 +251,18 @@ OF_BROKERS: tuple[Right, ...] = (
         "Listeners": [{"Name": "CONTROLLER", "Host": "host", "Port": 9093, "SecurityProtocol": 0}],
         "Features": [{"Name": "metadata.version", "MinSupportedVersion": 7, "MaxSupportedVersion": 30}]},
         skip=("Listeners.Name",)),
+)  # fmt: skip
+"""Requests about several brokers, and those that register."""
+OF_LEAVING: tuple[Right, ...] = (
     Right("UnregisterBroker", (0, 0), lambda name: {"BrokerId": number_of(name)},
           lambda name: [("BrokerRegistration", 4, registration(number_of(name), name))]),
 )  # fmt: skip
-"""Requests about several brokers, and those that register."""
+"""Requests that unregister brokers, 1 among them."""
 
 
 def leader_epoch(seen: Seen) -> Any:
-    """Return the epoch of the quorum's leader, as last described."""
-    last = [answer for label, answer in seen.items() if label.startswith("quorum")][-1]
-    return last["Topics"][0]["Partitions"][0]["LeaderEpoch"]
+    """Return the epoch of the quorum's leader."""
+    return seen["quorum"]["Topics"][0]["Partitions"][0]["LeaderEpoch"]
 
 
 def _quorum(**fields: Any) -> list[Values]:

@@ -24,6 +24,8 @@ DIRECTORY_ID = bytes([NODE_ID]) * 16
 CLIENT_ADDRESS = bytes((127, 0, 0, 1))
 USERS = ("admin", "alice")
 START_TIMEOUT_S = 60
+STABLE_S = 0.5
+"""Time that a controller is active after an election before it is asked again."""
 _NEVER_MS = "3600000"
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SETTINGS: Mapping[str, str] = {
@@ -57,15 +59,23 @@ class ControllerSide(Side):
             return Forwarding(HOST, self.port, user, client_id)
         return super().connect(client_id, user)
 
-    def end_offset(self) -> int:
-        """Return the offset after the last record of the log, once the controller is active. Raises StartError."""
+    def end(self, epoch: int) -> tuple[int, int]:
+        """Return epoch and end of the log, once the controller is active. Raises StartError.
+
+        In another epoch than the one that is given it has to be active for a while: a leader that has failed may fail again.
+        """
         give_up = time.monotonic() + START_TIMEOUT_S
+        since = time.monotonic()
+        last = epoch
         while time.monotonic() < give_up:
             with self.connect() as connection:
                 partition = described(connection)
-                if not partition["ErrorCode"] and self._is_active(connection):
-                    return int(partition["CurrentVoters"][0]["LogEndOffset"])
-            time.sleep(0.1)
+                is_active = not partition["ErrorCode"] and self._is_active(connection)
+            if not is_active or partition["LeaderEpoch"] != last:
+                since, last = time.monotonic(), partition["LeaderEpoch"] if is_active else -1
+            elif last == epoch or time.monotonic() - since > STABLE_S:
+                return last, int(partition["CurrentVoters"][0]["LogEndOffset"])
+            time.sleep(0.05)
         raise StartError(f"{self.name} is not active any more")
 
     @staticmethod

@@ -1,7 +1,7 @@
 """Everything that is asked of both controllers, in order.
 
-The rule: first what a single broker that is not fenced can have, so that replicas are placed alike; then what is about
-several brokers; last what ends the epoch of the leader.
+The rule: first what is about the quorum, while both leaders have the same epoch; then what a single broker that is not
+fenced can have, so that replicas are placed alike; last what is about several brokers.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from compat.controller import edges
 from compat.controller.requests import (
     FORWARDED_APIS,
     OF_BROKERS,
+    OF_LEAVING,
     OF_QUORUM,
     RIGHT,
     SPREAD,
@@ -42,7 +43,9 @@ def step(label: str, api: str, version: int, values: Values, user: str = "", *, 
 
 def steps() -> Iterator[Step]:
     """Yield all of them."""
-    yield step("quorum at first", "DescribeQuorum", 2, QUORUM)
+    yield step("quorum", "DescribeQuorum", 2, QUORUM)
+    yield from _of(OF_QUORUM)
+    yield from edges.of_quorum()
     yield from _broker(1)
     yield step(f"topic {TOPIC}", *created(TOPIC, [1], [1]))
     yield step(TOKEN, "CreateDelegationToken", 3, {"MaxLifetimeMs": -1}, FORWARDED)
@@ -53,8 +56,7 @@ def steps() -> Iterator[Step]:
     yield step("broker 3", "BrokerRegistration", 4, registration(3, "3"))
     yield from _of(OF_BROKERS)
     yield from edges.of_brokers()
-    yield from _of(OF_QUORUM)
-    yield from edges.of_quorum()
+    yield from _of(OF_LEAVING)
 
 
 def _broker(broker: int, *, dirs: int = 1) -> Iterator[Step]:

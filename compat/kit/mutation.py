@@ -144,7 +144,7 @@ def steps_of(right: Right, prefix: str = "mutated", user: str = "") -> Iterator[
     """Yield the requests of all versions, with those that come before and after each."""
     for version in range(right.versions[0], right.versions[1] + 1):
         for number, (label, make) in enumerate(variants(right, version)):
-            name = f"{right.api.lower()}{right.kind}-{version}-{number}"
+            name = "-".join((right.api.lower(), *right.kind.split(), f"{version}", f"{number}"))
             what = " ".join((prefix, right.api, *right.kind.split(), f"v{version}", label))
             for api, of, values in right.before(name):
                 yield _step(f"before {what}", api, of, values, user)

@@ -27,7 +27,7 @@ from barnabas.cluster.kraft.controller.outcome import Caller
 from barnabas.cluster.kraft.controller.versions import CONTROLLER_REGISTRATION_LEVEL
 from barnabas.errors import PeerError, RequestError
 from barnabas.handlers.describe_cluster import BROKERS, CONTROLLERS
-from barnabas.network.sockets import in_memory
+from barnabas.network.sockets import joined
 from barnabas.serving.apis import Api
 from barnabas.serving.context import ConnectionInfo, RequestContext
 from barnabas.serving.deferred import resolved
@@ -236,9 +236,7 @@ class ControllerHandlers:
             chunks = encode_with_texts_cut(inner, response)
         if inner.reservation is not None:
             inner.reservation.reduce(inner.reservation.size)
-        frame = in_memory(chunks)
-        assert frame is not None, "no forwarded API is answered with regions of files"
-        return bytes(frame[4:])
+        return joined(chunks)[4:]
 
 
 def _caller(context: RequestContext) -> Caller:

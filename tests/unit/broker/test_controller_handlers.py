@@ -222,6 +222,14 @@ async def test_forwarded_request_is_answered_in_its_clients_frame():
     assert caller.is_forwarded
 
 
+async def test_forwarded_request_may_have_a_large_answer():
+    names = [f"{number:0240}" for number in range(500)]
+    request = CreateTopicsRequest(topics=[CreateTopicsRequest.CreatableTopic(name=name) for name in names])
+    response = await leading().ask(ENVELOPE, 0, enveloped(request=request))
+    _, answer = decode_response(bytes(response.response_data), CREATE_TOPICS, 7)
+    assert [topic.name for topic in answer.topics] == names
+
+
 async def test_refusal_of_a_forwarded_request_is_in_its_answer():
     def refuse(*_):
         raise RequestError(ErrorCode.POLICY_VIOLATION, "no")

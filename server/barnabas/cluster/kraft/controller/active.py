@@ -155,6 +155,8 @@ class ActiveController:
         state = self.state()
         if state is None:
             raise self._not_controller()
+        if timeout_ms is not None and timeout_ms <= 0:
+            raise RequestError(ErrorCode.REQUEST_TIMED_OUT, "the request leaves no time, and nothing is done")
         outcome: Outcome = self._machine.handlers[key](state, request, caller)
         try:
             if outcome.records:
@@ -172,7 +174,7 @@ class ActiveController:
     async def _wait_committed(self, offset: int, epoch: int, timeout_ms: int | None) -> None:
         if offset < 0:
             return
-        limit_s = float("inf") if timeout_ms is None else max(timeout_ms, 0) / 1000
+        limit_s = float("inf") if timeout_ms is None else timeout_ms / 1000
         with trio.move_on_after(limit_s) as scope:
             await self.raft.wait_committed(offset, epoch)
         if scope.cancelled_caught:

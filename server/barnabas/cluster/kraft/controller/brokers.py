@@ -274,7 +274,7 @@ def register_controller(
             RegisterControllerRecord.ControllerFeature(
                 entry.name, entry.min_supported_version, entry.max_supported_version
             )
-            for entry in _by_name(request.features)
+            for entry in request.features
         ],
     )
     return Outcome(ControllerRegistrationResponse(), (record,))

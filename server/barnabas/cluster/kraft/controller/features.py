@@ -205,6 +205,8 @@ def _reason_against(
         return f"there is no upgrade type {upgrade_type}"
     if level < 0:
         return "a level cannot be less than 0"
+    if name not in SUPPORTED:
+        return "this controller does not support it"
     leadership = _leadership(state)
     reason = _lacking(state, leadership, name, level)
     if reason:

@@ -153,6 +153,13 @@ async def test_records_not_committed_in_time_are_request_timed_out():
     assert await code_of(controller, CREATE, "a", timeout_ms=5) == ErrorCode.REQUEST_TIMED_OUT
 
 
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+async def test_request_without_any_time_is_not_done(timeout_ms):
+    controller, _ = leading()
+    assert await code_of(controller, CREATE, "a", timeout_ms=timeout_ms) == ErrorCode.REQUEST_TIMED_OUT
+    assert await ask(controller, COUNT) == 0
+
+
 async def test_record_that_does_not_replay_makes_the_leader_resign():
     controller, voter = leading()
     with pytest.raises(MetadataRecordError):

@@ -407,6 +407,8 @@ def test_controllers_register_from_their_level_on():
     active = ActiveImage(level=15)
     response = active.ask(70, request)
     assert (response.error_code, response.error_message) == (0, "")
+    active.ask(70, ControllerRegistrationRequest(8, features=request.features * 2))
+    assert len(active.records[-1].features) == 2, "as they came"
     controller = active.image.controllers[7]
     assert controller.endpoints == (("CONTROLLER", "h", 9093, 1),)
     assert controller.features == ((METADATA_VERSION, LevelRange(7, 30)),)

@@ -91,6 +91,11 @@ def test_one_bad_update_refuses_all_of_them():
     assert bench.image.features == {"metadata.version": 30}
 
 
+@pytest.mark.parametrize("level", [0, 1])
+def test_update_of_an_unknown_feature_is_refused(level):
+    assert reason(ActiveController(30), ("no.such", level, SAFE_DOWNGRADE if not level else UPGRADE)).endswith("support it")
+
+
 def test_validation_only_changes_nothing():
     bench = ActiveController(30)
     assert update(bench, ("group.version", 1), validate_only=True).error_code == 0
