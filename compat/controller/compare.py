@@ -54,10 +54,7 @@ def compared(asked: list[Step], version: str) -> list[Difference]:
     with both(version) as sides:
         marks = Marks(sides)
         differences = run(marks.noted(asked), *sides, KNOWN, SETTLE_S)
-        theirs, ours = (
-            records_by_label(version, side, of)
-            for side, of in zip(sides, marks.of, strict=True)
-        )
+        theirs, ours = (records_by_label(version, side, of) for side, of in zip(sides, marks.of, strict=True))
     for label in dict.fromkeys((*theirs, *ours)):
         differences += differences_of(label, theirs.get(label, []), ours.get(label, []))
     return differences

@@ -55,6 +55,7 @@ def of_one_broker() -> Iterator[Step]:
     yield from _tokens()
     yield from _features()
     yield from _producer_ids()
+    yield from _mutations()
 
 
 def _not_served() -> Iterator[Step]:
@@ -103,11 +104,16 @@ def _topics() -> Iterator[Step]:
     yield create("on a broker twice", by_hand("edge-broker", (0, [1, 1])))
     yield create("on brokers that are not there", by_hand("edge-unknown", (0, [7])))
     yield create("in an order", by_hand("edge-order", (1, [1]), (0, [1])))
-    yield create("settings", topic("edge-settings", Configs=configs(cleanup_policy="compact,delete", retention_ms="-1")))
+    yield create(
+        "settings",
+        topic("edge-settings", Configs=configs(cleanup_policy="compact,delete", retention_ms="-1")),
+    )
     yield create("setting that is none", topic("edge-none", Configs=configs(no_such="1")))
     yield create("setting of a wrong value", topic("edge-none", Configs=configs(retention_ms="x")))
     yield create("setting without a value", topic("edge-none", Configs=configs(retention_ms=None)))
-    yield create("setting twice", topic("edge-again", Configs=[*configs(flush_ms="5"), *configs(flush_ms="6")]))
+    yield create(
+        "setting twice", topic("edge-again", Configs=[*configs(flush_ms="5"), *configs(flush_ms="6")])
+    )
     yield create("a negative timeout", topic("edge-timeout"), timeoutMs=-1)
     for version in range(2, 8):
         yield _step(f"validate v{version}", "CreateTopics", version, {
@@ -138,15 +144,21 @@ def _topics() -> Iterator[Step]:
     yield _step("delete nothing", *delete, {"TimeoutMs": 9000, "Topics": [{"Name": None}]})
     yield Step("topic edge-ids", *created("edge-ids"))
     by_id = {"Name": None, "TopicId": topic_id_of("edge-ids")}
-    yield _step("delete by name and id", *delete, {"TimeoutMs": 9000, "Topics": [{"Name": "edge-ids"}, by_id]})
+    yield _step(
+        "delete by name and id", *delete, {"TimeoutMs": 9000, "Topics": [{"Name": "edge-ids"}, by_id]}
+    )
     yield _step("delete by id twice", *delete, {"TimeoutMs": 9000, "Topics": [by_id, by_id]})
     yield _step("delete by id", *delete, {"TimeoutMs": 9000, "Topics": [by_id]})
     yield _step("delete by id again", *delete, {"TimeoutMs": 9000, "Topics": [by_id]})
 
 
 def _settings() -> Iterator[Step]:
-    def alter(label: str, kind: int, name: str, *entries: tuple[str, int, str | None], user: str = "") -> Step:
-        configs = [{"Name": key, "ConfigOperation": operation, "Value": value} for key, operation, value in entries]
+    def alter(
+        label: str, kind: int, name: str, *entries: tuple[str, int, str | None], user: str = ""
+    ) -> Step:
+        configs = [
+            {"Name": key, "ConfigOperation": operation, "Value": value} for key, operation, value in entries
+        ]
         resource = {"ResourceType": kind, "ResourceName": name, "Configs": configs}
         return _step(f"alter {label}", "IncrementalAlterConfigs", 1, {"Resources": [resource]}, user)
 
@@ -155,13 +167,30 @@ def _settings() -> Iterator[Step]:
         node = str(NODE_ID)
         yield alter(f"delete{how}", TOPICS, TOPIC, ("retention.ms", DELETE, None), user=user)
         yield alter(f"append{how}", TOPICS, TOPIC, ("cleanup.policy", APPEND, "compact"), user=user)
-        yield alter(f"append what is there{how}", TOPICS, TOPIC, ("cleanup.policy", APPEND, "compact"), user=user)
+        yield alter(
+            f"append what is there{how}", TOPICS, TOPIC, ("cleanup.policy", APPEND, "compact"), user=user
+        )
         yield alter(f"subtract{how}", TOPICS, TOPIC, ("cleanup.policy", SUBTRACT, "compact"), user=user)
         yield alter(f"append to no list{how}", TOPICS, TOPIC, ("retention.ms", APPEND, "1"), user=user)
         yield alter(f"set null{how}", TOPICS, TOPIC, ("retention.ms", SET, None), user=user)
-        yield alter(f"one right one wrong{how}", TOPICS, TOPIC, ("retention.ms", SET, "5"), ("x", SET, "5"), user=user)
-        yield alter(f"twice one{how}", TOPICS, TOPIC, ("retention.ms", SET, "5"), ("retention.ms", SET, "6"), user=user)
-        for label, name in (("this node", node), ("all", ""), ("nobody", "99"), ("no number", "x"), ("negative", "-1")):
+        yield alter(
+            f"one right one wrong{how}", TOPICS, TOPIC, ("retention.ms", SET, "5"), ("x", SET, "5"), user=user
+        )
+        yield alter(
+            f"twice one{how}",
+            TOPICS,
+            TOPIC,
+            ("retention.ms", SET, "5"),
+            ("retention.ms", SET, "6"),
+            user=user,
+        )
+        for label, name in (
+            ("this node", node),
+            ("all", ""),
+            ("nobody", "99"),
+            ("no number", "x"),
+            ("negative", "-1"),
+        ):
             for key, value in (("log.cleaner.threads", "2"), ("no.such", "1"), ("node.id", "5"),
                                ("min.insync.replicas", "2"), ("cordoned.log.dirs", "/tmp")):  # fmt: skip
                 yield alter(f"{label} {key}{how}", BROKERS, name, (key, SET, value), user=user)
@@ -171,10 +200,19 @@ def _settings() -> Iterator[Step]:
             ("no logger", node, "no.such.logger", "DEBUG"), ("no level", node, "kafka", "LOUD"),
         ):  # fmt: skip
             yield alter(f"{label}{how}", LOGGERS, name, (key, SET, value), user=user)
-        yield alter(f"metrics{how}", METRICS, "edge", ("metrics", SET, "a.b"), ("match", SET, "client_id=x"), user=user)
+        yield alter(
+            f"metrics{how}",
+            METRICS,
+            "edge",
+            ("metrics", SET, "a.b"),
+            ("match", SET, "client_id=x"),
+            user=user,
+        )
         yield alter(f"metrics wrong{how}", METRICS, "edge", ("match", SET, "x"), user=user)
         yield alter(f"group{how}", GROUPS, "edge", ("share.session.timeout.ms", SET, "50000"), user=user)
-        yield alter(f"group out of bounds{how}", GROUPS, "edge", ("share.session.timeout.ms", SET, "1"), user=user)
+        yield alter(
+            f"group out of bounds{how}", GROUPS, "edge", ("share.session.timeout.ms", SET, "1"), user=user
+        )
     for version in range(1, 5):
         for kind, name in ((TOPICS, TOPIC), (TOPICS, "nowhere"), (BROKERS, "99"), (BROKERS, ""), (BROKERS, "x"),
                            (METRICS, "edge"), (GROUPS, "edge"), (GROUPS, ""), (LOGGERS, "99"), (3, "x")):  # fmt: skip
@@ -193,7 +231,8 @@ def _access() -> Iterator[Step]:
         "prefixed": {"ResourcePatternType": 4}, "matching": {"ResourcePatternType": 2}, "wildcard": {"ResourceName": "*"},
         "of a principal without a type": {"Principal": "alice"}, "of no principal": {"Principal": ""},
         "of a principal with no name": {"Principal": "User:"}, "of a network": {"Host": "10.0.0.0/8"},
-        "of a host": {"Host": "10.0.0.1"}, "that cannot be done": {"Operation": 5}, "with a long name": {"ResourceName": "x" * 300},
+        "of a host": {"Host": "10.0.0.1"}, "that cannot be done": {"Operation": 5},
+        "with a long name": {"ResourceName": "x" * 300},
         "that deny": {"PermissionType": 2},
     }.items():  # fmt: skip
         yield create(label, {**acl(f"edge-{label}"), **fields})
@@ -201,12 +240,21 @@ def _access() -> Iterator[Step]:
             **acl_filter(f"edge-{label}"), "ResourceTypeFilter": 1, "PatternTypeFilter": 1, "Operation": 1,
             "PermissionType": 1, "PrincipalFilter": None, "HostFilter": None})  # fmt: skip
     yield create("one of two", {**acl("edge-two"), "ResourceName": ""}, acl("edge-two"))
-    filters = [{**acl_filter("edge-two")}, {**acl_filter("edge-two"), "PatternTypeFilter": 2}, {**acl_filter("none")}]
+    filters = [
+        {**acl_filter("edge-two")},
+        {**acl_filter("edge-two"), "PatternTypeFilter": 2},
+        {**acl_filter("none")},
+    ]
     yield _step("acls removed by several filters", "DeleteAcls", 3, {"Filters": filters})
 
 
 def _quotas_and_users() -> Iterator[Step]:
-    def quota(label: str, entity: list[tuple[str, str | None]], *ops: tuple[str, float, bool], only_asked: bool = False) -> Step:
+    def quota(
+        label: str,
+        entity: list[tuple[str, str | None]],
+        *ops: tuple[str, float, bool],
+        only_asked: bool = False,
+    ) -> Step:
         entry = {
             "Entity": [{"EntityType": kind, "EntityName": name} for kind, name in entity],
             "Ops": [{"Key": key, "Value": value, "Remove": remove} for key, value, remove in ops],
@@ -258,12 +306,16 @@ def _tokens() -> Iterator[Step]:
         yield _step(f"token renewed {label}", "RenewDelegationToken", 2, values, FORWARDED)
     yield _step("token of another owner", "CreateDelegationToken", 3, {
         "OwnerPrincipalType": "User", "OwnerPrincipalName": "carol", "MaxLifetimeMs": 0}, FORWARDED)  # fmt: skip
-    yield _step("token expired", "ExpireDelegationToken", 2, {"Hmac": token_hmac, "ExpiryTimePeriodMs": -1}, FORWARDED)
+    yield _step(
+        "token expired", "ExpireDelegationToken", 2, {"Hmac": token_hmac, "ExpiryTimePeriodMs": -1}, FORWARDED
+    )
     yield _step("token of nobody", "CreateDelegationToken", 3, {"MaxLifetimeMs": -1}, "User:bob")
 
 
 def _features() -> Iterator[Step]:
-    def update(label: str, *updates: tuple[str, int, int], version: int = 2, only_asked: bool = False) -> Step:
+    def update(
+        label: str, *updates: tuple[str, int, int], version: int = 2, only_asked: bool = False
+    ) -> Step:
         entries = [
             {"Feature": name, "MaxVersionLevel": level}
             | ({"UpgradeType": kind} if version else {"AllowDowngrade": kind != UPGRADE})
@@ -272,7 +324,9 @@ def _features() -> Iterator[Step]:
         values: Values = {"timeoutMs": 9000, "FeatureUpdates": entries}
         if version:
             values["ValidateOnly"] = only_asked
-        return _step(f"feature v{version}{' only asked' * only_asked}: {label}", "UpdateFeatures", version, values)
+        return _step(
+            f"feature v{version}{' only asked' * only_asked}: {label}", "UpdateFeatures", version, values
+        )
 
     for version in range(3):
         for only_asked in (True, False) if version else (False,):
@@ -281,19 +335,62 @@ def _features() -> Iterator[Step]:
                     for kind in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE)[: 3 if version else 2]:
                         if name == "kraft.version" and level == 0 and kind != UPGRADE:
                             continue
-                        yield update(f"{name} {level} {kind}", (name, level, kind), version=version, only_asked=only_asked)
+                        yield update(
+                            f"{name} {level} {kind}",
+                            (name, level, kind),
+                            version=version,
+                            only_asked=only_asked,
+                        )
                         if not only_asked:
                             restored = [(name, high, UPGRADE)]
                             yield update(f"{name} {level} {kind}, back", *restored, version=version)
-            yield update("two", ("group.version", 1, 1), ("no.such", 1, 1), version=version, only_asked=only_asked)
-            yield update("unknown at 0", ("no.such", 0, SAFE_DOWNGRADE), version=version, only_asked=only_asked)
+            yield update(
+                "two", ("group.version", 1, 1), ("no.such", 1, 1), version=version, only_asked=only_asked
+            )
+            yield update(
+                "unknown at 0", ("no.such", 0, SAFE_DOWNGRADE), version=version, only_asked=only_asked
+            )
             yield update("of no type", ("group.version", 1, 9), version=version, only_asked=only_asked)
 
 
 def _producer_ids() -> Iterator[Step]:
-    for label, broker, epoch in (("block", 1, epoch_of(1)), ("another block", 1, epoch_of(1)), ("block of nobody", 9, 0)):
+    for label, broker, epoch in (
+        ("block", 1, epoch_of(1)),
+        ("another block", 1, epoch_of(1)),
+        ("block of nobody", 9, 0),
+    ):
         values = {"BrokerId": broker, "BrokerEpoch": epoch}
         yield _step(f"producer ids: {label}", "AllocateProducerIds", 0, values)
+
+
+def _mutations() -> Iterator[Step]:
+    """Yield changes of partitions by a client that may change few in a second (KIP-599)."""
+    user = "User:admin"
+    for api, versions in (("CreateTopics", (5, 7)), ("CreatePartitions", (2, 3)), ("DeleteTopics", (4, 6))):
+        for version in versions:
+            names = [f"edge-rate-{api.lower()}-{version}-{number}" for number in range(3)]
+            topics = [{"Name": name, "NumPartitions": 5, "ReplicationFactor": 1} for name in names]
+            values: Values = {"timeoutMs": 9000, "Topics": topics}
+            if api != "CreateTopics":
+                yield _step(f"before mutations {api} v{version}", "CreateTopics", 7, values)
+                values = {"TimeoutMs": 9000, "Topics": [
+                    {"Name": name} | ({"Count": 9, "Assignments": None} if api == "CreatePartitions" else {})
+                    for name in names]}  # fmt: skip
+                values = (
+                    {"TimeoutMs": 9000, "TopicNames": names}
+                    if (api, version) == ("DeleteTopics", 4)
+                    else values
+                )
+            for is_limited in (True, False):
+                entry = {"Entity": [{"EntityType": "user", "EntityName": "admin"}],
+                         "Ops": [{"Key": "controller_mutation_rate", "Value": 0.5, "Remove": not is_limited}]}  # fmt: skip
+                what = f"{api} v{version}"
+                yield _step(
+                    f"mutations limited {is_limited} {what}", "AlterClientQuotas", 1, {"Entries": [entry]}
+                )
+                yield _step(f"mutations seen {is_limited} {what}", "DescribeCluster", 2, {"EndpointType": 2})
+                if is_limited:
+                    yield _step(f"mutations {what}", api, version, values, user)
 
 
 def of_brokers() -> Iterator[Step]:
@@ -311,7 +408,9 @@ def of_brokers() -> Iterator[Step]:
         values = proposal()
         entry = values["Topics"][0]["Partitions"][0]
         entry["PartitionIndex"] = partition
-        entry["NewIsrWithEpochs"] = [{"BrokerId": broker, "BrokerEpoch": epoch_of(broker)} for broker in brokers]
+        entry["NewIsrWithEpochs"] = [
+            {"BrokerId": broker, "BrokerEpoch": epoch_of(broker)} for broker in brokers
+        ]
         entry |= {name: value for name, value in fields.items() if name in entry}
         values |= {name: value for name, value in fields.items() if name in values}
         return _step(f"isr {label}", "AlterPartition", 3, values)
@@ -351,7 +450,9 @@ def of_brokers() -> Iterator[Step]:
     yield _step("broker 3 in another process", "BrokerRegistration", 4, again)
     yield _step("broker 3 again", "BrokerRegistration", 4, again | {"Rack": "rack"})
     yield _step("broker 1 in another process", "BrokerRegistration", 4, registration(1, "another 1"))
-    yield _step("broker 1 again", "BrokerRegistration", 4, registration(1, "1") | {"PreviousBrokerEpoch": epoch_of(1)})
+    yield _step(
+        "broker 1 again", "BrokerRegistration", 4, registration(1, "1") | {"PreviousBrokerEpoch": epoch_of(1)}
+    )
     yield _step("broker with the dirs of another", "BrokerRegistration", 4,
                 registration(4, "4") | {"LogDirs": [id_of("dir 0 of 1")]})  # fmt: skip
     yield _step("broker without a feature", "BrokerRegistration", 4, registration(4, "4") | {"Features": [
@@ -361,8 +462,13 @@ def of_brokers() -> Iterator[Step]:
         {"PartitionIndex": 2, "Replicas": [2, 1]}, {"PartitionIndex": 9, "Replicas": [1]}]}  # fmt: skip
     yield _step("reassignment", "AlterPartitionReassignments", 1, {"TimeoutMs": 9000, "Topics": [move]})
     yield _step("reassignments in progress", "ListPartitionReassignments", 0, {"Topics": None})
-    cancel = {"Name": SPREAD, "Partitions": [{"PartitionIndex": index, "Replicas": None} for index in range(4)]}
-    yield _step("reassignment cancelled", "AlterPartitionReassignments", 1, {"TimeoutMs": 9000, "Topics": [cancel]})
+    cancel = {
+        "Name": SPREAD,
+        "Partitions": [{"PartitionIndex": index, "Replicas": None} for index in range(4)],
+    }
+    yield _step(
+        "reassignment cancelled", "AlterPartitionReassignments", 1, {"TimeoutMs": 9000, "Topics": [cancel]}
+    )
     yield _step("reassignments ended", "ListPartitionReassignments", 0, {"Topics": None})
     yield _step("broker 2 unregistered", "UnregisterBroker", 0, {"BrokerId": 2})
     yield beat("of a broker that is unregistered", 2)
@@ -371,6 +477,9 @@ def of_brokers() -> Iterator[Step]:
 
 def of_quorum() -> Iterator[Step]:
     """Yield what voters are asked about themselves."""
-    for label, voter, directory in (("itself", NODE_ID, DIRECTORY_ID), ("another dir of itself", NODE_ID, id_of("dir"))):
+    for label, voter, directory in (
+        ("itself", NODE_ID, DIRECTORY_ID),
+        ("another dir of itself", NODE_ID, id_of("dir")),
+    ):
         values = {"ClusterId": CLUSTER_ID, "VoterId": voter, "VoterDirectoryId": directory}
         yield _step(f"voter removed: {label}", "RemoveRaftVoter", 0, values)

@@ -11,6 +11,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
+from barnabas.records.batch import iter_batches
 from compat.controller.sides import ControllerSide
 from compat.kit.forms import is_near
 from compat.metadata.dumps import Shown, kafka_dump
@@ -19,14 +20,18 @@ Marks = Sequence[tuple[str, int]]
 """Labels of requests, each with the end of the log after it."""
 BY_NAME = ("endPoints", "features")
 """Lists that a controller of Kafka's has from a hash table, in any order."""
-ORDERED_BY = {"PartitionChange": ("topicId", "partitionId"), "RemoveAccessControlEntry": ("id",),
-              "Config": ("resourceType", "resourceName", "name")}  # fmt: skip
+ORDERED_BY = {
+    "PartitionChange": ("topicId", "partitionId"),
+    "RemoveAccessControlEntry": ("id",),
+    "RemoveTopic": ("topicId",),
+    "Config": ("resourceType", "resourceName", "name"),
+}
 """Fields that records are about, by type."""
 _TIME = re.compile(r"\w+Timestamp")
 
 
 def records_by_label(version: str, side: ControllerSide, marks: Marks) -> dict[str, list[Any]]:
-    """Return the records of each request that has led to any, without what is random."""
+    """Return the records of each request that has led to any, without what is random, and how many its batches have."""
     segments = sorted(side.metadata_dir.glob("*.log"))
     shown = [record for records in kafka_dump(version, segments).values() for record in records]
     names: dict[Any, str] = {**_names(shown), **side.ports}
@@ -37,11 +42,18 @@ def records_by_label(version: str, side: ControllerSide, marks: Marks) -> dict[s
         label = labels(record.offset)
         fields = _form("", _epochs(record, epochs), names)
         records.setdefault(f"{label}: records", []).append({"Type": record.type, **fields})
-    return {label: _in_order(entries) for label, entries in records.items()}
+    found = {label: _in_order(entries) for label, entries in records.items()}
+    for segment in segments:
+        for _, header in iter_batches(segment.read_bytes()):
+            if header.is_control:
+                continue
+            label = labels(header.base_offset)
+            found.setdefault(f"{label}: batches", []).append(header.records_count)
+    return found
 
 
 def _in_order(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return records with those of one type that follow each other by what they are about, where Kafka's order is random."""
+    """Return records; those of one type that follow each other by what they are about, where Kafka's order is random."""
     ordered: list[dict[str, Any]] = []
     for kind, entries in groupby(records, key=itemgetter("Type")):
         several = list(entries)

@@ -194,7 +194,8 @@ RIGHT: tuple[Right, ...] = (
           ("group", 32, "", ("consumer.session.timeout.ms", "50000")))),
     Right("IncrementalAlterConfigs", (1, 1), lambda name: {"Resources": [
         {"ResourceType": 2, "ResourceName": name,
-         "Configs": [{"Name": "cleanup.policy", "ConfigOperation": 2, "Value": "compact"}]}]}, _topic, kind="list", skip=("ConfigOperation",)),
+         "Configs": [{"Name": "cleanup.policy", "ConfigOperation": 2, "Value": "compact"}]}]}, _topic, kind="list",
+        skip=("ConfigOperation",)),
     Right("CreateAcls", (1, 3), lambda name: {"Creations": [acl(name)]}),
     Right("DescribeAcls", (1, 3), acl_filter, _acls),
     Right("DeleteAcls", (1, 3), lambda name: {"Filters": [acl_filter(name)]}, _acls),

@@ -62,7 +62,7 @@ class ControllerSide(Side):
     def end(self, epoch: int) -> tuple[int, int]:
         """Return epoch and end of the log, once the controller is active. Raises StartError.
 
-        In another epoch than the one that is given it has to be active for a while: a leader that has failed may fail again.
+        In another epoch than the one that is given it has to be active for a while: one that has failed may fail again.
         """
         give_up = time.monotonic() + START_TIMEOUT_S
         since = time.monotonic()
@@ -115,12 +115,16 @@ def principal_data(principal: str, *, is_token: bool = False) -> bytes:
 def described(connection: Connection) -> dict[str, Any]:
     """Return the quorum's only partition, as DescribeQuorum has it."""
     topics = [{"TopicName": METADATA, "Partitions": [{"PartitionIndex": 0}]}]
-    partition: dict[str, Any] = connection.ask("DescribeQuorum", 2, {"Topics": topics})["Topics"][0]["Partitions"][0]
+    partition: dict[str, Any] = connection.ask("DescribeQuorum", 2, {"Topics": topics})["Topics"][0][
+        "Partitions"
+    ][0]
     return partition
 
 
 @contextmanager
-def both(version: str, settings: Mapping[str, str] | None = None) -> Iterator[tuple[ControllerSide, ControllerSide]]:
+def both(
+    version: str, settings: Mapping[str, str] | None = None
+) -> Iterator[tuple[ControllerSide, ControllerSide]]:
     """(Apache Kafka, Barnabas): two controllers that lead. Raises KafkaError, RuntimeError, StartError."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="controllers-")))

@@ -36,7 +36,9 @@ DENIED = ("alice", "User:bob")
 QUORUM: Values = {"Topics": [{"TopicName": METADATA, "Partitions": [{"PartitionIndex": 0}]}]}
 
 
-def step(label: str, api: str, version: int, values: Values, user: str = "", *, settles: bool = False) -> Step:
+def step(
+    label: str, api: str, version: int, values: Values, user: str = "", *, settles: bool = False
+) -> Step:
     """Return a step, with what only answers have put in when it is asked."""
     return Step(label, api, version, lambda seen: resolved(values, seen), user, settles)
 

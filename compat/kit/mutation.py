@@ -27,7 +27,8 @@ UNSIGNED = "uint16"
 class Right:
     """A request that is right: the API, the versions that Kafka 4 serves, its values for a name that nothing else has.
 
-    `before` are requests that make what it is about, `after` those that end it; with `has_topics`, a topic of that name is made before all others.
+    `before` are requests that make what it is about, `after` those that end it; with `has_topics`, a topic of that name is
+    made before all others.
     `skip` are fields, by name or by path (`Topics.Name`), that are left as they are: Kafka does not answer, waits, or ends
     when they are odd.
     """
@@ -46,7 +47,7 @@ class Right:
 def _struct(
     shape: Message | Struct, whole: Message, values: Values
 ) -> Iterator[tuple[Field, list[Any], Values]]:
-    """Yield each field that is given, of a list those of its first struct, with the path to it and the struct that has it."""
+    """Yield each field that is given with its path and the struct that has it; of a list those of its first struct."""
     fields_by_name = {member.name: member for member in shape.fields}
     for name, value in values.items():
         member = fields_by_name[name]

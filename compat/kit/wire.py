@@ -56,7 +56,9 @@ class Connection:
     def send(self, api: str, version: int, values: Values) -> None:
         """Send a request and do not wait for its answer."""
         self._correlation_id += 1
-        body = encode_frame(api, version, values, client_id=self._client_id, correlation_id=self._correlation_id)
+        body = encode_frame(
+            api, version, values, client_id=self._client_id, correlation_id=self._correlation_id
+        )
         self._socket.sendall(struct.pack(">i", len(body)) + body)
 
     def is_answered(self, within_s: float) -> bool:

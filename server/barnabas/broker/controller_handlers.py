@@ -60,6 +60,8 @@ log = logging.getLogger(__name__)
 
 WITH_TIMEOUT: Final = frozenset((19, 20, 37, 43, 45))
 """APIs with a timeout in their requests."""
+QUOTA_ERROR_SINCE: Final = {19: 6, 20: 5, 37: 3}
+"""Version of each API that changes partitions, from which on it has an error for a client over its quota (KIP-599)."""
 ENDPOINT_TYPE_SINCE: Final = 1
 """Version of DescribeCluster that names the type of endpoint (KIP-919)."""
 FORWARDED: Final = ""
@@ -203,6 +205,9 @@ class ControllerHandlers:
             header.client_id,
             context.now_ms,
         )
+        quotas = context.shared.quotas
+        if quotas is not None and quotas.is_set:
+            inner.quotas = quotas.begin(client.user, header.client_id, api.key)
         handler = self.made.get(api.key) or await self.make(api)
         message = await self._decoded(api, inner, data, header.body_position)
         try:
@@ -217,6 +222,7 @@ class ControllerHandlers:
             response = error_response(api, inner, message, ErrorCode.UNKNOWN_SERVER_ERROR, "")
         if ErrorCode.NOT_CONTROLLER in count_error_codes(response):
             raise RequestError(ErrorCode.NOT_CONTROLLER)
+        _throttle(inner, message, len(data), response)
         return EnvelopeResponse(response_data=await self._encoded(inner, response))
 
     async def _decoded(self, api: Api, inner: RequestContext, data: bytes, position: int) -> Any:
@@ -239,6 +245,27 @@ class ControllerHandlers:
         return joined(chunks)[4:]
 
 
+def _throttle(inner: RequestContext, message: Any, size: int, response: Any) -> None:
+    """Charge the quotas of a forwarded client, and tell it to wait; its broker mutes the connection."""
+    if inner.quotas is None:
+        return
+    throttle_ms = inner.quotas.throttle_ms(message, size)
+    if throttle_ms and hasattr(response, "throttle_time_ms"):
+        response.throttle_time_ms = throttle_ms
+    inner.quotas.end()
+
+
+def _charging(context: RequestContext) -> Callable[[str, int], None]:
+    """Return what charges partitions to the client's quota of mutations."""
+    since = QUOTA_ERROR_SINCE.get(context.api_key)
+    mutations = None if since is None else context.mutations(refuses=context.api_version >= since)
+    return _charge_nothing if mutations is None else mutations.charge
+
+
+def _charge_nothing(_topic: str, _partitions: int) -> None:
+    """Charge nothing: the client has no quota."""
+
+
 def _caller(context: RequestContext) -> Caller:
     connection = context.connection
     return Caller(
@@ -248,6 +275,7 @@ def _caller(context: RequestContext) -> Caller:
         context.client_id,
         connection.token_authenticated,
         context.authorizes,
+        _charging(context),
         is_forwarded=connection.security_protocol == FORWARDED,
         security_protocol=connection.security_protocol,
     )

@@ -116,7 +116,10 @@ def _delete(
         why = "the topic is named twice, by its name and its id"
         code = ErrorCode.INVALID_REQUEST
         return _Result(name=name, topic_id=topic_id, error_code=code, error_message=why) if has_name else None
-    caller.charge(image.partition_counts.get(topic_id, 0))
+    try:
+        caller.charge(topic.name, image.partition_counts.get(topic_id, 0))
+    except RequestError as error:
+        return _Result(topic.name, topic_id, error.code, error.message)
     records.append(RemoveTopicRecord(topic_id=topic_id))
     return _Result(name=topic.name, topic_id=topic_id)
 

@@ -63,7 +63,9 @@ def create_delegation_token(
         secret_key = _check_creation(state, request, caller, owner)
     except RequestError as error:
         response.error_code = error.code
-        response.issue_timestamp_ms = response.expiry_timestamp_ms = response.max_timestamp_ms = _timestamp(error)
+        response.issue_timestamp_ms = response.expiry_timestamp_ms = response.max_timestamp_ms = _timestamp(
+            error
+        )
         return Outcome(response)
     config = state.config
     lifetime_ms = config.get(settings.DELEGATION_TOKEN_MAX_LIFETIME_MS)

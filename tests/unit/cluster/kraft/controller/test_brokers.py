@@ -103,7 +103,14 @@ def test_registration_before_log_dirs_have_ids_needs_none():
     assert active.image.brokers[2].log_dirs == ()
 
 
-BAD_LISTENERS = (("X", "h", 1, 4), ("X", "h", 1, -1), ("", "h", 1, 0), ("X", "", 1, 0), ("X", " ", 1, 0), ("X", "h", 0, 0))
+BAD_LISTENERS = (
+    ("X", "h", 1, 4),
+    ("X", "h", 1, -1),
+    ("", "h", 1, 0),
+    ("X", "", 1, 0),
+    ("X", " ", 1, 0),
+    ("X", "h", 0, 0),
+)
 """Name, host, port and protocol of listeners that a controller of Kafka cannot write, or cannot read from the log."""
 
 
@@ -116,7 +123,10 @@ def test_registration_with_a_bad_listener_is_refused(active, listener):
 @pytest.mark.parametrize("listener", BAD_LISTENERS)
 def test_controller_with_a_bad_listener_is_refused(active, listener):
     listeners = [ControllerRegistrationRequest.Listener(*listener)]
-    assert active.code(70, ControllerRegistrationRequest(7, listeners=listeners)) == ErrorCode.INVALID_REGISTRATION
+    assert (
+        active.code(70, ControllerRegistrationRequest(7, listeners=listeners))
+        == ErrorCode.INVALID_REGISTRATION
+    )
 
 
 def test_registration_has_the_features_as_they_came(active):

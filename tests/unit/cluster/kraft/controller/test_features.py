@@ -93,7 +93,9 @@ def test_one_bad_update_refuses_all_of_them():
 
 @pytest.mark.parametrize("level", [0, 1])
 def test_update_of_an_unknown_feature_is_refused(level):
-    assert reason(ActiveController(30), ("no.such", level, SAFE_DOWNGRADE if not level else UPGRADE)).endswith("support it")
+    assert reason(
+        ActiveController(30), ("no.such", level, SAFE_DOWNGRADE if not level else UPGRADE)
+    ).endswith("support it")
 
 
 def test_validation_only_changes_nothing():
