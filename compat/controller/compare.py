@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from compat.controller.known_differences import KNOWN
 from compat.controller.records import records_by_label
 from compat.controller.sides import ControllerSide, both
-from compat.controller.steps import numbered, steps
+from compat.controller.steps import numbered, static_steps, steps
 from compat.kafka import KafkaError
 from compat.kit import examples
 from compat.kit.compare import Step, run
@@ -49,9 +49,9 @@ class Marks:
                 raise StartError(f"{side.name} does not answer after {label!r}: {error}") from error
 
 
-def compared(asked: list[Step], version: str) -> list[Difference]:
+def compared(asked: list[Step], version: str, *, is_static: bool = False) -> list[Difference]:
     """Return where the answers differ, and the records. Raises KafkaError, RuntimeError, StartError."""
-    with both(version) as sides:
+    with both(version, is_static=is_static) as sides:
         marks = Marks(sides)
         differences = run(marks.noted(asked), *sides, KNOWN, SETTLE_S)
         theirs, ours = (records_by_label(version, side, of) for side, of in zip(sides, marks.of, strict=True))
@@ -69,16 +69,17 @@ def main() -> None:
     )
     examples.add_option(parser)
     options = parser.parse_args()
-    asked = numbered(steps())
+    asked, of_static = numbered(steps()), numbered(static_steps())
     try:
         differences = compared(asked, options.version)
+        differences += compared(of_static, options.version, is_static=True)
     except (KafkaError, StartError, RuntimeError) as error:
         sys.exit(f"error: {error}")
     if options.keep_examples:
         examples.keep("controller", differences, KNOWN)
     shown = [difference for difference in differences if options.only in difference.label]
     bad = judge(shown, [] if options.only else KNOWN)
-    print(f"{len(asked)} requests, {len(differences)} differences, {bad} of them not as known")
+    print(f"{len(asked) + len(of_static)} requests, {len(differences)} differences, {bad} of them not as known")
     sys.exit(1 if bad else 0)
 
 

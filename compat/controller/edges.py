@@ -19,6 +19,7 @@ from compat.controller.requests import (
     epoch_of,
     heartbeat,
     id_of,
+    leader_epoch,
     proposal,
     registration,
     token_hmac,
@@ -29,6 +30,7 @@ from compat.kafka.broker import CLUSTER_ID
 from compat.kit.compare import Step
 from compat.kit.mutation import resolved
 from compat.kit.wire import API, Values
+from compat.metadata.quorum import METADATA
 
 SERVED = frozenset((
     1, 17, 18, 19, 20, 29, 30, 31, 32, 33, 36, 37, 38, 39, 40, 41, 43, 44, 45, 46, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58,
@@ -38,6 +40,7 @@ SERVED = frozenset((
 FORWARDED = "User:ANONYMOUS"
 TOPICS, BROKERS, LOGGERS, GROUPS, METRICS = 2, 4, 8, 32, 16
 SET, DELETE, APPEND, SUBTRACT = range(4)
+QUORUM: Values = {"Topics": [{"TopicName": METADATA, "Partitions": [{"PartitionIndex": 0}]}]}
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
@@ -483,3 +486,37 @@ def of_quorum() -> Iterator[Step]:
     ):
         values = {"ClusterId": CLUSTER_ID, "VoterId": voter, "VoterDirectoryId": directory}
         yield _step(f"voter removed: {label}", "RemoveRaftVoter", 0, values)
+
+
+def of_static_quorum() -> Iterator[Step]:
+    """Yield what a quorum with kraft.version 0 is asked, and how it goes up to 1 (KIP-853)."""
+    yield Step("quorum", "DescribeQuorum", 2, QUORUM)
+    yield from _levels("before")
+    for only_asked in (True, False):
+        entry = {"Feature": "kraft.version", "MaxVersionLevel": 1, "UpgradeType": UPGRADE}
+        values: Values = {"timeoutMs": 9000, "FeatureUpdates": [entry], "ValidateOnly": only_asked}
+        yield _step(f"level goes up{' only asked' * only_asked}", "UpdateFeatures", 2, values)
+        yield _step(f"level seen{' only asked' * only_asked}", "DescribeQuorum", 2, QUORUM)
+    yield from _levels("after")
+
+
+def _levels(when: str) -> Iterator[Step]:
+    """Yield requests that depend on kraft.version."""
+    listeners = [{"Name": "CONTROLLER", "Host": "127.0.0.1", "Port": 9}]
+    for voter in (9, NODE_ID):
+        key = {"ClusterId": CLUSTER_ID, "VoterId": voter, "VoterDirectoryId": id_of("voter")}
+        adding = {**key, "TimeoutMs": 2000, "Listeners": listeners, "AckWhenCommitted": True}
+        updating = {
+            **key,
+            "CurrentLeaderEpoch": leader_epoch,
+            "Listeners": listeners,
+            "KRaftVersionFeature": {"MinSupportedVersion": 0, "MaxSupportedVersion": 1},
+        }
+        if voter != NODE_ID:
+            yield _step(f"level {when}: {voter} added", "AddRaftVoter", 1, adding)
+            yield _step(f"level {when}: {voter} updated", "UpdateRaftVoter", 0, updating)
+        yield _step(f"level {when}: {voter} removed", "RemoveRaftVoter", 0, key)
+    for level, kind in ((0, UPGRADE), (0, SAFE_DOWNGRADE), (2, UPGRADE), (1, SAFE_DOWNGRADE)):
+        entry = {"Feature": "kraft.version", "MaxVersionLevel": level, "UpgradeType": kind}
+        label = f"level {when}: {level} {kind}"
+        yield _step(label, "UpdateFeatures", 2, {"timeoutMs": 9000, "FeatureUpdates": [entry]})

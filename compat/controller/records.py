@@ -11,6 +11,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
+from barnabas.log.format.properties import MetaProperties, encode_uuid
 from barnabas.records.batch import iter_batches
 from compat.controller.sides import ControllerSide
 from compat.kit.forms import is_near
@@ -35,6 +36,9 @@ def records_by_label(version: str, side: ControllerSide, marks: Marks) -> dict[s
     segments = sorted(side.metadata_dir.glob("*.log"))
     shown = [record for records in kafka_dump(version, segments).values() for record in records]
     names: dict[Any, str] = {**_names(shown), **side.ports}
+    meta = MetaProperties.decode((side.metadata_dir.parent / "meta.properties").read_bytes())
+    if meta.directory_id is not None:
+        names[encode_uuid(meta.directory_id)] = "dir of the controller"
     labels = _labels(marks)
     epochs: dict[int, str] = {}
     records: dict[str, list[Any]] = {}

@@ -123,17 +123,25 @@ def described(connection: Connection) -> dict[str, Any]:
 
 @contextmanager
 def both(
-    version: str, settings: Mapping[str, str] | None = None
+    version: str, settings: Mapping[str, str] | None = None, *, is_static: bool = False
 ) -> Iterator[tuple[ControllerSide, ControllerSide]]:
-    """(Apache Kafka, Barnabas): two controllers that lead. Raises KafkaError, RuntimeError, StartError."""
+    """(Apache Kafka, Barnabas): two controllers that lead. Raises KafkaError, RuntimeError, StartError.
+
+    With `is_static` the voter is in the settings, and kraft.version is 0.
+    """
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="controllers-")))
         sides = []
         for name, kind in (("Kafka", Node), ("Barnabas", OurController)):
             node = kind(version, directory / name, NODE_ID, "controller", has_admin=True)
             address = f"{HOST}:{node.port}"
-            node.configure({**SETTINGS, **(settings or {}), "controller.quorum.bootstrap.servers": address})
-            node.format("--initial-controllers", f"{NODE_ID}@{address}:{encode_uuid(DIRECTORY_ID)}")
+            if is_static:
+                quorum, arguments = {"controller.quorum.voters": f"{NODE_ID}@{address}"}, []
+            else:
+                quorum = {"controller.quorum.bootstrap.servers": address}
+                arguments = ["--initial-controllers", f"{NODE_ID}@{address}:{encode_uuid(DIRECTORY_ID)}"]
+            node.configure({**SETTINGS, **(settings or {}), **quorum})
+            node.format(*arguments)
             stack.callback(node.process.stop)
             node.start()
             side = ControllerSide(name, node.port, node.admin_port, node.metadata_dir)

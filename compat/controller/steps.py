@@ -28,12 +28,10 @@ from compat.controller.requests import (
 from compat.kit.compare import Step
 from compat.kit.mutation import Right, resolved, steps_of
 from compat.kit.wire import Values
-from compat.metadata.quorum import METADATA
 
 FORWARDED = "User:ANONYMOUS"
 DENIED = ("alice", "User:bob")
 """Users without a permission: one that has logged in, one of whom a broker forwards."""
-QUORUM: Values = {"Topics": [{"TopicName": METADATA, "Partitions": [{"PartitionIndex": 0}]}]}
 
 
 def step(
@@ -45,7 +43,7 @@ def step(
 
 def steps() -> Iterator[Step]:
     """Yield all of them."""
-    yield step("quorum", "DescribeQuorum", 2, QUORUM)
+    yield step("quorum", "DescribeQuorum", 2, edges.QUORUM)
     yield from _of(OF_QUORUM)
     yield from edges.of_quorum()
     yield from _broker(1)
@@ -59,6 +57,11 @@ def steps() -> Iterator[Step]:
     yield from _of(OF_BROKERS)
     yield from edges.of_brokers()
     yield from _of(OF_LEAVING)
+
+
+def static_steps() -> Iterator[Step]:
+    """Yield those of a quorum whose voters are in the settings."""
+    yield from edges.of_static_quorum()
 
 
 def _broker(broker: int, *, dirs: int = 1) -> Iterator[Step]:

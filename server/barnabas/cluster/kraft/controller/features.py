@@ -40,6 +40,8 @@ ELR: Final = "eligible.leader.replicas.version"
 MIN_IN_SYNC: Final = "min.insync.replicas"
 LEADERSHIP: Final = "leadership"
 """In `ControllerState.parts`: a function that returns the Leadership by the log; without it there are no other voters."""
+RAISING: Final = "raising of kraft.version"
+"""In `ControllerState.parts`: a function that returns why kraft.version cannot go up to a level, empty if it can."""
 NO_OP_DUE: Final = "no_op_due_ms"
 _DISABLED: Final = LevelRange(0, 0)
 _LEVEL_MIN: Final = 7
@@ -170,6 +172,7 @@ def update_features(state: ControllerState, request: UpdateFeaturesRequest, call
         **{name: update.max_version_level for name, update in updates.items()},
     }
     records: list[Any] = []
+    kraft_version = None
     for name, update in updates.items():
         reason = _reason_against(state, name, update.max_version_level, update.upgrade_type, levels)
         if reason:
@@ -184,6 +187,8 @@ def update_features(state: ControllerState, request: UpdateFeaturesRequest, call
             records.append(FeatureLevelRecord(name, update.max_version_level))
         elif update.upgrade_type == UPGRADE:
             records.append(NoOpRecord())
+            if update.max_version_level > _leadership(state).kraft_version:
+                kraft_version = update.max_version_level
     if levels.get(ELR, 0) > 0 and ELR in updates:
         records[:0] = _elr_records(state)
     response = UpdateFeaturesResponse(error_message=None)
@@ -194,7 +199,9 @@ def update_features(state: ControllerState, request: UpdateFeaturesRequest, call
             )
             for update in request.feature_updates
         ]
-    return Outcome(response, () if request.validate_only else tuple(records))
+    if request.validate_only:
+        return Outcome(response)
+    return Outcome(response, tuple(records), kraft_version)
 
 
 def _reason_against(
@@ -219,10 +226,20 @@ def _reason_against(
     if name == METADATA_VERSION:
         return _reason_against_downgrade(current, level, upgrade_type)
     if name == KRAFT_VERSION:
-        return f"kraft.version stays {current} while the quorum runs" if level != current else ""
+        return _reason_against_kraft_version(state, current, level)
     needs = _LEVELS[name][level].needs
     missing = [f"{other} {needed}" for other, needed in needs if levels[other] < needed]
     return f"it depends on {missing[0]}" if missing else ""
+
+
+def _reason_against_kraft_version(state: ControllerState, current: int, level: int) -> str:
+    """Return why kraft.version cannot be changed: it only goes up, and all voters must have told that they support it."""
+    if level < current:
+        return f"kraft.version stays {current}, as it never goes down"
+    if level == current:
+        return ""
+    reason_against: Callable[[int], str] = state.parts.get(RAISING, lambda _: "there is no quorum")
+    return reason_against(level)
 
 
 def _reason_against_downgrade(current: int, level: int, upgrade_type: int) -> str:

@@ -59,6 +59,8 @@ class Outcome(NamedTuple):
 
     response: Any
     records: tuple[Any, ...] = ()
+    kraft_version: int | None = None
+    """Level of kraft.version that the voters go up to before the records; None where it stays."""
 
 
 class Entropy(Protocol):
