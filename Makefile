@@ -145,6 +145,7 @@ compare: $(VENV)/.ready-test $(WITH_CODE)  ## settings, admin requests, controll
 	$(CODE) $(BIN)/python -m compat.configs.copying
 	$(CODE) $(BIN)/python -m compat.admin.compare $(ARGS)
 	$(CODE) $(BIN)/python -m compat.controller.compare
+	$(CODE) $(BIN)/python -m compat.controller.levels
 	$(CODE) $(BIN)/python -m compat.quotas.compare $(ARGS)
 	$(CODE) $(BIN)/python -m compat.groups.compare $(ARGS)
 	$(CODE) $(BIN)/python -m compat.log.histories

@@ -79,7 +79,9 @@ def main() -> None:
         examples.keep("controller", differences, KNOWN)
     shown = [difference for difference in differences if options.only in difference.label]
     bad = judge(shown, [] if options.only else KNOWN)
-    print(f"{len(asked) + len(of_static)} requests, {len(differences)} differences, {bad} of them not as known")
+    print(
+        f"{len(asked) + len(of_static)} requests, {len(differences)} differences, {bad} of them not as known"
+    )
     sys.exit(1 if bad else 0)
 
 

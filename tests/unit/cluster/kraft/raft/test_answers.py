@@ -449,9 +449,15 @@ def test_static_voter_tells_each_leader_once():
     for epoch in (5, 6):
         world.ask(53, asker().begin(voter(1), epoch))
         world.now += 2_000
-        (update,) = [send for send in world.replica.sends(world.now) if isinstance(send.message, UpdateRaftVoterRequest)]
+        (update,) = [
+            send
+            for send in world.replica.sends(world.now)
+            if isinstance(send.message, UpdateRaftVoterRequest)
+        ]
         assert (update.message.voter_id, update.message.voter_directory_id) == (1, directory_id(1))
-        told = UpdateRaftVoterResponse(current_leader=UpdateRaftVoterResponse.CurrentLeader(2, epoch, "c2", 9093))
+        told = UpdateRaftVoterResponse(
+            current_leader=UpdateRaftVoterResponse.CurrentLeader(2, epoch, "c2", 9093)
+        )
         world.replica.answered(update, told, world.now)
         world.now += 1_900
         sends = world.replica.sends(world.now)
