@@ -107,7 +107,7 @@ def without_a_change(difference: Difference) -> bool:
 
 def refused(code: int) -> Any:
     """Return what says whether an answer has this code as its only one."""
-    return lambda answer: {found for found in error_codes(answer) if found} == {code}
+    return lambda answer: set(error_codes(answer)) - {0} == {code}
 
 
 def is_unread(answer: Any) -> bool:

@@ -22,7 +22,7 @@ from compat.metadata.quorum import METADATA, Node, OurController, Quorum
 
 VERSION = "4.3.1"
 OURS = {"ours": (1, 2), "Kafka's": (1,)}
-"""Ids of the controllers that are ours, by whose controller is to lead."""
+"""Ids of the controllers that are ours, by the kind of controller that is to lead."""
 SETTINGS = {"controller.quorum.election.timeout.ms": "1000"}
 QUORUM: Values = {"Topics": [{"TopicName": METADATA, "Partitions": [{"PartitionIndex": 0}]}]}
 LEADERS_MAX = 10

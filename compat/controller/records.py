@@ -46,14 +46,14 @@ def records_by_label(version: str, side: ControllerSide, marks: Marks) -> dict[s
         label = labels(record.offset)
         fields = _form("", _epochs(record, epochs), names)
         records.setdefault(f"{label}: records", []).append({"Type": record.type, **fields})
-    found = {label: _in_order(entries) for label, entries in records.items()}
+    by_label: dict[str, list[Any]] = {label: _in_order(entries) for label, entries in records.items()}
     for segment in segments:
         for _, header in iter_batches(segment.read_bytes()):
             if header.is_control:
                 continue
             label = labels(header.base_offset)
-            found.setdefault(f"{label}: batches", []).append(header.records_count)
-    return found
+            by_label.setdefault(f"{label}: batches", []).append(header.records_count)
+    return by_label
 
 
 def _in_order(records: list[dict[str, Any]]) -> list[dict[str, Any]]:

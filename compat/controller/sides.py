@@ -49,7 +49,7 @@ SETTINGS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class ControllerSide(Side):
-    """One controller. A user of the form `Type:name` is one for whom a broker forwards requests in an Envelope."""
+    """One controller. Requests of a user of the form `Type:name` are forwarded in an Envelope, as by a broker."""
 
     metadata_dir: Path = field(default=Path())
 

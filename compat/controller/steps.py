@@ -31,7 +31,7 @@ from compat.kit.wire import Values
 
 FORWARDED = "User:ANONYMOUS"
 DENIED = ("alice", "User:bob")
-"""Users without a permission: one that has logged in, one of whom a broker forwards."""
+"""Users without a permission: one that has logged in, one with forwarded requests."""
 
 
 def step(
@@ -60,7 +60,7 @@ def steps() -> Iterator[Step]:
 
 
 def static_steps() -> Iterator[Step]:
-    """Yield those of a quorum whose voters are in the settings."""
+    """Yield those of a quorum with its voters in the settings."""
     yield from edges.of_static_quorum()
 
 

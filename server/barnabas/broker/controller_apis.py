@@ -28,7 +28,7 @@ LOOKING = frozenset((29, 32))
 """Those that any controller answers by what is committed: DescribeAcls, DescribeConfigs."""
 UNANSWERED = frozenset((41, 50))
 """DescribeDelegationToken, DescribeUserScramCredentials: a controller of Kafka advertises them, and answers
-UNKNOWN_SERVER_ERROR, whoever asks.
+UNKNOWN_SERVER_ERROR to every client.
 """
 
 CLUSTER = ResourceType.CLUSTER

@@ -248,7 +248,7 @@ class Replica(Roles):
             self._become(Role.UNATTACHED, now_ms + self._election_ms())
 
     def raise_level(self, epoch: int, level: int, now_ms: int) -> Append:
-        """Append another kraft.version with the voters as they have told, who count from now on. Raises NotLeaderError."""
+        """Append another kraft.version with the voters as they told, which count from now on. Raises NotLeaderError."""
         if self.leading is None or self.leading.epoch != epoch:
             raise NotLeaderError(f"node {self.key.id} does not lead in epoch {epoch}")
         voters = sorted(told_voters(self, self.leading))
