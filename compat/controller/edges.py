@@ -228,7 +228,7 @@ def _access() -> Iterator[Step]:
     def create(label: str, *acls: Values, user: str = "") -> Step:
         return _step(f"acls {label}", "CreateAcls", 3, {"Creations": list(acls)}, user)
 
-    for label, fields in {
+    odd: dict[str, Values] = {
         "of a group": {"ResourceType": 3}, "of the cluster": {"ResourceType": 4, "ResourceName": "kafka-cluster"},
         "of another cluster": {"ResourceType": 4}, "of a user": {"ResourceType": 7, "ResourceName": "User:x"},
         "prefixed": {"ResourcePatternType": 4}, "matching": {"ResourcePatternType": 2}, "wildcard": {"ResourceName": "*"},
@@ -237,7 +237,8 @@ def _access() -> Iterator[Step]:
         "of a host": {"Host": "10.0.0.1"}, "that cannot be done": {"Operation": 5},
         "with a long name": {"ResourceName": "x" * 300},
         "that deny": {"PermissionType": 2},
-    }.items():  # fmt: skip
+    }  # fmt: skip
+    for label, fields in odd.items():
         yield create(label, {**acl(f"edge-{label}"), **fields})
         yield _step(f"acls {label} described", "DescribeAcls", 3, {
             **acl_filter(f"edge-{label}"), "ResourceTypeFilter": 1, "PatternTypeFilter": 1, "Operation": 1,
