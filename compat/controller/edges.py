@@ -1,4 +1,4 @@
-"""What the schemas do not tell: states that several requests lead to, and requests of APIs that a controller does not have.
+"""Requests that the schemas do not tell: states that several lead to, and APIs that a controller does not have.
 
 The rule: a step leaves behind what the next one needs; labels begin with the subject.
 """

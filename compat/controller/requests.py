@@ -1,4 +1,4 @@
-"""One request of each API of a controller that is right, from which the odd ones are made (`kit/mutation.py`).
+"""One request of each API of a controller that is right, from which the odd ones are made (`compat/kit/mutation.py`).
 
 The rule: a request that changes something has a name, an id and a directory of its own, made from its label, so that one
 answer does not depend on another.
