@@ -1,8 +1,8 @@
 """Requests of every API that is served, each with one thing in it that is odd: an entry twice, a number that is not one of
 those that are defined, an empty name, null.
 
-The rule: what is written here is one request of each API that is right; `compat/kit/mutation.py` makes the odd ones. Requests
-that change something have names of their own, so that one answer does not depend on another.
+The rule: what is written here is one request of each API that is right; `compat/kit/mutation.py` makes the odd ones.
+Requests that change something have names of their own, so that one answer does not depend on another.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Right:
 
     `before` are requests that make what it is about, `after` those that end it; with `has_topics`, a topic of that name is
     made before all others.
-    `skip` are fields, by name or by path (`Topics.Name`), that are left as they are: Kafka does not answer, waits, or ends
+    `skip` are fields, by name or by path (as in "Topics.Name"), that are left as they are: Kafka does not answer, waits, or ends
     when they are odd.
     """
 
