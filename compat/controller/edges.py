@@ -1,4 +1,4 @@
-"""Requests that the schemas do not tell: states that several lead to, and APIs that a controller does not have.
+"""Requests that the schemas do not tell, of a cluster with one broker, and APIs that a controller does not have.
 
 The rule: a step leaves behind what the next one needs; labels begin with the subject.
 """
@@ -11,26 +11,19 @@ from typing import Any
 from codegen.parse import load_message
 from compat.controller.requests import (
     FEATURES,
-    SPREAD,
     TOPIC,
     acl,
     acl_filter,
     created,
     epoch_of,
-    heartbeat,
     id_of,
-    leader_epoch,
-    proposal,
-    registration,
     token_hmac,
     topic_id_of,
 )
-from compat.controller.sides import DIRECTORY_ID, NODE_ID
-from compat.kafka.broker import CLUSTER_ID
+from compat.controller.sides import NODE_ID
 from compat.kit.compare import Step
 from compat.kit.mutation import resolved
 from compat.kit.wire import API, Values
-from compat.metadata.quorum import METADATA
 
 SERVED = frozenset((
     1, 17, 18, 19, 20, 29, 30, 31, 32, 33, 36, 37, 38, 39, 40, 41, 43, 44, 45, 46, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58,
@@ -40,11 +33,10 @@ SERVED = frozenset((
 FORWARDED = "User:ANONYMOUS"
 TOPICS, BROKERS, LOGGERS, GROUPS, METRICS = 2, 4, 8, 32, 16
 SET, DELETE, APPEND, SUBTRACT = range(4)
-QUORUM: Values = {"Topics": [{"TopicName": METADATA, "Partitions": [{"PartitionIndex": 0}]}]}
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
-def _step(label: str, api: str, version: int, values: Values, user: str = "") -> Step:
+def step(label: str, api: str, version: int, values: Values, user: str = "") -> Step:
     return Step(f"edge {label}", api, version, lambda seen: resolved(values, seen), user)
 
 
@@ -67,16 +59,16 @@ def _not_served() -> Iterator[Step]:
         if shape is None or shape.api_key is None or shape.api_key in SERVED:
             continue
         api = shape.name.removesuffix("Request")
-        yield _step(f"not served: {api}", api, shape.versions.first, {})
+        yield step(f"not served: {api}", api, shape.versions.first, {})
     for api, version in (("CreateTopics", 1), ("CreateTopics", 8), ("DescribeAcls", 0), ("Fetch", 3), ("Fetch", 19),
                          ("Vote", 3), ("BrokerRegistration", 5), ("ApiVersions", 5), ("ApiVersions", 99)):  # fmt: skip
-        yield _step(f"not served: {api} v{version}", api, version, {})
+        yield step(f"not served: {api} v{version}", api, version, {})
 
 
 def _topics() -> Iterator[Step]:
     def create(label: str, *topics: Values, user: str = "", **fields: Any) -> Step:
         values = {"timeoutMs": 9000, "Topics": list(topics), **fields}
-        return _step(f"create {label}", "CreateTopics", 7, values, user)
+        return step(f"create {label}", "CreateTopics", 7, values, user)
 
     def topic(name: str, partitions: int = 1, factor: int = 1, **fields: Any) -> Values:
         return {"Name": name, "NumPartitions": partitions, "ReplicationFactor": factor, **fields}
@@ -119,7 +111,7 @@ def _topics() -> Iterator[Step]:
     )
     yield create("a negative timeout", topic("edge-timeout"), timeoutMs=-1)
     for version in range(2, 8):
-        yield _step(f"validate v{version}", "CreateTopics", version, {
+        yield step(f"validate v{version}", "CreateTopics", version, {
             "timeoutMs": 9000, "validateOnly": True, "Topics": [
                 topic("edge-asked", 2), topic(TOPIC), by_hand("edge-asked-too", (0, [1]))]})  # fmt: skip
     for version in range(4):
@@ -131,28 +123,26 @@ def _topics() -> Iterator[Step]:
             entries = None if assignments is None else [{"BrokerIds": brokers} for brokers in assignments]
             for only_asked in (True, False):
                 name = f"edge-grow-{version}-{label}-{only_asked}".replace(" ", "-")
-                yield _step(f"before grow v{version} {label} {only_asked}", *created(name, [1], [1]))
-                yield _step(
+                yield step(f"before grow v{version} {label} {only_asked}", *created(name, [1], [1]))
+                yield step(
                     f"grow v{version} {label} {only_asked}", "CreatePartitions", version,
                     {"TimeoutMs": 9000, "ValidateOnly": only_asked,
                      "Topics": [{"Name": name, "Count": count, "Assignments": entries}]},
                 )  # fmt: skip
-    yield _step("grow several", "CreatePartitions", 3, {"TimeoutMs": 9000, "Topics": [
+    yield step("grow several", "CreatePartitions", 3, {"TimeoutMs": 9000, "Topics": [
         {"Name": "edge-a", "Count": 2, "Assignments": None}, {"Name": "nowhere", "Count": 2, "Assignments": None},
         {"Name": "edge-b", "Count": 4, "Assignments": None}]})  # fmt: skip
     delete = ("DeleteTopics", 6)
-    yield _step("delete several", *delete, {"TimeoutMs": 9000, "Topics": [
+    yield step("delete several", *delete, {"TimeoutMs": 9000, "Topics": [
         {"Name": "edge-a"}, {"Name": "nowhere"}, {"Name": "edge-b", "TopicId": id_of("b")},
         {"Name": None, "TopicId": id_of("nobody")}]})  # fmt: skip
-    yield _step("delete nothing", *delete, {"TimeoutMs": 9000, "Topics": [{"Name": None}]})
+    yield step("delete nothing", *delete, {"TimeoutMs": 9000, "Topics": [{"Name": None}]})
     yield Step("topic edge-ids", *created("edge-ids"))
     by_id = {"Name": None, "TopicId": topic_id_of("edge-ids")}
-    yield _step(
-        "delete by name and id", *delete, {"TimeoutMs": 9000, "Topics": [{"Name": "edge-ids"}, by_id]}
-    )
-    yield _step("delete by id twice", *delete, {"TimeoutMs": 9000, "Topics": [by_id, by_id]})
-    yield _step("delete by id", *delete, {"TimeoutMs": 9000, "Topics": [by_id]})
-    yield _step("delete by id again", *delete, {"TimeoutMs": 9000, "Topics": [by_id]})
+    yield step("delete by name and id", *delete, {"TimeoutMs": 9000, "Topics": [{"Name": "edge-ids"}, by_id]})
+    yield step("delete by id twice", *delete, {"TimeoutMs": 9000, "Topics": [by_id, by_id]})
+    yield step("delete by id", *delete, {"TimeoutMs": 9000, "Topics": [by_id]})
+    yield step("delete by id again", *delete, {"TimeoutMs": 9000, "Topics": [by_id]})
 
 
 def _settings() -> Iterator[Step]:
@@ -163,7 +153,7 @@ def _settings() -> Iterator[Step]:
             {"Name": key, "ConfigOperation": operation, "Value": value} for key, operation, value in entries
         ]
         resource = {"ResourceType": kind, "ResourceName": name, "Configs": configs}
-        return _step(f"alter {label}", "IncrementalAlterConfigs", 1, {"Resources": [resource]}, user)
+        return step(f"alter {label}", "IncrementalAlterConfigs", 1, {"Resources": [resource]}, user)
 
     for user in ("", FORWARDED):
         how = " forwarded" if user else ""
@@ -219,14 +209,14 @@ def _settings() -> Iterator[Step]:
     for version in range(1, 5):
         for kind, name in ((TOPICS, TOPIC), (TOPICS, "nowhere"), (BROKERS, "99"), (BROKERS, ""), (BROKERS, "x"),
                            (METRICS, "edge"), (GROUPS, "edge"), (GROUPS, ""), (LOGGERS, "99"), (3, "x")):  # fmt: skip
-            yield _step(f"describe v{version} {kind} {name!r}", "DescribeConfigs", version, {
+            yield step(f"describe v{version} {kind} {name!r}", "DescribeConfigs", version, {
                 "IncludeSynonyms": True,
                 "Resources": [{"ResourceType": kind, "ResourceName": name, "ConfigurationKeys": None}]})  # fmt: skip
 
 
 def _access() -> Iterator[Step]:
     def create(label: str, *acls: Values, user: str = "") -> Step:
-        return _step(f"acls {label}", "CreateAcls", 3, {"Creations": list(acls)}, user)
+        return step(f"acls {label}", "CreateAcls", 3, {"Creations": list(acls)}, user)
 
     odd: dict[str, Values] = {
         "of a group": {"ResourceType": 3}, "of the cluster": {"ResourceType": 4, "ResourceName": "kafka-cluster"},
@@ -240,7 +230,7 @@ def _access() -> Iterator[Step]:
     }  # fmt: skip
     for label, fields in odd.items():
         yield create(label, {**acl(f"edge-{label}"), **fields})
-        yield _step(f"acls {label} described", "DescribeAcls", 3, {
+        yield step(f"acls {label} described", "DescribeAcls", 3, {
             **acl_filter(f"edge-{label}"), "ResourceTypeFilter": 1, "PatternTypeFilter": 1, "Operation": 1,
             "PermissionType": 1, "PrincipalFilter": None, "HostFilter": None})  # fmt: skip
     yield create("one of two", {**acl("edge-two"), "ResourceName": ""}, acl("edge-two"))
@@ -249,7 +239,7 @@ def _access() -> Iterator[Step]:
         {**acl_filter("edge-two"), "PatternTypeFilter": 2},
         {**acl_filter("none")},
     ]
-    yield _step("acls removed by several filters", "DeleteAcls", 3, {"Filters": filters})
+    yield step("acls removed by several filters", "DeleteAcls", 3, {"Filters": filters})
 
 
 def _quotas_and_users() -> Iterator[Step]:
@@ -264,7 +254,7 @@ def _quotas_and_users() -> Iterator[Step]:
             "Ops": [{"Key": key, "Value": value, "Remove": remove} for key, value, remove in ops],
         }
         values = {"Entries": [entry], "ValidateOnly": only_asked}
-        return _step(f"quota {label}", "AlterClientQuotas", 1, values)
+        return step(f"quota {label}", "AlterClientQuotas", 1, values)
 
     rate = ("producer_byte_rate", 5.0, False)
     user = [("user", "edge")]
@@ -289,7 +279,7 @@ def _quotas_and_users() -> Iterator[Step]:
     yield quota("removed again", user, ("producer_byte_rate", 0.0, True))
 
     def users(label: str, deletions: list[tuple[str, int]], *upsertions: tuple[str, int, int]) -> Step:
-        return _step(f"user {label}", "AlterUserScramCredentials", 0, {
+        return step(f"user {label}", "AlterUserScramCredentials", 0, {
             "Deletions": [{"Name": name, "Mechanism": mechanism} for name, mechanism in deletions],
             "Upsertions": [{"Name": name, "Mechanism": mechanism, "Iterations": iterations, "Salt": b"s",
                             "SaltedPassword": b"p"} for name, mechanism, iterations in upsertions]})  # fmt: skip
@@ -307,13 +297,13 @@ def _quotas_and_users() -> Iterator[Step]:
 def _tokens() -> Iterator[Step]:
     for label, period in (("for the time of the settings", 0), ("for longer than it lives", 1 << 40)):
         values = {"Hmac": token_hmac, "RenewPeriodMs": period}
-        yield _step(f"token renewed {label}", "RenewDelegationToken", 2, values, FORWARDED)
-    yield _step("token of another owner", "CreateDelegationToken", 3, {
+        yield step(f"token renewed {label}", "RenewDelegationToken", 2, values, FORWARDED)
+    yield step("token of another owner", "CreateDelegationToken", 3, {
         "OwnerPrincipalType": "User", "OwnerPrincipalName": "carol", "MaxLifetimeMs": 0}, FORWARDED)  # fmt: skip
-    yield _step(
+    yield step(
         "token expired", "ExpireDelegationToken", 2, {"Hmac": token_hmac, "ExpiryTimePeriodMs": -1}, FORWARDED
     )
-    yield _step("token of nobody", "CreateDelegationToken", 3, {"MaxLifetimeMs": -1}, "User:bob")
+    yield step("token of nobody", "CreateDelegationToken", 3, {"MaxLifetimeMs": -1}, "User:bob")
 
 
 def _features() -> Iterator[Step]:
@@ -328,7 +318,7 @@ def _features() -> Iterator[Step]:
         values: Values = {"timeoutMs": 9000, "FeatureUpdates": entries}
         if version:
             values["ValidateOnly"] = only_asked
-        return _step(
+        return step(
             f"feature v{version}{' only asked' * only_asked}: {label}", "UpdateFeatures", version, values
         )
 
@@ -364,7 +354,7 @@ def _producer_ids() -> Iterator[Step]:
         ("block of nobody", 9, 0),
     ):
         values = {"BrokerId": broker, "BrokerEpoch": epoch}
-        yield _step(f"producer ids: {label}", "AllocateProducerIds", 0, values)
+        yield step(f"producer ids: {label}", "AllocateProducerIds", 0, values)
 
 
 def _mutations() -> Iterator[Step]:
@@ -376,7 +366,7 @@ def _mutations() -> Iterator[Step]:
             topics = [{"Name": name, "NumPartitions": 5, "ReplicationFactor": 1} for name in names]
             values: Values = {"timeoutMs": 9000, "Topics": topics}
             if api != "CreateTopics":
-                yield _step(f"before mutations {api} v{version}", "CreateTopics", 7, values)
+                yield step(f"before mutations {api} v{version}", "CreateTopics", 7, values)
                 values = {"TimeoutMs": 9000, "Topics": [
                     {"Name": name} | ({"Count": 9, "Assignments": None} if api == "CreatePartitions" else {})
                     for name in names]}  # fmt: skip
@@ -389,135 +379,9 @@ def _mutations() -> Iterator[Step]:
                 entry = {"Entity": [{"EntityType": "user", "EntityName": "admin"}],
                          "Ops": [{"Key": "controller_mutation_rate", "Value": 0.5, "Remove": not is_limited}]}  # fmt: skip
                 what = f"{api} v{version}"
-                yield _step(
+                yield step(
                     f"mutations limited {is_limited} {what}", "AlterClientQuotas", 1, {"Entries": [entry]}
                 )
-                yield _step(f"mutations seen {is_limited} {what}", "DescribeCluster", 2, {"EndpointType": 2})
+                yield step(f"mutations seen {is_limited} {what}", "DescribeCluster", 2, {"EndpointType": 2})
                 if is_limited:
-                    yield _step(f"mutations {what}", api, version, values, user)
-
-
-def of_brokers() -> Iterator[Step]:
-    """Yield what brokers of a cluster of several go through."""
-
-    def beat(label: str, broker: int, **fields: Any) -> Step:
-        return _step(f"heartbeat {label}", "BrokerHeartbeat", 2, heartbeat(broker, **fields))
-
-    def elect(label: str, kind: int, *partitions: int) -> Step:
-        topics = [{"Topic": SPREAD, "Partitions": list(partitions)}]
-        values = {"ElectionType": kind, "TimeoutMs": 9000, "TopicPartitions": topics}
-        return _step(f"election {label}", "ElectLeaders", 2, values)
-
-    def isr(label: str, *brokers: int, partition: int = 0, **fields: Any) -> Step:
-        values = proposal()
-        entry = values["Topics"][0]["Partitions"][0]
-        entry["PartitionIndex"] = partition
-        entry["NewIsrWithEpochs"] = [
-            {"BrokerId": broker, "BrokerEpoch": epoch_of(broker)} for broker in brokers
-        ]
-        entry |= {name: value for name, value in fields.items() if name in entry}
-        values |= {name: value for name, value in fields.items() if name in values}
-        return _step(f"isr {label}", "AlterPartition", 3, values)
-
-    yield isr("shrinks", 1)
-    yield isr("of the epoch before", 1)
-    yield isr("grows", 1, 2, PartitionEpoch=1)
-    yield isr("of a broker that is no replica", 1, 3, PartitionEpoch=2)
-    yield isr("without the leader", 2, PartitionEpoch=2)
-    yield isr("of nobody", PartitionEpoch=2)
-    yield isr("by another leader", 1, 2, partition=1)
-    yield isr("of a later epoch", 1, 2, PartitionEpoch=9)
-    yield isr("of a later leader", 1, 2, PartitionEpoch=2, LeaderEpoch=9)
-    yield isr("of a stale broker", 1, 2, PartitionEpoch=2, BrokerEpoch=0)
-    yield isr("that recovers", 1, 2, PartitionEpoch=2, LeaderRecoveryState=1)
-    yield beat("that fences", 2, WantFence=True)
-    yield isr("of a broker that is fenced", 1, 2, PartitionEpoch=3)
-    yield beat("that is behind", 2, CurrentMetadataOffset=0)
-    yield beat("that unfences", 2)
-    yield elect("that is preferred", 0, 0, 1, 2)
-    yield elect("that is unclean", 1, 0, 1, 2)
-    yield isr("grows again", 1, 2, PartitionEpoch=3)
-    yield elect("that is preferred again", 0, 1, 1)
-    yield beat("that wants to shut down", 2, WantShutDown=True)
-    yield beat("that still wants to", 2, WantShutDown=True, CurrentMetadataOffset=0)
-    yield beat("of another broker", 1)
-    yield beat("that may shut down", 2, WantShutDown=True)
-    yield beat("after it", 2)
-    yield beat("of a log dir that is lost", 2, OfflineLogDirs=[id_of("dir 0 of 2")])
-    yield beat("of a log dir that is lost still", 2, OfflineLogDirs=[id_of("dir 0 of 2")])
-    yield beat("of cordoned dirs", 2, CordonedLogDirs=[id_of("dir 1 of 2")])
-    yield beat("of cordoned dirs that are", 2, CordonedLogDirs=[id_of("dir 1 of 2")])
-    yield beat("of all dirs lost", 2, OfflineLogDirs=[id_of("dir 0 of 2"), id_of("dir 1 of 2")])
-    yield beat("of broker 3", 3, WantFence=True)
-    yield beat("of broker 1", 1)
-    again = registration(3, "3") | {"IncarnationId": id_of("another process of 3")}
-    yield _step("broker 3 in another process", "BrokerRegistration", 4, again)
-    yield _step("broker 3 again", "BrokerRegistration", 4, again | {"Rack": "rack"})
-    yield _step("broker 1 in another process", "BrokerRegistration", 4, registration(1, "another 1"))
-    yield _step(
-        "broker 1 again", "BrokerRegistration", 4, registration(1, "1") | {"PreviousBrokerEpoch": epoch_of(1)}
-    )
-    yield _step("broker with the dirs of another", "BrokerRegistration", 4,
-                registration(4, "4") | {"LogDirs": [id_of("dir 0 of 1")]})  # fmt: skip
-    yield _step("broker without a feature", "BrokerRegistration", 4, registration(4, "4") | {"Features": [
-        {"Name": "metadata.version", "MinSupportedVersion": 7, "MaxSupportedVersion": 30}]})  # fmt: skip
-    move = {"Name": SPREAD, "Partitions": [
-        {"PartitionIndex": 0, "Replicas": [1, 3]}, {"PartitionIndex": 1, "Replicas": [3]},
-        {"PartitionIndex": 2, "Replicas": [2, 1]}, {"PartitionIndex": 9, "Replicas": [1]}]}  # fmt: skip
-    yield _step("reassignment", "AlterPartitionReassignments", 1, {"TimeoutMs": 9000, "Topics": [move]})
-    yield _step("reassignments in progress", "ListPartitionReassignments", 0, {"Topics": None})
-    cancel = {
-        "Name": SPREAD,
-        "Partitions": [{"PartitionIndex": index, "Replicas": None} for index in range(4)],
-    }
-    yield _step(
-        "reassignment cancelled", "AlterPartitionReassignments", 1, {"TimeoutMs": 9000, "Topics": [cancel]}
-    )
-    yield _step("reassignments ended", "ListPartitionReassignments", 0, {"Topics": None})
-    yield _step("broker 2 unregistered", "UnregisterBroker", 0, {"BrokerId": 2})
-    yield beat("of a broker that is unregistered", 2)
-    yield elect("of what broker 2 led", 0, 0, 1, 2)
-
-
-def of_quorum() -> Iterator[Step]:
-    """Yield what voters are asked about themselves."""
-    for label, voter, directory in (
-        ("itself", NODE_ID, DIRECTORY_ID),
-        ("another dir of itself", NODE_ID, id_of("dir")),
-    ):
-        values = {"ClusterId": CLUSTER_ID, "VoterId": voter, "VoterDirectoryId": directory}
-        yield _step(f"voter removed: {label}", "RemoveRaftVoter", 0, values)
-
-
-def of_static_quorum() -> Iterator[Step]:
-    """Yield what a quorum with kraft.version 0 is asked, and how it goes up to 1 (KIP-853)."""
-    yield Step("quorum", "DescribeQuorum", 2, QUORUM)
-    yield from _levels("before")
-    for only_asked in (True, False):
-        entry = {"Feature": "kraft.version", "MaxVersionLevel": 1, "UpgradeType": UPGRADE}
-        values: Values = {"timeoutMs": 9000, "FeatureUpdates": [entry], "ValidateOnly": only_asked}
-        yield _step(f"level goes up{' only asked' * only_asked}", "UpdateFeatures", 2, values)
-        yield _step(f"level seen{' only asked' * only_asked}", "DescribeQuorum", 2, QUORUM)
-    yield from _levels("after")
-
-
-def _levels(when: str) -> Iterator[Step]:
-    """Yield requests that depend on kraft.version."""
-    listeners = [{"Name": "CONTROLLER", "Host": "127.0.0.1", "Port": 9}]
-    for voter in (9, NODE_ID):
-        key = {"ClusterId": CLUSTER_ID, "VoterId": voter, "VoterDirectoryId": id_of("voter")}
-        adding = {**key, "TimeoutMs": 2000, "Listeners": listeners, "AckWhenCommitted": True}
-        updating = {
-            **key,
-            "CurrentLeaderEpoch": leader_epoch,
-            "Listeners": listeners,
-            "KRaftVersionFeature": {"MinSupportedVersion": 0, "MaxSupportedVersion": 1},
-        }
-        if voter != NODE_ID:
-            yield _step(f"level {when}: {voter} added", "AddRaftVoter", 1, adding)
-            yield _step(f"level {when}: {voter} updated", "UpdateRaftVoter", 0, updating)
-        yield _step(f"level {when}: {voter} removed", "RemoveRaftVoter", 0, key)
-    for level, kind in ((0, UPGRADE), (0, SAFE_DOWNGRADE), (2, UPGRADE), (1, SAFE_DOWNGRADE)):
-        entry = {"Feature": "kraft.version", "MaxVersionLevel": level, "UpgradeType": kind}
-        label = f"level {when}: {level} {kind}"
-        yield _step(label, "UpdateFeatures", 2, {"timeoutMs": 9000, "FeatureUpdates": [entry]})
+                    yield step(f"mutations {what}", api, version, values, user)

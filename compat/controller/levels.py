@@ -16,15 +16,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from compat.controller.states import QUORUM
 from compat.kafka import KafkaError
 from compat.kit.wire import ZERO_UUID, Connection, Values, WireError
-from compat.metadata.quorum import METADATA, Node, OurController, Quorum
+from compat.metadata.quorum import Node, OurController, Quorum
 
 VERSION = "4.3.1"
 OURS = {"ours": (1, 2), "Kafka's": (1,)}
 """Ids of the controllers that are ours, by the kind of controller that is to lead."""
 SETTINGS = {"controller.quorum.election.timeout.ms": "1000"}
-QUORUM: Values = {"Topics": [{"TopicName": METADATA, "Partitions": [{"PartitionIndex": 0}]}]}
 LEADERS_MAX = 10
 PATIENCE_S = 30
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from compat.controller import edges
+from compat.controller import edges, states
 from compat.controller.requests import (
     FORWARDED_APIS,
     OF_BROKERS,
@@ -43,9 +43,9 @@ def step(
 
 def steps() -> Iterator[Step]:
     """Yield all of them."""
-    yield step("quorum", "DescribeQuorum", 2, edges.QUORUM)
+    yield step("quorum", "DescribeQuorum", 2, states.QUORUM)
     yield from _of(OF_QUORUM)
-    yield from edges.of_quorum()
+    yield from states.of_quorum()
     yield from _broker(1)
     yield step(f"topic {TOPIC}", *created(TOPIC, [1], [1]))
     yield step(TOKEN, "CreateDelegationToken", 3, {"MaxLifetimeMs": -1}, FORWARDED)
@@ -55,13 +55,13 @@ def steps() -> Iterator[Step]:
     yield step(f"topic {SPREAD}", *created(SPREAD, [1, 2], [2, 1], [1, 2]))
     yield step("broker 3", "BrokerRegistration", 4, registration(3, "3"))
     yield from _of(OF_BROKERS)
-    yield from edges.of_brokers()
+    yield from states.of_brokers()
     yield from _of(OF_LEAVING)
 
 
 def static_steps() -> Iterator[Step]:
     """Yield those of a quorum with its voters in the settings."""
-    yield from edges.of_static_quorum()
+    yield from states.of_static_quorum()
 
 
 def _broker(broker: int, *, dirs: int = 1) -> Iterator[Step]:

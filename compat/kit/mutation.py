@@ -29,8 +29,8 @@ class Right:
 
     `before` are requests that make what it is about, `after` those that end it; with `has_topics`, a topic of that name is
     made before all others.
-    `skip` are fields, by name or by path (as in "Topics.Name"), that are left as they are: Kafka does not answer, waits, or ends
-    when they are odd.
+    `skip` are fields, by name or by path (as in "Topics.Name"), that are left as they are: Kafka does not answer, waits, or
+    ends when they are odd.
     """
 
     api: str
