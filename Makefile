@@ -144,10 +144,12 @@ oracle: $(VENV)/.ready-test  ## every message and version against Kafka's own se
 crash: $(VENV)/.ready-test $(WITH_CODE)  ## the broker killed under idempotent producers, nothing lost (ARGS="--rounds 200 --seed 7")
 	$(CODE) $(BIN)/python -m compat.crash $(ARGS)
 
-compare: $(VENV)/.ready-test $(WITH_CODE)  ## settings, admin requests, quotas, groups, transactions, random histories of logs and share groups, telemetry, metadata logs, refusals, logins side by side with Apache Kafka (needs a JDK)
+compare: $(VENV)/.ready-test $(WITH_CODE)  ## settings, admin requests, controllers, quotas, groups, transactions, random histories of logs and share groups, telemetry, metadata logs, refusals, logins side by side with Apache Kafka (needs a JDK)
 	$(CODE) $(BIN)/python -m compat.configs.compare $(ARGS)
 	$(CODE) $(BIN)/python -m compat.configs.copying
 	$(CODE) $(BIN)/python -m compat.admin.compare $(ARGS)
+	$(CODE) $(BIN)/python -m compat.controller.compare
+	$(CODE) $(BIN)/python -m compat.controller.levels
 	$(CODE) $(BIN)/python -m compat.quotas.compare $(ARGS)
 	$(CODE) $(BIN)/python -m compat.groups.compare $(ARGS)
 	$(CODE) $(BIN)/python -m compat.log.histories

@@ -1,45 +1,24 @@
 """Requests of every API that is served, each with one thing in it that is odd: an entry twice, a number that is not one of
 those that are defined, an empty name, null.
 
-The rule: what is odd comes from the schemas, field by field and version by version; what is written here is one request of
-each API that is right. Requests that change something have names of their own, so that one answer does not depend on
-another.
+The rule: what is written here is one request of each API that is right; `compat/kit/mutation.py` makes the odd ones.
+Requests that change something have names of their own, so that one answer does not depend on another.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
-from codegen.model import Field, FieldType, Message, Struct
 from compat.kit.compare import Seen, Step
+from compat.kit.mutation import Right, steps_of, variants
 from compat.kit.records import record_batch
-from compat.kit.wire import Values, message
+from compat.kit.wire import Values
 
 TOPIC, GROUP, SHARE_GROUP, PRODUCER_ID = "mutated", "mutated-group", "mutated-share", 4000
-UNKNOWN_ID = bytes(range(16))
-LEFT_AS_THEY_ARE = ("TimeoutMs", "timeoutMs", "MaxWaitMs")
-"""Fields that say how long an answer may take."""
-TWICE = "twice"
-NUMBERS = (-2, -1, 0, 1, 7, 99)
 
 
-@dataclass(frozen=True)
-class Right:
-    """A request that is right: the API, the versions that Kafka 4 serves, its values for a name that nothing else has.
-
-    `before` are requests that make what it is about; with `has_topics`, a topic of that name is made before all others.
-    `skip` are fields that are left as they are: Kafka does not answer, or waits, when they are odd.
-    """
-
-    api: str
-    versions: tuple[int, int]
-    values: Callable[[str], Values]
-    before: Callable[[str], list[tuple[str, int, Values]]] = lambda _: []
-    skip: tuple[str, ...] = ()
-    has_topics: bool = False
+def _topic_id(seen: Seen) -> Any:
+    return seen["mutated: topic"]["Topics"][0]["TopicId"]
 
 
 def _topic(name: str, partitions: int = 2) -> Values:
@@ -74,7 +53,7 @@ def _fetch(_: str) -> Values:
                  "PartitionMaxBytes": 1 << 20}  # fmt: skip
     return {"ReplicaId": -1, "MaxWaitMs": 100, "MinBytes": 0, "MaxBytes": 1 << 20, "SessionEpoch": -1,
             "ForgottenTopicsData": [{"Topic": TOPIC, "Partitions": [1]}],
-            "Topics": [{"Topic": TOPIC, "TopicId": TOPIC, "Partitions": [partition]}]}  # fmt: skip
+            "Topics": [{"Topic": TOPIC, "TopicId": _topic_id, "Partitions": [partition]}]}  # fmt: skip
 
 
 RIGHT = (
@@ -200,122 +179,13 @@ RIGHT = (
 )  # fmt: skip
 
 
-def _struct(
-    shape: Message | Struct, whole: Message, values: Values
-) -> Iterator[tuple[Field, list[Any], Values]]:
-    """Yield each field that is given, with the path to it and the struct that has it."""
-    fields_by_name = {member.name: member for member in shape.fields}
-    for name, value in values.items():
-        member = fields_by_name[name]
-        yield member, [name], values
-        if member.type.is_struct and value:
-            inner = whole.structs[member.type.name]
-            for index, item in enumerate(value if member.type.array else [value]):
-                for member_value, path, holder in _struct(inner, whole, item):
-                    yield member_value, [name, index, *path] if member.type.array else [name, *path], holder
-
-
-def _odd(member: Field, value: Any, version: int) -> Iterator[tuple[str, Any]]:
-    """Yield what is odd in place of a value, with a label."""
-    kind: FieldType = member.type
-    if version in member.nullable and value is not None:
-        yield "null", None
-    if kind.array:
-        yield "none", []
-        if value:
-            yield TWICE, value
-    elif kind.name == "string":
-        yield from (("empty", ""), ("a bad name", "a b"), ("an unknown name", "unknown"))
-    elif kind.name == "bool":
-        yield f"{not value}", not value
-    elif kind.name == "uuid":
-        yield from (("no id", bytes(16)), ("an unknown id", UNKNOWN_ID))
-    elif kind.name in ("bytes", "records"):
-        yield "empty", b""
-    elif kind.is_fixed and kind.name != "float64":
-        for number in NUMBERS:
-            if number != value:
-                yield f"{number}", number
-
-
-def _replaced(values: Values, path: list[Any], value: Any) -> Values:
-    changed: Any = copy.deepcopy(values)
-    holder = changed
-    for step in path[:-1]:
-        holder = holder[step]
-    holder[path[-1]] = value
-    return changed
-
-
-def _with_ids(values: Any, seen: Seen) -> Any:
-    """Put the topic's id where its name stands for it."""
-    if isinstance(values, dict):
-        return {key: seen["mutated: topic"]["Topics"][0]["TopicId"] if (key, item) == ("TopicId", TOPIC)
-                else _with_ids(item, seen) for key, item in values.items()}  # fmt: skip
-    return [_with_ids(item, seen) for item in values] if isinstance(values, list) else values
-
-
-def _at(values: Any, path: list[Any]) -> Any:
-    for part in path:
-        values = values[part]
-    return values
-
-
-Make = Callable[[str], Values]
-"""Makes a request for a name."""
-
-
-def _doubled(right: Right, path: list[Any]) -> Make:
-    """Make requests with each entry of a list twice."""
-
-    def values(name: str) -> Values:
-        right_values = right.values(name)
-        entries = _at(right_values, path)
-        return _replaced(right_values, path, [*entries, *copy.deepcopy(entries)])
-
-    return values
-
-
-def _variants(right: Right, version: int) -> Iterator[tuple[str, Make]]:
-    """Yield the request as it should be, and with one thing in it that is odd, each with a label."""
-    whole = message(f"{right.api}Request")
-    yield "as it should be", right.values
-    for member, path, holder in _struct(whole, whole, right.values("x")):
-        if version not in member.versions or member.name in (*LEFT_AS_THEY_ARE, *right.skip):
-            continue
-        where = ".".join(str(part) for part in path if not isinstance(part, int))
-        for label, odd in _odd(member, holder[member.name], version):
-            if label == TWICE:
-                yield f"{where} {label}", _doubled(right, path)
-            else:
-                yield (
-                    f"{where} {label}",
-                    lambda name, path=path, odd=odd: _replaced(right.values(name), path, odd),
-                )
-
-
-def _steps(right: Right) -> Iterator[Step]:
-    for version in range(right.versions[0], right.versions[1] + 1):
-        for number, (label, make) in enumerate(_variants(right, version)):
-            name = f"{right.api.lower()}-{version}-{number}"
-            for api, of, values in right.before(name):
-                yield Step(f"before mutated {right.api} v{version} {label}", api, of, values)
-            request = make(name)
-            yield Step(
-                f"mutated {right.api} v{version} {label}",
-                right.api,
-                version,
-                lambda seen, request=request: _with_ids(request, seen),
-            )
-
-
 def _topics() -> list[Values]:
     return [
         _topic(f"{right.api.lower()}-{version}-{number}")
         for right in RIGHT
         if right.has_topics
         for version in range(right.versions[0], right.versions[1] + 1)
-        for number, _ in enumerate(_variants(right, version))
+        for number, _ in enumerate(variants(right, version))
     ]
 
 
@@ -357,4 +227,4 @@ def steps() -> list[Step]:
         Step("mutated: filled", "Produce", 9, _produce(TOPIC)),
         Step("mutated: committed", *_commit(GROUP, 0)),
     ]
-    return [*first, *(step for right in RIGHT for step in _steps(right))]
+    return [*first, *(step for right in RIGHT for step in steps_of(right))]

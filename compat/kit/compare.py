@@ -22,7 +22,7 @@ from compat.kit.wire import Values, WireError
 _ACL = ("Principal", "Host", "Operation", "PermissionType")
 KEYS = (
     ("PatternType", "ResourceType", "ResourceName", *_ACL), _ACL, ("ResourceType", "ResourceName"), ("Name",),
-    ("PartitionIndex",), ("TopicName",), ("Key",), ("GroupId",), ("Topic",),
+    ("PartitionIndex",), ("PartitionId",), ("TopicName",), ("Key",), ("GroupId",), ("Topic",),
     ("EntityType",), ("Entity",), ("ApiKey",),
 )  # fmt: skip
 """Fields that tell the entries of a list apart, where order means nothing."""

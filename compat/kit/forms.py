@@ -15,7 +15,10 @@ from compat.kit.wire import ZERO_UUID
 TEXTS = ("ErrorMessage", "Documentation", "StatusDetail", "BatchIndexErrorMessage")
 """Fields with words for people: compared is whether there are any, and whether there is null or an empty text."""
 NO_ERROR = "NONE"
-TIMES = re.compile(r"TransactionStartTimeMs|LastTimestamp|LogAppendTimeMs|IssueTimestampMs|MaxTimestamp")
+TIMES = re.compile(
+    r"TransactionStartTimeMs|LastTimestamp|LogAppendTimeMs|IssueTimestampMs|MaxTimestamp|LastFetchTimestamp"
+    r"|LastCaughtUpTimestamp"
+)
 """Fields with the time of what has just been asked."""
 NEAR_MS = 3_000_000
 """Distance from now, before or after, that still counts as the time of a run."""

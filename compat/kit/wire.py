@@ -45,7 +45,7 @@ class Connection:
 
     def __init__(self, host: str, port: int, client_id: str = "kit") -> None:
         self._socket = socket.create_connection((host, port), TIMEOUT_S)
-        self._client_id = client_id.encode()
+        self._client_id = client_id
         self._correlation_id = 0
 
     def ask(self, api: str, version: int, values: Values) -> Values:
@@ -55,14 +55,10 @@ class Connection:
 
     def send(self, api: str, version: int, values: Values) -> None:
         """Send a request and do not wait for its answer."""
-        request = message(f"{api}Request")
-        assert request.api_key is not None
         self._correlation_id += 1
-        head = struct.pack(">hhih", request.api_key, version, self._correlation_id, len(self._client_id))
-        head += self._client_id
-        if version in request.flexible:
-            head += b"\0"
-        body = head + encode(request, version, values)
+        body = encode_frame(
+            api, version, values, client_id=self._client_id, correlation_id=self._correlation_id
+        )
         self._socket.sendall(struct.pack(">i", len(body)) + body)
 
     def is_answered(self, within_s: float) -> bool:
@@ -100,6 +96,17 @@ class Connection:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def encode_frame(
+    api: str, version: int, values: Values, *, client_id: str = "kit", correlation_id: int = 1
+) -> bytes:
+    """The frame of a request without its size: header and body."""
+    request = message(f"{api}Request")
+    assert request.api_key is not None
+    client = client_id.encode()
+    head = struct.pack(">hhih", request.api_key, version, correlation_id, len(client)) + client
+    return head + (b"\0" if version in request.flexible else b"") + encode(request, version, values)
 
 
 def encode(definition: Message, version: int, values: Values) -> bytes:

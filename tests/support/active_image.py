@@ -81,7 +81,7 @@ class ActiveImage:
         self.changes += changes
         assert _answers(index.index_of(self.state), self.image) == _answers(Index(self.image), self.image)
 
-    def ask(self, key, request, *, version=99, may=lambda *_: True, charge=lambda _: None):
+    def ask(self, key, request, *, version=99, may=lambda *_: True, charge=lambda *_: None):
         """Return the answer to a request, once its records are applied."""
         outcome = HANDLERS[key](self.state, request, Caller(version, may=may, charge=charge))
         self.apply(outcome.records)

@@ -62,6 +62,14 @@ class OnlyVoter:
             self.lose()
             self.leader_id = -1
 
+    def reason_against_kraft_version(self, level):
+        return "" if level == 1 else "no voter supports it"
+
+    def raise_kraft_version(self, epoch, level):
+        self.batches.append([("kraft.version", level)])
+        self.leadership = self.leadership._replace(kraft_version=level)
+        return len(self._values) - 1
+
     def append(self, epoch, values):
         if epoch != self.epoch or self.leader_id != self.node_id:
             raise NotLeaderError

@@ -80,7 +80,15 @@ def record(number):
 
 
 def fetch_request(
-    offset, *, epoch, last_epoch, replica_id=-1, wait_ms=0, high_watermark=1 << 62, directory=bytes(16)
+    offset,
+    *,
+    epoch,
+    last_epoch,
+    replica_id=-1,
+    wait_ms=0,
+    size=1 << 20,
+    high_watermark=1 << 62,
+    directory=bytes(16),
 ):
     partition = FetchRequest.FetchPartition(
         partition=0,
@@ -93,7 +101,7 @@ def fetch_request(
     return FetchRequest(
         replica_state=FetchRequest.ReplicaState(replica_id, -1),
         max_wait_ms=wait_ms,
-        max_bytes=1 << 20,
+        max_bytes=size,
         topics=[FetchRequest.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[partition])],
     )
 

@@ -23,12 +23,14 @@ FORWARDABLE = frozenset((
     19, 20, 30, 31, 33, 37, 38, 39, 40, 43, 44, 45, 46, 49, 51, 55, 57, 64, 67, 80, 81,
 ))  # fmt: skip
 """Those that a broker may forward for a client (KIP-590)."""
-AS_BROKERS = frozenset((17, 18, 36, 50))
+AS_BROKERS = frozenset((17, 18, 36))
 """Those that any controller answers, as a broker does."""
 LOOKING = frozenset((29, 32))
 """Those that any controller answers by what is committed: DescribeAcls, DescribeConfigs."""
-UNANSWERED = frozenset((41,))
-"""DescribeDelegationToken: a controller of Kafka advertises it, and answers UNKNOWN_SERVER_ERROR."""
+UNANSWERED = frozenset((41, 50))
+"""DescribeDelegationToken, DescribeUserScramCredentials: a controller of Kafka advertises them, and answers
+UNKNOWN_SERVER_ERROR to every client.
+"""
 
 CLUSTER = ResourceType.CLUSTER
 _ACTION = (Access(Operation.CLUSTER_ACTION, CLUSTER),)
@@ -58,7 +60,7 @@ _ROWS = (
     Api(45, 0, 1, _ALTER),  # AlterPartitionReassignments
     Api(46, 0, 0, _DESCRIBE),  # ListPartitionReassignments
     Api(49, 0, 1, (Access(Operation.ALTER_CONFIGS, CLUSTER),)),  # AlterClientQuotas
-    Api(50, 0, 0, _DESCRIBE),  # DescribeUserScramCredentials
+    Api(50, 0, 0),  # DescribeUserScramCredentials
     Api(51, 0, 0, _ALTER),  # AlterUserScramCredentials
     Api(52, 0, 2, _ACTION),  # Vote
     Api(53, 0, 1, _ACTION),  # BeginQuorumEpoch

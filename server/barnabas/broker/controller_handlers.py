@@ -27,7 +27,7 @@ from barnabas.cluster.kraft.controller.outcome import Caller
 from barnabas.cluster.kraft.controller.versions import CONTROLLER_REGISTRATION_LEVEL
 from barnabas.errors import PeerError, RequestError
 from barnabas.handlers.describe_cluster import BROKERS, CONTROLLERS
-from barnabas.network.sockets import in_memory
+from barnabas.network.sockets import joined
 from barnabas.serving.apis import Api
 from barnabas.serving.context import ConnectionInfo, RequestContext
 from barnabas.serving.deferred import resolved
@@ -60,6 +60,10 @@ log = logging.getLogger(__name__)
 
 WITH_TIMEOUT: Final = frozenset((19, 20, 37, 43, 45))
 """APIs with a timeout in their requests."""
+QUOTA_ERROR_SINCE: Final = {19: 6, 20: 5, 37: 3}
+"""Version of each API that changes partitions, from which on it has an error for a client over its quota (KIP-599)."""
+ENDPOINT_TYPE_SINCE: Final = 1
+"""Version of DescribeCluster that names the type of endpoint (KIP-919)."""
 FORWARDED: Final = ""
 """In place of the security protocol of a forwarded client, which its broker alone knows."""
 
@@ -153,8 +157,10 @@ class ControllerHandlers:
                 ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}"
             )
         if request.endpoint_type == BROKERS:
+            has_types = context.api_version >= ENDPOINT_TYPE_SINCE
             raise RequestError(
-                ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a controller's endpoint, not a broker's"
+                ErrorCode.MISMATCHED_ENDPOINT_TYPE if has_types else ErrorCode.INVALID_REQUEST,
+                "this is a controller's endpoint, not a broker's",
             )
         response = DescribeClusterResponse(
             cluster_id=self._services.metadata.image.cluster_id,
@@ -199,6 +205,9 @@ class ControllerHandlers:
             header.client_id,
             context.now_ms,
         )
+        quotas = context.shared.quotas
+        if quotas is not None and quotas.is_set:
+            inner.quotas = quotas.begin(client.user, header.client_id, api.key)
         handler = self.made.get(api.key) or await self.make(api)
         message = await self._decoded(api, inner, data, header.body_position)
         try:
@@ -213,6 +222,7 @@ class ControllerHandlers:
             response = error_response(api, inner, message, ErrorCode.UNKNOWN_SERVER_ERROR, "")
         if ErrorCode.NOT_CONTROLLER in count_error_codes(response):
             raise RequestError(ErrorCode.NOT_CONTROLLER)
+        _throttle(inner, message, len(data), response)
         return EnvelopeResponse(response_data=await self._encoded(inner, response))
 
     async def _decoded(self, api: Api, inner: RequestContext, data: bytes, position: int) -> Any:
@@ -232,9 +242,28 @@ class ControllerHandlers:
             chunks = encode_with_texts_cut(inner, response)
         if inner.reservation is not None:
             inner.reservation.reduce(inner.reservation.size)
-        frame = in_memory(chunks)
-        assert frame is not None, "no forwarded API is answered with regions of files"
-        return bytes(frame[4:])
+        return joined(chunks)[4:]
+
+
+def _throttle(inner: RequestContext, message: Any, size: int, response: Any) -> None:
+    """Charge the quotas of a forwarded client, and tell it to wait; its broker mutes the connection."""
+    if inner.quotas is None:
+        return
+    throttle_ms = inner.quotas.throttle_ms(message, size)
+    if throttle_ms and hasattr(response, "throttle_time_ms"):
+        response.throttle_time_ms = throttle_ms
+    inner.quotas.end()
+
+
+def _charging(context: RequestContext) -> Callable[[str, int], None]:
+    """Return what charges partitions to the client's quota of mutations."""
+    since = QUOTA_ERROR_SINCE.get(context.api_key)
+    mutations = None if since is None else context.mutations(refuses=context.api_version >= since)
+    return _charge_nothing if mutations is None else mutations.charge
+
+
+def _charge_nothing(_topic: str, _partitions: int) -> None:
+    """Charge nothing: the client has no quota."""
 
 
 def _caller(context: RequestContext) -> Caller:
@@ -246,6 +275,7 @@ def _caller(context: RequestContext) -> Caller:
         context.client_id,
         connection.token_authenticated,
         context.authorizes,
+        _charging(context),
         is_forwarded=connection.security_protocol == FORWARDED,
         security_protocol=connection.security_protocol,
     )

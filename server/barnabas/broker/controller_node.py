@@ -21,6 +21,7 @@ from barnabas.broker.controller_handlers import ControllerHandlers, ControllerSe
 from barnabas.broker.controller_registration import ControllerRegistration
 from barnabas.broker.image_follower import obey_settings
 from barnabas.broker.peer_security import for_controllers
+from barnabas.broker.quotas import broker_quotas
 from barnabas.broker.securing import Securing
 from barnabas.broker.serving_parts import new_connections, new_memory
 from barnabas.broker.startup import StartupError, bootstrap_of, listen, open_listeners
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from barnabas.config.quorum import Address, QuorumSettings
     from barnabas.environment import Environment
     from barnabas.serving.listener import Connections, Listener
+    from barnabas.serving.request_quotas import BrokerQuotas
     from barnabas.serving.seams import Seams
 
 log = logging.getLogger(__name__)
@@ -311,7 +313,8 @@ def _connections(
     stalls = StallMeter(log_limit)
     base.budget.on_long_turn = stalls.long_turn
     limits = ConnectionLimits(config, base.own.protocols, environment.monotonic, log_limit)
-    store.subscribe(_Settings(config, services.broker_id, limits))
+    quotas = broker_quotas(config, CONTROLLER.apis, base.budget, environment.monotonic)
+    store.subscribe(_Settings(config, services.broker_id, limits, quotas))
     securing = Securing(base.listeners, config, _login_parts(config, environment, store, base.budget))
     securing.begin()
     store.subscribe(securing)
@@ -319,7 +322,7 @@ def _connections(
     parts = RequestParts(
         CONTROLLER.apis,
         ControllerHandlers(services),
-        ContextParts(memory, log_limit, authorizer_of(config, store)),
+        ContextParts(memory, log_limit, authorizer_of(config, store), quotas),
         services.codecs,
         budget=base.budget,
         failures=_Failures(),
@@ -371,20 +374,24 @@ def _login_parts(
 class _Settings:
     """Has a controller obey settings that are changed while it runs (KIP-226). Implements `store.Subscriber`."""
 
-    def __init__(self, config: BrokerConfig, node_id: int, limits: ConnectionLimits) -> None:
+    def __init__(
+        self, config: BrokerConfig, node_id: int, limits: ConnectionLimits, quotas: BrokerQuotas
+    ) -> None:
         self._config = config
         self._node_id = node_id
         self._limits = limits
+        self._quotas = quotas
 
     async def prepare(self, delta: Delta) -> None:
         """Do nothing."""
 
     def publish(self, delta: Delta) -> None:
-        """Obey settings of brokers that have changed, and quotas of connections."""
+        """Obey settings of brokers that have changed, and quotas of clients and connections."""
         if any(kind == BROKER for kind, _ in delta.configs):
             obey_settings(self._config, delta.new, self._node_id)
             self._limits.settings_changed()
         if delta.quotas:
+            self._quotas.follow(delta.new.quotas, delta.quotas)
             self._limits.quotas_changed(delta.new.quotas, delta.quotas)
 
     async def clean_up(self, delta: Delta) -> None:

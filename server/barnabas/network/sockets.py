@@ -235,6 +235,11 @@ def in_memory(chunks: list[Chunk]) -> bytes | bytearray | memoryview | None:
             return None
     if size > _IN_MEMORY_BYTES_MAX:
         return None
+    return joined(chunks)
+
+
+def joined(chunks: list[Chunk]) -> bytes:
+    """Return chunks of any size as one, with the regions among them read. Raises OSError."""
     return b"".join([_read(chunk) if isinstance(chunk, FileRegion) else chunk for chunk in chunks])
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from barnabas.broker.controller_apis import AS_BROKERS, BY_KEY, CONTROLLER, FORWARDABLE, RAFT
 from barnabas.broker.controller_handlers import ControllerHandlers, ControllerServices
+from barnabas.broker.quotas import broker_quotas
 from barnabas.cluster.kraft.controller.active import ActiveController, Machine
 from barnabas.cluster.kraft.controller.machine import HANDLERS
 from barnabas.cluster.kraft.controller.outcome import Outcome
@@ -25,6 +26,7 @@ from barnabas.serving.encoding import CodecWorker
 from barnabas.serving.log_limit import LogLimit
 from barnabas.serving.loop_budget import LoopBudget
 from barnabas.serving.memory import Memory
+from barnabas.serving.quotas.entities import entity_of
 from barnabas.wire import registry
 from barnabas.wire.generated.broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.wire.generated.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -78,7 +80,7 @@ class Front(NamedTuple):
         return caught.value.code
 
 
-def front(authorizer=None, image=EMPTY, handler=None):
+def front(authorizer=None, image=EMPTY, handler=None, quotas=None, key=CREATE_TOPICS):
     voter, callers = OnlyVoter(), []
     voter.image = image
 
@@ -87,7 +89,7 @@ def front(authorizer=None, image=EMPTY, handler=None):
         topics = [CreateTopicsResponse.CreatableTopicResult(name=topic.name) for topic in request.topics]
         return Outcome(CreateTopicsResponse(topics=topics))
 
-    machine = Machine({CREATE_TOPICS: handler or create}, {}, lambda *_: (), lambda *_: None, version_of)
+    machine = Machine({key: handler or create}, {}, lambda *_: (), lambda *_: None, version_of)
     environment, config = real_environment(), BrokerConfig()
     active = ActiveController(
         config,
@@ -105,7 +107,7 @@ def front(authorizer=None, image=EMPTY, handler=None):
         QuorumStore("cluster", 1, budget), CodecWorker(OsThreads(), 1_000), voter, active, lambda: voter.image,
         lambda connection_id, request: callers.append((connection_id, request.broker_id)),
     )  # fmt: skip
-    shared = ContextParts(Memory(), LogLimit(lambda: 0.0), authorizer or AllowEverything())
+    shared = ContextParts(Memory(), LogLimit(lambda: 0.0), authorizer or AllowEverything(), quotas)
     return Front(ControllerHandlers(services), voter, active, callers, shared)
 
 
@@ -131,12 +133,14 @@ def test_versions_are_those_of_kafkas_controller():
 
 
 def test_every_api_has_an_answer():
-    served = set(HANDLERS) | RAFT | AS_BROKERS | {ENVELOPE, DESCRIBE_CLUSTER, 41}
+    served = set(HANDLERS) | RAFT | AS_BROKERS | {ENVELOPE, DESCRIBE_CLUSTER, 41, 50}
     assert set(BY_KEY) <= served
     assert set(BY_KEY) >= FORWARDABLE
 
 
-@pytest.mark.parametrize("key", sorted(set(BY_KEY) - {17, 18, 19, 20, 32, 33, 36, 37, 38, 39, 40, 41, 44}))
+@pytest.mark.parametrize(
+    "key", sorted(set(BY_KEY) - {17, 18, 19, 20, 32, 33, 36, 37, 38, 39, 40, 41, 44, 50})
+)
 def test_requests_without_permission_are_refused_as_a_whole(key):
     denying = front(Denying())
     with pytest.raises(RequestError) as caught:
@@ -190,16 +194,22 @@ async def test_controllers_are_described_by_the_listener_that_is_asked():
 
 
 @pytest.mark.parametrize(
-    ("level", "kind", "code"),
+    ("level", "version", "kind", "code"),
     [
-        (14, 2, ErrorCode.UNSUPPORTED_VERSION),
-        (30, 1, ErrorCode.MISMATCHED_ENDPOINT_TYPE),
-        (30, 3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
+        (14, 1, 2, ErrorCode.UNSUPPORTED_VERSION),
+        (30, 0, 1, ErrorCode.INVALID_REQUEST),
+        (30, 1, 1, ErrorCode.MISMATCHED_ENDPOINT_TYPE),
+        (30, 1, 3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
     ],
 )
-async def test_other_end_points_are_not_described(level, kind, code):
+async def test_other_end_points_are_not_described(level, version, kind, code):
     led = front(image=described(level))
-    assert await led.code_of(DESCRIBE_CLUSTER, 1, DescribeClusterRequest(endpoint_type=kind)) == code
+    assert await led.code_of(DESCRIBE_CLUSTER, version, DescribeClusterRequest(endpoint_type=kind)) == code
+
+
+@pytest.mark.parametrize("key", [41, 50])
+async def test_apis_that_kafkas_controller_fails_fail_here(key):
+    assert await leading().code_of(key, BY_KEY[key].max_version, None) == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 # --- Envelope -------------------------------------------------------------------------------------------------------
@@ -214,6 +224,43 @@ async def test_forwarded_request_is_answered_in_its_clients_frame():
     (caller,) = led.callers
     assert (caller.principal, caller.host, caller.client_id) == (ADMIN, "10.0.0.7", "app")
     assert caller.is_forwarded
+
+
+async def test_forwarded_request_may_have_a_large_answer():
+    names = [f"{number:0240}" for number in range(500)]
+    request = CreateTopicsRequest(topics=[CreateTopicsRequest.CreatableTopic(name=name) for name in names])
+    response = await leading().ask(ENVELOPE, 0, enveloped(request=request))
+    _, answer = decode_response(bytes(response.response_data), CREATE_TOPICS, 7)
+    assert [topic.name for topic in answer.topics] == names
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "is_refused"),
+    [(19, 5, False), (19, 6, True), (20, 4, False), (20, 5, True), (37, 2, False)],
+)
+async def test_forwarded_client_over_its_quota_is_throttled(key, version, is_refused):
+    refused = []
+
+    def charged(_state, request, caller):
+        for _ in range(2):
+            try:
+                caller.charge(f"t{len(refused)}", 5)
+            except RequestError as error:
+                refused.append(error.code)
+            else:
+                refused.append(0)
+        return Outcome(registry.response_codec(key).message())
+
+    quotas = broker_quotas(BrokerConfig(), CONTROLLER.apis, LoopBudget(), lambda: 0.0)
+    entity = entity_of([("user", "admin")])
+    quotas.follow({entity: {"controller_mutation_rate": 0.1}}, [entity])
+    led = leading(quotas=quotas, handler=charged, key=key)
+    request = registry.request_codec(key).message()
+    request.timeout_ms = 1000
+    response = await led.ask(ENVELOPE, 0, enveloped(key, version, request))
+    _, answer = decode_response(bytes(response.response_data), key, version)
+    assert refused == [0, ErrorCode.THROTTLING_QUOTA_EXCEEDED if is_refused else 0]
+    assert answer.throttle_time_ms > 30_000
 
 
 async def test_refusal_of_a_forwarded_request_is_in_its_answer():

@@ -11,6 +11,7 @@ import pytest
 
 from compat.admin.known_differences import KNOWN as ADMIN
 from compat.configs.known_differences import KNOWN as CONFIGS
+from compat.controller.known_differences import KNOWN as CONTROLLER
 from compat.groups.handover import KNOWN as HANDOVER
 from compat.groups.known_differences import KNOWN as GROUPS
 from compat.kit.examples import kept
@@ -24,6 +25,7 @@ from compat.telemetry.known_differences import KNOWN as TELEMETRY
 LISTS = {
     "admin": ADMIN,
     "configs": CONFIGS,
+    "controller": CONTROLLER,
     "groups": GROUPS,
     "groups-handover": HANDOVER,
     "kerberos": kerberos_known.of(of_kafka_3=False),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.cluster.metadata.peers import PeerUnavailableError
 from barnabas.errors import RequestError, UnansweredError
-from barnabas.network.sockets import in_memory
+from barnabas.network.sockets import joined
 from barnabas.wire.generated.envelope import EnvelopeRequest, EnvelopeResponse
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.headers import decode_response, encode_request
@@ -54,10 +54,8 @@ class Forwarder:
         """
         key, version = context.api_key, context.api_version
         chunks = encode_request(key, version, context.correlation_id, context.client_id, message)
-        frame = in_memory(chunks)
-        assert frame is not None, "a request has no regions of files"
         request = EnvelopeRequest(
-            request_data=bytes(frame[4:]),
+            request_data=joined(chunks)[4:],
             request_principal=principal_data(
                 context.connection.principal, is_token=context.connection.token_authenticated
             ),

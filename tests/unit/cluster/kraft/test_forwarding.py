@@ -64,6 +64,14 @@ def test_envelope_has_request_principal_and_address():
     assert (timeout_s, channel) == (60.0, "forwarding")
 
 
+def test_large_request_is_forwarded_whole():
+    topics = [CreateTopicsRequest.CreatableTopic(f"{number:0240}", 3, 2) for number in range(500)]
+    controllers = Controllers(answered(CreateTopicsResponse()))
+    trio.run(Forwarder(controllers).forward, context(), CreateTopicsRequest(topics))
+    (envelope, _, _) = controllers.asked[0]
+    assert len(envelope.request_data) > 500 * 240
+
+
 def test_principal_of_a_token_says_so():
     assert principal_data("User:é", is_token=True) == b"\0\0\x05User\x03\xc3\xa9\x01\0"
 

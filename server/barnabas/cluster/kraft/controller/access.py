@@ -105,7 +105,7 @@ def create_acls(state: ControllerState, request: CreateAclsRequest, caller: Call
         except RequestError as error:
             response.results.append(CreateAclsResponse.AclCreationResult(error.code, error.message))
             continue
-        response.results.append(CreateAclsResponse.AclCreationResult(0, None))
+        response.results.append(CreateAclsResponse.AclCreationResult())
         if acl not in present:
             present.add(acl)
             acl_id = new_uuid(state.entropy)
@@ -162,7 +162,7 @@ def describe_acls(state: ControllerState, request: DescribeAclsRequest, caller: 
                 acl.pattern, DescribeAclsResponse.DescribeAclsResource(kind, name, pattern_type)
             )
             resource.acls.append(DescribeAclsResponse.AclDescription(*acl.entry))
-    return Outcome(DescribeAclsResponse(error_message=None, resources=list(resources.values())))
+    return Outcome(DescribeAclsResponse(resources=list(resources.values())))
 
 
 def _require_authorizer(state: ControllerState) -> None:

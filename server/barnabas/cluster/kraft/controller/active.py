@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import trio
 
-from barnabas.cluster.kraft.controller.features import LEADERSHIP
+from barnabas.cluster.kraft.controller.features import LEADERSHIP, RAISING
 from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome, Tick
 from barnabas.cluster.kraft.image import METADATA_VERSION, Change, Position, QuorumImage
 from barnabas.cluster.kraft.raft.ports import NotLeaderError, Raft
@@ -155,8 +155,12 @@ class ActiveController:
         state = self.state()
         if state is None:
             raise self._not_controller()
+        if timeout_ms is not None and timeout_ms <= 0:
+            raise RequestError(ErrorCode.REQUEST_TIMED_OUT, "the request leaves no time, and nothing is done")
         outcome: Outcome = self._machine.handlers[key](state, request, caller)
         try:
+            if outcome.kraft_version is not None:
+                self._last_offset = self.raft.raise_kraft_version(state.epoch, outcome.kraft_version)
             if outcome.records:
                 self._append(state, outcome.records)
             await self._wait_committed(self._last_offset, state.epoch, timeout_ms)
@@ -172,7 +176,7 @@ class ActiveController:
     async def _wait_committed(self, offset: int, epoch: int, timeout_ms: int | None) -> None:
         if offset < 0:
             return
-        limit_s = float("inf") if timeout_ms is None else max(timeout_ms, 0) / 1000
+        limit_s = float("inf") if timeout_ms is None else timeout_ms / 1000
         with trio.move_on_after(limit_s) as scope:
             await self.raft.wait_committed(offset, epoch)
         if scope.cancelled_caught:
@@ -190,7 +194,10 @@ class ActiveController:
             node_id=self.raft.node_id,
             cluster_id=self._cluster_id,
             image=image,
-            parts={LEADERSHIP: lambda: self.raft.leadership},
+            parts={
+                LEADERSHIP: lambda: self.raft.leadership,
+                RAISING: self.raft.reason_against_kraft_version,
+            },
         )
         self._note_now(state)
         return state

@@ -87,7 +87,7 @@ def register_broker(state: ControllerState, request: BrokerRegistrationRequest, 
             RegisterBrokerRecord.BrokerFeature(
                 entry.name, entry.min_supported_version, entry.max_supported_version
             )
-            for entry in _by_name(request.features)
+            for entry in request.features
         ],
         rack=request.rack,
         log_dirs=list(request.log_dirs) if has_directories(image) else [],
@@ -126,7 +126,13 @@ def _check_log_dirs(image: QuorumImage, request: BrokerRegistrationRequest) -> N
 
 
 def _check_listeners(listeners: Sequence[Any]) -> None:
+    """Refuse what a controller of Kafka cannot write, or would end on when it reads it from the log."""
     for listener in listeners:
+        if not listener.name or not listener.host.strip() or not listener.port:
+            raise RequestError(
+                ErrorCode.INVALID_REGISTRATION,
+                f"listener {listener.name!r} at {listener.host!r}:{listener.port} lacks its name, host or port",
+            )
         if listener.security_protocol not in PROTOCOLS:
             raise RequestError(
                 ErrorCode.INVALID_REGISTRATION,
@@ -240,7 +246,7 @@ def unregister_broker(state: ControllerState, request: UnregisterBrokerRequest, 
     batch.update((*index.in_isr(broker.id), *index.in_elr(broker.id)), removed=broker.id)
     batch.records.append(UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch))
     sessions_of(state).removed(broker.id)
-    return Outcome(UnregisterBrokerResponse(error_message=None), tuple(batch.records))
+    return Outcome(UnregisterBrokerResponse(), tuple(batch.records))
 
 
 def register_controller(
@@ -268,10 +274,10 @@ def register_controller(
             RegisterControllerRecord.ControllerFeature(
                 entry.name, entry.min_supported_version, entry.max_supported_version
             )
-            for entry in _by_name(request.features)
+            for entry in request.features
         ],
     )
-    return Outcome(ControllerRegistrationResponse(error_message=None), (record,))
+    return Outcome(ControllerRegistrationResponse(), (record,))
 
 
 HANDLERS: Handlers = {62: register_broker, 64: unregister_broker, 70: register_controller}

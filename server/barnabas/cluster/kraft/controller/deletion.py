@@ -27,6 +27,7 @@ from barnabas.wire.primitives import ZERO_UUID
 DISABLED_SINCE = 3
 """Version from which on a deletion that is disabled has a code of its own."""
 
+_DENIED = "DELETE or DESCRIBE on the topic is denied"
 _Result = DeleteTopicsResponse.DeletableTopicResult
 _Named = tuple[str | None, bytes]
 """Name and id of a topic, as the request has them."""
@@ -103,18 +104,22 @@ def _delete(
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
     may_describe, may_delete = _access(image.topics[topic_id].name if topic_id else str(name), caller)
     if has_name and not may_describe:
-        raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, _DENIED)
     if topic_id is None:
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     topic = image.topics[topic_id]
     shown = topic.name if may_describe else None
     if not may_delete:
-        return _Result(name=shown, topic_id=given_id, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return _Result(name=shown, topic_id=given_id, error_code=code, error_message=_DENIED)
     if topic_id in twice:
         why = "the topic is named twice, by its name and its id"
         code = ErrorCode.INVALID_REQUEST
         return _Result(name=name, topic_id=topic_id, error_code=code, error_message=why) if has_name else None
-    caller.charge(image.partition_counts.get(topic_id, 0))
+    try:
+        caller.charge(topic.name, image.partition_counts.get(topic_id, 0))
+    except RequestError as error:
+        return _Result(topic.name, topic_id, error.code, error.message)
     records.append(RemoveTopicRecord(topic_id=topic_id))
     return _Result(name=topic.name, topic_id=topic_id)
 

@@ -38,6 +38,8 @@ RESULTS_UNTIL: Final = 1
 MIN_IN_SYNC: Final = "min.insync.replicas"
 LEADERSHIP: Final = "leadership"
 """In `ControllerState.parts`: a function that returns the Leadership by the log; without it there are no other voters."""
+RAISING: Final = "raising of kraft.version"
+"""In `ControllerState.parts`: a function that returns why kraft.version cannot go up to a level, empty if it can."""
 NO_OP_DUE: Final = "no_op_due_ms"
 _DISABLED: Final = LevelRange(0, 0)
 
@@ -125,6 +127,7 @@ def update_features(state: ControllerState, request: UpdateFeaturesRequest, call
         **{name: update.max_version_level for name, update in updates.items()},
     }
     records: list[Any] = []
+    kraft_version = None
     for name, update in updates.items():
         reason = _reason_against(state, name, update.max_version_level, update.upgrade_type, levels)
         if reason:
@@ -139,6 +142,8 @@ def update_features(state: ControllerState, request: UpdateFeaturesRequest, call
             records.append(FeatureLevelRecord(name, update.max_version_level))
         elif update.upgrade_type == UPGRADE:
             records.append(NoOpRecord())
+            if update.max_version_level > _leadership(state).kraft_version:
+                kraft_version = update.max_version_level
     if levels.get(ELR, 0) > 0 and ELR in updates:
         records[:0] = _elr_records(state)
     response = UpdateFeaturesResponse(error_message=None)
@@ -149,7 +154,9 @@ def update_features(state: ControllerState, request: UpdateFeaturesRequest, call
             )
             for update in request.feature_updates
         ]
-    return Outcome(response, () if request.validate_only else tuple(records))
+    if request.validate_only:
+        return Outcome(response)
+    return Outcome(response, tuple(records), kraft_version)
 
 
 def _reason_against(
@@ -160,6 +167,8 @@ def _reason_against(
         return f"there is no upgrade type {upgrade_type}"
     if level < 0:
         return "a level cannot be less than 0"
+    if name not in SUPPORTED:
+        return "this controller does not support it"
     leadership = _leadership(state)
     reason = _lacking(state, leadership, name, level)
     if reason:
@@ -172,10 +181,20 @@ def _reason_against(
     if name == METADATA_VERSION:
         return _reason_against_downgrade(current, level, upgrade_type)
     if name == KRAFT_VERSION:
-        return f"kraft.version stays {current} while the quorum runs" if level != current else ""
+        return _reason_against_kraft_version(state, current, level)
     needs = LEVELS[name][level].needs
     missing = [f"{other} {needed}" for other, needed in needs if levels[other] < needed]
     return f"it depends on {missing[0]}" if missing else ""
+
+
+def _reason_against_kraft_version(state: ControllerState, current: int, level: int) -> str:
+    """Return why kraft.version cannot be changed: it only goes up, and all voters must have told that they support it."""
+    if level < current:
+        return f"kraft.version stays {current}, as it never goes down"
+    if level == current:
+        return ""
+    reason_against: Callable[[int], str] = state.parts.get(RAISING, lambda _: "there is no quorum")
+    return reason_against(level)
 
 
 def _reason_against_downgrade(current: int, level: int, upgrade_type: int) -> str:

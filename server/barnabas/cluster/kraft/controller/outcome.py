@@ -27,8 +27,11 @@ class Caller(NamedTuple):
     is_token_authenticated: bool = False
     may: Callable[[Operation, ResourceType, str], bool] = lambda *_: True
     """Say whether the caller has a permission, by the ACLs of the image and `super.users`; logs denials."""
-    charge: Callable[[int], None] = lambda _: None
-    """Charge partitions that are added or removed to the quota of mutations. Raises THROTTLING_QUOTA_EXCEEDED."""
+    charge: Callable[[str, int], None] = lambda *_: None
+    """Charge partitions of a topic that are added or removed to the quota of mutations (KIP-599).
+
+    Raises THROTTLING_QUOTA_EXCEEDED.
+    """
     is_forwarded: bool = False
     """True if a broker has sent the request in an Envelope: it has checked what only it can."""
     security_protocol: str = "PLAINTEXT"
@@ -56,6 +59,8 @@ class Outcome(NamedTuple):
 
     response: Any
     records: tuple[Any, ...] = ()
+    kraft_version: int | None = None
+    """Level of kraft.version that the voters go up to before the records; None where it stays."""
 
 
 class Entropy(Protocol):

@@ -40,6 +40,8 @@ def alter(state: ControllerState, request: AlterPartitionReassignmentsRequest, c
     caller.require_on_cluster(Operation.ALTER)
     batch = Batch(state)
     keeps_factor = not request.allow_replication_factor_change
+    if not request.topics:
+        return Outcome(AlterPartitionReassignmentsResponse())
     response = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change, error_message=None
     )

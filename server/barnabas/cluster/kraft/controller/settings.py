@@ -191,6 +191,8 @@ def _changed(
     row = tables.find(name) if resource_type == BROKER else topic_settings.SETTINGS.get(name)
     if row is None or row.kind is not LIST or resource_type not in (TOPIC, BROKER):
         raise RequestError(ErrorCode.INVALID_CONFIG, f"{name} is no list")
+    if operation == APPEND and not value:
+        raise RequestError(ErrorCode.INVALID_CONFIG, f"{name}: there is nothing to append")
     text = own.get(name)
     items = list(row.default or ()) if text is None else list(LIST.parse(text))
     changed = LIST.parse(value)
@@ -238,6 +240,8 @@ def _check_broker_changes(
 
 def _check_resource(state: ControllerState, resource_type: int, name: str, own: Own) -> None:
     """Raise RequestError unless there is such a resource, and it may have these settings."""
+    if resource_type == TOPIC and not name:  # Kafka has another code for a description
+        raise _without_a_name()
     _check_name(resource_type, name)
     try:
         if resource_type == TOPIC:
@@ -257,9 +261,13 @@ def _check_name(resource_type: int, name: str) -> None:
         topic_decisions.check_topic_name(name)
     elif resource_type != BROKER:
         if not name:
-            raise RequestError(ErrorCode.INVALID_REQUEST, "the name of the resource is empty")
+            raise _without_a_name()
     elif name:
         _broker_id(name)
+
+
+def _without_a_name() -> RequestError:
+    return RequestError(ErrorCode.INVALID_REQUEST, "the name of the resource is empty")
 
 
 def _check_presence(state: ControllerState, resource_type: int, name: str) -> None:
@@ -290,9 +298,7 @@ def describe_configs(state: ControllerState, request: DescribeConfigsRequest, ca
     response = DescribeConfigsResponse()
     for resource in request.resources:
         kind, name = resource.resource_type, resource.resource_name
-        result = DescribeConfigsResponse.DescribeConfigsResult(
-            error_message=None, resource_type=kind, resource_name=name
-        )
+        result = DescribeConfigsResponse.DescribeConfigsResult(resource_type=kind, resource_name=name)
         response.results.append(result)
         try:
             _authorize(caller, Operation.DESCRIBE_CONFIGS, kind, name)

@@ -34,11 +34,15 @@ from barnabas.wire.ids import new_uuid, uuid_text
 
 CREATE_DELEGATION_TOKEN, RENEW_DELEGATION_TOKEN, EXPIRE_DELEGATION_TOKEN = 38, 39, 40
 NO_TIMESTAMP: Final = -1
-"""Stands in the answer to a request that is refused."""
+"""Stands in the answer to a request that may not be made: what the tokens refuse is answered with 0."""
 OWNER_SINCE: Final = 3
 """Version of CreateDelegationToken that may name another owner (KIP-373)."""
 REMOVED_AT_ONCE_MAX: Final = 1_000
 ANONYMOUS: Final = "User:ANONYMOUS"
+_FORBIDDEN: Final = (
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+)
 _MACS, _CHECK_DUE = "token_macs", "token_check_due_ms"
 """In `ControllerState.parts`: ids of tokens by HMAC, and when expired ones are looked for next."""
 
@@ -50,9 +54,7 @@ def create_delegation_token(
     owner = caller.principal
     if caller.version >= OWNER_SINCE and request.owner_principal_name:
         owner = f"{request.owner_principal_type or ''}:{request.owner_principal_name}"
-    response = CreateDelegationTokenResponse(
-        issue_timestamp_ms=NO_TIMESTAMP, expiry_timestamp_ms=NO_TIMESTAMP, max_timestamp_ms=NO_TIMESTAMP
-    )
+    response = CreateDelegationTokenResponse()
     response.principal_type, response.principal_name = _parts_of(owner)
     if caller.version >= OWNER_SINCE:
         kind, name = _parts_of(caller.principal)
@@ -61,6 +63,9 @@ def create_delegation_token(
         secret_key = _check_creation(state, request, caller, owner)
     except RequestError as error:
         response.error_code = error.code
+        response.issue_timestamp_ms = response.expiry_timestamp_ms = response.max_timestamp_ms = _timestamp(
+            error
+        )
         return Outcome(response)
     config = state.config
     lifetime_ms = config.get(settings.DELEGATION_TOKEN_MAX_LIFETIME_MS)
@@ -116,7 +121,9 @@ def renew_delegation_token(
         _check_alive(state, token)
         _check_allowed(token, caller)
     except RequestError as error:
-        return Outcome(RenewDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=NO_TIMESTAMP))
+        return Outcome(
+            RenewDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=_timestamp(error))
+        )
     period_ms = state.config.get(settings.DELEGATION_TOKEN_EXPIRY_TIME_MS)
     if request.renew_period_ms > 0:
         period_ms = min(period_ms, request.renew_period_ms)
@@ -143,7 +150,9 @@ def expire_delegation_token(
             expires_ms = min(token.expires_max_ms, later(state.now_ms, period_ms))
             record = _record(token, expires_ms)
     except RequestError as error:
-        return Outcome(ExpireDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=NO_TIMESTAMP))
+        return Outcome(
+            ExpireDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=_timestamp(error))
+        )
     return Outcome(ExpireDelegationTokenResponse(expiry_timestamp_ms=expires_ms), (record,))
 
 
@@ -217,6 +226,10 @@ def _record(token: Token, expires_ms: int | None = None) -> DelegationTokenRecor
         expiration_timestamp=token.expires_ms if expires_ms is None else expires_ms,
         token_id=token.token_id,
     )
+
+
+def _timestamp(error: RequestError) -> int:
+    return NO_TIMESTAMP if error.code in _FORBIDDEN else 0
 
 
 def _parts_of(principal: str) -> tuple[str, str]:

@@ -115,7 +115,7 @@ def _create(
         other = index_of(state).similar_topic(name) or similar.setdefault(unified(name), name)
         if other != name:
             raise topic_decisions.mixed_up(name, other)
-    caller.charge(len(replicas))
+    caller.charge(name, len(replicas))
     topic_id = new_uuid(state.entropy)
     records = [
         TopicRecord(name=name, topic_id=topic_id),
@@ -276,7 +276,7 @@ def _grow(
             f"{added} partitions are added, {len(request.assignments)} have replicas assigned"
         )
     topic_decisions.check_partition_count(added)
-    caller.charge(added)
+    caller.charge(topic.name, added)
     factor = len(image.partitions[topic.id, 0].replicas)
     if request.assignments is not None:
         assignments = [tuple(entry.broker_ids) for entry in request.assignments]

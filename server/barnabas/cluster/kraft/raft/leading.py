@@ -86,6 +86,8 @@ class Leading:
         """End of what of the own log is on disk."""
         self.begun_ms = now_ms
         self.change: VoterChange | None = None
+        self.told_voters: dict[int, Voter] = {}
+        """Voters by id as they have told this leader themselves at kraft.version 0, at which the log has none of it."""
         self._check_ms = check_ms
         self._begin_ms = begin_ms
         self._progress: dict[ReplicaKey, Progress] = {}

@@ -28,14 +28,19 @@ class RefusedChangeError(Exception):
         self.message = message
 
 
-def require_changeable(replica: Replica, leading: Leading) -> None:
-    """Raise RefusedChangeError while the voters cannot be changed."""
+def require_ready(replica: Replica, leading: Leading) -> None:
+    """Raise RefusedChangeError while a change is under way, or the leader has committed nothing."""
     if leading.change is not None:
         raise RefusedChangeError(ErrorCode.REQUEST_TIMED_OUT, "another change of the voters has not ended")
     if replica.log.high_watermark <= leading.start_offset:
         raise RefusedChangeError(
             ErrorCode.REQUEST_TIMED_OUT, "the leader has not committed a record of its epoch yet"
         )
+
+
+def require_changeable(replica: Replica, leading: Leading) -> None:
+    """Raise RefusedChangeError while the voters cannot be changed."""
+    require_ready(replica, leading)
     level = replica.log.leadership.kraft_version
     if not level:
         raise RefusedChangeError(
@@ -124,8 +129,12 @@ def begin_removing(
 
 
 def update(replica: Replica, leading: Leading, voter: Voter, now_ms: int) -> tuple[Decision, ...]:
-    """Note the endpoints and levels of a voter. Raises RefusedChangeError."""
-    require_changeable(replica, leading)
+    """Note the endpoints and levels of a voter, in the log from kraft.version 1 on. Raises RefusedChangeError."""
+    has_voters = replica.log.leadership.kraft_version > 0
+    if has_voters:
+        require_changeable(replica, leading)
+    else:
+        require_ready(replica, leading)
     if (
         not voter.kraft_versions.lowest
         <= replica.log.leadership.kraft_version
@@ -135,5 +144,25 @@ def update(replica: Replica, leading: Leading, voter: Voter, now_ms: int) -> tup
     key = ReplicaKey(voter.id, voter.directory_id)
     if not any(is_same(entry, key) for entry in replica.voters):
         raise RefusedChangeError(ErrorCode.VOTER_NOT_FOUND)
+    if not has_voters:
+        leading.told_voters[voter.id] = voter
+        return ()
     after = tuple(voter if is_same(entry, key) else entry for entry in replica.voters)
     return (replica.append_voters(after, now_ms),)
+
+
+def told_voters(replica: Replica, leading: Leading) -> tuple[Voter, ...]:
+    """Return the static voters with the directories, endpoints and levels that they have told this leader."""
+    own = Voter(*replica.key, tuple(replica.settings.endpoints), replica.settings.kraft_versions)
+    told = {**leading.told_voters, own.id: own}
+    return tuple(told.get(voter.id, voter) for voter in replica.voters)
+
+
+def reason_against_level(replica: Replica, level: int) -> str:
+    """Return why kraft.version cannot go up to a level, empty if it can: all voters have told that they support it."""
+    if replica.leading is None:
+        return "this node does not lead the quorum"
+    for voter in told_voters(replica, replica.leading):
+        if not voter.kraft_versions.lowest <= level <= voter.kraft_versions.highest:
+            return f"voter {voter.id} does not support it, or has not told this leader that it does"
+    return ""

@@ -20,7 +20,7 @@ from barnabas.cluster.kraft.follower import ControllerError, RefusedError
 from barnabas.cluster.kraft.keeping import LogKeeper
 from barnabas.cluster.kraft.loader import ImageDelta
 from barnabas.cluster.kraft.quorum import Leadership
-from barnabas.cluster.kraft.raft import requests
+from barnabas.cluster.kraft.raft import membership, requests
 from barnabas.cluster.kraft.raft.peers import Peers
 from barnabas.cluster.kraft.raft.ports import NotLeaderError, RaftListener
 from barnabas.cluster.kraft.raft.requests import Reply
@@ -135,7 +135,21 @@ class RaftNode(AppliedImage):
         if self._announced != epoch or self._failure is not None:
             raise NotLeaderError(f"node {self.node_id} does not lead in epoch {epoch}")
         self._note_time()
-        decision = self.replica.append(epoch, values, self._now_ms())
+        return self._write(self.replica.append(epoch, values, self._now_ms()))
+
+    def reason_against_kraft_version(self, level: int) -> str:
+        """Return why kraft.version cannot go up to a level, empty if it can."""
+        return membership.reason_against_level(self.replica, level)
+
+    def raise_kraft_version(self, epoch: int, level: int) -> int:
+        """Append another kraft.version with the voters, and return the offset of the last. Raises NotLeaderError."""
+        if self._announced != epoch or self._failure is not None:
+            raise NotLeaderError(f"node {self.node_id} does not lead in epoch {epoch}")
+        self._note_time()
+        return self._write(self.replica.raise_level(epoch, level, self._now_ms()))
+
+    def _write(self, decision: Append) -> int:
+        """Write what this leader appends, and return the offset of the last record. Raises NotLeaderError."""
         try:
             self._stored.append(decision.records, self._wall_clock_ms())
         except (StorageError, OSError) as error:

@@ -49,6 +49,15 @@ class Raft(Protocol):
         The batch is on its way to disk and to the followers when this returns. Raises NotLeaderError.
         """
 
+    def reason_against_kraft_version(self, level: int) -> str:
+        """Return why kraft.version cannot go up to a level, empty if all voters have told that they support it."""
+
+    def raise_kraft_version(self, epoch: int, level: int) -> int:
+        """Append another kraft.version with the voters as one batch, and return the offset of the last record.
+
+        Raises NotLeaderError.
+        """
+
     async def wait_committed(self, offset: int, epoch: int) -> None:
         """Return once an offset that was appended in `epoch` is committed. Raises NotLeaderError."""
 

@@ -32,7 +32,7 @@ from barnabas.wire.generated.remove_raft_voter import RemoveRaftVoterResponse
 from barnabas.wire.generated.update_raft_voter import UpdateRaftVoterResponse
 from barnabas.wire.generated.vote import VoteResponse
 
-FETCH_ENDPOINTS_VERSION: Final = 16
+FETCH_ENDPOINTS_VERSION: Final = 17
 FETCH, VOTE, BEGIN, END, DESCRIBE, SNAPSHOT, ADD, REMOVE, UPDATE = 1, 52, 53, 54, 55, 59, 80, 81, 82
 
 
@@ -227,6 +227,7 @@ def fetch(replica: Replica, version: int, request: Any, now_ms: int, files: LogF
     decisions: tuple[Decision, ...] = ()
     waits_ms = 0
     answer.error_code = _leader_error(replica, asked.current_leader_epoch)
+    sender = request.replica_state.replica_id if version >= REPLICA_STATE_VERSION else request.replica_id
     if (
         request.max_wait_ms < 0
         or asked.fetch_offset < 0
@@ -234,14 +235,15 @@ def fetch(replica: Replica, version: int, request: Any, now_ms: int, files: LogF
         or asked.last_fetched_epoch > asked.current_leader_epoch
     ):
         answer.error_code = ErrorCode.INVALID_REQUEST
+    if answer.error_code == ErrorCode.NONE and (request.max_bytes < 0 or sender == replica.key.id):
+        answer.error_code = ErrorCode.INVALID_REQUEST
     if answer.error_code == ErrorCode.NONE:
         assert replica.leading is not None
         leading = replica.leading
-        sender = request.replica_state.replica_id if version >= REPLICA_STATE_VERSION else request.replica_id
         key = ReplicaKey(sender, asked.replica_directory_id)
         continues = place(replica, asked.fetch_offset, asked.last_fetched_epoch, files, answer)
         if continues:
-            if sender >= 0 and sender != replica.key.id:
+            if sender >= 0:
                 leading.fetched(key, asked.fetch_offset, replica.log.end_offset, replica.voters, now_ms)
                 decisions = replica.commit(now_ms)
             answer.records = files.read_log(
@@ -333,6 +335,7 @@ def describe_quorum(replica: Replica, version: int, request: Any, now_ms: int) -
     )
     if leading is None:
         answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        answer.error_message = "this node does not lead the quorum"
         answer.leader_id = answer.leader_epoch = answer.high_watermark = 0
         return Reply(response)
     answer.leader_id, answer.leader_epoch = replica.key.id, replica.epoch
@@ -370,7 +373,11 @@ def _undescribed(request: Any) -> DescribeQuorumResponse:
     topics = []
     for topic in request.topics:
         partitions = [
-            DescribeQuorumResponse.PartitionData(entry.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            DescribeQuorumResponse.PartitionData(
+                entry.partition_index,
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                "only the quorum's own partition is described",
+            )
             for entry in topic.partitions
         ]
         topics.append(DescribeQuorumResponse.TopicData(topic.topic_name, partitions))

@@ -105,6 +105,7 @@ class Roles:
         self._leader_is_refused = False
         self._refused_rounds = 0
         self._update_at_ms = 0
+        self._has_told_leader = False
         self._successors: tuple[Voter, ...] = ()
         self._unaware: dict[int, Voter] = {}
         self._in_flight: dict[int, int] = {}
@@ -228,6 +229,7 @@ class Roles:
 
     def _follow(self, now_ms: int) -> None:
         self._become(Role.FOLLOWER, now_ms + self.settings.fetch_timeout_ms)
+        self._has_told_leader = False
         self._update_at_ms = now_ms + self.settings.fetch_timeout_ms
 
     def _resigned(self, successors: Sequence[Voter], now_ms: int) -> None:

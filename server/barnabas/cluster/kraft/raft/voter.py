@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from barnabas.cluster.kraft.decisions import Decision
+from barnabas.cluster.kraft.decisions import Append, Decision
 from barnabas.cluster.kraft.observer import FETCH_WAIT_MS
 from barnabas.cluster.kraft.raft.leading import VoterChange
-from barnabas.cluster.kraft.raft.membership import take_versions
+from barnabas.cluster.kraft.raft.membership import take_versions, told_voters
 from barnabas.cluster.kraft.raft.messages import LeaderNews, news_of, only_partition
+from barnabas.cluster.kraft.raft.ports import NotLeaderError
+from barnabas.cluster.kraft.raft.records import voters_records
 from barnabas.cluster.kraft.raft.roles import FETCHING, Roles
 from barnabas.cluster.kraft.raft.values import Role, Send, address_by
 from barnabas.cluster.kraft.replica_values import Leader, WrongAnswerError
@@ -108,10 +110,12 @@ class Replica(Roles):
     def _own_entry_request(self) -> Any:
         """Return what asks the leader to note the own endpoints, or to make this node a voter; None if all is well.
 
+        At kraft.version 0 each leader is told once: it needs the directories and levels of all to go up to 1.
         A voter of the same node id with another directory, which was lost, is removed first.
         """
         if not self.log.leadership.kraft_version:
-            return None
+            is_new = self.is_voter and not self._has_told_leader
+            return self._asker.update(self.epoch, self.settings.kraft_versions) if is_new else None
         if self.is_voter:
             is_current = self.with_own_entry(self.voters) == self.voters
             return None if is_current else self._asker.update(self.epoch, self.settings.kraft_versions)
@@ -154,6 +158,7 @@ class Replica(Roles):
         if isinstance(response, ApiVersionsResponse):
             return take_versions(self, response, now_ms)
         if isinstance(response, UpdateRaftVoterResponse):
+            self._has_told_leader = self._has_told_leader or response.error_code == ErrorCode.NONE
             leader = response.current_leader
             leader_news = LeaderNews(
                 response.error_code, leader.leader_id, leader.leader_epoch, (leader.host, leader.port)
@@ -241,6 +246,13 @@ class Replica(Roles):
             self._follow(now_ms)
         else:
             self._become(Role.UNATTACHED, now_ms + self._election_ms())
+
+    def raise_level(self, epoch: int, level: int, now_ms: int) -> Append:
+        """Append another kraft.version with the voters as they told, which count from now on. Raises NotLeaderError."""
+        if self.leading is None or self.leading.epoch != epoch:
+            raise NotLeaderError(f"node {self.key.id} does not lead in epoch {epoch}")
+        voters = sorted(told_voters(self, self.leading))
+        return self._append_controls(voters_records(voters, level), now_ms)
 
     def installed(self, snapshot: Snapshot) -> Decision:
         """Take note that the log begins anew after a snapshot."""

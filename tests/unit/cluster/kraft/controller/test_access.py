@@ -42,6 +42,8 @@ def create(bench, *acls, **caller):
         for acl in acls
     ]  # fmt: skip
     results = bench.ask(access.CREATE_ACLS, kind(creations), **caller).results
+    assert all(bool(result.error_code) == bool(result.error_message) for result in results)
+    assert None not in [result.error_message for result in results]
     return [ErrorCode(result.error_code).name for result in results]
 
 
@@ -68,7 +70,7 @@ def acl_of(match):
 
 def describe(bench, asked=None, **caller):
     response = bench.ask(access.DESCRIBE_ACLS, DescribeAclsRequest(*(asked or a_filter())), **caller)
-    assert (response.error_code, response.error_message) == (0, None)
+    assert (response.error_code, response.error_message) == (0, "")
     return [
         Acl(resource.resource_type, resource.resource_name, resource.pattern_type, *vars_of(acl))
         for resource in response.resources

@@ -18,7 +18,7 @@ from barnabas.wire.generated.metadata_records.remove_topic import RemoveTopicRec
 from barnabas.wire.generated.metadata_records.topic import TopicRecord
 from tests.support.only_voter import OnlyVoter
 
-CREATE, COUNT, BREAK, FAIL, REFUSE = range(5)
+CREATE, COUNT, BREAK, FAIL, REFUSE, RAISE = range(6)
 
 
 def create(state, request, _caller):
@@ -41,7 +41,18 @@ def refuse(_state, _request, _caller):
     raise RequestError(ErrorCode.POLICY_VIOLATION)
 
 
-HANDLERS = {CREATE: create, COUNT: count, BREAK: break_log, FAIL: fail, REFUSE: refuse}
+def raise_level(_state, _request, _caller):
+    return Outcome("", (NoOpRecord(),), 1)
+
+
+HANDLERS = {
+    CREATE: create,
+    COUNT: count,
+    BREAK: break_log,
+    FAIL: fail,
+    REFUSE: refuse,
+    RAISE: raise_level,
+}
 
 
 def begin(_state, in_transaction):
@@ -151,6 +162,22 @@ async def test_next_term_begins_with_the_committed_image():
 async def test_records_not_committed_in_time_are_request_timed_out():
     controller, _ = leading(commits_at_once=False)
     assert await code_of(controller, CREATE, "a", timeout_ms=5) == ErrorCode.REQUEST_TIMED_OUT
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+async def test_request_without_any_time_is_not_done(timeout_ms):
+    controller, _ = leading()
+    assert await code_of(controller, CREATE, "a", timeout_ms=timeout_ms) == ErrorCode.REQUEST_TIMED_OUT
+    assert await ask(controller, COUNT) == 0
+
+
+async def test_kraft_version_goes_up_before_the_records():
+    controller, voter = leading()
+    before = len(voter.batches)
+    await ask(controller, RAISE)
+    assert voter.batches[before] == [("kraft.version", 1)]
+    assert len(voter.batches) == before + 2
+    assert controller.state().kraft_version == 1
 
 
 async def test_record_that_does_not_replay_makes_the_leader_resign():

@@ -103,9 +103,36 @@ def test_registration_before_log_dirs_have_ids_needs_none():
     assert active.image.brokers[2].log_dirs == ()
 
 
-def test_registration_with_an_unknown_protocol_is_refused(active):
-    listeners = [BrokerRegistrationRequest.Listener("X", "h", 1, 4)]
+BAD_LISTENERS = (
+    ("X", "h", 1, 4),
+    ("X", "h", 1, -1),
+    ("", "h", 1, 0),
+    ("X", "", 1, 0),
+    ("X", " ", 1, 0),
+    ("X", "h", 0, 0),
+)
+"""Name, host, port and protocol of listeners that a controller of Kafka cannot write, or cannot read from the log."""
+
+
+@pytest.mark.parametrize("listener", BAD_LISTENERS)
+def test_registration_with_a_bad_listener_is_refused(active, listener):
+    listeners = [BrokerRegistrationRequest.Listener(*listener)]
     assert active.register(1, listeners=listeners) == ErrorCode.INVALID_REGISTRATION
+
+
+@pytest.mark.parametrize("listener", BAD_LISTENERS)
+def test_controller_with_a_bad_listener_is_refused(active, listener):
+    listeners = [ControllerRegistrationRequest.Listener(*listener)]
+    assert (
+        active.code(70, ControllerRegistrationRequest(7, listeners=listeners))
+        == ErrorCode.INVALID_REGISTRATION
+    )
+
+
+def test_registration_has_the_features_as_they_came(active):
+    features = [Feature(METADATA_VERSION, 7, 30), Feature(ELR, 0, 1)] * 2
+    active.register(1, features=features)
+    assert [feature.name for feature in active.records[-1].features] == [METADATA_VERSION, ELR] * 2
 
 
 @pytest.mark.parametrize(
@@ -365,7 +392,8 @@ def test_cordoned_dirs_below_their_level_are_not_noted():
 def test_unregistered_broker_is_gone_but_for_its_replicas(active):
     active.start(1, 2)
     active.create("t", (1, 2))
-    assert active.code(64, UnregisterBrokerRequest(1)) == 0
+    response = active.ask(64, UnregisterBrokerRequest(1))
+    assert (response.error_code, response.error_message) == (0, "")
     assert list(active.image.brokers) == [2]
     partition = active.partition("t")
     assert (partition.replicas, partition.isr, partition.leader) == ((1, 2), (2,), 2)
@@ -387,7 +415,10 @@ def test_controllers_register_from_their_level_on():
         features=[ControllerRegistrationRequest.Feature(METADATA_VERSION, 7, 30)],
     )
     active = ActiveImage(level=15)
-    assert active.code(70, request) == 0
+    response = active.ask(70, request)
+    assert (response.error_code, response.error_message) == (0, "")
+    active.ask(70, ControllerRegistrationRequest(8, features=request.features * 2))
+    assert len(active.records[-1].features) == 2, "as they came"
     controller = active.image.controllers[7]
     assert controller.endpoints == (("CONTROLLER", "h", 9093, 1),)
     assert controller.features == ((METADATA_VERSION, LevelRange(7, 30)),)

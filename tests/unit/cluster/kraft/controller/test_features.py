@@ -7,6 +7,7 @@ import pytest
 from barnabas.broker.controller_apis import CONTROLLER
 from barnabas.cluster.kraft.controller import features
 from barnabas.cluster.kraft.controller.features import LEADERSHIP, activation_records
+from barnabas.cluster.kraft.controller.outcome import Caller
 from barnabas.cluster.kraft.directory import END, MetadataLog
 from barnabas.cluster.kraft.feature_levels import SUPPORTED, formatting_records
 from barnabas.cluster.kraft.image import BROKER, EMPTY
@@ -87,6 +88,13 @@ def test_one_bad_update_refuses_all_of_them():
     assert bench.image.features == {"metadata.version": 30}
 
 
+@pytest.mark.parametrize("level", [0, 1])
+def test_update_of_an_unknown_feature_is_refused(level):
+    assert reason(
+        ActiveController(30), ("no.such", level, SAFE_DOWNGRADE if not level else UPGRADE)
+    ).endswith("support it")
+
+
 def test_validation_only_changes_nothing():
     bench = ActiveController(30)
     assert update(bench, ("group.version", 1), validate_only=True).error_code == 0
@@ -112,7 +120,7 @@ def test_update_needs_alter_on_the_cluster():
         (("transaction.version", 0), "a lower level needs the upgrade type of a safe or unsafe downgrade"),
         (("group.version", 1, SAFE_DOWNGRADE), "a higher level needs the upgrade type of an upgrade"),
         (("group.version", 1, UNSAFE_DOWNGRADE), "a higher level needs the upgrade type of an upgrade"),
-        (("kraft.version", 1), "kraft.version stays 0 while the quorum runs"),
+        (("kraft.version", 1), "there is no quorum"),
     ],
 )
 def test_update_that_cannot_be_is_refused(asked, expected):
@@ -134,6 +142,18 @@ def test_same_kraft_version_leads_to_an_offset_to_wait_for(kraft_version, record
     assert [type(record).__name__ for record in bench.records] == records
     assert update(bench, ("kraft.version", kraft_version, SAFE_DOWNGRADE)).error_code == 0
     assert bench.records == []
+
+
+def test_kraft_version_goes_up_where_the_voters_support_it():
+    bench = ActiveController(30)
+    bench.state.parts[features.RAISING] = lambda level: "voter 2 does not" if level == 1 else ""
+    assert reason(bench, ("kraft.version", 1)) == "voter 2 does not"
+    bench.state.parts[features.RAISING] = lambda _: ""
+    key = UpdateFeaturesRequest.FeatureUpdateKey("kraft.version", 1, upgrade_type=UPGRADE)
+    for only_asked, level, records in ((True, None, 0), (False, 1, 1)):
+        request = UpdateFeaturesRequest(feature_updates=[key], validate_only=only_asked)
+        outcome = features.update_features(bench.state, request, Caller(2))
+        assert (outcome.kraft_version, len(outcome.records)) == (level, records)
 
 
 def test_kraft_version_cannot_go_down():

@@ -129,6 +129,7 @@ def test_list_without_a_value_begins_with_its_default():
         (TOPIC, "orders", ("no.such", SUBTRACT, "1"), "INVALID_CONFIG"),
         (CLIENT_METRICS, "m", ("metrics", APPEND, "a"), "INVALID_CONFIG"),
         (GROUP, "g", ("cleanup.policy", APPEND, "compact"), "INVALID_CONFIG"),
+        (TOPIC, "orders", ("cleanup.policy", APPEND, ""), "INVALID_CONFIG"),
         (TOPIC, "orders", (THROTTLED, APPEND, None), "INVALID_REQUEST"),
         (TOPIC, "orders", (THROTTLED, 4, "1:2"), "INVALID_REQUEST"),
         (TOPIC, "orders", (THROTTLED, -1, "1:2"), "INVALID_REQUEST"),
@@ -138,7 +139,7 @@ def test_list_without_a_value_begins_with_its_default():
         (TOPIC, "orders", ("remote.storage.enable", SET, "true"), "INVALID_CONFIG"),
         (TOPIC, "absent", ("retention.ms", SET, "1"), "UNKNOWN_TOPIC_OR_PARTITION"),
         (TOPIC, "absent", ("retention.ms", SET, "x"), "INVALID_CONFIG"),
-        (TOPIC, "", ("retention.ms", SET, "1"), "INVALID_TOPIC_EXCEPTION"),
+        (TOPIC, "", ("retention.ms", SET, "1"), "INVALID_REQUEST"),
         (TOPIC, "a b", ("retention.ms", SET, "1"), "INVALID_TOPIC_EXCEPTION"),
         (GROUP, "", ("consumer.session.timeout.ms", SET, "45000"), "INVALID_REQUEST"),
         (GROUP, "g", ("consumer.session.timeout.ms", SET, "1"), "INVALID_CONFIG"),
@@ -394,6 +395,7 @@ def test_topic_is_described_with_what_its_values_come_from():
     }  # fmt: skip
     assert all(entry.synonyms == [] and entry.documentation is None for entry in result.configs)
     (result,) = describe(bench, (TOPIC, "orders"), synonyms=True, documentation=True)
+    assert (result.error_code, result.error_message) == (0, "")
     assert len(result.configs) > 30
     entry = next(entry for entry in result.configs if entry.name == "flush.ms")
     assert (entry.synonyms[0].value, bool(entry.documentation)) == ("6", True)
@@ -428,6 +430,7 @@ def test_node_is_described_despite_a_value_that_is_none():
         (BROKER, "x", "INVALID_REQUEST"),
         (TOPIC, "absent", "UNKNOWN_TOPIC_OR_PARTITION"),
         (TOPIC, "a b", "INVALID_TOPIC_EXCEPTION"),
+        (TOPIC, "", "INVALID_TOPIC_EXCEPTION"),
         (GROUP, "", "INVALID_REQUEST"),
         (CLIENT_METRICS, "", "INVALID_REQUEST"),
         (LOGGER, str(NODE_ID), "INVALID_REQUEST"),

@@ -213,20 +213,25 @@ def test_new_topic_needs_permission_on_the_cluster_or_the_name(active):
     assert create(active, Topic("b", 1, 1), may=only(on_cluster))["b"].error_code == 0
 
 
-def exhausted(_):
+def exhausted(*_):
     raise RequestError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
 
 
 def test_partitions_that_come_and_go_are_charged(active):
     charged = []
-    create(active, Topic("t", 3, 1), charge=charged.append)
-    grow(active, "t", 5, charge=charged.append)
-    delete(active, "t", charge=charged.append)
-    assert charged == [3, 2, 5]
-    assert (
-        create(active, Topic("u", 3, 1), charge=exhausted)["u"].error_code
-        == ErrorCode.THROTTLING_QUOTA_EXCEEDED
-    )
+
+    def charge(topic, partitions):
+        charged.append((topic, partitions))
+
+    create(active, Topic("t", 3, 1), charge=charge)
+    grow(active, "t", 5, charge=charge)
+    delete(active, "t", charge=charge)
+    assert charged == [("t", 3), ("t", 2), ("t", 5)]
+    refused = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert create(active, Topic("u", 3, 1), charge=exhausted)["u"].error_code == refused
+    create(active, Topic("v", 3, 1))
+    topic_id, _ = active.key("v")
+    assert delete(active, "v", charge=exhausted) == [("v", topic_id, refused)]
 
 
 # --- growth ---------------------------------------------------------------------------------------------------------
@@ -344,6 +349,8 @@ def test_deletion_tells_nothing_that_may_not_be_seen(active):
     remove = only((Operation.DELETE, ResourceType.TOPIC, "t"))
     assert delete(active, "t", "u", may=nothing) == [("t", ZERO_UUID, denied), ("u", ZERO_UUID, denied)]
     assert delete(active, ids=[topic_id], may=nothing) == [(None, topic_id, denied)]
+    request = DeleteTopicsRequest(topic_names=["t"])
+    assert active.ask(20, request, version=5, may=nothing).responses[0].error_message
     assert delete(active, ids=[topic_id], may=describe) == [("t", topic_id, denied)]
     assert delete(active, "t", may=describe) == [("t", ZERO_UUID, denied)]
     assert delete(active, "t", may=remove) == [("t", ZERO_UUID, denied)], "by its name only with DESCRIBE"

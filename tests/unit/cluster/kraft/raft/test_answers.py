@@ -4,6 +4,7 @@ import pytest
 
 from barnabas.cluster.kraft.decisions import SnapshotId
 from barnabas.cluster.kraft.raft import requests
+from barnabas.cluster.kraft.raft.membership import reason_against_level
 from barnabas.cluster.kraft.raft.ports import NotLeaderError
 from barnabas.cluster.kraft.raft.values import RaftSettings, Role
 from barnabas.cluster.kraft.raft.voter import Replica
@@ -15,7 +16,7 @@ from barnabas.wire.generated.api_versions import ApiVersionsResponse
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch_snapshot import FetchSnapshotRequest
 from barnabas.wire.generated.remove_raft_voter import RemoveRaftVoterRequest
-from barnabas.wire.generated.update_raft_voter import UpdateRaftVoterRequest
+from barnabas.wire.generated.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from tests.support.raft_nodes import (
     CLUSTER,
     describe_request,
@@ -205,6 +206,8 @@ def test_fetch_is_committed_by_a_majority_of_its_epoch():
         ({"last_epoch": -1}, ErrorCode.INVALID_REQUEST),
         ({"last_epoch": 5}, ErrorCode.INVALID_REQUEST),
         ({"wait_ms": -1}, ErrorCode.INVALID_REQUEST),
+        ({"size": -1}, ErrorCode.INVALID_REQUEST),
+        ({"replica_id": 1}, ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_fetch_that_makes_no_sense_is_refused(fields, error):
@@ -225,7 +228,7 @@ def test_fetch_from_a_follower_names_the_leader():
     partition = response.responses[0].partitions[0]
     assert (partition.error_code, partition.current_leader.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 2)
     assert [(node.node_id, node.host, node.port) for node in response.node_endpoints] == [(2, "c2", 9093)]
-    assert world.ask(1, fetch_request(0, epoch=5, last_epoch=0), 15).response.node_endpoints == []
+    assert world.ask(1, fetch_request(0, epoch=5, last_epoch=0), 16).response.node_endpoints == []
 
 
 def test_divergence_and_snapshots_are_answered():
@@ -283,13 +286,16 @@ def test_describe_quorum_in_each_version(version):
     world = World()
     partition = world.partition(55, describe_request(), version)
     assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert partition.error_message
     world.lead().commit()
     partition = world.partition(55, describe_request(), version)
     assert (partition.error_code, partition.leader_id) == (0, 1)
     assert [entry.replica_id for entry in partition.current_voters] == [1, 2, 3]
     request = describe_request()
     request.topics[0].topic_name = "t"
-    assert world.partition(55, request, version).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    refused = world.partition(55, request, version)
+    assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert refused.error_message
 
 
 # --- voters -------------------------------------------------------------------------------------------------------------
@@ -414,7 +420,48 @@ def test_static_voters_cannot_be_changed():
     assert world.ask(80, add_request(4)).response.error_code == ErrorCode.UNSUPPORTED_VERSION
     removal = RemoveRaftVoterRequest(CLUSTER, 2, directory_id(2))
     assert world.ask(81, removal).response.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert world.ask(82, update_request(world, 2)).response.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_static_voters_tell_their_leader_and_go_up_a_level():
+    world = World(is_static=True).lead()
+    assert world.ask(82, update_request(world, 2)).response.error_code == ErrorCode.REQUEST_TIMED_OUT
+    world.commit(2, 3)
+    assert world.ask(82, update_request(world, 7)).response.error_code == ErrorCode.VOTER_NOT_FOUND
+    assert reason_against_level(world.replica, 1).startswith("voter 2 ")
+    for number in (2, 3):
+        assert world.ask(82, update_request(world, number)).response.error_code == 0
+        assert world.replica.voters[number - 1].directory_id == bytes(16)
+    assert reason_against_level(world.replica, 1) == ""
+    assert reason_against_level(world.replica, 2).startswith("voter 1 ")
+    before = world.replica.log.end_offset
+    world.carry_out([world.replica.raise_level(world.replica.epoch, 1, world.now)])
+    assert world.replica.log.end_offset == before + 2
+    assert world.replica.log.leadership.kraft_version == 1
+    assert [(entry.id, entry.directory_id) for entry in world.replica.voters] == [
+        (number, directory_id(number)) for number in (1, 2, 3)
+    ]
+    world.commit(2, 3)
+    assert world.replica.log.high_watermark == before + 2
+
+
+def test_static_voter_tells_each_leader_once():
+    world = World(is_static=True)
+    for epoch in (5, 6):
+        world.ask(53, asker().begin(voter(1), epoch))
+        world.now += 2_000
+        (update,) = [
+            send
+            for send in world.replica.sends(world.now)
+            if isinstance(send.message, UpdateRaftVoterRequest)
+        ]
+        assert (update.message.voter_id, update.message.voter_directory_id) == (1, directory_id(1))
+        told = UpdateRaftVoterResponse(
+            current_leader=UpdateRaftVoterResponse.CurrentLeader(2, epoch, "c2", 9093)
+        )
+        world.replica.answered(update, told, world.now)
+        world.now += 1_900
+        sends = world.replica.sends(world.now)
+        assert not [send for send in sends if isinstance(send.message, UpdateRaftVoterRequest)]
 
 
 def test_voter_has_its_endpoints_updated():

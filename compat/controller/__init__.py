@@ -1,0 +1,1 @@
+"""Controllers of Apache Kafka and of Barnabas, side by side on their own listener."""
