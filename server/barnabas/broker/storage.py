@@ -102,8 +102,8 @@ async def _open_alone(
     place = LogPlace(disk, log_dir, log_settings(config), environment.wall_clock_ms)
     store = OwnStore(place, threads, budget)
     logs = new_log_manager(config, environment, log_configs(config, store))
-    await threads.run(lambda: logs.lock(log_dir))
     try:
+        await threads.run(lambda: logs.lock(log_dir))
         return await _open_locked(config, endpoints, environment, budget, on_all_lost, store, logs, log_dir)
     except BaseException:
         with trio.CancelScope(shield=True):

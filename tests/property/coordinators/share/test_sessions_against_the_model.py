@@ -149,6 +149,7 @@ async def at_once() -> None:
 def context(connection: int):
     return SimpleNamespace(
         api_version=1,
+        quotas=None,
         connection=SimpleNamespace(connection_id=connection, listener=SimpleNamespace(name="x")),
     )
 
