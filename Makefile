@@ -39,7 +39,7 @@ LOCKED := $(shell command -v flock >/dev/null && echo flock $(VENV)/.lock)
 PIP := $(LOCKED) $(BIN)/python -m pip --disable-pip-version-check --quiet install
 REQUIRED := $(PIP) --require-hashes -r
 
-.PHONY: run setup wheel kerberos test as-macos test-clients test-browser test-pipeline pipeline-demo check check-pipeline bench growth compat gallery findings compat-cluster cluster-demo faults compare conform handover oracle crash soak hostile fuzz simulate turns gen site lock clean nightly mutants release try-release first-minutes help
+.PHONY: run setup wheel kerberos test as-macos test-clients test-browser test-pipeline pipeline-demo check check-pipeline bench growth compat gallery findings compat-cluster cluster-demo faults compare conform handover handover-metadata oracle crash soak hostile fuzz simulate turns gen site lock clean nightly mutants release try-release first-minutes help
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -168,7 +168,10 @@ conform: $(VENV)/.ready-test $(WITH_CODE)  ## the wire suite against Apache Kafk
 handover: $(VENV)/.ready-test $(WITH_CODE)  ## log dirs, groups and transactions handed from us to Apache Kafka and back, and from Kafka to us (needs a JDK)
 	$(CODE) $(BIN)/python -m compat.log.handover $(ARGS)
 	$(CODE) $(BIN)/python -m compat.groups.handover $(ARGS)
-	$(CODE) $(BIN)/python -m compat.metadata.handover
+	$(MAKE) handover-metadata ARGS=
+
+handover-metadata: $(VENV)/.ready-test $(WITH_CODE)  ## one directory of a broker, with all its metadata, from us to Apache Kafka and back (needs a JDK; ARGS="--pairs alone-kafka")
+	$(CODE) $(BIN)/python -m compat.metadata.handover $(ARGS)
 
 soak: $(VENV)/.ready-test $(WITH_CODE)  ## transactional clients and the broker killed at random, nothing lost (ARGS="--rounds 100 --seed 7")
 	$(CODE) $(BIN)/python -m compat.soak $(ARGS)
