@@ -146,6 +146,10 @@ class Shown:
     def dialog(self) -> Locator:
         return self.page.get_by_role("dialog")
 
+    def is_settled(self) -> None:
+        """Wait until no dialog is left, and its entry of the history neither: nobody goes on as quickly as a program."""
+        expect(self.page.locator("dialog")).to_have_count(0)
+
     def said(self, text: str) -> None:
         """See that a message says so, and put it away: it would cover what is below it."""
         toast = self.page.locator(".toast", has_text=text)

@@ -46,6 +46,7 @@ def test_a_topic_from_its_making_to_its_end(served: Served, show: Show, name: st
     dialog.get_by_role("button", name="Create", exact=True).click()
     expect(dialog.get_by_role("alert")).to_contain_text("TOPIC_ALREADY_EXISTS")
     dialog.get_by_role("button", name="Cancel").click()
+    shown.is_settled()
 
     shown.open(f"topics/{name}")
     page.get_by_role("button", name="Add partitions").click()

@@ -222,7 +222,7 @@ def test_back_closes_an_open_dialog(served: Served, show: Show, name: str) -> No
     expect(page.locator("main h1")).to_have_text(name)
     page.get_by_role("button", name="Delete topic").click()
     shown.dialog().get_by_role("button", name="Cancel").click()
-    expect(shown.dialog()).to_have_count(0)
+    shown.is_settled()
     page.go_back()
     expect(page.locator("main h1")).to_have_text("Topics")
 

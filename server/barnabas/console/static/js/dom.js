@@ -118,8 +118,8 @@ export function ask({ title, content, submit = "Save", danger = false, act, open
     const onBack = () => { if (!isLast()) dialog.close(); };
     dialog.addEventListener("close", async () => {
       window.removeEventListener("popstate", onBack);
-      dialog.remove();
       if (isLast()) await back();
+      dialog.remove();
       resolve(isDone);
     });
     document.body.append(dialog);
