@@ -50,10 +50,13 @@ KEPT_WHOLE = {"retention.ms": "-1", "retention.bytes": "-1"}
 def lead_all(me: int, image: ClusterImage) -> list[Change]:
     """Make this broker, the only one, the leader of the partitions that have a broker with another number as theirs.
 
-    That is so after the log dirs were handed over from that broker; without it their topics could not be reached.
+    That is so after the log dirs were handed over from that broker, or from Apache Kafka, which has no leader once it has
+    stopped; without it their topics could not be reached. Their next leader epoch is the one that the start begins.
     """
     changes: list[Change] = [
-        PartitionChanged(topic.name, index, info.with_sole_replica(me))
+        PartitionChanged(
+            topic.name, index, info.with_sole_replica(me)._replace(leader_epoch=info.leader_epoch)
+        )
         for topic in image.topics.values()
         for index, info in enumerate(topic.partitions)
         if info.leader not in image.brokers

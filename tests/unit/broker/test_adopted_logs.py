@@ -68,14 +68,14 @@ def adopted(image: ClusterImage, *logs: Any, lost_lines: int = 0) -> list[Any]:
 # --- who leads, and in which epoch ----------------------------------------------------------------------------
 
 
-def test_partitions_of_an_absent_broker_are_led_in_a_new_epoch():
+def test_partitions_of_an_absent_broker_are_led_by_this_one():
     image = image_of(TopicInfo("t", A, led(ME, OTHER, -1, epoch=4)))
     changes = lead_all(ME, image)
     assert [(one.name, one.index) for one in changes] == [("t", 1), ("t", 2)]
     assert all(isinstance(one, PartitionChanged) for one in changes)
     for one in image.apply(changes).topics["t"].partitions[1:]:
         assert (one.leader, one.replicas, one.isr) == (ME, (ME,), (ME,))
-        assert (one.leader_epoch, one.partition_epoch) == (5, 5)
+        assert (one.leader_epoch, one.partition_epoch) == (4, 5)
     assert lead_all(ME, image.apply(changes)) == []
 
 
