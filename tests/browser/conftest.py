@@ -147,7 +147,7 @@ class Shown:
         return self.page.get_by_role("dialog")
 
     def is_settled(self) -> None:
-        """Wait until no dialog is left, and its entry of the history neither: nobody goes on as quickly as a program."""
+        """Wait until no dialog is left, and its entry of the history neither, as a person does."""
         expect(self.page.locator("dialog")).to_have_count(0)
 
     def said(self, text: str) -> None:
