@@ -57,18 +57,19 @@ def make_dir(disk: Disk, path: str) -> None:
     """
     new = []
     place = path.rstrip("/")
-    while place and not _exists(disk, place):
+    while place and not exists(disk, place):
         new.append(place)
         place = place.rpartition("/")[0]
     disk.make_dirs(path)
-    if not new and not _exists(disk, f"{path}/{names.META_PROPERTIES}"):
+    if not new and not exists(disk, f"{path}/{names.META_PROPERTIES}"):
         new = [path.rstrip("/")]  # its maker may not have come as far as the sync
     for place in reversed(new):
         with suppress(PermissionError):  # a directory may be open for writing and not for reading
             disk.sync_dir(place.rpartition("/")[0] or ("/" if place.startswith("/") else "."))
 
 
-def _exists(disk: Disk, path: str) -> bool:
+def exists(disk: Disk, path: str) -> bool:
+    """Say whether there is a file or directory of this path. Raises OSError where that cannot be known."""
     try:
         disk.stat(path)
     except (FileNotFoundError, NotADirectoryError):

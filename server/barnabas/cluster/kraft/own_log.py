@@ -212,11 +212,6 @@ class OwnLog:
             self._sync()
 
     @property
-    def is_new(self) -> bool:
-        """True if there was nothing in the log when it was opened, and no epoch has begun."""
-        return not self._end_offset and not self._epoch
-
-    @property
     def end_offset(self) -> int:
         """Offset of the next record."""
         return self._end_offset

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cluster.metadata.journal_names import READY
 from barnabas.errors import StorageError
 from barnabas.log.format import names
+from barnabas.log.logdir import exists
 
 if TYPE_CHECKING:
     from barnabas.config.metadata_log import LogSettings
@@ -53,17 +55,7 @@ def metadata_dir(disk: Disk, dirs: Iterable[str], metadata_log_dir: str | None) 
 
 
 def has_log(disk: Disk, log_dir: str, name: str = names.CLUSTER_METADATA_DIR) -> bool:
-    """Say whether a log dir has a metadata log, or another directory of that name."""
-    try:
-        return any(entry.is_dir and entry.name == name for entry in disk.list(log_dir))
-    except OSError:
-        return False
-
-
-def has_beginning(disk: Disk, log_dir: str) -> bool:
-    """Say whether a log dir has a metadata log, or was formatted with the records of one."""
-    try:
-        present = {entry.name for entry in disk.list(log_dir)}
-    except OSError:
-        return False
-    return not present.isdisjoint((names.CLUSTER_METADATA_DIR, names.BOOTSTRAP_CHECKPOINT))
+    """Say whether a log dir that can be read has a metadata log, or another directory of that name."""
+    with suppress(OSError):
+        return exists(disk, f"{log_dir}/{name}")
+    return False

@@ -50,7 +50,7 @@ class OwnMetadata:
 
     def __init__(self, place: LogPlace) -> None:
         self._log = OwnLog(*place)
-        self._image = EMPTY  # of the start, until it is forgotten
+        self._image = EMPTY  # of the start, until `lead`
         self._first_records: tuple[Any, ...] = ()
 
     def open(self, *, may_lose: bool = True) -> OwnContent:
@@ -62,9 +62,12 @@ class OwnMetadata:
         except (MetadataLogError, UntranslatableError) as error:
             raise StorageError(self._log.log_dir, OSError(str(error))) from error
 
-    def lead(self, node: Node, broker: BrokerInfo) -> None:
-        """Begin to write. Raises StorageError if the log is that of several brokers."""
-        image = self._image
+    def lead(self, node: Node, broker: BrokerInfo) -> Iterator[None]:
+        """Begin to write; returns the steps of a snapshot of what was read, none if that was short.
+
+        Raises StorageError if the log is that of several brokers.
+        """
+        image, self._image = self._image, EMPTY
         _require_alone(self._log.log_dir, image, node.id)
         self._level = image.metadata_version
         self._recorder = Recorder(
@@ -73,19 +76,7 @@ class OwnMetadata:
             {binding(acl): acl_id for acl_id, acl in image.acls.items()},
         )
         self._log.lead(node.id, node.directory_id, node.controller)
-
-    @property
-    def is_long(self) -> bool:
-        """True if a start has read much that a snapshot would have spared it."""
-        return self._log.is_long
-
-    def first_snapshot(self) -> Iterator[None]:
-        """Make a snapshot of what was read, by steps of some milliseconds. Raises StorageError, OSError."""
-        return self._log.begin_snapshot(self._image)
-
-    def forget_start(self) -> None:
-        """Drop the image that was read: from here on the log has it."""
-        self._image = EMPTY
+        return self._log.begin_snapshot(image) if self._log.is_long else iter(())
 
     @property
     def end_offset(self) -> int:

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.cluster.kraft.own_log_place import LogPlace, Node, has_beginning, has_log
+from barnabas.cluster.kraft.own_log_place import LogPlace, Node
 from barnabas.cluster.metadata.changes import BrokerRegistered, ConfigChanged, ControllerChanged
 from barnabas.cluster.metadata.image import BROKER, BrokerInfo, Change, ClusterImage, Delta, Draft
 from barnabas.cluster.metadata.store import Decide, Subscriber
 from barnabas.errors import StorageError
+from barnabas.log.format import names
+from barnabas.log.logdir import exists
 from barnabas.serving.loop_budget import LoopBudget
 
 if TYPE_CHECKING:
@@ -79,8 +81,13 @@ class OwnStore:
 
         `may_lose` is that of `OwnLog.open`.
         """
-        self.is_new = not has_log(self._place.disk, self._place.log_dir)
-        if has_beginning(self._place.disk, self._place.log_dir):
+        disk, log_dir = self._place.disk, self._place.log_dir
+        try:
+            self.is_new = not exists(disk, f"{log_dir}/{names.CLUSTER_METADATA_DIR}")
+            is_formatted = exists(disk, f"{log_dir}/{names.BOOTSTRAP_CHECKPOINT}")
+        except OSError as error:  # it may have a log
+            raise StorageError(log_dir, error) from error
+        if is_formatted or not self.is_new:
             self._metadata = self._opened(may_lose=may_lose)
         return self.image
 
@@ -113,10 +120,7 @@ class OwnStore:
         self._node, self._broker = node, broker
         if self._metadata is not None:
             metadata = self._metadata
-            await self._threads.run(lambda: metadata.lead(node, broker))
-            if metadata.is_long:
-                await self._take_snapshot(metadata.first_snapshot())
-            metadata.forget_start()
+            await self._take_snapshot(await self._threads.run(lambda: metadata.lead(node, broker)))
         self.image = self.image._replace(cluster_id=cluster_id).apply(
             [BrokerRegistered(broker), ControllerChanged(broker.id)]
         )
@@ -212,7 +216,6 @@ class OwnStore:
             metadata = OwnMetadata(self._place)
             metadata.open()
             metadata.lead(self._node, self._broker)
-            metadata.forget_start()
             self._metadata = metadata
         self._metadata.keep(self._kept, groups)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Sequence
 
@@ -21,6 +22,7 @@ from barnabas.cluster.metadata.changes import EpochBegun, PartitionChanged
 from barnabas.cluster.metadata.image import Change
 from barnabas.config.metadata_log import LogSettings
 from barnabas.errors import StorageError
+from barnabas.log.disk import Stat
 from barnabas.records.batch import iter_batches
 from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.wire.generated.metadata_records.feature_level import FeatureLevelRecord
@@ -42,6 +44,7 @@ from tests.support.own_stores import (
     killed,
     make,
     new_disk,
+    opened,
     running,
     topic,
     written,
@@ -338,6 +341,20 @@ async def test_clean_end_of_a_long_log_makes_a_snapshot(count: int, snapshots: i
     for _ in range(3):
         assert len((await content(disk))["topics"]["t"].partitions) == count
     assert len(checkpoints(disk)) == snapshots
+
+
+class UnreadableDisk(MemoryDisk):
+    """A disk that cannot say what it has."""
+
+    def stat(self, path: str) -> Stat:
+        """Fail."""
+        raise OSError(errno.EIO, "broken", path)
+
+
+async def test_log_dir_that_cannot_be_read_is_not_taken_for_new() -> None:
+    disk = UnreadableDisk((await written([topic("t")])).root)
+    with pytest.raises(StorageError, match="broken"):
+        await opened(disk)
 
 
 # --- a broker that does not run -------------------------------------------------------------------------------------
