@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from barnabas.cluster.kraft.controller.versions import version_of
 from barnabas.cluster.kraft.damage import find_damage
 from barnabas.cluster.kraft.directory import DIRECTORY, MetadataLog
 from barnabas.cluster.kraft.formatting import begun_image
 from barnabas.cluster.kraft.image import EMPTY, QuorumImage
-from barnabas.cluster.kraft.own_log import OwnLog
-from barnabas.cluster.kraft.own_log_place import LostMetadataError, has_log, metadata_dir
-from barnabas.cluster.kraft.own_metadata import image_alone
-from barnabas.cluster.kraft.recording import Recorder
+from barnabas.cluster.kraft.own_log_place import LogPlace, LostMetadataError, Node, has_log, metadata_dir
+from barnabas.cluster.kraft.own_metadata import OwnMetadata, image_alone
 from barnabas.cluster.kraft.state import MetadataLogError
-from barnabas.cluster.kraft.values import Broker
 from barnabas.cluster.metadata.changes import EpochBegun
-from barnabas.cluster.metadata.image import Draft
+from barnabas.cluster.metadata.image import BrokerInfo
 from barnabas.config.metadata_log import LogSettings
 from barnabas.environment.clocks import wall_clock_ms
 from barnabas.errors import StorageError
@@ -57,16 +53,14 @@ def keep_epoch(dirs: Sequence[str], disk: Disk, epoch: int) -> None:
     if epoch <= image.latest_epoch or not image.topics:
         return
     path = metadata_dir(disk, dirs, None)
-    own_log = OwnLog(disk, path, LogSettings(), wall_clock_ms)
     try:
-        level = own_log.open(may_lose=False).image.metadata_version
         meta = read_meta(disk, path)
-        node_id = meta.node_id if meta is not None and meta.node_id is not None else -1
-        directory_id = meta.directory_id if meta is not None else None
-        own_log.lead(node_id, directory_id or bytes(16))
-        recorder = Recorder(Broker(node_id, -1, bytes(16), ()), level)
-        records = recorder.records(Draft(image), EpochBegun(epoch), own_log.end_offset)
-        own_log.append([[(record, version_of(record, level)) for record in records]], level)
-        own_log.close()
-    except (OSError, MetadataLogError) as error:
-        raise StorageError(path, OSError(str(error))) from error
+    except OSError as error:
+        raise StorageError(path, error) from error
+    node_id = meta.node_id if meta is not None and meta.node_id is not None else -1
+    directory_id = meta.directory_id if meta is not None else None
+    metadata = OwnMetadata(LogPlace(disk, path, LogSettings(), wall_clock_ms))
+    metadata.open(may_lose=False)
+    metadata.lead(Node(node_id, directory_id or bytes(16)), BrokerInfo(node_id, None, {}))
+    metadata.keep(image, [[EpochBegun(epoch)]])
+    metadata.close()

@@ -13,13 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.cluster.kraft.controller.versions import version_of
 from barnabas.cluster.kraft.directory import DIRECTORY
-from barnabas.cluster.kraft.feature_levels import LEVEL, formatting_records
-from barnabas.cluster.kraft.own_log import OwnLog
-from barnabas.cluster.kraft.own_log_place import has_log
-from barnabas.cluster.kraft.recording import Recorder
-from barnabas.cluster.kraft.values import Broker
+from barnabas.cluster.kraft.own_log_place import LogPlace, Node, has_log
+from barnabas.cluster.kraft.own_metadata import OwnMetadata
 from barnabas.cluster.metadata.access_changes import (
     AclAdded,
     ClientQuotaChanged,
@@ -32,7 +28,7 @@ from barnabas.cluster.metadata.changes import (
     ProducerIdsAllocated,
     TopicCreated,
 )
-from barnabas.cluster.metadata.image import BROKER, Change, ClusterImage, Draft
+from barnabas.cluster.metadata.image import BROKER, BrokerInfo, Change, ClusterImage
 from barnabas.cluster.metadata.journal import read_journal
 from barnabas.cluster.metadata.journal_names import READY, TAKEN_OVER, journal_files
 from barnabas.cluster.metadata.replay import replay
@@ -132,7 +128,11 @@ def _make(
     if for_all:
         settings = {**for_all, **image.settings_of(BROKER, "")}
         image = image.apply([ConfigChanged(BROKER, "", tuple(settings.items()))])
-    _write(OwnLog(disk, staging, LogSettings(), wall_clock_ms), image, *node)
+    metadata = OwnMetadata(LogPlace(disk, staging, LogSettings(), wall_clock_ms))
+    metadata.open()
+    metadata.lead(Node(*node), BrokerInfo(node[0], None, {}))
+    metadata.keep(ClusterImage(""), [[change] for change in changes_of(image)])
+    metadata.close()
     outcome = {"lost": lost, "deleted": sorted(topic_id.hex() for topic_id in replayed.deleted)}
     disk.replace(f"{staging}/{DIRECTORY}/{OUTCOME}", json.dumps(outcome).encode(), sync=True)
     disk.rename(f"{staging}/{DIRECTORY}", f"{log_dir}/{READY}")
@@ -150,20 +150,6 @@ def _rename_journal(disk: Disk, dirs: Sequence[str]) -> None:
         disk.rename(path, target)
     for directory in {path.rpartition("/")[0] for path in journal_files(disk, dirs, TAKEN_OVER)}:
         disk.sync_dir(directory)  # also after a rename of a process that was killed
-
-
-def _write(own_log: OwnLog, image: ClusterImage, node_id: int, directory_id: bytes) -> None:
-    own_log.open()
-    own_log.lead(node_id, directory_id)
-    recorder = Recorder(Broker(node_id, -1, directory_id, ()), LEVEL)
-    draft = Draft(ClusterImage(""))
-    groups = [[(record, 0) for record in formatting_records(LEVEL)]]
-    for change in changes_of(image):
-        records = recorder.records(draft, change, own_log.end_offset)
-        groups.append([(record, version_of(record, LEVEL)) for record in records])
-        draft.add(change)
-    own_log.append(groups, LEVEL)
-    own_log.close()
 
 
 def changes_of(image: ClusterImage) -> Iterator[Change]:

@@ -6,10 +6,12 @@ token's id with `delegation.token.secret.key`. DescribeDelegationToken is for br
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome
 from barnabas.cluster.kraft.controller.versions import TOKENS_LEVEL
+from barnabas.cluster.kraft.value_records import token_record
 from barnabas.config import broker as settings
 from barnabas.config.authorizer import token_secret_key
 from barnabas.errors import RequestError
@@ -24,7 +26,6 @@ from barnabas.wire.generated.expire_delegation_token import (
     ExpireDelegationTokenRequest,
     ExpireDelegationTokenResponse,
 )
-from barnabas.wire.generated.metadata_records.delegation_token import DelegationTokenRecord
 from barnabas.wire.generated.metadata_records.remove_delegation_token import RemoveDelegationTokenRecord
 from barnabas.wire.generated.renew_delegation_token import (
     RenewDelegationTokenRequest,
@@ -87,7 +88,7 @@ def create_delegation_token(
     response.max_timestamp_ms = token.expires_max_ms
     response.token_id = token.token_id
     response.hmac = token_hmac(secret_key, token.token_id)
-    return Outcome(response, (_record(token),))
+    return Outcome(response, (token_record(token),))
 
 
 def _check_creation(
@@ -129,7 +130,8 @@ def renew_delegation_token(
         period_ms = min(period_ms, request.renew_period_ms)
     expires_ms = min(token.expires_max_ms, later(state.now_ms, period_ms))
     return Outcome(
-        RenewDelegationTokenResponse(expiry_timestamp_ms=expires_ms), (_record(token, expires_ms),)
+        RenewDelegationTokenResponse(expiry_timestamp_ms=expires_ms),
+        (token_record(replace(token, expires_ms=expires_ms)),),
     )
 
 
@@ -148,7 +150,7 @@ def expire_delegation_token(
         else:
             _check_alive(state, token)
             expires_ms = min(token.expires_max_ms, later(state.now_ms, period_ms))
-            record = _record(token, expires_ms)
+            record = token_record(replace(token, expires_ms=expires_ms))
     except RequestError as error:
         return Outcome(
             ExpireDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=_timestamp(error))
@@ -214,18 +216,6 @@ def _check_alive(state: ControllerState, token: Token) -> None:
 def _check_allowed(token: Token, caller: Caller) -> None:
     if not token.may_be_renewed_by(caller.principal):
         raise RequestError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
-
-
-def _record(token: Token, expires_ms: int | None = None) -> DelegationTokenRecord:
-    return DelegationTokenRecord(
-        owner=token.owner,
-        requester=token.requester,
-        renewers=list(token.renewers),
-        issue_timestamp=token.issued_ms,
-        max_timestamp=token.expires_max_ms,
-        expiration_timestamp=token.expires_ms if expires_ms is None else expires_ms,
-        token_id=token.token_id,
-    )
 
 
 def _timestamp(error: RequestError) -> int:
