@@ -11,7 +11,8 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from argparse import ArgumentParser
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -467,6 +468,15 @@ __all__ = [
     "Node",
     "wait_until",
 ]
+
+
+def chosen_names(parser: ArgumentParser, text: str, known_names: Collection[str]) -> list[str]:
+    """Return the names in an option, with commas between them; ends with an error of the parser for an unknown one."""
+    names = [name for name in text.split(",") if name]
+    unknown = set(names) - set(known_names)
+    if unknown:
+        parser.error(f"no such name: {', '.join(sorted(unknown))}; there are {', '.join(known_names)}")
+    return names
 
 
 def in_directory(prefix: str, parent: Path | None, run: Callable[[Path], None]) -> int:

@@ -29,6 +29,7 @@ from compat.cluster.nodes import (
     VERSION,
     Cluster,
     ClusterError,
+    chosen_names,
     in_directory,
     wait_until,
 )
@@ -400,10 +401,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--steps", default="", metavar="A,B", help=f"only these, of {', '.join(STEPS)}")
     parser.add_argument("--dir", type=Path, help="where to keep everything (default: a temporary directory)")
     options = parser.parse_args(argv)
-    names = [name for name in options.steps.split(",") if name]
-    unknown = set(names) - set(STEPS)
-    if unknown:
-        parser.error(f"no such step: {', '.join(sorted(unknown))}")
+    names = chosen_names(parser, options.steps, STEPS)
     chosen = [name for name in STEPS if not names or name in (ALWAYS, *names)]
     return in_directory("peers-", options.dir, lambda directory: run(directory, (KAFKA, OURS, OURS), chosen))
 

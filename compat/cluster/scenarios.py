@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from compat.cluster.nodes import KAFKA, OURS, ClusterError, KafkaError, in_directory
+from compat.cluster.nodes import KAFKA, OURS, ClusterError, KafkaError, chosen_names, in_directory
 from compat.cluster.quorum_nodes import FIRST_BROKER, VERSION, QuorumCluster
 from compat.cluster.scenario_steps import SCENARIOS, Scene
 from compat.faults.hosts import Disk, HostError, enter_namespaces, run
@@ -93,7 +93,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--only", default="", metavar="A,B", help=f"only these, of {', '.join(SCENARIOS)}")
     parser.add_argument("--dir", type=Path, help="where to keep everything (default: a temporary directory)")
     options = parser.parse_args(argv)
-    names = [name for name in options.only.split(",") if name] or list(SCENARIOS)
+    names = chosen_names(parser, options.only, SCENARIOS) or list(SCENARIOS)
     try:
         fetch(release(VERSION))  # in the namespaces there is no way to anywhere else
         enter_namespaces("compat.cluster.scenarios", argv)
