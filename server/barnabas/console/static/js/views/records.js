@@ -34,7 +34,7 @@ export async function showRecords(place, { path, name, count, values, signal, ha
   const offset = h("input", { type: "number", min: "0", value: "0", "aria-label": "Offset", hidden: true });
   const at = h("input", { type: "datetime-local", step: "1", "aria-label": "Time", hidden: true });
   const partition = count > 1 ? select([["", "All partitions"], ...Array.from({ length: Math.min(count, 1000) }, (_, index) => [String(index), `Partition ${index}`])], { "aria-label": "Partition", id: "partition" }) : h("input", { type: "hidden", value: "" });
-  const form = select([["auto", "Auto"], ["json", "JSON"], ["text", "Text"], ["hex", "Hex"], ["registry", "Registry"]], { "aria-label": "Show as", id: "form" });
+  const form = select([["auto", "Any format"], ["json", "JSON"], ["text", "Text"], ["hex", "Hex"], ["registry", "By schema"], ["msgpack", "MessagePack"], ["cbor", "CBOR"]], { "aria-label": "Show as", id: "form" });
   const committed = h("input", { type: "checkbox" });
   const text = h("input", { type: "search", class: "filter", "aria-label": "Search for", autocomplete: "off", spellcheck: "false", oninput: () => text.removeAttribute("aria-invalid") });
   const mode = select([["text", "Text"], ["regex", "Regex"], ["where", "Filter"]], { "aria-label": "Search by", onchange: fit });
@@ -133,7 +133,7 @@ export async function showRecords(place, { path, name, count, values, signal, ha
   function add(records, isOnTop) {
     if (!shown) { fill(rows); fitHeads(Object.keys(records[0]?.columns ?? {})); }
     for (const record of records) {
-      const line = recordRow(path, record, () => ({ ...choice(), ...sought() }), signal, (like) => produce(path, name, count, hasRegistry, like));
+      const line = recordRow(path, record, () => ({ ...choice(), ...sought() }), signal, async (like) => { try { await produce(path, name, count, hasRegistry, await sendable(path, like)); } catch (error) { toast(error.message, "bad"); } });
       if (isOnTop) rows.prepend(line); else rows.append(line);
       shown += 1;
     }
@@ -296,6 +296,18 @@ async function copy(text, what) {
     if (!isDone) { toast("The browser does not allow the page to copy.", "bad"); return; }
   }
   toast(`${what} copied.`);
+}
+
+const BINARY = ["msgpack", "cbor"];
+
+/** Return a record with the bytes of what was read as MessagePack or CBOR, which the page does not write. */
+async function sendable(path, record) {
+  const payloads = (other) => [other.key, other.value, ...other.headers.map((header) => header.value)];
+  if (!payloads(record).some((payload) => BINARY.includes(payload.form))) return record;
+  const unread = await get(`${path}/records/${record.partition}/${record.offset}`, { as: "hex" });
+  if (payloads(unread).some((payload) => payload.cut)) throw new Error("This record is too large to be sent again from here.");
+  const bytesOf = (payload, hex) => (BINARY.includes(payload.form) ? hex : payload);
+  return { ...record, key: bytesOf(record.key, unread.key), value: bytesOf(record.value, unread.value), headers: record.headers.map((header, index) => ({ name: header.name, value: bytesOf(header.value, unread.headers[index].value) })) };
 }
 
 /** Write a record as JSON, its numbers as they are. */
