@@ -68,9 +68,8 @@ def binary_payloads(record: RawRecord, form: str) -> dict[bytes, Payload]:
     """
     others = [record.key, *(value for _, value in record.headers[:HEADERS_MAX])]
     if form == "auto":
-        return {
-            data: payload for data in (record.value, *others) if (payload := _recognized(data)) is not None
-        }
+        contents = [data for data in (record.value, *others) if data is not None]
+        return {data: payload for data in contents if (payload := _recognized(data)) is not None}
     if form not in BINARY_FORMATS:
         return {}
     payloads = {}
@@ -82,8 +81,8 @@ def binary_payloads(record: RawRecord, form: str) -> dict[bytes, Payload]:
     return payloads
 
 
-def _recognized(data: bytes | None) -> Payload | None:
-    if data is None or len(data) > FRAMED_BYTES_MAX:
+def _recognized(data: bytes) -> Payload | None:
+    if len(data) > FRAMED_BYTES_MAX:
         return None
     result = recognize(data)
     return None if result is None else Payload(*result)

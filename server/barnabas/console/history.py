@@ -1,7 +1,7 @@
 """The last 15 minutes of a cluster in numbers, as one visitor may see them.
 
-The rule: nothing is measured before the first look at them, nor after the session has ended; samples have a bound, and so
-has the time that they take: one part in a hundred.
+The rule: samples have a bound, and so has the time that they take: one part in a hundred. Where visitors log in, each has
+numbers of their own, from their first look on until the session has ended; else all see the same, kept from the start on.
 """
 
 from __future__ import annotations
@@ -37,6 +37,11 @@ GROUPS_MAX = 200
 """Groups that are measured: those with members first."""
 SHOWN_GROUPS_MAX = 8
 """Groups of a sample, those with the most lag."""
+LAGS_MAX = 360
+"""Lags that are remembered of a group."""
+LAG_SECONDS_MIN = 1.0
+REMEMBERED_MAX = 2_000
+"""Groups of which lags are remembered; the oldest is forgotten."""
 DESCRIBED_MAX = 20
 """Open transactions that are asked for their age."""
 OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
@@ -60,22 +65,49 @@ class Sample:
         return {"at": self.at_ms, "values": self.values, "groups": self.groups}
 
 
-class History:
-    """Samples of a cluster, taken in the background from the first look on."""
+class Lags:
+    """Lags of groups over time, and of topics now."""
 
-    def __init__(self, measure: Callable[[], Awaitable[Sample]], nursery: trio.Nursery) -> None:
-        """`measure` may raise ClientError."""
+    def __init__(self) -> None:
+        self.by_topic: dict[str, int] = {}
+        """Lag in each topic of the group that is furthest behind there, as the history saw it last."""
+        self._by_group: dict[str, deque[tuple[int, int]]] = {}
+
+    def note(self, group: str, lag: int) -> list[tuple[int, int]]:
+        """Remember the lag of a group; returns those that are remembered, with their times (ms since 1970)."""
+        seen = self._by_group.pop(group, None)
+        if seen is None:
+            seen = deque(maxlen=LAGS_MAX)
+        self._by_group[group] = seen
+        if len(self._by_group) > REMEMBERED_MAX:
+            del self._by_group[next(iter(self._by_group))]
+        now_ms = time.time_ns() // 1_000_000
+        if not seen or now_ms - seen[-1][0] >= LAG_SECONDS_MIN * 1000:
+            seen.append((now_ms, lag))
+        return list(seen)
+
+
+class History:
+    """Samples of a cluster, taken in the background from the first look on; of one that is attached to a nursery."""
+
+    def __init__(self, measure: Callable[[], Awaitable[Sample]], nursery: trio.Nursery | None = None) -> None:
+        """`measure` may raise ClientError, ConsoleError."""
         self._measure = measure
         self._nursery = nursery
+        self.lags = Lags()
         self._samples: deque[Sample] = deque(maxlen=int(HISTORY_SECONDS / EVERY_SECONDS))
         self._has_begun = False
         self._has_looked = trio.Event()
         self.error = ""
         """Why the last look failed."""
 
+    def attach(self, nursery: trio.Nursery) -> None:
+        """Have samples taken in a nursery, once they are asked for."""
+        self._nursery = nursery
+
     def begin(self) -> None:
         """Take samples from now on, if none are taken yet."""
-        if not self._has_begun:
+        if not self._has_begun and self._nursery is not None:
             self._has_begun = True
             self._nursery.start_soon(self._run)
 
@@ -95,6 +127,8 @@ class History:
                 self.error = ""
             except ClientError as error:
                 self.error = error_text(error)
+            except ConsoleError as error:  # the broker is down, or starting
+                self.error = str(error)
             self._has_looked.set()
             taken_s = trio.current_time() - began_s
             await trio.sleep(max(EVERY_SECONDS, REST_FACTOR * taken_s) - taken_s)
@@ -135,9 +169,9 @@ async def _lag(backend: Backend, sample: Sample) -> None:
     groups = dict(sorted(listed.items(), key=_is_idle)[:GROUPS_MAX])
     measured = await lags_of(backend.admin, groups)
     lags = {name: lag.total for name, lag in measured.items() if lag.total is not None}
-    backend.topic_lags = _by_topic(measured.values())
+    backend.history.lags.by_topic = _by_topic(measured.values())
     for name, lag in lags.items():
-        backend.note_lag(name, lag)
+        backend.history.lags.note(name, lag)
     sample.values["lag"] = sum(lags.values())
     sample.groups.update(sorted(lags.items(), key=lambda item: -item[1])[:SHOWN_GROUPS_MAX])
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MODULES = (
-    "cluster", "topics", "topic_changes", "records", "groups", "transactions", "access", "inside", "subjects",
+    "cluster", "topics", "topic_changes", "records", "groups", "transactions", "access", "inside", "subjects", "connect",
 )  # fmt: skip
 DOING_CHARS_MAX, REASON_CHARS_MAX = 200, 300
 _STATUS: dict[int, int] = {

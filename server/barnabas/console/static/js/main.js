@@ -1,13 +1,13 @@
 // The frame of the page: session, navigation, theme, keys, and which view is shown.
 
-import { get, keep, listen, request } from "./api.js";
-import { ask, field, fill, h, icon, notice, select, toast } from "./dom.js";
+import { get, keep, listen, pageOf, request } from "./api.js";
+import { ask, badge, field, fill, h, icon, notice, select, toast } from "./dom.js";
 
 const VIEWS = [
-  ["Cluster", [["", "overview", "Overview"], ["brokers", "brokers", "Brokers"], ["quorum", "quorum", "Controllers"], ["topics", "topics", "Topics"], ["groups", "groups", "Consumer groups"], ["transactions", "transactions", "Transactions"], ["subjects", "subjects", "Schemas", "registry"], ["access", "access", "Access"]]],
+  ["Cluster", [["clusters", "clusters", "All clusters", "clusters"], ["", "overview", "Overview"], ["brokers", "brokers", "Brokers"], ["quorum", "quorum", "Controllers"], ["topics", "topics", "Topics"], ["groups", "groups", "Consumer groups"], ["transactions", "transactions", "Transactions"], ["subjects", "subjects", "Schemas", "registry"], ["connect", "connect", "Kafka Connect", "connects"], ["access", "access", "Access"]]],
   ["This broker", [["connections", "connections", "Clients", "connections"], ["requests", "requests", "Request tap", "requests"], ["metrics", "metrics", "Metrics", "metrics"], ["log", "log", "Log", "log"], ["control", "control", "Test bench", "control"]]],
 ];
-const MODULES = { "": "overview", brokers: "brokers", quorum: "quorum", topics: "topics", groups: "groups", transactions: "transactions", access: "access", connections: "connections", requests: "requests", metrics: "metrics", log: "log", control: "control", subjects: "subjects" };
+const MODULES = { "": "overview", clusters: "clusters", connect: "connect", brokers: "brokers", quorum: "quorum", topics: "topics", groups: "groups", transactions: "transactions", access: "access", connections: "connections", requests: "requests", metrics: "metrics", log: "log", control: "control", subjects: "subjects" };
 const KEYS = { o: "", b: "brokers", q: "quorum", t: "topics", c: "groups", x: "transactions", a: "access", l: "log", m: "metrics" };
 
 let session = null;
@@ -38,11 +38,17 @@ function frame() {
   const menu = h("button", { class: "quiet menu-button", type: "button", "aria-label": "Views", "aria-expanded": "false", "aria-controls": "nav", onclick: () => { const isOpen = nav.classList.toggle("open"); menu.setAttribute("aria-expanded", String(isOpen)); } }, icon("menu"));
   const toggle = h("button", { class: "quiet", type: "button", id: "theme", title: "Theme", "aria-label": `Theme: ${savedTheme()}`, onclick: () => { const next = themes[(themes.indexOf(savedTheme()) + 1) % themes.length]; theme(next); toggle.setAttribute("aria-label", `Theme: ${next}`); toast(`Theme: ${next}`); } }, icon("theme"));
   const who = session.user ? [h("span", { class: "badge info" }, session.user), h("button", { class: "quiet", type: "button", "aria-label": "Log out", title: "Log out", onclick: logOut }, icon("out"))] : [];
-  fill(document.getElementById("top"), menu, h("a", { class: "brand", href: "#/" }, h("img", { src: "icon.svg", alt: "" }), "Barnabas"), h("span", { class: "cluster", id: "cluster" }), h("span", { class: "spacer" }), state, who, toggle);
+  fill(document.getElementById("top"), menu, h("a", { class: "brand", href: "#/" }, h("img", { src: "icon.svg", alt: "" }), "Barnabas"), clusterChoice(), h("span", { class: "cluster", id: "cluster" }), h("span", { class: "spacer" }), session.read_only ? badge("read-only", "info") : null, state, who, toggle);
   fill(nav, VIEWS.map(([title, rows]) => {
-    const shown = rows.filter(([, , , needs]) => !needs || session.views.includes(needs) || (needs === "registry" && session.registry));
+    const shown = rows.filter(([, , , needs]) => !needs || session.views.includes(needs) || (Array.isArray(session[needs]) ? session[needs].length : session[needs]));
     return shown.length ? [h("h2", {}, title), h("ul", {}, shown.map(([path, symbol, text]) => h("li", {}, h("a", { href: `#/${path}`, "data-view": path }, icon(symbol), text))))] : null;
   }));
+}
+
+/** Make the choice of a cluster, where there are several: each has a page and a login of its own. */
+function clusterChoice() {
+  if (!session.clusters.length) return null;
+  return select(session.clusters.map((name) => [name, name, name === session.cluster]), { "aria-label": "Cluster", class: "clusters", onchange: (event) => { location.href = `${pageOf(event.target.value)}#/`; } });
 }
 
 async function logOut() {
@@ -78,7 +84,7 @@ async function show() {
   }
   if (leave.signal.aborted) return;
   const title = main.querySelector("h1");
-  document.title = `${title?.textContent ?? "Console"} · Barnabas console`;
+  document.title = [title?.textContent ?? "Console", session.cluster, "Barnabas console"].filter(Boolean).join(" · ");
   if (document.activeElement === document.body || main.contains(document.activeElement) || document.activeElement?.closest("#nav")) title?.focus({ preventScroll: true });
 }
 

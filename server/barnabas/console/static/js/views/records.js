@@ -1,7 +1,7 @@
 // Records of a topic: pages from any point, the live tail, search, one in full, files.
 
 import { keepInAddress } from "../address.js";
-import { follow, get, post, query } from "../api.js";
+import { at, follow, get, post, query } from "../api.js";
 import { ask, badge, field, fill, h, notice, select, toast } from "../dom.js";
 import { bytes, number, plural, time, zone } from "../format.js";
 import { besidePrevious } from "./beside.js";
@@ -205,7 +205,7 @@ export async function showRecords(place, { path, name, count, values, signal, ha
   }
 
   async function save(kind) {
-    const link = h("a", { href: `${path}/export${query({ ...choice(), ...start(), ...sought(), format: kind, limit: 1000 })}`, download: `${name}.${kind}` });
+    const link = h("a", { href: `${at(path)}/export${query({ ...choice(), ...start(), ...sought(), format: kind, limit: 1000 })}`, download: `${name}.${kind}` });
     document.body.append(link);
     link.click();
     link.remove();
