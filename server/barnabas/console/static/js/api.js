@@ -18,7 +18,7 @@ const base = location.pathname.replace(/\/[^/]*$/, "");
 export const at = (path) => `${base}${path}`;
 export const pageOf = (cluster) => `${base.replace(/\/clusters\/[^/]+$/, "")}/clusters/${encodeURIComponent(cluster)}/`;
 /** A response that comes from the console alone says nothing about the cluster. */
-const isOfTheCluster = (path) => path !== "/api/session";
+const isOfTheCluster = (path) => path !== "/api/session" && !path.startsWith("/api/connect");
 
 /** Set the callbacks for the state of the cluster and for a login that is needed. */
 export function listen(state, login) {
@@ -35,7 +35,7 @@ export async function request(method, path, payload = undefined, signal = undefi
   const headers = method === "GET" ? {} : { "X-Console-CSRF": csrf };
   if (payload !== undefined) headers["Content-Type"] = "application/json";
   let answer;
-  const timer = setTimeout(() => onState(false, `no answer for ${SLOW_MS / 1000} s`), SLOW_MS);
+  const timer = isOfTheCluster(path) ? setTimeout(() => onState(false, `no answer for ${SLOW_MS / 1000} s`), SLOW_MS) : 0;
   signal?.addEventListener("abort", () => clearTimeout(timer));
   try {
     answer = await fetch(at(path), { method, headers, signal, credentials: "same-origin", body: payload === undefined ? undefined : JSON.stringify(payload) });
