@@ -44,7 +44,7 @@ def test_a_topic_from_its_making_to_its_end(served: Served, show: Show, name: st
     page.get_by_role("button", name="Create topic").click()
     dialog.get_by_label("Name").fill(name)
     dialog.get_by_role("button", name="Create", exact=True).click()
-    expect(dialog.get_by_role("alert")).to_contain_text("TOPIC_ALREADY_EXISTS")
+    expect(dialog.get_by_role("alert")).to_contain_text(f"There is a topic '{name}' already")
     dialog.get_by_role("button", name="Cancel").click()
     shown.is_settled()
 

@@ -110,7 +110,7 @@ def test_paths_become_columns_that_stand_in_the_address(served: Served, show: Sh
     dialog.get_by_label("Paths and fields").fill("$.customer, $.total, $.missing")
     dialog.get_by_role("button", name="Show").click()
     heads = page.get_by_role("table", name="Records").locator("th")
-    names = ["Place", "Time (UTC)", "Key", "$.customer", "$.total", "$.missing", "Value", "Size"]
+    names = ["Partition:offset", "Time (UTC)", "Key", "$.customer", "$.total", "$.missing", "Value", "Size"]
     expect(heads).to_have_text(names)
     page.reload()
     expect(heads).to_have_text(names)

@@ -9,7 +9,7 @@ import math
 from collections.abc import AsyncIterator, Hashable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
@@ -81,6 +81,8 @@ class Backend:
         self.owner = owner
         self.reads = reads or Reads()
         self.connects = connects or {}
+        self.subjects: dict[str, tuple[float, dict[str, Any]]] = {}
+        """Subjects as a list has shown them, and when they were asked for (monotonic, s)."""
         self._deserializer: Deserializer | None = None
         self._operations: frozenset[str] = frozenset()
         self._operations_at_s = -math.inf

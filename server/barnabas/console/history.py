@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from barnabas.console.backend import Backend
 
 EVERY_SECONDS = 10.0
+RETRY_SECONDS = 2.0
+"""Time after a first look that has failed."""
 HISTORY_SECONDS = 900.0
 REST_FACTOR = 100
 """Time between two samples, as a multiple of the time that one takes."""
@@ -131,7 +133,10 @@ class History:
                 self.error = str(error)
             self._has_looked.set()
             taken_s = trio.current_time() - began_s
-            await trio.sleep(max(EVERY_SECONDS, REST_FACTOR * taken_s) - taken_s)
+            # The first look imports what it needs, and a broker that starts is not there yet.
+            rest_s = REST_FACTOR * taken_s if len(self._samples) > 1 else 0.0
+            every_s = EVERY_SECONDS if self._samples else RETRY_SECONDS
+            await trio.sleep(max(every_s, rest_s) - min(taken_s, every_s))
 
 
 async def measure(backend: Backend) -> Sample:

@@ -72,5 +72,8 @@ class Watch(Protocol):
 class Seen(Protocol):
     """A request that was recorded."""
 
+    def at_a_glance(self) -> dict[str, Any]:
+        """Return its topics, records, bytes and time, as JSON."""
+
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON."""

@@ -47,8 +47,9 @@ async def test_connectors_are_shown_and_steered(tmp_path: Path) -> None:
             config = shown["config"]
             assert (config["db.password"], config["pin"], config["file"]) == (MASK, MASK, "/x")
             assert shown["topics"] == ["lines"]
-            wrong = await visitor.do("POST", "/api/connect/files/validate",
-                                     {"config": {**config, "topic": "", "batch.size": "x"}, "connector": "bad one"})  # fmt: skip
+            changed = {**config, "topic": "", "batch.size": "x"}
+            body = {"config": changed, "connector": "bad one"}
+            wrong = await visitor.do("POST", "/api/connect/files/validate", body)
             errors = {row["name"]: row["errors"] for row in wrong["settings"] if row["errors"]}
             assert (wrong["error_count"], [*errors]) == (2, ["topic", "batch.size"])
             assert errors["batch.size"] == [f"Invalid value x for configuration batch.size, pin {MASK}"]

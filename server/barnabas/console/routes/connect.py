@@ -176,8 +176,12 @@ async def create_connector(call: Call) -> object:
     """Create a connector."""
     client = await _client(call, "alter")
     name = call.field("name", str)
-    if not name.strip() or "/" in name:  # Jetty 12 takes no path with %2F: the worker itself could not delete it
-        raise ConsoleError(400, "name: a text without a slash expected, as no request to the workers could name it")
+    if (
+        not name.strip() or "/" in name
+    ):  # Jetty 12 takes no path with %2F: the worker itself could not delete it
+        raise ConsoleError(
+            400, "name: a text without a slash expected, as no request to the workers could name it"
+        )
     config = await _filled(call, client, "")
     await _ask(client, "/connectors", "POST", {"name": name, "config": {**config, "name": name}})
     return None

@@ -64,7 +64,7 @@ async def _as_json(requests: Sequence[Seen]) -> list[bytes]:
     events: list[bytes] = []
     texts: list[bytes] = []
     for request in requests:
-        texts.append(as_json(request.as_json()))
+        texts.append(as_json({**request.at_a_glance(), **request.as_json()}))
         await trio.lowlevel.checkpoint()
         if sum(map(len, texts)) >= EVENT_BYTES or request is requests[-1]:
             events.append(b'{"requests":[%s]}' % b",".join(texts))

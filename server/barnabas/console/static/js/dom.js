@@ -69,6 +69,15 @@ export function tile(label, value, note = "", link = null, small = false) {
   return link ? h("a", { class: "tile", href: link }, parts) : h("div", { class: "tile" }, parts);
 }
 
+/** Have parts of a form fold away on narrow screens, behind a button that is returned; `isOpen` at first. */
+export function folding(form, parts, isOpen = false) {
+  const button = h("button", { type: "button", class: "fold", onclick: () => unfold(button.getAttribute("aria-expanded") !== "true") }, "Options");
+  const unfold = (isUnfolded) => { form.classList.toggle("unfolded", isUnfolded); button.setAttribute("aria-expanded", String(isUnfolded)); };
+  for (const part of parts) part.classList.add("folded");
+  unfold(isOpen);
+  return button;
+}
+
 let numbers = 0;
 
 /** Make a field of a form with its label. */
@@ -89,14 +98,14 @@ const back = () => new Promise((done) => { window.addEventListener("popstate", d
  * Ask for something. `act` is called with the form when it is sent, and may throw: its error is shown and the dialog stays.
  * Returns true when it was done, false when the visitor has thought better of it.
  */
-export function ask({ title, content, submit = "Save", danger = false, act, open = null }) {
+export function ask({ title, content, submit = "Save", cancel = "Cancel", danger = false, act, open = null }) {
   return new Promise((resolve) => {
     const id = `dialog-${(numbers += 1)}`;
     const problem = h("div", { "aria-live": "assertive" });
     const button = h("button", { type: "submit", class: danger ? "danger primary" : "primary" }, submit);
-    const cancel = h("button", { type: "button", onclick: () => dialog.close() }, "Cancel");
+    const leave = cancel ? h("button", { type: "button", onclick: () => dialog.close() }, cancel) : null;
     let isDone = false;
-    const form = h("form", { method: "dialog" }, h("h2", { id }, title), h("div", { class: "content" }, problem, content), h("div", { class: "foot" }, cancel, button));
+    const form = h("form", { method: "dialog" }, h("h2", { id }, title), h("div", { class: "content" }, problem, content), h("div", { class: "foot" }, leave, button));
     const dialog = h("dialog", { "aria-labelledby": id }, form);
     form.addEventListener("input", () => fill(problem));
     form.addEventListener("submit", async (event) => {

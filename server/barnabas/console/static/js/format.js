@@ -49,6 +49,9 @@ export function duration(ms) {
   return `${Math.floor(seconds / 86400)} d`;
 }
 
+/** Name a release as it was guessed: Kafka 4.2 to 4.3. */
+export const releaseOf = (text) => text.replace(/, which.*/, "").replace(/^nearest to Apache /, "");
+
 export const plural = (count, singular, many = `${singular}s`) => `${number(count)} ${count === 1 ? singular : many}`;
 
 // --- settings, by the units that their names say ---------------------------------------------------------------

@@ -8,7 +8,7 @@ const VIEWS = [
   ["This broker", [["connections", "connections", "Clients", "connections"], ["requests", "requests", "Request tap", "requests"], ["metrics", "metrics", "Metrics", "metrics"], ["log", "log", "Log", "log"], ["control", "control", "Test bench", "control"]]],
 ];
 const MODULES = { "": "overview", clusters: "clusters", connect: "connect", brokers: "brokers", quorum: "quorum", topics: "topics", groups: "groups", transactions: "transactions", access: "access", connections: "connections", requests: "requests", metrics: "metrics", log: "log", control: "control", subjects: "subjects" };
-const KEYS = { o: "", b: "brokers", q: "quorum", t: "topics", c: "groups", x: "transactions", a: "access", l: "log", m: "metrics" };
+const KEYS = { o: "", b: "brokers", q: "quorum", t: "topics", g: "groups", c: "groups", x: "transactions", s: "subjects", k: "connect", a: "access", n: "connections", r: "requests", m: "metrics", l: "log", h: "clusters" };
 
 let session = null;
 let leaving = null;
@@ -166,13 +166,30 @@ document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;
   if (event.key === "/") { event.preventDefault(); main.querySelector("input.filter, input[type=search]")?.focus(); }
   else if (event.key === "?") help();
-  else if (lastKey === "g" && event.key in KEYS) location.hash = `#/${KEYS[event.key]}`;
+  else if (lastKey === "g" && event.key in KEYS) {
+    if (isThere(KEYS[event.key])) location.hash = `#/${KEYS[event.key]}`;
+    lastKey = "";
+    return;
+  } else if (event.key === "j" || event.key === "k") move(event.key === "j" ? 1 : -1);
   lastKey = event.key;
 });
 
+const isThere = (view) => document.querySelector(`#nav a[data-view="${view}"]`) !== null;
+
+/** Focus what opens the next row of a list, or the one before; the first without one. */
+function move(step) {
+  const openers = [...main.querySelectorAll("tbody tr:not(.opened)")].map((row) => row.querySelector("a, .opener")).filter(Boolean);
+  const row = document.activeElement?.closest("tr");
+  const at = openers.findIndex((opener) => opener.closest("tr") === row);
+  const next = openers[at < 0 ? 0 : Math.min(Math.max(at + step, 0), openers.length - 1)];
+  next?.focus();
+  next?.scrollIntoView({ block: "nearest" });
+}
+
 function help() {
-  const rows = [["/", "filter or search"], ["Enter", "in a filter: open the first that is left"], ["g o", "overview"], ["g t", "topics"], ["g c", "consumer groups"], ["g b", "brokers"], ["g q", "controllers"], ["g x", "transactions"], ["g a", "access"], ["g m", "metrics"], ["g l", "log"], ["p", "on a record: beside the previous one of its key"], ["?", "this list"], ["Esc", "close a dialog"]];
-  ask({ title: "Keys", submit: "Close", content: h("dl", {}, rows.map(([key, text]) => [h("dt", {}, key.split(" ").map((word) => h("kbd", {}, word))), h("dd", {}, text)])), act: () => true });
+  const views = [["g o", "", "overview"], ["g t", "topics", "topics"], ["g g", "groups", "consumer groups"], ["g x", "transactions", "transactions"], ["g s", "subjects", "schemas"], ["g k", "connect", "Kafka Connect"], ["g a", "access", "access"], ["g b", "brokers", "brokers"], ["g q", "quorum", "controllers"], ["g n", "connections", "clients"], ["g r", "requests", "request tap"], ["g m", "metrics", "metrics"], ["g l", "log", "log"], ["g h", "clusters", "all clusters"]];
+  const rows = [["/", "filter or search"], ["Enter", "in a filter: open the first that is left"], ["j", "next row of a list; Enter opens it"], ["k", "row before"], ...views.filter(([, view]) => isThere(view)).map(([keys, , text]) => [keys, text]), ["p", "on a record: beside the previous one of its key"], ["?", "this list"], ["Esc", "close a dialog"]];
+  ask({ title: "Keys", submit: "Close", cancel: "", content: h("dl", {}, rows.map(([key, text]) => [h("dt", {}, key.split(" ").map((word) => h("kbd", {}, word))), h("dd", {}, text)])), act: () => true });
 }
 
 document.getElementById("skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });

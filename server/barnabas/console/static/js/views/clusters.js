@@ -2,7 +2,7 @@
 
 import { pageOf } from "../api.js";
 import { badge, broken, fill, h, head } from "../dom.js";
-import { number, plural } from "../format.js";
+import { number, plural, releaseOf } from "../format.js";
 import { repeat, table } from "../table.js";
 
 const SECONDS_MAX = 20;
@@ -33,13 +33,13 @@ export async function show({ main, session, signal }) {
   const place = h("section", { class: "card", "aria-label": "Clusters" });
   const rows = new Map(session.clusters.map((name) => [name, null]));
   const columns = [
-    { label: "Cluster", class: "name", cell: (row) => [h("a", { href: `${pageOf(row.name)}#/` }, broken(row.name)), row.name === session.cluster ? h("span", { class: "soft" }, " shown now") : null] },
+    { label: "Cluster", class: "name", cell: (row) => [h("a", { href: `${pageOf(row.name)}#/` }, broken(row.name)), row.name === session.cluster ? [" ", badge("shown now", "info")] : null] },
     { label: "Health", cell: (row) => (row.isWaiting ? h("span", { class: "soft" }, "asking …") : [health(row), row.problem && !row.isLogin ? h("div", { class: "soft" }, row.problem.slice(0, PROBLEM_CHARS_MAX)) : null]) },
-    { label: "Brokers", number: true, cell: (row) => number(row.cluster?.brokers) },
-    { label: "Topics", number: true, cell: (row) => number(row.topics?.count) },
+    { label: "Brokers", number: true, class: "wide", cell: (row) => number(row.cluster?.brokers) },
+    { label: "Topics", number: true, class: "wide", cell: (row) => number(row.topics?.count) },
     { label: "Partitions", number: true, class: "wide", cell: (row) => number(row.topics?.partitions) },
     { label: "Groups", number: true, class: "wide", cell: (row) => number(row.groups?.count) },
-    { label: "Speaks as", class: "wide", cell: (row) => row.cluster?.release.replace(/, which.*/, "") ?? "–" },
+    { label: "Like", class: "wide", cell: (row) => (row.cluster ? releaseOf(row.cluster.release) : "–") },
   ];
   const draw = () => { if (!signal.aborted) fill(place, table(columns, [...rows].map(([name, row]) => row ?? { name, isWaiting: true }), { caption: "Clusters" })); };
   fill(main, head("All clusters", "Each has a page, a login and rights of its own."), place);

@@ -13,6 +13,8 @@ const FIRST_LINES = 1;
 const stateBadge = (state) => badge(state.toLowerCase(), STATES[state] ?? "");
 const tasksOf = (tasks) => (Object.keys(tasks).length ? Object.entries(tasks).map(([state, count]) => [badge(`${count} ${state.toLowerCase()}`, STATES[state] ?? ""), " "]) : "–");
 const plain = (name) => (name ?? "–").split(".").pop();
+/** Have a class's name broken before its capitals. */
+const classOf = (name) => plain(name).split(/(?=[A-Z][a-z])/).flatMap((piece, index) => (index ? [h("wbr"), piece] : [piece]));
 
 export async function show(context) {
   const { main, parts, session, signal } = context;
@@ -78,18 +80,18 @@ async function showConnector({ main, signal }, cluster, path, name) {
       tile("State", stateBadge(connector.state), connector.worker ? `worker ${connector.worker}` : "no worker", null, true),
       tile("Tasks", String(connector.tasks_total), failed.length ? `${failed.length} failed` : "none failed"),
       tile("Type", badge(connector.type), "", null, true),
-      tile("Plugin", plain(connector.config["connector.class"]), connector.version ? `version ${connector.version}` : "", null, true));
+      tile("Plugin", classOf(connector.config["connector.class"]), connector.version ? `version ${connector.version}` : "", null, true));
     fill(errors, connector.trace ? card("Why the connector has failed", body(trace(connector.trace))) : "");
     fill(tasks, h("div", { class: "card-head" }, h("h2", {}, "Tasks")), table([
       { label: "Task", number: true, cell: (row) => row.id },
       { label: "State", cell: (row) => stateBadge(row.state) },
+      { label: "", cell: (row) => h("button", { type: "button", class: "small", "aria-label": `Restart task ${row.id}`, onclick: () => act(`Task ${row.id} restarts.`, () => post(`${path}/tasks/${row.id}/restart`)) }, "Restart") },
       { label: "Worker", class: "wide", cell: (row) => row.worker ?? "–" },
       { label: "Error", class: "error", cell: (row) => (row.trace ? trace(row.trace) : "–") },
-      { label: "", cell: (row) => h("button", { type: "button", class: "small", "aria-label": `Restart task ${row.id}`, onclick: () => act(`Task ${row.id} restarts.`, () => post(`${path}/tasks/${row.id}/restart`)) }, "Restart") },
     ], connector.tasks, { caption: "Tasks", empty: connector.state === "STOPPED" ? "A connector that is stopped has no tasks." : "No tasks yet." }));
     fill(config, h("div", { class: "card-head" }, h("h2", {}, "Config")), table([
       { label: "Setting", class: "name", cell: (row) => broken(row[0]) },
-      { label: "Value", class: "mono setting", cell: (row) => row[1] ?? h("span", { class: "soft" }, "null") },
+      { label: "Value", class: "mono config", cell: (row) => row[1] ?? h("span", { class: "soft" }, "null") },
     ], Object.entries(connector.config).sort(([first], [second]) => (first < second ? -1 : 1)), { caption: "Config" }));
     fill(topics, connector.topics.length ? card("Topics that it has used", body(connector.topics.map((topic, index) => [index ? ", " : "", h("a", { href: `#/topics/${part(topic)}` }, broken(topic))]))) : "");
   }

@@ -7,9 +7,9 @@ import { pagedTable } from "../table.js";
 
 const KINDS = { Ongoing: "warn", PrepareCommit: "info", PrepareAbort: "info", CompleteCommit: "good", CompleteAbort: "" };
 
-export async function show({ main, signal }) {
+export async function show({ main, session, signal }) {
   const list = pagedTable({
-    title: "Transactions", label: "transactional ids", signal, placeholder: "Filter by transactional id", empty: "No transactional producers yet.",
+    title: "Transactions", label: "transactional ids", signal, placeholder: "Filter by transactional id", empty: session.user ? `No transactional ids that ${session.user} may see.` : "No transactional producers yet.",
     load: (values) => get("/api/transactions", values, signal),
     filters: [{ names: ["open"], make: (change, values) => check("Open only", { checked: values.open === "true", onchange: (event) => change({ open: event.target.checked || "" }) }) }],
     columns: [
