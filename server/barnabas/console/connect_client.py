@@ -33,7 +33,7 @@ _LOGIN = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)")
 
 
 Passwords = frozenset[str]
-"""Names of settings that a plugin calls passwords, beside those whose names say so."""
+"""Names of settings that a plugin calls passwords, beside those with a telling name."""
 NONE: Passwords = frozenset()
 
 

@@ -6,6 +6,7 @@ numbers of their own, from their first look on until the session has ended; else
 
 from __future__ import annotations
 
+import re
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
@@ -18,6 +19,7 @@ import trio
 from barnabas.client import ClientError
 from barnabas.commands.lagging import lags_of
 from barnabas.console.base import ConsoleError
+from barnabas.console.exposed import families_of
 from barnabas.console.live import METRICS, check_view
 from barnabas.console.measuring import BYTES, RATE, log_dirs_of
 from barnabas.console.outcomes import error_text
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from barnabas.client.admin import ListedGroup
     from barnabas.commands.lagging import GroupLag
     from barnabas.console.backend import Backend
+    from barnabas.console.live import Live
 
 EVERY_SECONDS = 10.0
 RETRY_SECONDS = 2.0
@@ -46,6 +49,17 @@ REMEMBERED_MAX = 2_000
 """Groups of which lags are remembered; the oldest is forgotten."""
 DESCRIBED_MAX = 20
 """Open transactions that are asked for their age."""
+PLOTTED = tuple(
+    re.compile(pattern, re.I)
+    for pattern in (
+        "messagesin",
+        "_bytesin",
+        "_bytesout",
+        r"requestmetrics_requests(_total)?$",
+        "connection_?count",
+    )
+)
+"""Metrics that the page plots without being asked, the first of each."""
 OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 """States of transactions that are open."""
 _STALLS = "barnabas_event_loop_stalls"
@@ -116,8 +130,9 @@ class History:
     async def samples(self) -> list[Sample]:
         """Return the samples of the last 15 minutes; the first look waits a little for the first of them."""
         self.begin()
-        with trio.move_on_after(FIRST_SECONDS_MAX):
-            await self._has_looked.wait()
+        if self._has_begun:
+            with trio.move_on_after(FIRST_SECONDS_MAX):
+                await self._has_looked.wait()
         since_ms = self._samples[-1].at_ms - HISTORY_SECONDS * 1_000 if self._samples else 0
         return [sample for sample in self._samples if sample.at_ms > since_ms]
 
@@ -137,6 +152,15 @@ class History:
             rest_s = REST_FACTOR * taken_s if len(self._samples) > 1 else 0.0
             every_s = EVERY_SECONDS if self._samples else RETRY_SECONDS
             await trio.sleep(max(every_s, rest_s) - min(taken_s, every_s))
+
+
+async def measure_metrics(live: Live) -> Sample:
+    """Return the sums of those metrics that are plotted without being asked for. Raises ConsoleError."""
+    families = await live.metrics()
+    names = [row["name"] for row in families_of(families, ())]
+    plotted = {next(filter(pattern.search, names), "") for pattern in PLOTTED} - {""}
+    sums = {row["name"]: row["sum"] for row in families_of(families, plotted)} if plotted else {}
+    return Sample(time.time_ns() // 1_000_000, sums)
 
 
 async def measure(backend: Backend) -> Sample:

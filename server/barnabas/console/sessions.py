@@ -150,6 +150,9 @@ class Sessions:
             self._history.attach(nursery)
             if self._keeps_history:
                 self._history.begin()
+            if self._keeps_history and self._live is not None:
+                self._live.metrics_history.attach(nursery)
+                self._live.metrics_history.begin()
             while True:
                 await trio.sleep(CHECK_SECONDS)
                 for session in [session for session in self._sessions.values() if session.is_over]:
@@ -284,7 +287,7 @@ class Sessions:
             session.proven_at = trio.current_time()
 
     async def _measure(self) -> Sample:
-        """Return the cluster in numbers, as visitors see it where nobody logs in. Raises ClientError, ConsoleError."""
+        """Return the cluster in numbers, as visitors see it where there are no logins. Raises ClientError, ConsoleError."""
         if self.mechanisms():
             raise ConsoleError(403, "visitors log in: each has a history of their own")
         return await measure(await self.open(await self.anonymous()))

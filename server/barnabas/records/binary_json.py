@@ -1,7 +1,7 @@
 """MessagePack and CBOR as JSON, for people and filters. Pure.
 
-The rule: bytes are recognized only where they are one whole value of exactly one of the formats, with an object whose names
-are printable texts in it: a number that begins like one stays bytes. What JSON lacks is a text or an object that says what
+The rule: bytes are recognized only where they are one whole value of exactly one of the formats, with an object of
+printable names in it: a number that begins like one stays bytes. What JSON lacks is a text or an object that says what
 it was: bytes are base64url, as RFC 8949 (section 6.1) has them.
 """
 
@@ -19,7 +19,7 @@ VALUES_MAX = 200_000
 """Values in a payload, and levels of them, that are read."""
 DEPTH_MAX = 100
 _PLAIN_TAGS = (5, 25, 28, 29, 30, 35, 36, 256)
-"""Tags of CBOR whose content is shown as it is: powers that can be huge, references, patterns, mails."""
+"""Tags of CBOR with content that is shown as it is: powers that can be huge, references, patterns, mails."""
 _LEADS = frozenset((*range(0x80, 0xC0), 0xD9, 0xDC, 0xDD, 0xDE, 0xDF))
 """First bytes of what can be recognized: maps and arrays of both, and the mark of CBOR."""
 

@@ -1,4 +1,4 @@
-"""Kafka Connect by the routes of the console: what is shown and done, what is masked, and who may."""
+"""Kafka Connect by the routes of the console: what is shown and done, what is masked, and what needs which right."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def _registry() -> dict[str, Any]:
 
 
 def _workers() -> dict[str, Any]:
-    """Answers of a worker of Kafka Connect, with many connectors, and one whose task has failed at length."""
+    """Answers of a worker of Kafka Connect, with many connectors, and one that has failed at length."""
     config = {f"setting.{number}": "v" * 20 for number in range(20)} | {"connector.class": "P"}
     task = {"id": 0, "state": "FAILED", "worker_id": "w", "trace": "at x\n" * 100_000}
     status = {"connector": {"state": "RUNNING"}, "tasks": [task], "type": "sink"}
@@ -147,7 +147,7 @@ QUERIES: dict[str, tuple[Any, ...]] = {
     "open": ("true",), "version": (1, 99), "older": (1,), "newer": (2,), "names": ("barnabas_requests_total,x" * 100,),
     "since": (0,), "from": ("oldest", "offset", "time"), "offset": (10**18,), "time": (10**15,), "until": (10**15,),
     "before": ("0:9,1:1", "x" * 5_000), "after": ("0:0", "x"), "partition": ("1", "x"), "committed": ("true",),
-    "as": ("text", "hex", "registry"), "limit": (500, 1), "format": ("jsonl",), "regex": ("true",), "case": ("true",),
+    "as": ("text", "hex", "registry", "msgpack"), "limit": (500, 1), "format": ("jsonl",), "regex": ("true",), "case": ("true",),
     "text": ("nothing", "(x?){500}(x?){500}z|(.{0,900}y)", "(" * 1_000), "in": ("value", "headers"),
     "where": ("$.total > 60 or not key ~ /a/", "$..*..*..* < $..*..*", "(x?){500}", "(" * 1_000, "x" * 5_000),
     "columns": ("$.a, $..*..*..*, key", "$.a[", "x" * 5_000),

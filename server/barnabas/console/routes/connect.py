@@ -1,6 +1,6 @@
 """Routes over Kafka Connect: its clusters, connectors and tasks, and what is done to them, by its REST interface.
 
-The rule: a visitor who may describe the cluster may look, and one who may alter it may act; no password leaves a config.
+The rule: the right to describe the cluster lets a visitor look, the right to alter it lets a visitor act; no password is shown.
 """
 
 from __future__ import annotations

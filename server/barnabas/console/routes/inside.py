@@ -78,6 +78,12 @@ async def show_metrics(call: Call) -> object:
     return {"families": families_of(await _live(call).metrics(), names)}
 
 
+async def metrics_history(call: Call) -> object:
+    """Return sums of the metrics that are plotted without being asked for, over the last 15 minutes."""
+    samples = await _live(call).metrics_history.samples()
+    return {"samples": [{"at": sample.at_ms, "sums": sample.values} for sample in samples]}
+
+
 async def show_log(call: Call) -> object:
     """Return the newest lines of the broker's log."""
     return {"lines": _live(call).log_lines(call.whole("since", 0))}
@@ -107,6 +113,8 @@ ROUTES = (
                  Parameter("errors", "true for those alone that have failed (false)")), view=REQUESTS),
     Route("GET", "/api/metrics", show_metrics, "Names of metrics, and samples of those asked for, all topics together",
           query=(Parameter("names", "with commas between them (none)"),), view=METRICS),
+    Route("GET", "/api/metrics/history", metrics_history,
+          "Sums of those metrics that the page plots by itself, over the last 15 minutes", view=METRICS),
     Route("GET", "/api/log", show_log, "The broker's log",
           query=(Parameter("since", "lines after this number (0)"),), view=LOG),
     Route("POST", "/api/control/{rest}", steer, "Faults, clock and snapshots: a request of the control API",

@@ -34,7 +34,7 @@ KEPT_ENTRIES_MAX = 100
 """A message with more entries of arrays is kept as JSON, which is cut."""
 SHOWN_TOPICS_MAX = 20
 COUNTED_BYTES_MAX = 4 << 20
-"""Bytes of a request whose records are counted, by the headers of its batches."""
+"""Bytes of a request up to which its records are counted, by the headers of its batches."""
 NAMES_MAX = 2_000
 """Partitions, and groups, of a request by which it is selected; the first ones that it names."""
 WIDE_ENTRIES_MIN = 20_000
