@@ -37,6 +37,7 @@ LINES = [f"line {number}" for number in range(20)]
 SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 SINK = "org.apache.kafka.connect.file.FileStreamSinkConnector"
 MASK = "********"
+JAAS, SECRET = "producer.override.sasl.jaas.config", "x password=hunter2;"
 
 
 class ConnectWorker:
@@ -104,7 +105,9 @@ def _request(method: str, url: str, headers: dict[str, str], body: Any = None) -
     request = urllib.request.Request(url, data, headers, method=method)
     with urllib.request.urlopen(request, timeout=30) as answer:
         content = answer.read()
-        return json.loads(content) if content else None, answer.headers.get("Set-Cookie", "").partition(";")[0]
+        return json.loads(content) if content else None, answer.headers.get("Set-Cookie", "").partition(";")[
+            0
+        ]
 
 
 def refusal(work: Callable[[], Any]) -> tuple[int, str]:
@@ -141,8 +144,24 @@ def check(what: str, actual: object, expected: object) -> None:
 
 def acts(console: Console, worker: str, bootstrap: str, directory: Path) -> None:
     """Do each act, and look at the worker and the broker. Raises AssertionError."""
-    source, target = directory / "in.txt", directory / "out.txt"
+    source, target = directory / "in.txt", directory / "none" / "out.txt"
     source.write_text("".join(f"{line}\n" for line in LINES))
+    path = f"/connectors/{quote('in lines', safe='')}"
+
+    def does(method: str, where: str, body: Any = None) -> Callable[[], bool]:
+        return lambda: console.ask(method, where, body) is None
+
+    def state() -> Any:
+        return console.ask("GET", path)
+
+    def is_running() -> bool:
+        shown = state()
+        return bool(shown["tasks"]) and {"RUNNING"} == {part["state"] for part in (shown, *shown["tasks"])}
+
+    def failed_task() -> Any:
+        tasks = console.ask("GET", "/connectors/out")["tasks"]
+        return tasks and tasks[0]["state"] == "FAILED" and tasks[0]
+
     until("the worker is shown", lambda: _request("GET", worker, {})[0])
     plugins = until("plugins are listed", lambda: console.ask("GET", "/plugins"))
     assert {SOURCE, SINK} <= {plugin["class"] for plugin in plugins}
@@ -150,46 +169,57 @@ def acts(console: Console, worker: str, bootstrap: str, directory: Path) -> None
     answer = console.ask("POST", "/validate", {"config": config})
     wrong = {row["name"]: row["errors"] for row in answer["settings"] if row["errors"]}
     check("a config without a topic is refused by its plugin", [*wrong], ["topic"])
-    config |= {"topic": "lines", "producer.override.sasl.jaas.config": "x password=hunter2;", "errors.tolerance": "none"}
-    config["producer.override.client.id"] = "copier"
-    until("a connector is created", lambda: console.ask("POST", "/connectors", {"name": "in lines", "config": config}) is None)
-    path = f"/connectors/{quote('in lines', safe='')}"
-    state = lambda: console.ask("GET", path)  # noqa: E731
-    until("it runs", lambda: (shown := state())["state"] == "RUNNING" and [task["state"] for task in shown["tasks"]] == ["RUNNING"])
+    config |= {
+        "topic": "lines",
+        "errors.tolerance": "none",
+        "producer.override.client.id": "copier",
+        JAAS: SECRET,
+    }
+    until("a connector is created", does("POST", "/connectors", {"name": "in lines", "config": config}))
+    until("it runs", is_running)
     shown = state()
-    check("its password is masked", shown["config"]["producer.override.sasl.jaas.config"], MASK)
+    check("its password is masked", shown["config"][JAAS], MASK)
     check("its lines are copied", read(bootstrap, "lines", len(LINES)), LINES)
     until("its topic is shown", lambda: state()["topics"] == ["lines"])
     edited = {**shown["config"], "batch.size": "100"}
-    until("its config is changed", lambda: console.ask("PUT", f"{path}/config", {"config": edited}) is None)
+    until("its config is changed", does("PUT", f"{path}/config", {"config": edited}))
     own = _request("GET", f"{worker}{path}/config", {})[0]
-    check("the masked value stays", own["producer.override.sasl.jaas.config"], "x password=hunter2;")
-    check("the new one is there", own["batch.size"], "100")
-    for act, result in (("pause", "PAUSED"), ("resume", "RUNNING"), ("stop", "STOPPED"), ("resume", "RUNNING")):
-        until(f"{act} is taken", lambda act=act: console.ask("PUT", f"{path}/state", {"state": act}) is None)  # type: ignore[misc]
+    check("the masked value stays, the new one is there", (own[JAAS], own["batch.size"]), (SECRET, "100"))
+    for act, result in (
+        ("pause", "PAUSED"),
+        ("resume", "RUNNING"),
+        ("stop", "STOPPED"),
+        ("resume", "RUNNING"),
+    ):
+        until(f"{act} is taken", does("PUT", f"{path}/state", {"state": act}))
         until(f"{act}: {result.lower()}", lambda result=result: state()["state"] == result)  # type: ignore[misc]
-    failing = {"connector.class": SINK, "topics": "lines", "file": str(directory / "none" / "out.txt"), "tasks.max": "1"}
-    until("a connector that must fail is created", lambda: console.ask("POST", "/connectors", {"name": "out", "config": failing}) is None)
-    failed = until("its failed task is shown with the error",
-                   lambda: (shown := console.ask("GET", "/connectors/out"))["tasks"] and shown["tasks"][0]["state"] == "FAILED" and shown)  # fmt: skip
-    assert "ConnectException" in failed["tasks"][0]["trace"], failed
-    check("the list finds it by its state", [row["name"] for row in console.ask("GET", "/connectors?state=FAILED")["rows"]], ["out"])
-    (directory / "none").mkdir()
-    until("its task is restarted", lambda: console.ask("POST", "/connectors/out/tasks/0/restart") is None)
-    target = directory / "none" / "out.txt"
+    failing = {"connector.class": SINK, "topics": "lines", "file": str(target), "tasks.max": "1"}
+    until(
+        "a connector that must fail is created",
+        does("POST", "/connectors", {"name": "out", "config": failing}),
+    )
+    task = until("its failed task is shown with the error", failed_task)
+    assert "ConnectException" in task["trace"], task
+    failed = console.ask("GET", "/connectors?state=FAILED")["rows"]
+    check("the list finds it by its state", [row["name"] for row in failed], ["out"])
+    target.parent.mkdir()
+    until("its task is restarted", does("POST", "/connectors/out/tasks/0/restart"))
     until("it copies", lambda: target.exists() and target.read_text().splitlines() == LINES)
-    until("what has failed alone restarts", lambda: console.ask("POST", "/connectors/out/restart", {"tasks": True, "failed": True}) is None)
-    check("one of the same name is refused", refusal(lambda: console.ask("POST", "/connectors", {"name": "out", "config": failing})),
-          (409, "Kafka Connect: Connector out already exists"))  # fmt: skip
-    check("without its name nothing is deleted", refusal(lambda: console.ask("DELETE", path, {"confirm": "out"}))[0], 409)
-    until("both are deleted", lambda: [console.ask("DELETE", where, {"confirm": name}) for where, name in ((path, "in lines"),)] == [None])
-    until("the other one too", lambda: console.ask("DELETE", "/connectors/out", {"confirm": "out"}) is None)
+    chosen = {"tasks": True, "failed": True}
+    until("what has failed alone restarts", does("POST", "/connectors/out/restart", chosen))
+    again = refusal(does("POST", "/connectors", {"name": "out", "config": failing}))
+    check("one of the same name is refused", again, (409, "Kafka Connect: Connector out already exists"))
+    check("without its name nothing is deleted", refusal(does("DELETE", path, {"confirm": "out"}))[0], 409)
+    until("it is deleted", does("DELETE", path, {"confirm": "in lines"}))
+    until("the other one too", does("DELETE", "/connectors/out", {"confirm": "out"}))
     until("none is left", lambda: console.ask("GET", "/connectors")["total"] == 0)
 
 
 def read(bootstrap: str, topic: str, count: int) -> list[str]:
     """Return values of a topic."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "check", "auto.offset.reset": "earliest"})
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "check", "auto.offset.reset": "earliest"}
+    )
     consumer.subscribe([topic])
     values: list[str] = []
     ends_at = time.monotonic() + SECONDS_MAX
@@ -202,7 +232,9 @@ def read(bootstrap: str, topic: str, count: int) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m compat.connect", description="The console and a real worker of Connect.")
+    parser = argparse.ArgumentParser(
+        prog="python -m compat.connect", description="The console and a worker of Connect."
+    )
     parser.add_argument("--keep", action="store_true", help="keep the directory with all logs")
     options = parser.parse_args(arguments)
     directory = Path(tempfile.mkdtemp(prefix="compat-connect-"))

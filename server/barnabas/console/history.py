@@ -6,6 +6,7 @@ numbers of their own, from their first look on until the session has ended; else
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections import deque
@@ -34,6 +35,8 @@ EVERY_SECONDS = 10.0
 RETRY_SECONDS = 2.0
 """Time after a first look that has failed."""
 HISTORY_SECONDS = 900.0
+ABSENCE_SECONDS = 60.0
+"""Time without a visitor after which the next one has a sample taken at once."""
 REST_FACTOR = 100
 """Time between two samples, as a multiple of the time that one takes."""
 FIRST_SECONDS_MAX = 5.0
@@ -114,6 +117,10 @@ class History:
         self._samples: deque[Sample] = deque(maxlen=int(HISTORY_SECONDS / EVERY_SECONDS))
         self._has_begun = False
         self._has_looked = trio.Event()
+        self._is_due = trio.Event()
+        """Set by a visitor that comes after a while without any."""
+        self._visited_s = -math.inf
+        self._sampled_s = -math.inf
         self.error = ""
         """Why the last look failed."""
 
@@ -130,6 +137,10 @@ class History:
     async def samples(self) -> list[Sample]:
         """Return the samples of the last 15 minutes; the first look waits a little for the first of them."""
         self.begin()
+        now_s = trio.current_time()
+        if now_s - self._visited_s > ABSENCE_SECONDS and now_s - self._sampled_s > EVERY_SECONDS:
+            self._is_due.set()
+        self._visited_s = now_s
         if self._has_begun:
             with trio.move_on_after(FIRST_SECONDS_MAX):
                 await self._has_looked.wait()
@@ -147,11 +158,14 @@ class History:
             except ConsoleError as error:  # the broker is down, or starting
                 self.error = str(error)
             self._has_looked.set()
+            self._sampled_s = trio.current_time()
             taken_s = trio.current_time() - began_s
             # The first look imports what it needs, and a broker that starts is not there yet.
             rest_s = REST_FACTOR * taken_s if len(self._samples) > 1 else 0.0
             every_s = EVERY_SECONDS if self._samples else RETRY_SECONDS
-            await trio.sleep(max(every_s, rest_s) - min(taken_s, every_s))
+            self._is_due = trio.Event()
+            with trio.move_on_after(max(every_s, rest_s) - min(taken_s, every_s)):
+                await self._is_due.wait()
 
 
 async def measure_metrics(live: Live) -> Sample:

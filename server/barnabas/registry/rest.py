@@ -1,6 +1,6 @@
 """A client of services with JSON over HTTP, as schema registries and Kafka Connect have it: one request, one answer.
 
-The rule: an answer has a bound in bytes and in time, and an answer that is not the service's own is an error with its address.
+The rule: an answer has a bound in bytes and in time; one that is not the service's own is an error with its address.
 """
 
 from __future__ import annotations

@@ -57,6 +57,23 @@ async def test_dear_looks_are_rarer(nursery: trio.Nursery, autojump_clock: trio.
     assert cluster.looks == 11  # one second of a hundred, but for the first
 
 
+async def test_visitor_after_a_while_has_a_sample_taken(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    cluster = Cluster(seconds=1.0)
+    history = History(cluster.measure, nursery)
+    await history.samples()
+    await trio.sleep(30)
+    looks = cluster.looks
+    await history.samples()
+    await trio.sleep(2)
+    assert cluster.looks == looks, "a visitor was there a moment ago"
+    await trio.sleep(61)
+    await history.samples()
+    await trio.sleep(2)
+    assert cluster.looks == looks + 1
+
+
 async def test_overview_has_the_cluster_in_numbers_over_time(tmp_path: Path) -> None:
     async with console_beside(tmp_path) as console:
         await console.make_topic("orders", 2)

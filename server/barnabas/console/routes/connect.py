@@ -1,6 +1,6 @@
 """Routes over Kafka Connect: its clusters, connectors and tasks, and what is done to them, by its REST interface.
 
-The rule: the right to describe the cluster lets a visitor look, the right to alter it lets a visitor act; no password is shown.
+The rule: the right to describe the cluster lets a visitor look, the right to alter it act; no password is shown.
 """
 
 from __future__ import annotations
