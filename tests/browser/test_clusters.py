@@ -65,7 +65,8 @@ def test_address_without_a_cluster_leads_to_the_first(console: str, show: Show) 
     expect(page.locator("body")).to_contain_text("the clusters are at /clusters/NAME/: shop, again, gone")
 
 
-def test_connector_from_its_making_to_its_end(console: str, workers: Worker, show: Show, name: str) -> None:
+def test_connector_from_its_making_to_its_end(console: str, workers: Worker, show: Show) -> None:
+    name = "lines-to-topic"
     shown = show(f"{console}/clusters/shop")
     page = shown.open("connect")
     page.get_by_role("button", name="Create connector").click()
@@ -77,7 +78,7 @@ def test_connector_from_its_making_to_its_end(console: str, workers: Worker, sho
                                  '  "tasks.max": "1",\n  "topic": ""\n}')  # fmt: skip
     shown.check_access()
     dialog.get_by_role("button", name="Create", exact=True).click()
-    expect(dialog.get_by_role("alert")).to_contain_text("1 setting of it is wrong")
+    expect(dialog.get_by_role("alert")).to_contain_text("The plugin refuses 1 setting.")
     expect(dialog).to_contain_text('Missing required configuration "topic"')
     shown.picture("connect-create")
     config.fill(
@@ -113,7 +114,10 @@ def test_connector_from_its_making_to_its_end(console: str, workers: Worker, sho
     assert name not in workers.configs
 
 
-@pytest.mark.parametrize(("theme", "size"), [("light", {}), ("dark", {}), ("light", PHONE)])
+@pytest.mark.parametrize(
+    ("name", "theme", "size"),
+    [("payments-in", "light", {}), ("orders-in", "dark", {}), ("clicks-in", "light", PHONE)],
+)
 def test_failed_task_says_why_and_is_restarted(
     console: str, workers: Worker, show: Show, name: str, theme: str, size: dict[str, int]
 ) -> None:

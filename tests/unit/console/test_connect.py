@@ -17,6 +17,7 @@ from barnabas.console.connect_client import (
 )
 from tests.support.connect_workers import PLUGIN, TRACE, worker
 from tests.support.console import Visitor, console_beside, console_of
+from tests.support.secured import SECURED
 
 BASE = "/api/connect/files/connectors"
 
@@ -116,8 +117,29 @@ async def test_connectors_are_shown_and_steered(tmp_path: Path) -> None:
                 await _is_refused(reader, "POST", "/api/topics", "it was started with --read-only")
 
 
+async def test_connectors_need_rights_of_the_cluster(tmp_path: Path) -> None:
+    with worker() as workers:
+        workers.add("c")
+        async with console_beside(
+            tmp_path, SECURED, connects={"files": ConnectClient(workers.url)}
+        ) as console:
+            admin = await console.visitor(user="admin", password="admin-secret")
+            ann = await console.visitor(user="ann", password="ann-secret")
+            acl = {
+                "resource_type": "cluster", "resource_name": "kafka-cluster", "pattern_type": "literal",
+                "principal": "User:ann", "host": "*", "operation": "describe", "permission": "allow",
+            }  # fmt: skip
+            await _is_refused(ann, "GET", BASE, "this needs the right to describe the cluster")
+            assert workers.asked == []
+            await admin.do("POST", "/api/acls", acl)
+            other = await console.visitor(user="ann", password="ann-secret")
+            assert (await other.get(BASE))["total"] == 1
+            await _is_refused(other, "POST", f"{BASE}/c/restart", "this needs the right to alter the cluster")
+            await admin.do("POST", f"{BASE}/c/restart", {})
+
+
 async def _is_refused(visitor: Visitor, method: str, path: str, reason: str) -> None:
-    answer = await visitor.ask(method, path, {})
+    answer = await visitor.ask(method, path, None if method == "GET" else {})
     assert answer.status == 403
     assert reason in answer.json["error"]
 

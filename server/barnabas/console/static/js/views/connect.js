@@ -85,10 +85,9 @@ async function showConnector({ main, signal }, cluster, path, name) {
     fill(tasks, h("div", { class: "card-head" }, h("h2", {}, "Tasks")), table([
       { label: "Task", number: true, cell: (row) => row.id },
       { label: "State", cell: (row) => stateBadge(row.state) },
-      { label: "", cell: (row) => h("button", { type: "button", class: "small", "aria-label": `Restart task ${row.id}`, onclick: () => act(`Task ${row.id} restarts.`, () => post(`${path}/tasks/${row.id}/restart`)) }, "Restart") },
       { label: "Worker", class: "wide", cell: (row) => row.worker ?? "–" },
-      { label: "Error", class: "error", cell: (row) => (row.trace ? trace(row.trace) : "–") },
-    ], connector.tasks, { caption: "Tasks", empty: connector.state === "STOPPED" ? "A connector that is stopped has no tasks." : "No tasks yet." }));
+      { label: "", number: true, cell: (row) => h("button", { type: "button", class: "small", "aria-label": `Restart task ${row.id}`, onclick: () => act(`Task ${row.id} restarts.`, () => post(`${path}/tasks/${row.id}/restart`)) }, "Restart") },
+    ], connector.tasks, { caption: "Tasks", row: (line, { trace: text }) => (text ? [line, h("tr", {}, h("td", { class: "error", colspan: "4" }, trace(text)))] : line), empty: connector.state === "STOPPED" ? "A connector that is stopped has no tasks." : "No tasks yet." }));
     fill(config, h("div", { class: "card-head" }, h("h2", {}, "Config")), table([
       { label: "Setting", class: "name", cell: (row) => broken(row[0]) },
       { label: "Value", class: "mono config", cell: (row) => row[1] ?? h("span", { class: "soft" }, "null") },
@@ -163,7 +162,7 @@ function configForm(path, connector, config) {
     fill(answer, wrong.length ? table([
       { label: "Setting", class: "name", cell: (row) => broken(row.name) }, { label: "What is wrong", cell: (row) => row.errors.map((error) => h("div", {}, error)) },
     ], wrong, { caption: "What is wrong" }) : notice(count ? "" : "The plugin accepts this config."), settingsOf(settings));
-    if (count) throw new Error(`${plural(count, "setting")} of it ${count === 1 ? "is" : "are"} wrong.`);
+    if (count) throw new Error(`The plugin refuses ${plural(count, "setting")}.`);
   }
   const button = h("button", { type: "button", onclick: async () => { try { await check(); } catch (error) { if (!answer.children.length || !answer.querySelector("table")) fill(answer, notice(error.message, "bad")); } } }, "Check");
   return { text, answer, check, fields: [field("Config", text, "an object of JSON, or lines of NAME=VALUE; a masked value stays as it is"), button, answer] };
