@@ -144,7 +144,7 @@ export function askName({ title, text, name, submit, act, more = null }) {
   const input = h("input", { name: "confirm", autocomplete: "off", spellcheck: "false", required: true });
   return ask({
     title, submit, danger: true,
-    content: [notice(text, "warn"), more, field("Type the name to go on", input, name)],
+    content: [notice(text, "warn"), more, field("Type the name to confirm", input, name)],
     act: (form) => act(form, input.value),
     open: (_, button) => {
       button.disabled = true;

@@ -34,7 +34,7 @@ export async function show(context) {
       tile("Brokers", number(cluster.brokers), `like ${releaseOf(cluster.release)}`, "#/brokers"),
       topics ? tile("Topics", number(topics.count), `${number(topics.internal)} internal`, "#/topics") : null,
       topics ? tile("Partitions", number(topics.partitions), `${number(topics.under_replicated)} under-replicated`, "#/topics?unhealthy=true") : null,
-      groups ? tile("Groups", number(groups.count), Object.entries(groups.states).map(([name, count]) => `${count} ${name}`).join(", ") || "none yet", "#/groups") : null,
+      groups ? tile("Groups", number(groups.count), Object.entries(groups.states).map(([name, count]) => `${count} ${name}`).join(", ") || (context.session.user ? "none that you may see" : "none yet"), "#/groups") : null,
       ...now(samples));
     const reasons = [...new Set([summary.note, ...unseen].filter(Boolean))];
     fill(notes, reasons.length ? notice(`Some of this cannot be shown: ${reasons.join("; ")}`, "warn") : null);
