@@ -69,6 +69,8 @@ class Worker:
         if parts[0] == "connector-plugins":
             return self._plugin(parts, body)
         if len(parts) == 1 and method == "POST":
+            if body["config"].get("pin") == "0000":
+                return 400, _error(400, "Invalid value 0000 for configuration pin")
             if body["name"] in self.configs:
                 return 409, _error(409, f"Connector {body['name']} already exists")
             self.add(body["name"])

@@ -101,5 +101,8 @@ def test_default_profile_is_not_of_clusters_by_address(tmp_path: Path) -> None:
     runner = CliRunner(env={"XDG_CONFIG_HOME": str(tmp_path)})
     taken = runner.invoke(COMMAND, ["--listen", "x", "--cluster", "a=x:1"])
     refused = runner.invoke(COMMAND, ["--listen", "x", "--cluster", "p"])
+    file.write_text('[p]\nbootstrap.servers = "p:1"\nconnect.urls = "a=http://c:8083, b=nonsense"\n')
+    connects = runner.invoke(COMMAND, ["--listen", "x", "--cluster", "p"])
+    assert "--connect: 'nonsense' is not the address of a Kafka Connect worker" in connects.output
     assert "WRONG" not in taken.output
     assert "WRONG" in refused.output

@@ -6,7 +6,7 @@ The rule: the right to describe the cluster lets a visitor look, the right to al
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -14,7 +14,7 @@ import trio
 
 from barnabas.console import connectors
 from barnabas.console.base import Call, ConsoleError, Parameter, Route
-from barnabas.console.connect_client import ConnectClient, unmasked
+from barnabas.console.connect_client import NONE, ConnectClient, unmasked, without_secrets
 from barnabas.console.paging import QUERY
 from barnabas.registry.errors import RegistryError
 from barnabas.sandbox.messages import SandboxError
@@ -24,6 +24,7 @@ SETTINGS_MAX = 2_000
 ACTS = ("pause", "resume", "stop")
 _SERVER_ERROR = 500
 _EMPTY = b"{}"
+_NO_CONFIG: Mapping[str, str] = {}
 
 
 async def _client(call: Call, right: str) -> ConnectClient:
@@ -47,18 +48,25 @@ def _path(call: Call, rest: str = "") -> str:
     return f"/connectors/{quote(call.path['connector'], safe='')}{rest}"
 
 
-async def _ask(client: ConnectClient, path: str, method: str = "GET", body: Any = None) -> bytes:
-    """Return what a worker answers. Raises ConsoleError with what it refuses."""
+async def _ask(
+    client: ConnectClient,
+    path: str,
+    method: str = "GET",
+    body: Any = None,
+    config: Mapping[str, str] = _NO_CONFIG,
+) -> bytes:
+    """Return what a worker answers. Raises ConsoleError with what it refuses, without passwords of `config`."""
     try:
         return await client.ask_unread(path, method, body)
     except RegistryError as error:
-        raise _failure(error) from None
+        passwords = await client.passwords(config.get("connector.class", "")) if config else NONE
+        raise _failure(error, without_secrets(error.message, config, passwords)) from None
 
 
-def _failure(error: RegistryError) -> ConsoleError:
+def _failure(error: RegistryError, message: str) -> ConsoleError:
     """Return the error of a worker as one of the console; an answer of 401 or 5xx is not about the visitor."""
     is_refusal = 400 <= error.status < _SERVER_ERROR and error.status != 401
-    return ConsoleError(error.status if is_refusal else 502, f"Kafka Connect: {error.message}")
+    return ConsoleError(error.status if is_refusal else 502, f"Kafka Connect: {message}")
 
 
 async def _shown(call: Call, work: Callable[..., bytes], *parts: Any) -> bytes:
@@ -168,7 +176,7 @@ async def _validated(call: Call, client: ConnectClient, config: dict[str, str]) 
     if not plugin:
         raise ConsoleError(400, "the config lacks connector.class")
     path = f"/connector-plugins/{quote(plugin, safe='')}/config/validate"
-    data = await _ask(client, path, "PUT", config)
+    data = await _ask(client, path, "PUT", config, config)
     return await _shown(call, connectors.validation, data, config)
 
 
@@ -183,7 +191,7 @@ async def create_connector(call: Call) -> object:
             400, "name: a text without a slash expected, as no request to the workers could name it"
         )
     config = await _filled(call, client, "")
-    await _ask(client, "/connectors", "POST", {"name": name, "config": {**config, "name": name}})
+    await _ask(client, "/connectors", "POST", {"name": name, "config": {**config, "name": name}}, config)
     return None
 
 
@@ -191,7 +199,7 @@ async def change_config(call: Call) -> object:
     """Replace the config of a connector; values that are masked stay as they are."""
     client = await _client(call, "alter")
     config = await _filled(call, client, call.path["connector"])
-    await _ask(client, _path(call, "/config"), "PUT", config)
+    await _ask(client, _path(call, "/config"), "PUT", config, config)
     return None
 
 
