@@ -69,46 +69,19 @@ async def test_connectors_are_shown_and_steered(tmp_path: Path) -> None:
                 "POST", BASE, {"name": "new", "config": {"connector.class": PLUGIN, "topic": "t"}}
             )
             for method, where, body, status, text in (
-                (
-                    "POST",
-                    BASE,
-                    {"name": "new", "config": {}},
-                    409,
-                    "Kafka Connect: Connector new already exists",
-                ),
-                (
-                    "POST",
-                    BASE,
-                    {"name": "x", "config": {"password": MASK}},
-                    400,
-                    "password: the value is masked",
-                ),
-                (
-                    "PUT",
-                    f"{path}/state",
-                    {"state": "delete"},
-                    400,
-                    "state: one of pause, resume, stop expected",
-                ),
+                ("POST", BASE, {"name": "new", "config": {}}, 409, "Connector new already exists"),
+                ("POST", BASE, {"name": "a/b", "config": {}}, 400, "name: a text without a slash expected"),
+                ("POST", BASE, {"name": "x", "config": {"password": MASK}}, 400, "password: the value is masked"),
+                ("POST", BASE, {"name": "x", "config": {"connector.class": PLUGIN, "pin": "0000"}}, 400,
+                 f"Invalid value {MASK} for configuration pin"),
+                ("PUT", f"{path}/state", {"state": "delete"}, 400, "state: one of pause, resume, stop expected"),
                 ("DELETE", path, {"confirm": "good"}, 409, "this cannot be undone"),
-                ("GET", f"{BASE}/none", None, 404, "Kafka Connect: Connector none not found"),
-                (
-                    "GET",
-                    "/api/connect/gone/connectors",
-                    None,
-                    502,
-                    "Kafka Connect: http://127.0.0.1:1 cannot be reached",
-                ),
-                (
-                    "GET",
-                    "/api/connect/other/connectors",
-                    None,
-                    404,
-                    "there is no Kafka Connect cluster 'other'",
-                ),
-            ):
+                ("GET", f"{BASE}/none", None, 404, "Connector none not found"),
+                ("GET", "/api/connect/gone/connectors", None, 502, "http://127.0.0.1:1 cannot be reached"),
+                ("GET", "/api/connect/other/connectors", None, 404, "there is no Kafka Connect cluster 'other'"),
+            ):  # fmt: skip
                 answer = await visitor.ask(method, where, body)
-                assert (answer.status, answer.json["error"][: len(text)]) == (status, text)
+                assert (answer.status, text in answer.json["error"]) == (status, True), answer
             await visitor.do("DELETE", path, {"confirm": "bad one"})
             assert [*workers.configs] == ["good", "new"]
             async with console_of(console, connects=connects, is_read_only=True) as reader:
