@@ -186,6 +186,7 @@ def test_keys_lead_to_views_and_through_lists(served: Served, show: Show, name: 
         expect(page.locator("main h1")).to_have_text(title)
     page.keyboard.press("/")
     page.keyboard.type(name)
+    expect(page.get_by_placeholder("Filter topics")).to_have_value(name)
     expect(page.get_by_role("table")).not_to_contain_text("shown")
     expect(page.locator("tbody tr")).to_have_count(3)
     page.locator("main h1").focus()

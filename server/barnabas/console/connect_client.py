@@ -55,8 +55,9 @@ class ConnectClient(RestClient):
                 settings = await self.ask("GET", f"/connector-plugins/{quote(plugin, safe='')}/config")
             except RegistryError:  # before Kafka 3.2, or of a plugin that is gone
                 return frozenset()
+            rows = settings if isinstance(settings, list) else []
             names = [
-                row.get("name") for row in settings if isinstance(row, dict) and row.get("type") == "PASSWORD"
+                row.get("name") for row in rows if isinstance(row, dict) and row.get("type") == "PASSWORD"
             ]
             if len(self._passwords) >= PLUGINS_MAX:
                 del self._passwords[next(iter(self._passwords))]

@@ -6,6 +6,7 @@ numbers of their own, from their first look on until the session has ended; else
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 import time
@@ -24,12 +25,15 @@ from barnabas.console.exposed import families_of
 from barnabas.console.live import METRICS, check_view
 from barnabas.console.measuring import BYTES, RATE, log_dirs_of
 from barnabas.console.outcomes import error_text
+from barnabas.errors import leaves
 
 if TYPE_CHECKING:
     from barnabas.client.admin import ListedGroup
     from barnabas.commands.lagging import GroupLag
     from barnabas.console.backend import Backend
     from barnabas.console.live import Live
+
+log = logging.getLogger(__name__)
 
 EVERY_SECONDS = 10.0
 RETRY_SECONDS = 2.0
@@ -157,6 +161,11 @@ class History:
                 self.error = error_text(error)
             except ConsoleError as error:  # the broker is down, or starting
                 self.error = str(error)
+            except Exception as error:  # a defect, or several errors at once: the next look may be better
+                causes = [leaf for leaf in leaves(error) if not isinstance(leaf, ClientError | ConsoleError)]
+                if causes:
+                    log.exception("measuring the cluster failed")
+                self.error = str((causes or leaves(error))[0])
             self._has_looked.set()
             self._sampled_s = trio.current_time()
             taken_s = trio.current_time() - began_s
