@@ -16,7 +16,7 @@ export function bytes(value) {
   let unit = 0;
   let size = value;
   while (size >= 1024 && unit < UNITS.length - 1) { size /= 1024; unit += 1; }
-  return `${unit ? size.toFixed(size < 10 ? 1 : 0) : size} ${UNITS[unit]}`;
+  return `${unit ? size.toFixed(size < 10 ? 1 : 0) : Math.round(size)} ${UNITS[unit]}`;
 }
 
 export function rate(value) {
