@@ -3,6 +3,8 @@
 import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 
+const WAY_OUT = 'install it with `pip install barnabas`, or name the command in BARNABAS_COMMAND, as `uvx barnabas`';
+
 export class Broker {
   #process;
 
@@ -108,7 +110,8 @@ export async function startBroker(...options) {
   const child = spawn(command, [...words, 'test-server', ...options], { stdio: ['pipe', 'pipe', 'inherit'] });
   const lines = createInterface(child.stdout);
   const line = await new Promise((resolve, reject) => {
-    child.once('error', reject);
+    child.once('error', (error) =>
+      reject(new Error(`cannot start the broker: ${error.message}; ${WAY_OUT}`, { cause: error })));
     lines.once('line', resolve);
     lines.once('close', () => reject(new Error('the broker did not start; standard error says why')));
   });

@@ -80,6 +80,17 @@ test('a cluster serves with a node down', { timeout: 60_000 }, async () => {
   }
 });
 
+test('missing command is named with a way out', async () => {
+  const command = process.env.BARNABAS_COMMAND;
+  process.env.BARNABAS_COMMAND = 'no-such-barnabas';
+  try {
+    await assert.rejects(startBroker(), /no-such-barnabas.*pip install barnabas/);
+  } finally {
+    if (command === undefined) delete process.env.BARNABAS_COMMAND;
+    else process.env.BARNABAS_COMMAND = command;
+  }
+});
+
 test('what the types declare is there', async () => {
   const types = await readFile(new URL('./index.d.ts', import.meta.url), 'utf8');
   const names = [...types.matchAll(/^  (?:readonly )?(\w+)[<(:]/gm)].map((found) => found[1]);

@@ -2,11 +2,13 @@ package tests
 
 import (
 	"context"
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
-	"barnabas/testserver"
+	"github.com/barnabas-kafka/barnabas/clients/go/testserver"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -33,6 +35,33 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// failures is a test's end as a text: Fatalf neither ends the process nor the goroutine's caller.
+type failures struct {
+	testing.TB
+	text string
+}
+
+func (f *failures) Helper() {}
+
+func (f *failures) Fatalf(format string, words ...any) {
+	f.text = fmt.Sprintf(format, words...)
+	runtime.Goexit()
+}
+
+func TestMissingCommandIsNamedWithAWayOut(t *testing.T) {
+	t.Setenv("BARNABAS_COMMAND", "no-such-barnabas")
+	recorded := &failures{TB: t}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		testserver.Start(recorded)
+	}()
+	<-done
+	if !strings.Contains(recorded.text, "no-such-barnabas") || !strings.Contains(recorded.text, "pip install barnabas") {
+		t.Fatal(recorded.text)
 	}
 }
 

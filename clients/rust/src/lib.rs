@@ -10,6 +10,9 @@ use serde_json::{json, Value};
 /// Why a broker did not start, or refused a request. `?` makes it a `Box<dyn Error>`, and what `anyhow` and the like have.
 pub struct Error(Box<dyn std::error::Error + Send + Sync>);
 
+const WAY_OUT: &str =
+    "install it with `pip install barnabas`, or name the command in BARNABAS_COMMAND, as `uvx barnabas`";
+
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl fmt::Display for Error {
@@ -59,7 +62,11 @@ pub struct Broker {
 impl Broker {
     /// Starts a broker with the arguments of `barnabas test-server` and waits until it answers.
     pub fn start(options: &[&str]) -> Result<Broker> {
-        let command = env::var("BARNABAS_COMMAND").unwrap_or_else(|_| "barnabas".into());
+        Broker::start_by(&env::var("BARNABAS_COMMAND").unwrap_or_else(|_| "barnabas".into()), options)
+    }
+
+    /// Starts a broker as `start` does, by a command that is not that of the environment.
+    pub fn start_by(command: &str, options: &[&str]) -> Result<Broker> {
         let mut words = command.split_whitespace();
         let mut process = Command::new(words.next().unwrap_or("barnabas"))
             .args(words)
@@ -67,7 +74,8 @@ impl Broker {
             .args(options)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .spawn()?;
+            .spawn()
+            .map_err(|error| format!("cannot start the broker by `{command}`: {error}; {WAY_OUT}"))?;
         let mut line = String::new();
         if let Some(output) = process.stdout.take() {
             BufReader::new(output).read_line(&mut line)?;

@@ -27,6 +27,8 @@ import org.junit.jupiter.api.extension.ExtensionContext;
  * With {@code --brokers} it is a cluster, and each test gets another one.
  */
 public final class KafkaBroker implements BeforeAllCallback, BeforeEachCallback, AfterAllCallback {
+    private static final String WAY_OUT =
+            "install it with `pip install barnabas`, or name the command in BARNABAS_COMMAND, as `uvx barnabas`";
     private final List<String> command = new ArrayList<>();
     private final HttpClient http = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).build();
     private Process process;
@@ -36,7 +38,10 @@ public final class KafkaBroker implements BeforeAllCallback, BeforeEachCallback,
     private final boolean isCluster;
 
     public KafkaBroker(String... options) {
-        String barnabas = System.getenv().getOrDefault("BARNABAS_COMMAND", "barnabas");
+        this(System.getenv().getOrDefault("BARNABAS_COMMAND", "barnabas"), options);
+    }
+
+    KafkaBroker(String barnabas, String[] options) {
         command.addAll(List.of(barnabas.trim().split("\\s+")));
         command.add("test-server");
         command.addAll(List.of(options));
@@ -153,8 +158,13 @@ public final class KafkaBroker implements BeforeAllCallback, BeforeEachCallback,
         start();
     }
 
-    private void start() throws IOException {
-        process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+    /** Starts the broker, where no JUnit does it; {@link #stop} ends it. */
+    public void start() throws IOException {
+        try {
+            process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+        } catch (IOException error) {
+            throw new IOException("cannot start the broker: " + error.getMessage() + "; " + WAY_OUT, error);
+        }
         String line = new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8)).readLine();
         if (line == null) {
             throw new IllegalStateException("the broker did not start; standard error says why");
@@ -176,8 +186,18 @@ public final class KafkaBroker implements BeforeAllCallback, BeforeEachCallback,
 
     @Override
     public void afterAll(ExtensionContext context) throws IOException, InterruptedException {
+        stop();
+    }
+
+    /** Ends the broker. */
+    public void stop() throws IOException, InterruptedException {
         process.getOutputStream().close(); // whereupon it ends
         process.waitFor();
+    }
+
+    /** As {@link #bootstrap}, by the name that Testcontainers has for it. */
+    public String getBootstrapServers() {
+        return bootstrap;
     }
 
     private static String encoded(String text) {

@@ -14,6 +14,8 @@ import (
 	"testing"
 )
 
+const wayOut = "install it with `pip install barnabas`, or name the command in BARNABAS_COMMAND, as `uvx barnabas`"
+
 // Broker is one broker, or with --brokers a cluster. It ends with the test that has started it, and with this process at the latest.
 type Broker struct {
 	Bootstrap  string `json:"bootstrap_servers"` // host:port for a client's seed brokers, of a cluster with commas between
@@ -39,7 +41,7 @@ func Start(t testing.TB, options ...string) *Broker {
 		t.Fatal(err)
 	}
 	if err := command.Start(); err != nil {
-		t.Fatalf("starting %s: %v", words[0], err)
+		t.Fatalf("cannot start the broker: %v; %s", err, wayOut)
 	}
 	t.Cleanup(func() {
 		input.Close() // whereupon it ends
