@@ -8,9 +8,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
-import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import tomllib
@@ -18,7 +16,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from tools.install_wheel import ROOT
 from tools.packaging.release import built, command
 
 GO_MODULE = "github.com/barnabas-kafka/barnabas/clients/go"
