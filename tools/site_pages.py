@@ -170,7 +170,15 @@ def _named(nav: Any) -> set[str]:
     return {source for part in parts for source in _named(part)}
 
 
-BOOSTS = {"index.md": 4.0, "tutorial.md": 4.0, "how-to/": 4.0, "reference/": 2.0, "design/": 0.8, "decisions/": 0.2, "compat/": 0.2}
+BOOSTS = {
+    "index.md": 4.0,
+    "tutorial.md": 4.0,
+    "how-to/": 4.0,
+    "reference/": 2.0,
+    "design/": 0.8,
+    "decisions/": 0.2,
+    "compat/": 0.2,
+}
 """Weights in the search by the beginnings of pages' paths: who searches wants to do something."""
 SESSION = re.compile(r'<div class="[^"]*highlight[^"]*">(.*?)</div>', re.DOTALL)
 PROMPT = "$ "

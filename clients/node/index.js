@@ -8,11 +8,13 @@ const WAY_OUT = 'install it with `pip install barnabas`, or name the command in 
 export class Broker {
   #process;
 
-  constructor(process, { bootstrap_servers, control_url }) {
+  constructor(process, { bootstrap_servers, control_url, security }) {
     this.#process = process;
     /** host:port for a client's brokers; of a cluster with commas between. */
     this.bootstrap = bootstrap_servers;
     this.controlUrl = control_url;
+    /** With --security: protocol, mechanism, passwords by user, ca, certificates by user (paths of PEM files). */
+    this.security = security;
   }
 
   /** Sends a request to the control API, as control('POST', '/v1/faults', {...}), and returns its answer. */

@@ -2,7 +2,10 @@ package tests
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -10,6 +13,7 @@ import (
 
 	"github.com/barnabas-kafka/barnabas/clients/go/testserver"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
 )
 
 type records struct {
@@ -62,6 +66,24 @@ func TestMissingCommandIsNamedWithAWayOut(t *testing.T) {
 	<-done
 	if !strings.Contains(recorded.text, "no-such-barnabas") || !strings.Contains(recorded.text, "pip install barnabas") {
 		t.Fatal(recorded.text)
+	}
+}
+
+func TestUserLogsInOverTls(t *testing.T) {
+	broker := testserver.Start(t, "--security", "SASL_SSL", "--topic", "orders")
+	authority, err := os.ReadFile(broker.Security.CA)
+	must(t, err)
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(authority)
+	client, err := kgo.NewClient(kgo.SeedBrokers(broker.Bootstrap), kgo.DialTLSConfig(&tls.Config{RootCAs: pool}),
+		kgo.SASL(plain.Auth{User: "alice", Pass: broker.Security.Passwords["alice"]}.AsMechanism()))
+	must(t, err)
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	must(t, client.ProduceSync(ctx, &kgo.Record{Topic: "orders", Value: []byte("first")}).FirstErr())
+	if all := values(t, broker); all != "first" {
+		t.Fatal(all)
 	}
 }
 

@@ -20,6 +20,14 @@ const wayOut = "install it with `pip install barnabas`, or name the command in B
 type Broker struct {
 	Bootstrap  string `json:"bootstrap_servers"` // host:port for a client's seed brokers, of a cluster with commas between
 	ControlURL string `json:"control_url"`
+	// Security is what clients are given of a broker that was started with --security.
+	Security struct {
+		Protocol     string            `json:"protocol"`
+		Mechanism    string            `json:"mechanism"`
+		Passwords    map[string]string `json:"passwords"`    // by user
+		CA           string            `json:"ca"`           // path of a PEM file
+		Certificates map[string]string `json:"certificates"` // by user, paths of PEM files with the key
+	} `json:"security"`
 }
 
 // Start starts a broker with the arguments of `barnabas test-server` and waits until it answers.

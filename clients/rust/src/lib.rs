@@ -57,6 +57,8 @@ pub struct Broker {
     /// `host:port` for a client's bootstrap servers; of a cluster with commas between.
     pub bootstrap: String,
     pub control_url: String,
+    /// With `--security`: `protocol`, `mechanism`, `passwords` by user, `ca`, `certificates` by user (paths of PEM files).
+    pub security: Value,
 }
 
 impl Broker {
@@ -85,7 +87,7 @@ impl Broker {
         }
         let said: Value = serde_json::from_str(&line)?;
         let word = |name: &str| said[name].as_str().unwrap_or_default().to_string();
-        Ok(Broker { process, bootstrap: word("bootstrap_servers"), control_url: word("control_url") })
+        Ok(Broker { process, bootstrap: word("bootstrap_servers"), control_url: word("control_url"), security: said["security"].clone() })
     }
 
     /// Sends a request to the control API, as `control("POST", "/v1/faults", Some(json!({...})))`, and returns its answer.

@@ -30,6 +30,14 @@ fn missing_command_is_named_with_a_way_out() {
 }
 
 #[test]
+fn secured_broker_says_what_its_clients_need() {
+    let broker = Broker::start(&["--security", "SASL_SSL"]).unwrap();
+    assert_eq!(broker.security["protocol"], "SASL_SSL");
+    assert!(broker.security["passwords"]["alice"].is_string());
+    assert!(std::path::Path::new(broker.security["ca"].as_str().unwrap()).exists());
+}
+
+#[test]
 fn a_producer_and_a_consumer() {
     let broker = Broker::start(&["--topic", "orders:2"]).unwrap();
     let hosts = vec![broker.bootstrap.clone()];

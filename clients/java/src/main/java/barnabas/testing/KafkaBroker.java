@@ -10,7 +10,9 @@ import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.junit.jupiter.api.extension.AfterAllCallback;
@@ -34,6 +36,7 @@ public final class KafkaBroker implements BeforeAllCallback, BeforeEachCallback,
     private Process process;
     private String bootstrap;
     private String controlUrl;
+    private String ready;
     private boolean wasUsed;
     private final boolean isCluster;
 
@@ -51,6 +54,31 @@ public final class KafkaBroker implements BeforeAllCallback, BeforeEachCallback,
     /** {@code host:port} for {@code bootstrap.servers}, of a cluster with commas between; of another one in each test. */
     public String bootstrap() {
         return bootstrap;
+    }
+
+    /**
+     * Settings of a client that logs in as a user, alice or bob, of a broker that was started with {@code --security}; with
+     * {@code SSL} alone it shows that user's certificate.
+     */
+    public Map<String, Object> clientSettings(String user) {
+        Map<String, Object> settings = new HashMap<>();
+        String protocol = field(ready, "protocol");
+        settings.put("bootstrap.servers", bootstrap);
+        settings.put("security.protocol", protocol);
+        if (protocol.startsWith("SASL")) {
+            settings.put("sasl.mechanism", field(ready, "mechanism"));
+            settings.put("sasl.jaas.config", "org.apache.kafka.common.security.plain.PlainLoginModule required username=\""
+                    + user + "\" password=\"" + field(ready.substring(ready.indexOf("passwords")), user) + "\";");
+        }
+        if (protocol.endsWith("SSL")) {
+            settings.put("ssl.truststore.type", "PEM");
+            settings.put("ssl.truststore.location", field(ready, "ca"));
+        }
+        if (protocol.equals("SSL")) {
+            settings.put("ssl.keystore.type", "PEM");
+            settings.put("ssl.keystore.location", field(ready.substring(ready.indexOf("certificates")), user));
+        }
+        return settings;
     }
 
     /** Where the control API is. */
@@ -169,6 +197,7 @@ public final class KafkaBroker implements BeforeAllCallback, BeforeEachCallback,
         if (line == null) {
             throw new IllegalStateException("the broker did not start; standard error says why");
         }
+        ready = line;
         bootstrap = field(line, "bootstrap_servers");
         controlUrl = field(line, "control_url");
     }
