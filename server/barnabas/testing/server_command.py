@@ -116,7 +116,7 @@ def parser() -> argparse.ArgumentParser:
     )
     options.add_argument(
         "--security", metavar="PROTOCOL", choices=SECURITY_PROTOCOLS,
-        help="speak SSL, SASL_PLAINTEXT or SASL_SSL, with certificates and passwords made for it: the line of JSON has them",
+        help="speak SSL, SASL_PLAINTEXT or SASL_SSL, with certificates and passwords made for it, which the ready line has",
     )  # fmt: skip
     options.add_argument("--as-version", metavar="VERSION", help="be Apache Kafka of this version")
     options.add_argument(
