@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -26,6 +27,8 @@ from compat.metadata import workload
 from compat.metadata.workload import BROKER, CLIENT_METRICS, GROUP, HOST, PASSWORD, TOPIC, WorkloadError
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
+TOPIC_ALREADY_EXISTS = 36
+"""Error of a topic that is created again, after an answer of a broker that has not learned of its controller yet."""
 POLICY_VIOLATION = 44
 """Error of records that are to be deleted from a topic that is compacted."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -187,7 +190,8 @@ class RandomChanges:
             )  # fmt: skip
             self.topics[name] = count
             self.resources[TOPIC, name] = set(settings)
-        self._ask("CreateTopics", 7, {"Topics": topics, "timeoutMs": 10_000})
+        values = {"Topics": topics, "timeoutMs": 10_000}
+        workload.ask(self._broker, "CreateTopics", 7, values, but={TOPIC_ALREADY_EXISTS})
 
     def add_partitions(self) -> None:
         topic = self._topic()
@@ -437,10 +441,7 @@ class RandomChanges:
     # --- records ------------------------------------------------------------------------------------------------
 
     def produce(self) -> None:
-        """Produce records with keys, headers, times, tombstones and with each codec in turn.
-
-        Those of idempotent producers are of now: the broker forgets the producers of older ones after a start.
-        """
+        """Produce records of the last hour with keys, headers, tombstones and with each codec in turn."""
         for codec in CODECS:
             is_idempotent = self._random.random() < 0.3
             settings = {
@@ -455,7 +456,7 @@ class RandomChanges:
                     )
                     headers = [("kind", b"odd"), ("kind", None)][: self._random.randint(0, 2)]
                     key = str(self._random.randint(0, 99))
-                    time_ms = 0 if is_idempotent else 1_750_000_000_000 + self._random.randint(0, 10**10)
+                    time_ms = int(time.time() * 1000) - self._random.randint(0, HOUR_MS)
                     producer.produce(topic, value, key, partition, timestamp=time_ms, headers=headers)
             if producer.flush(60):
                 raise WorkloadError(f"records with {codec} were not acknowledged")

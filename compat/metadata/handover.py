@@ -37,6 +37,7 @@ from compat.metadata.quorum import BARNABAS, environment, format_ours
 from compat.metadata.workload import BROKER, CLIENT_METRICS, GROUP, HOST, TOPIC
 
 SETTLE_S = 20.0
+SETTLE_PAUSE_S = 0.5
 CHANGES_OF_A_ROUND = 12
 OWN_SOURCES = (1, 2, 3, 7, 8)
 """Sources of settings that the metadata have: of a topic, a broker, all brokers, client metrics, a group."""
@@ -203,12 +204,21 @@ def seen(directory: Directory, changes: RandomChanges) -> dict[str, Any]:
     return {name: _plain(answer) for name, answer in answers.items()}
 
 
-def settled(directory: Directory, changes: RandomChanges, before: dict[str, Any]) -> dict[str, Any]:
-    """Return what can be seen once it is as before, or after a while: a coordinator loads its groups after a start."""
+def settled(
+    directory: Directory, changes: RandomChanges, before: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return what can be seen once it is as `before`, by default as a moment ago, or after a while.
+
+    A broker of Kafka learns of changes after their answers, and a coordinator loads its groups after a start.
+    """
     deadline = time.monotonic() + SETTLE_S
-    while list(differences(before, after := seen(directory, changes))) and time.monotonic() < deadline:
-        time.sleep(0.5)
-    return after
+    expected = seen(directory, changes) if before is None else before
+    while True:
+        time.sleep(SETTLE_PAUSE_S)
+        after = seen(directory, changes)
+        if not list(differences(expected, after)) or time.monotonic() > deadline:
+            return after
+        expected = after if before is None else before
 
 
 def differences(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
@@ -272,11 +282,13 @@ def _log(broker: Connection, topic: str, index: int) -> Values:
     """Return the batches of a partition, as they are: their number and a hash, and what transactions make of them."""
     first = _offsets(broker, {topic: index + 1}, -2)[f"{topic}-{index}"][1]
     batches, offset, digest = 0, first, hashlib.sha256()
+    partition: Values = {"Partition": index, "PartitionMaxBytes": 1 << 20}
+    topics = [{"Topic": topic, "Partitions": [partition]}]
     while True:
-        partition = {"Partition": index, "FetchOffset": offset, "PartitionMaxBytes": 1 << 20}
+        partition["FetchOffset"] = offset
         values = {
             "ReplicaId": -1, "MaxWaitMs": 0, "MinBytes": 0, "MaxBytes": 1 << 24, "IsolationLevel": 0, "SessionEpoch": -1,
-            "Topics": [{"Topic": topic, "Partitions": [partition]}],
+            "Topics": topics,
         }  # fmt: skip
         answer = broker.ask("Fetch", 11, values)["Responses"][0]["Partitions"][0]
         records = answer["Records"] or b""
@@ -291,9 +303,8 @@ def _log(broker: Connection, topic: str, index: int) -> Values:
             position += 12 + size
         if not records:
             break
-    values["IsolationLevel"] = 1
-    values["Topics"][0]["Partitions"][0]["FetchOffset"] = first
-    committed = broker.ask("Fetch", 11, values)["Responses"][0]["Partitions"][0]
+    partition["FetchOffset"] = first
+    committed = broker.ask("Fetch", 11, {**values, "IsolationLevel": 1})["Responses"][0]["Partitions"][0]
     return {
         "batches": batches, "hash": digest.hexdigest(), "error": answer["ErrorCode"], "end": offset,
         "stable": committed["LastStableOffset"], "aborted": committed["AbortedTransactions"],
@@ -329,7 +340,7 @@ def hand_over(version: str, first: str, second: str, path: Path, seed: str, roun
     changes = RandomChanges(Random(seed), directory.node, has_features=not is_alone)
     with directory.running(first):
         filled(directory, changes, rounds)
-        before = seen(directory, changes)
+        before = settled(directory, changes)
     print(
         f"{first}: {len(changes.log)} changes, {', '.join(f'{len(answer)} {name}' for name, answer in before.items())}"
     )
@@ -340,7 +351,7 @@ def hand_over(version: str, first: str, second: str, path: Path, seed: str, roun
                 if not (is_alone and line.startswith(ALONE_LACKS)):
                     yield f"start {number + 2}, {name}: {line}"
             filled(directory, changes, 1)
-            before = seen(directory, changes)
+            before = settled(directory, changes)
 
 
 def main() -> int:

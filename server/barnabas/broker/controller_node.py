@@ -278,6 +278,7 @@ def _active(base: _Base, voter: RaftNode, rules: Machine) -> ActiveController:
         lambda: voter.in_transaction,
         cluster_id=base.cluster_id,
         batch_bytes_max=base.own.quorum.log.batch_bytes_max,
+        budget=base.budget,
     )
     active.attach(voter)
     return active

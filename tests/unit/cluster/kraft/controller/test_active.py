@@ -10,6 +10,7 @@ from barnabas.cluster.kraft.transitions import MetadataRecordError
 from barnabas.config.loading import BrokerConfig
 from barnabas.environment.real import real_environment
 from barnabas.errors import RequestError
+from barnabas.serving.loop_budget import LoopBudget
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.metadata_records.abort_transaction import AbortTransactionRecord
 from barnabas.wire.generated.metadata_records.feature_level import FeatureLevelRecord
@@ -60,11 +61,11 @@ def begin(_state, in_transaction):
     return (*aborted, FeatureLevelRecord("metadata.version", 30))
 
 
-def active(voter, ticks=(), bytes_max=1 << 20, activate=begin):
+def active(voter, ticks=(), bytes_max=1 << 20, activate=begin, budget=None):
     machine = Machine(HANDLERS, dict(enumerate(ticks)), activate, lambda *_: None, version_of)
     controller = ActiveController(
         BrokerConfig(), real_environment(), machine, lambda: voter.image, lambda: voter.in_transaction,
-        cluster_id="cluster", batch_bytes_max=bytes_max, tick_seconds=0.001,
+        cluster_id="cluster", batch_bytes_max=bytes_max, tick_seconds=0.001, budget=budget,
     )  # fmt: skip
     controller.attach(voter)
     return controller
@@ -196,14 +197,92 @@ async def test_handler_that_fails_leaves_the_leader_active():
     assert await ask(controller, COUNT) == 0
 
 
-async def test_records_beyond_a_batch_are_several_batches():
+@pytest.mark.parametrize(
+    ("count", "bytes_max", "sizes"), [(5, 50, [2, 2, 1]), (2_100, 1 << 20, [1_000, 1_000, 100])]
+)
+async def test_records_beyond_a_batch_are_several_batches(count, bytes_max, sizes):
     voter = OnlyVoter()
-    controller = active(voter, bytes_max=50)
+    controller = active(voter, bytes_max=bytes_max)
     voter.lead(controller)
-    HANDLERS[9] = lambda *_: Outcome(None, (NoOpRecord(),) * 5)
+    HANDLERS[9] = lambda *_: Outcome(None, (NoOpRecord(),) * count, is_atomic=False)
     await ask(controller, 9)
-    assert [len(batch) for batch in voter.batches[1:]] == [2, 2, 1]
-    assert voter.image.position.offset == 5
+    assert [len(batch) for batch in voter.batches[1:]] == sizes
+    assert voter.image.position.offset == count
+
+
+@pytest.mark.parametrize(
+    ("count", "bytes_max", "batches"),
+    [(10_000, 1 << 20, 2), (10_001, 1 << 20, 1), (2, 50, 2), (3, 50, 1)],
+)
+async def test_atomic_records_are_one_batch_or_refused(count, bytes_max, batches):
+    voter = OnlyVoter()
+    controller = active(voter, bytes_max=bytes_max)
+    voter.lead(controller)
+    HANDLERS[9] = lambda *_: Outcome("done", (NoOpRecord(),) * count)
+    if batches == 1:
+        assert await code_of(controller, 9) == ErrorCode.POLICY_VIOLATION
+    else:
+        assert await ask(controller, 9) == "done"
+    assert len(voter.batches) == batches
+    assert await ask(controller, COUNT) == 0
+
+
+class Clock:
+    """Time that passes with each look at it, so that each turn is used up at once."""
+
+    now = 0.0
+
+    def __call__(self):
+        self.now += 1.0
+        return self.now
+
+
+async def test_work_in_steps_keeps_other_requests_of_it_waiting():
+    voter, order = OnlyVoter(), []
+    controller = active(voter, budget=LoopBudget(clock=Clock()))
+    voter.lead(controller)
+
+    def in_steps(state, _request, _caller):
+        order.append("begun")
+        for _ in range(20):
+            yield
+        order.append(len(state.image.topics))
+        return Outcome("", (TopicRecord("a", b"a" * 16),) * 1 + (NoOpRecord(),) * 2_000, is_atomic=False)
+
+    HANDLERS[9] = in_steps
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask, controller, 9)
+        while not order:
+            await trio.lowlevel.checkpoint()
+        order.append("others run")
+        order.append(await ask(controller, COUNT))
+    assert order == ["begun", "others run", 0, 1]
+    assert [len(batch) for batch in voter.batches] == [1, 1_000, 1_000, 1]
+
+
+async def test_leader_that_changes_between_steps_appends_nothing_more():
+    voter, begun = OnlyVoter(), trio.Event()
+    controller = active(voter, budget=LoopBudget(clock=Clock()))
+    voter.lead(controller)
+
+    def in_steps(_state, _request, _caller):
+        begun.set()
+        for _ in range(20):
+            yield
+        return Outcome("", (NoOpRecord(),))
+
+    HANDLERS[9] = in_steps
+    async with trio.open_nursery() as nursery:
+
+        async def refused():
+            assert await code_of(controller, 9) == ErrorCode.NOT_CONTROLLER
+
+        nursery.start_soon(refused)
+        await begun.wait()
+        voter.lose()
+        voter.lead(controller)
+    assert all(NoOpRecord() not in batch for batch in voter.batches)
+    assert await ask(controller, COUNT) == 0
 
 
 async def test_work_that_time_asks_for_is_appended_by_the_leader():
