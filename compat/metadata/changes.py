@@ -56,7 +56,6 @@ NUMBERS: Final = MappingProxyType(
             "log.cleaner.threads": (1, 2), "log.flush.interval.messages": (1, 2**62), "log.index.interval.bytes": (0, 9000),
             "log.retention.ms": (FAR_MS, 2**62), "log.segment.bytes": (2**20, 2**31 - 1), "max.connections": (500, 9999),
             "max.connections.per.ip": (500, 9999), "message.max.bytes": (2_000_000, 9_000_000), "num.io.threads": (6, 10),
-            "num.network.threads": (2, 4),
         },
         GROUP: {
             "consumer.heartbeat.interval.ms": (5000, 15_000), "consumer.session.timeout.ms": (45_000, 60_000),

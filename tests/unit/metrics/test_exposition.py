@@ -44,7 +44,7 @@ def made(monkeypatch):
         async def no_shards():
             return []
 
-        return Exposition(NoTelemetry(), None, no_shards, threads)
+        return BrokerExposition(NoTelemetry(), None, no_shards, threads)
 
     return make
 

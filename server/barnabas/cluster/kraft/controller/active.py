@@ -8,7 +8,7 @@ What concerns many partitions is done in steps, between which others are served,
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 import trio
@@ -44,6 +44,7 @@ RECORDS_PER_BATCH_MAX: Final = 10_000
 RECORDS_PER_PART: Final = 1_000
 """Records of a batch, where it may end anywhere: each batch is written, and read by followers, in one step."""
 RECORDS_PER_STEP: Final = 20
+HEARTBEAT: Final = 63
 RECORD_BYTES: Final = 24
 """Bytes that a record takes in a batch beside its value, at most."""
 
@@ -63,6 +64,21 @@ class Machine(NamedTuple):
     """Takes soft state along after the image has changed from another one."""
     version_of: Callable[[Any, int], int]
     """Version of a record's message at a level of metadata.version."""
+
+
+class Counts:
+    """Counts of a controller's work since the start; times are in seconds."""
+
+    def __init__(self) -> None:
+        self.started = 0
+        """Requests and periodic work that were begun."""
+        self.timed_out = 0
+        self.heartbeats_timed_out = 0
+        self.errors = 0
+        """Faults of ours."""
+        self.queue_seconds = 0.0
+        """Time for which what was begun had waited for what was before it."""
+        self.seconds = 0.0
 
 
 class ActiveController:
@@ -94,6 +110,7 @@ class ActiveController:
         self._tick_seconds = tick_seconds
         self._budget = budget or LoopBudget()
         self._deciding = trio.Lock()
+        self.counts = Counts()
         self._raft: Raft | None = None
         self._state: ControllerState | None = None
         self._replay = Replay()
@@ -131,6 +148,7 @@ class ActiveController:
         except NotLeaderError:
             self._state = None
         except Exception:
+            self.counts.errors += 1
             log.exception("activation: the active controller has failed to do it")
             self._state = None
             self.raft.resign(epoch)
@@ -164,6 +182,7 @@ class ActiveController:
         except NotLeaderError:
             pass  # so is whatever is due: the next leader does it
         except Exception:
+            self.counts.errors += 1
             log.exception("%s: the active controller has failed to do it", name)
 
     # --- requests -------------------------------------------------------------------------------------------
@@ -187,6 +206,8 @@ class ActiveController:
             except NotLeaderError:
                 raise self._not_controller() from None
             return response
+        self.counts.timed_out += 1
+        self.counts.heartbeats_timed_out += key == HEARTBEAT
         raise RequestError(
             ErrorCode.REQUEST_TIMED_OUT, "it is not done, or its records are not committed yet"
         )
@@ -196,27 +217,31 @@ class ActiveController:
 
         Returns the response, the offset to wait for, and the epoch of this leader. Raises NotLeaderError, RequestError.
         """
+        counts, arrived = self.counts, self._environment.monotonic()
         try:
             self._deciding.acquire_nowait()
         except trio.WouldBlock:
             await self._deciding.acquire()
+        began = self._environment.monotonic()
+        counts.started += 1
+        counts.queue_seconds += began - arrived
         try:
             state = self.state()
             if state is None:
                 raise NotLeaderError("this node does not lead")
             with trio.CancelScope(shield=True):  # what is half done would be half in the image
-                outcome = await self._paced(state, decide(state))
+                work = decide(state)
+                outcome = work if isinstance(work, Outcome) else await self._paced(state, work)
                 if outcome.kraft_version is not None:
                     self._last_offset = self.raft.raise_kraft_version(state.epoch, outcome.kraft_version)
                 offset = await self._paced(state, self._append(state, outcome))
             return outcome.response, offset, state.epoch
         finally:
+            counts.seconds += self._environment.monotonic() - began
             self._deciding.release()
 
-    async def _paced(self, state: ControllerState, work: _T | Steps[_T]) -> _T:
+    async def _paced(self, state: ControllerState, work: Steps[_T]) -> _T:
         """Return the result of work, with others served between its steps. Raises NotLeaderError if it is in vain."""
-        if not isinstance(work, Generator):
-            return work
         while True:
             try:
                 next(work)
@@ -284,6 +309,7 @@ class ActiveController:
                     if number % RECORDS_PER_STEP == 0:
                         yield
             except Exception:
+                self.counts.errors += 1
                 log.exception("records of the active controller do not fit its image: it resigns")
                 self._state = None
                 self.raft.resign(state.epoch)
