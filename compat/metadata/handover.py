@@ -148,17 +148,18 @@ def seen(directory: Directory, changes: RandomChanges) -> dict[str, Any]:
 
         topics = ask("Metadata", 12, Topics=None, AllowAutoTopicCreation=False)["Topics"]
         own = {topic["Name"]: len(topic["Partitions"]) for topic in topics if not topic["IsInternal"]}
-        groups = ask("ListGroups", 5, StatesFilter=[], TypesFilter=[])["Groups"]
+        offsets = _group_offsets(broker)
+        groups = [
+            group
+            for group in ask("ListGroups", 5, StatesFilter=[], TypesFilter=[])["Groups"]
+            if group["ProtocolType"] or offsets[group["GroupId"]]["Topics"]
+        ]  # Kafka lists those that have lost their last offset, until it next looks for old ones
         by_type = {
             kind: [group["GroupId"] for group in groups if group["GroupType"] == kind]
             for kind in ("classic", "consumer", "share")
         }
         transactional_ids = sorted(changes.transactions)
         shares = [{"GroupId": group, "Topics": None} for group in by_type["share"]]
-        offsets = [
-            {"GroupId": group, "MemberId": None, "MemberEpoch": -1, "Topics": None}
-            for group in by_type["classic"] + by_type["consumer"]
-        ]
         all_partitions = [
             {"Name": topic, "PartitionIndexes": list(range(count))} for topic, count in own.items()
         ]
@@ -187,7 +188,7 @@ def seen(directory: Directory, changes: RandomChanges) -> dict[str, Any]:
             "classic groups": ask("DescribeGroups", 5, Groups=by_type["classic"])["Groups"],
             "consumer groups": ask("ConsumerGroupDescribe", 1, GroupIds=by_type["consumer"])["Groups"],
             "share groups": ask("ShareGroupDescribe", 1, GroupIds=by_type["share"])["Groups"],
-            "offsets": ask("OffsetFetch", 9, Groups=offsets, RequireStable=False)["Groups"],
+            "offsets": offsets,
             "offsets of share groups": ask("DescribeShareGroupOffsets", 1, Groups=shares)["Groups"],
             "transactions": ask("DescribeTransactions", 0, TransactionalIds=transactional_ids)[
                 "TransactionStates"
@@ -260,6 +261,18 @@ def _settings(broker: Connection, topics: Iterable[str]) -> Values:
         }
         for result in broker.ask("DescribeConfigs", 4, values)["Results"]
     }
+
+
+def _group_offsets(broker: Connection) -> Values:
+    """Return the offsets of all groups but share groups, by group."""
+    listed = broker.ask("ListGroups", 5, {"StatesFilter": [], "TypesFilter": ["classic", "consumer"]})[
+        "Groups"
+    ]
+    groups = [
+        {"GroupId": group["GroupId"], "MemberId": None, "MemberEpoch": -1, "Topics": None} for group in listed
+    ]
+    answer = broker.ask("OffsetFetch", 9, {"Groups": groups, "RequireStable": False})
+    return {group["GroupId"]: group for group in answer["Groups"]}
 
 
 def _offsets(broker: Connection, topics: Mapping[str, int], timestamp: int) -> Values:

@@ -27,7 +27,7 @@ from barnabas.broker.services import Services
 from barnabas.broker.serving_parts import new_connections, new_memory
 from barnabas.broker.startup import advertised_endpoints, bound_metrics_address, open_listeners
 from barnabas.broker.storage import opened_storage
-from barnabas.broker.storage_parts import Membership, Storage
+from barnabas.broker.storage_parts import Membership, QuorumParts, Storage
 from barnabas.cluster.controller.single_node import EmbeddedController
 from barnabas.cluster.replicas.in_sync import shrink_periodically
 from barnabas.cluster.replicas.moving import LogMover

@@ -127,11 +127,16 @@ def _quorum(families: Families, voter: RaftNode) -> None:
     )
     families.counter(f"{RAFT}fetch_records", "Records that this node has fetched", counts.fetched)
     for name, text, number, seconds in (
-        ("commit_latency_ms", "Milliseconds until a batch of this leader is committed", counts.commits, counts.commit_seconds),
-        ("election_latency_ms", "Milliseconds of elections that this node took part in", counts.elections,
-         counts.election_seconds),
-    ):  # fmt: skip
-        families.get(f"{RAFT}{name}", SUMMARY, text).add(Distribution(number, seconds * 1000))
+        ("commit", "this leader's batches are committed", counts.commits, counts.commit_seconds),
+        (
+            "election",
+            "elections that this node asks for have a leader",
+            counts.elections,
+            counts.election_seconds,
+        ),
+    ):
+        latency = families.get(f"{RAFT}{name}_latency_ms", SUMMARY, f"Milliseconds until {text}")
+        latency.add(Distribution(number, seconds * 1000))
     families.gauge(
         f"{LOADER}currentmetadataversion", "Level of metadata.version", voter.image.metadata_version
     )
