@@ -1,6 +1,6 @@
 """One directory of a node that is broker and controller, from Apache Kafka to us and from us to Kafka.
 
-    python -m compat.metadata.handover [--version 4.x] [--pairs kafka-barnabas,...] [--seed S] [--rounds N] [--keep DIR]
+    python -m compat.metadata.handover [--version 4.x] [--pairs kafka-barnabas,...] [--seed S] [--keep DIR]
 
 Ours is `barnabas`, a node of both roles with Kafka's own server.properties, or `alone`, a broker without roles. Each run
 has another cluster, made by random changes from a seed, which is printed.
@@ -152,7 +152,7 @@ def seen(directory: Directory, changes: RandomChanges) -> dict[str, Any]:
         groups = [
             group
             for group in ask("ListGroups", 5, StatesFilter=[], TypesFilter=[])["Groups"]
-            if group["ProtocolType"] or offsets[group["GroupId"]]["Topics"]
+            if group["ProtocolType"] or group["GroupId"] in offsets
         ]  # Kafka lists those that have lost their last offset, until it next looks for old ones
         by_type = {
             kind: [group["GroupId"] for group in groups if group["GroupType"] == kind]
@@ -264,7 +264,7 @@ def _settings(broker: Connection, topics: Iterable[str]) -> Values:
 
 
 def _group_offsets(broker: Connection) -> Values:
-    """Return the offsets of all groups but share groups, by group."""
+    """Return the offsets of groups that have any, share groups left out."""
     listed = broker.ask("ListGroups", 5, {"StatesFilter": [], "TypesFilter": ["classic", "consumer"]})[
         "Groups"
     ]
@@ -272,7 +272,7 @@ def _group_offsets(broker: Connection) -> Values:
         {"GroupId": group["GroupId"], "MemberId": None, "MemberEpoch": -1, "Topics": None} for group in listed
     ]
     answer = broker.ask("OffsetFetch", 9, {"Groups": groups, "RequireStable": False})
-    return {group["GroupId"]: group for group in answer["Groups"]}
+    return {group["GroupId"]: group for group in answer["Groups"] if group["Topics"]}
 
 
 def _offsets(broker: Connection, topics: Mapping[str, int], timestamp: int) -> Values:
@@ -345,24 +345,24 @@ def _plain(value: Any) -> Any:
     return sorted((_plain(item) for item in value), key=repr)
 
 
-def hand_over(version: str, first: str, second: str, path: Path, seed: str, rounds: int) -> Iterator[str]:
-    """Yield what differs after each of three starts: of the second, of the first, and of the second again."""
-    directory = Directory(version, path)
+def hand_over(
+    directory: Directory, first: str, second: str, changes: RandomChanges, rounds: int, starts: int
+) -> Iterator[str]:
+    """Yield what differs after each start but the first one: of the second, of the first again, and so on."""
     directory.format(first)
     is_alone = "alone" in (first, second)
-    changes = RandomChanges(Random(seed), directory.node, has_features=not is_alone)
     with directory.running(first):
         filled(directory, changes, rounds)
         before = settled(directory, changes)
-    print(
-        f"{first}: {len(changes.log)} changes, {', '.join(f'{len(answer)} {name}' for name, answer in before.items())}"
-    )
-    for number, name in enumerate((second, first, second)):
+    counts = ", ".join(f"{len(answer)} {name}" for name, answer in before.items())
+    print(f"{first}: {len(changes.log)} changes, {counts}")
+    for number, name in enumerate((second, first) * starts, 2):
+        if number > starts:
+            return
         with directory.running(name):
-            after = settled(directory, changes, before)
-            for line in differences(before, after):
+            for line in differences(before, settled(directory, changes, before)):
                 if not (is_alone and line.startswith(ALONE_LACKS)):
-                    yield f"start {number + 2}, {name}: {line}"
+                    yield f"start {number}, {name}: {line}"
             filled(directory, changes, 1)
             before = settled(directory, changes)
 
@@ -379,6 +379,7 @@ def main() -> int:
     parser.add_argument(
         "--rounds", type=int, default=3, help="rounds of changes before the first end (default: 3)"
     )
+    parser.add_argument("--starts", type=int, default=4, help="starts of each directory (default: 4)")
     parser.add_argument("--keep", metavar="DIR", type=Path, help="leave everything there")
     options = parser.parse_args()
     base = options.keep or Path(tempfile.mkdtemp(prefix="compat-metadata-"))
@@ -387,9 +388,10 @@ def main() -> int:
     try:
         for pair in options.pairs.split(","):
             first, _, second = pair.partition("-")
-            for line in hand_over(
-                options.version, first, second, base / pair, f"{options.seed} {pair}", options.rounds
-            ):
+            directory = Directory(options.version, base / pair)
+            random = Random(f"{options.seed} {pair}")
+            changes = RandomChanges(random, directory.node, has_features="alone" not in (first, second))
+            for line in hand_over(directory, first, second, changes, options.rounds, options.starts):
                 count += 1
                 print(f"DIFFERENT  {pair}: {line}")
     finally:

@@ -38,8 +38,7 @@ _TRANSIENT = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 )
-"""Errors after which Kafka's brokers ask again (PersisterStateManager); of the last, the coordinator has yet to learn of the
-topic."""
+"""Errors after which Kafka's brokers ask again (PersisterStateManager). A coordinator may not know a new topic yet."""
 
 R = TypeVar("R")
 

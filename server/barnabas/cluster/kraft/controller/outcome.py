@@ -75,10 +75,6 @@ class Entropy(Protocol):
         """Return a random number from 0 to `limit` - 1."""
 
 
-class Sessions(Protocol):
-    """Soft state about brokers: when each was last heard of; `brokers.py` implements it."""
-
-
 @dataclass(slots=True)
 class ControllerState:
     """State of the active controller, as a handler sees it."""
