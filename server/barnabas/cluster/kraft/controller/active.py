@@ -142,8 +142,9 @@ class ActiveController:
         self._state = self._new_state(image)
         self._state.epoch = epoch
         try:
-            outcome = Outcome(None, self._begin(self._state), is_atomic=False)
-            for _ in self._append(self._state, outcome):
+            records = self._begin(self._state)
+            has_transaction = any(isinstance(record, BeginTransactionRecord) for record in records)
+            for _ in self._append(self._state, Outcome(None, records, is_atomic=not has_transaction)):
                 pass
         except NotLeaderError:
             self._state = None

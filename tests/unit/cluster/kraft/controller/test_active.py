@@ -13,6 +13,8 @@ from barnabas.errors import RequestError
 from barnabas.serving.loop_budget import LoopBudget
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.metadata_records.abort_transaction import AbortTransactionRecord
+from barnabas.wire.generated.metadata_records.begin_transaction import BeginTransactionRecord
+from barnabas.wire.generated.metadata_records.end_transaction import EndTransactionRecord
 from barnabas.wire.generated.metadata_records.feature_level import FeatureLevelRecord
 from barnabas.wire.generated.metadata_records.no_op import NoOpRecord
 from barnabas.wire.generated.metadata_records.remove_topic import RemoveTopicRecord
@@ -110,6 +112,18 @@ def test_leader_that_cannot_begin_resigns():
     voter.lead(controller)
     assert not controller.is_active
     assert (voter.leader_id, voter.batches) == (-1, [])
+
+
+@pytest.mark.parametrize(("has_transaction", "batches"), [(False, 0), (True, 2)])
+def test_bootstrap_beyond_a_batch_needs_a_transaction(has_transaction, batches):
+    level = FeatureLevelRecord("metadata.version", 30)
+    bootstrap = (level, *(NoOpRecord(),) * 3)
+    if has_transaction:
+        bootstrap = (BeginTransactionRecord("bootstrap"), *bootstrap, EndTransactionRecord())
+    voter = OnlyVoter()
+    controller = active(voter, activate=lambda *_: bootstrap, bytes_max=100)
+    voter.lead(controller)
+    assert (len(voter.batches), controller.is_active) == (batches, has_transaction)
 
 
 async def test_answer_has_the_offset_of_its_first_record():
