@@ -41,6 +41,10 @@ SETTLE_PAUSE_S = 0.5
 CHANGES_OF_A_ROUND = 12
 OWN_SOURCES = (1, 2, 3, 7, 8)
 """Sources of settings that the metadata have: of a topic, a broker, all brokers, client metrics, a group."""
+PATIENCE = dict.fromkeys(
+    ("group.consumer.session.timeout.ms", "group.consumer.max.session.timeout.ms"), "3600000"
+)
+"""Settings by which a static member that is away stays one, however long a start takes."""
 PAIRS = ("kafka-barnabas", "barnabas-kafka", "kafka-alone", "alone-kafka", "alone-barnabas")
 ALONE_LACKS = ("features",)
 """Parts of the directory that a broker which is alone has of its release."""
@@ -54,7 +58,7 @@ class Directory:
     def __init__(self, version: str, path: Path) -> None:
         self.port, self.sasl_port = free_port(), free_port()
         path.mkdir(parents=True, exist_ok=True)
-        settings = workload.settings(path, self.port, self.sasl_port)
+        settings = {**workload.settings(path, self.port, self.sasl_port), **PATIENCE}
         self.kafka = RealKafka(version, self.port, data=path, settings=settings)
         self.properties = self.kafka._write_properties()
         self.controller = int((path / "controller.port").read_text())
