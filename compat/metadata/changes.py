@@ -200,7 +200,9 @@ class RandomChanges:
 
     def delete_topic(self) -> None:
         """Delete a topic, once there are enough, in which no transaction is open."""
-        in_transactions = {topic for one in self.transactions.values() for topic, _ in one.open_in}
+        in_transactions = {
+            topic for transaction in self.transactions.values() for topic, _ in transaction.open_in
+        }
         topics = sorted(self.topics.keys() - in_transactions)
         if len(self.topics) < 4 or not topics:
             self.create_topics()
@@ -617,7 +619,7 @@ class RandomChanges:
     def delete_group(self) -> None:
         """Delete a group without members, once there are a few."""
         simple = self.groups["simple"]
-        if len(simple) > 2 and not any(one.open_in for one in self.transactions.values()):
+        if len(simple) > 2 and not any(transaction.open_in for transaction in self.transactions.values()):
             group = simple.pop(self._random.randrange(len(simple)))
             self._ask("DeleteGroups", 2, {"GroupsNames": [group]})
 
