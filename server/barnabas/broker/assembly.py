@@ -24,8 +24,8 @@ from barnabas.broker.optional_parts import optional_parts
 from barnabas.broker.quotas import broker_quotas
 from barnabas.broker.securing import Securing
 from barnabas.broker.services import Services
-from barnabas.broker.serving_parts import new_connections, new_memory
-from barnabas.broker.startup import advertised_endpoints, bound_metrics_address, open_listeners
+from barnabas.broker.serving_parts import bound_metrics_address, new_connections, new_memory
+from barnabas.broker.startup import advertised_endpoints, open_listeners
 from barnabas.broker.storage import opened_storage
 from barnabas.broker.storage_parts import Membership, QuorumParts, Storage
 from barnabas.cluster.controller.single_node import EmbeddedController

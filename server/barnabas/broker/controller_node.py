@@ -23,11 +23,10 @@ from barnabas.broker.image_follower import obey_settings
 from barnabas.broker.peer_security import for_controllers
 from barnabas.broker.quotas import broker_quotas
 from barnabas.broker.securing import Securing
-from barnabas.broker.serving_parts import new_connections, new_memory
+from barnabas.broker.serving_parts import bound_metrics_address, new_connections, new_memory
 from barnabas.broker.startup import (
     StartupError,
     bootstrap_of,
-    bound_metrics_address,
     listen,
     open_listeners,
 )

@@ -17,7 +17,6 @@ from barnabas.network.transport import EVERYWHERE, UnknownHostError, host_and_po
 from barnabas.serving.listener import Listener
 
 if TYPE_CHECKING:
-    from barnabas.broker.metrics_endpoint import MetricsAddress
     from barnabas.config.loading import BrokerConfig
     from barnabas.network.transport import Network
 
@@ -50,16 +49,6 @@ def parse_metrics_address(text: str) -> tuple[str, int]:
     if where is None:
         raise StartupError(f"{METRICS}={text} is not of the form HOST:PORT")
     return where
-
-
-def bound_metrics_address(config: BrokerConfig) -> MetricsAddress | None:
-    """Bind the address of metrics, if that is asked for; only then its libraries are imported. Raises StartupError."""
-    address = config.get(settings.METRICS_LISTENER)
-    if not address:
-        return None
-    from barnabas.broker.metrics_endpoint import MetricsAddress
-
-    return MetricsAddress(*parse_metrics_address(address))
 
 
 def advertised_listeners(config: BrokerConfig, network: Network) -> dict[str, tuple[str, int]]:
