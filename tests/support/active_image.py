@@ -77,7 +77,7 @@ class ActiveImage:
         self.state.next_offset += len(records)
         self.state.committed_offset = self.state.next_offset - 1
         self.state.image = self._replay.publish(Position(self.state.next_offset - 1, 1, 0))
-        index.follow(self.state, before, changes)
+        at_once(index.follow(self.state, before, changes))
         self.changes += changes
         assert _answers(index.index_of(self.state), self.image) == _answers(Index(self.image), self.image)
 

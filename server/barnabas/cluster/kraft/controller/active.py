@@ -8,7 +8,7 @@ What concerns many partitions is done in steps, between which others are served,
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 import trio
@@ -41,8 +41,6 @@ log = logging.getLogger(__name__)
 TICK_SECONDS: Final = 0.1
 RECORDS_PER_BATCH_MAX: Final = 10_000
 """Most records of a batch, as a controller of Kafka writes it; a request that needs more as one is refused."""
-RECORDS_PER_PART: Final = 1_000
-"""Records of a batch, where it may end anywhere: each batch is written, and read by followers, in one step."""
 RECORDS_PER_STEP: Final = 20
 HEARTBEAT: Final = 63
 RECORD_BYTES: Final = 24
@@ -60,8 +58,8 @@ class Machine(NamedTuple):
     """Work that time asks for, by name."""
     activate: Callable[[ControllerState, bool], tuple[Any, ...]]
     """Records with which a leader begins; true if the last one has left a metadata transaction open."""
-    follow: Callable[[ControllerState, QuorumImage, Sequence[Change]], None]
-    """Takes soft state along after the image has changed from another one."""
+    follow: Callable[[ControllerState, QuorumImage, Sequence[Change]], Iterable[None]]
+    """Takes soft state along after the image has changed from another one, in steps."""
     version_of: Callable[[Any, int], int]
     """Version of a record's message at a level of metadata.version."""
 
@@ -318,7 +316,7 @@ class ActiveController:
             self._last_offset = self.raft.append(state.epoch, batch)
             before = state.image
             state.image = self._replay.publish(Position(self._last_offset, state.epoch, state.now_ms))
-            self._machine.follow(state, before, changes)
+            yield from self._machine.follow(state, before, changes)
             yield
         return self._last_offset
 
@@ -340,11 +338,10 @@ def _level(state: ControllerState, records: Sequence[Any]) -> int:
 
 def _batches(values: Sequence[bytes], bytes_max: int, *, is_atomic: bool) -> Sequence[Sequence[bytes]]:
     """Return the values in batches that are not too large. Raises POLICY_VIOLATION if they must be one, and do not fit."""
-    count_max = RECORDS_PER_BATCH_MAX if is_atomic else RECORDS_PER_PART
     batches: list[list[bytes]] = []
     size = 0
     for value in values:
-        if not batches or len(batches[-1]) >= count_max or size + len(value) > bytes_max:
+        if not batches or len(batches[-1]) >= RECORDS_PER_BATCH_MAX or size + len(value) > bytes_max:
             batches.append([])
             size = 0
         batches[-1].append(value)

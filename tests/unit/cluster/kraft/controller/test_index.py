@@ -58,7 +58,7 @@ def test_index_does_not_follow_changes_of_another_image():
     other = ActiveImage().start(1)
     other.create("t", (1,))
     index.index_of(state)
-    index.follow(state, other.image, [Change("topic", b"x", None, None)])
+    at_once(index.follow(state, other.image, [Change("topic", b"x", None, None)]))
     state.image = other.image
     assert index.index_of(state).leads(1)
 
