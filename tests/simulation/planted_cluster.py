@@ -107,7 +107,8 @@ def _leavers_do_not_count() -> list[Patch]:
     """A replica does not count any more as soon as the leader has proposed to do without it."""
 
     def maximal_isr(state: LeaderState) -> frozenset[int]:
-        return state._pending.isr if state._pending is not None else state.isr
+        pending = state._pending
+        return pending.isr if pending is not None else state.isr
 
     return [(LeaderState, "maximal_isr", property(maximal_isr))]
 
