@@ -28,6 +28,7 @@ COMMANDS = {
     ),
     "registry": ("barnabas.commands.registry", "serve a schema registry that the cluster keeps"),
     "console": ("barnabas.console.command", "serve a console for browsers, of any cluster"),
+    "mcp": ("barnabas.mcp.command", "give agents tools for a cluster, by the Model Context Protocol"),
     "completion": ("barnabas.commands.completion", "print completion for bash, zsh or fish"),
     "doctor": ("barnabas.commands.doctor", "find out why clients cannot work with a broker"),
 }
