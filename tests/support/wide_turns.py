@@ -4,8 +4,8 @@
 
 All is a fraction of the real size: entries, how many lines of Python a turn may have, and the loop's budget. So a loop of
 two lines for each entry that does not yield is found. Prints one JSON object: by API the worst turn and its limit. A
-process of its own, as `loop_turns`. Its time is that of the lines, and so of the entries: by day there are fewer of them, in
-requests of a third of the APIs, each day another one.
+process of its own, as `loop_turns`. Its time is that of the lines, and so of the entries: by day there are fewer of them,
+in requests of a third of the APIs, each day another one.
 """
 
 from __future__ import annotations
@@ -111,7 +111,10 @@ async def drive(chosen: list[str]) -> dict[str, dict[str, object]]:
         ("refused", REFUSING, (UNKNOWN,)),
         ("allowed", {"auto.create.topics.enable": "false"}, (UNKNOWN, SAME, EMPTY)),
     ):
-        values = {name.replace(".", "_"): value for name, value in {**SETTINGS, **FEW_PARTITIONS, **settings}.items()}
+        values = {
+            name.replace(".", "_"): value
+            for name, value in {**SETTINGS, **FEW_PARTITIONS, **settings}.items()
+        }
         with tempfile.TemporaryDirectory(prefix="wide-turns-") as directory:
             async with running([directory], **values) as client:
                 driver = Driver(client.broker.listeners[0].addresses[0])

@@ -240,7 +240,10 @@ async def test_any_one_byte_may_be_wrong(settings, caplog: pytest.LogCaptureFixt
     random, stride = drawing(), max(1, 36 // EFFORT)
     outcomes = set()
     for name, data in files(disk).items():
-        for position in {*range(random.randrange(stride), len(data), stride), *daily(range(min(len(data), 61)), 3)}:
+        for position in {
+            *range(random.randrange(stride), len(data), stride),
+            *daily(range(min(len(data), 61)), 3),
+        }:
             for bits in (0xFF, 1 << random.randrange(8)):
                 outcomes.add(await damage.outcome(name, position, bits, caplog))
     assert outcomes == {"nothing", "end", "lost"}
