@@ -71,6 +71,7 @@ pipeline-demo: $(if $(findstring s3,$(ARGS)),$(VENV)/.ready-stores,$(VENV)/.read
 
 nightly: $(VENV)/.ready-mutation $(WITH_CODE)  ## the random tests, each with a hundred times the examples (EFFORT=100), the longest turns, 200 mutants, all tests as on macOS, the first minutes, the unit, brokers under a quorum
 	BARNABAS_TEST_EFFORT=$(EFFORT) HYPOTHESIS_PROFILE=nightly $(PYTEST) tests/property $(ARGS)
+	BARNABAS_TEST_EFFORT=4 $(PYTEST) tests/unit/cluster/kraft
 	$(MAKE) turns ARGS=
 	$(BIN)/python -m tools.mutants --planted
 	$(BIN)/python -m tools.mutants --total 200 --seed $$(date +%F)
