@@ -179,7 +179,7 @@ BOOSTS = {
     "decisions/": 0.2,
     "compat/": 0.2,
 }
-"""Weights in the search by the beginnings of pages' paths: a search is mostly for something to do."""
+"""Weights in the search by the beginnings of pages' paths: a search is mostly for a way to do something."""
 SESSION = re.compile(r'<div class="[^"]*highlight[^"]*">(.*?)</div>', re.DOTALL)
 PROMPT = "$ "
 

@@ -8,8 +8,8 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-import mcp_types as types
 import trio
+from mcp import types
 from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings

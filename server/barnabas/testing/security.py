@@ -22,7 +22,7 @@ class Security:
     """One of PROTOCOLS, a client's security.protocol."""
     settings: Mapping[str, str]
     passwords: Mapping[str, str]
-    """Passwords of the users, for the mechanism PLAIN; none where there is no login."""
+    """Passwords of the users, for the mechanism PLAIN; none for SSL."""
     authority: Path | None
     """The certificate that clients must trust (PEM), where TLS is spoken."""
     certificates: Mapping[str, Path]
