@@ -69,8 +69,10 @@ test-pipeline: $(VENV)/.ready-stores  ## run the pipeline's tests, which start S
 pipeline-demo: $(if $(findstring s3,$(ARGS)),$(VENV)/.ready-stores,$(VENV)/.ready-spark) $(WITH_CODE)  ## broker, simulated stream and all jobs; ends with an HTML report (ARGS="--store s3 --format avro --out DIR")
 	$(CODE) $(BIN)/barnabas-pipeline demo $(ARGS)
 
-nightly: $(VENV)/.ready-mutation $(WITH_CODE)  ## the random tests, each with a hundred times the examples (EFFORT=100), 200 mutants, all tests as on macOS, the first minutes, the unit, brokers under a quorum
+nightly: $(VENV)/.ready-mutation $(WITH_CODE)  ## the random tests, each with a hundred times the examples (EFFORT=100), the longest turns, 200 mutants, all tests as on macOS, the first minutes, the unit, brokers under a quorum
 	BARNABAS_TEST_EFFORT=$(EFFORT) HYPOTHESIS_PROFILE=nightly $(PYTEST) tests/property $(ARGS)
+	BARNABAS_TEST_EFFORT=4 $(PYTEST) tests/unit/cluster/kraft
+	$(MAKE) turns ARGS=
 	$(BIN)/python -m tools.mutants --planted
 	$(BIN)/python -m tools.mutants --total 200 --seed $$(date +%F)
 	$(MAKE) as-macos ARGS=
