@@ -11,20 +11,15 @@ few that depend on an answer (an epoch, a member id).
 from __future__ import annotations
 
 import hashlib
-import struct
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from random import Random
 from types import MappingProxyType
 from typing import Final
 
-from confluent_kafka import Producer
-
-from compat.kit.records import record_batch
 from compat.kit.wire import Connection, Values
 from compat.metadata import workload
-from compat.metadata.workload import BROKER, CLIENT_METRICS, GROUP, HOST, PASSWORD, TOPIC, WorkloadError
+from compat.metadata.coordinator_changes import CoordinatorChanges
+from compat.metadata.drawn_settings import HOUR_MS, LISTS, NUMBERS, WORDS
+from compat.metadata.workload import BROKER, CLIENT_METRICS, GROUP, PASSWORD, TOPIC
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 TOPIC_ALREADY_EXISTS = 36
@@ -34,106 +29,14 @@ POLICY_VIOLATION = 44
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 NAMES = ("alice", "bob", "CN=web-7,O=Ünïted", "a b/c#d%e", "x" * 200, "<default>")
 """Users, client ids and groups of users, some of them odd."""
-HOUR_MS = 3_600_000
-FAR_MS = 400 * 24 * HOUR_MS
-"""Times that no run waits for: records and tokens do not expire meanwhile."""
 TRANSACTION_TIMEOUT_MS = 900_000
-NUMBERS: Final = MappingProxyType(
-    {
-        TOPIC: {
-            "compression.gzip.level": (1, 9), "compression.lz4.level": (1, 17), "compression.zstd.level": (-100, 22),
-            "delete.retention.ms": (0, FAR_MS), "file.delete.delay.ms": (0, 90_000), "flush.messages": (1, 2**62),
-            "flush.ms": (0, FAR_MS), "index.interval.bytes": (0, 9000), "max.compaction.lag.ms": (FAR_MS, 2**62),
-            "max.message.bytes": (2_000_000, 9_000_000), "message.timestamp.after.max.ms": (FAR_MS, 2**62),
-            "message.timestamp.before.max.ms": (FAR_MS, 2**62), "min.compaction.lag.ms": (0, FAR_MS),
-            "min.insync.replicas": (1, 1), "retention.bytes": (10**12, 2**62), "retention.ms": (FAR_MS, 2**62),
-            "segment.bytes": (2**20, 2**31 - 1), "segment.index.bytes": (4096, 2**24), "segment.jitter.ms": (0, 900),
-            "segment.ms": (FAR_MS, 2**62),
-        },
-        BROKER: {
-            "background.threads": (8, 12), "follower.replication.throttled.rate": (10**6, 2**62),
-            "leader.replication.throttled.rate": (10**6, 2**62), "log.cleaner.delete.retention.ms": (0, FAR_MS),
-            "log.cleaner.threads": (1, 2), "log.flush.interval.messages": (1, 2**62), "log.index.interval.bytes": (0, 9000),
-            "log.retention.ms": (FAR_MS, 2**62), "log.segment.bytes": (2**20, 2**31 - 1), "max.connections": (500, 9999),
-            "max.connections.per.ip": (500, 9999), "message.max.bytes": (2_000_000, 9_000_000), "num.io.threads": (6, 10),
-        },
-        GROUP: {
-            "consumer.heartbeat.interval.ms": (5000, 15_000), "consumer.session.timeout.ms": (45_000, 60_000),
-            "share.heartbeat.interval.ms": (5000, 15_000), "share.record.lock.duration.ms": (15_000, 60_000),
-            "share.session.timeout.ms": (45_000, 60_000), "streams.heartbeat.interval.ms": (5000, 15_000),
-            "streams.num.standby.replicas": (0, 2), "streams.session.timeout.ms": (45_000, 60_000),
-        },
-        CLIENT_METRICS: {"interval.ms": (100, HOUR_MS)},
-    }
-)  # fmt: skip
-"""Settings with their lowest and highest value, of which none removes a record or shuts a client out."""
-WORDS: Final = MappingProxyType(
-    {
-        TOPIC: {
-            "cleanup.policy": ("compact", "delete", "compact,delete", "delete,compact"),
-            "compression.type": ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
-            "follower.replication.throttled.replicas": ("", "*", "0:1", "0:1,1:1"),
-            "leader.replication.throttled.replicas": ("", "*", "0:1", "0:1,1:1"),
-            "message.timestamp.type": ("CreateTime", "LogAppendTime"), "min.cleanable.dirty.ratio": ("0", "0.25", "1.0"),
-            "preallocate": ("false",), "unclean.leader.election.enable": ("true", "false"),
-        },
-        BROKER: {
-            "compression.type": ("producer", "gzip", "zstd"), "log.cleaner.backoff.ms": ("1", "15000"),
-            "log.cleaner.io.max.bytes.per.second": ("1000000.0", "1.7976931348623157E308"),
-            "log.message.timestamp.type": ("CreateTime", "LogAppendTime"), "my.plugin.api.token": (PASSWORD, "Ünïcode\n=#"),
-            "my.plugin.note": ("", "a,b", "Ünïcode"), "unclean.leader.election.enable": ("true", "false"),
-        },
-        GROUP: {
-            "share.auto.offset.reset": ("earliest", "latest", "by_duration:PT1H"),
-            "share.isolation.level": ("read_committed", "read_uncommitted"),
-        },
-        CLIENT_METRICS: {
-            "match": ("client_id=web-.*", "client_software_name=apache-kafka-java,client_source_address=10\\..*"),
-            "metrics": ("*", "", "org.apache.kafka.producer.", "org.apache.kafka.consumer.,org.apache.kafka.admin."),
-        },
-    }
-)  # fmt: skip
-LISTS = ("cleanup.policy", "follower.replication.throttled.replicas", "leader.replication.throttled.replicas")
 FEATURES = MappingProxyType(
     {"eligible.leader.replicas.version": (0, 1), "transaction.version": (1, 2), "streams.version": (0, 1)}
 )
 
 
-@dataclass
-class Node:
-    """Addresses of the broker: ports that need no login, and one with SASL."""
-
-    port: int
-    sasl_port: int
-
-
-@dataclass
-class Transaction:
-    """A transactional id that has begun at least one transaction."""
-
-    producer: tuple[int, int]
-    sequences: dict[tuple[str, int], int] = field(default_factory=dict)
-    open_in: set[tuple[str, int]] = field(default_factory=set)
-
-
-class RandomChanges:
-    """Changes, and what they have led to as far as the next ones need it. Lifecycle: `connect` for each start."""
-
-    def __init__(self, random: Random, node: Node, *, has_features: bool) -> None:
-        self._random = random
-        self._node = node
-        self._number = 0
-        self.topics: dict[str, int] = {}
-        self.resources: dict[tuple[int, str], set[str]] = {(BROKER, ""): set(), (BROKER, "1"): set()}
-        self.groups: dict[str, list[str]] = {"classic": [], "simple": [], "consumer": [], "share": []}
-        self.transactions: dict[str, Transaction] = {}
-        self._acls: list[Values] = []
-        self._quotas: list[tuple[list[Values], set[str]]] = []
-        self._credentials: set[tuple[str, int]] = set()
-        self._hmacs: list[bytes] = []
-        self._levels = {name: levels[-1] for name, levels in FEATURES.items()} if has_features else {}
-        self.log: list[str] = []
-        """Names of the changes so far."""
+class RandomChanges(CoordinatorChanges):
+    """Changes of all kinds."""
 
     def all_kinds(self, broker: Connection, login: Connection) -> None:
         """Make a change of each kind, in any order but for topics, with records, before all."""
@@ -151,23 +54,6 @@ class RandomChanges:
         self.log.append(kind.__name__)
         self._broker, self._login = broker, login
         kind(self)
-
-    def _name(self, kind: str) -> str:
-        self._number += 1
-        return f"{kind}-{self._number}"
-
-    def _topic(self) -> str:
-        return self._random.choice(sorted(self.topics))
-
-    def _partitions(self) -> list[tuple[str, int]]:
-        """Return some partitions."""
-        partitions = [
-            (topic, index) for topic, count in sorted(self.topics.items()) for index in range(count)
-        ]
-        return sorted(self._random.sample(partitions, min(len(partitions), self._random.randint(1, 4))))
-
-    def _ask(self, api: str, version: int, values: Values) -> Values:
-        return workload.ask(self._broker, api, version, values)
 
     # --- topics -------------------------------------------------------------------------------------------------
 
@@ -438,190 +324,6 @@ class RandomChanges:
         update = {"Feature": name, "MaxVersionLevel": after, "UpgradeType": 1 if after > before else 2}
         values = {"timeoutMs": 10_000, "FeatureUpdates": [update], "ValidateOnly": False}
         self._ask("UpdateFeatures", 1, values)
-
-    # --- records ------------------------------------------------------------------------------------------------
-
-    def produce(self) -> None:
-        """Produce records of the last hour with keys, headers, tombstones and with each codec in turn."""
-        for codec in CODECS:
-            is_idempotent = self._random.random() < 0.3
-            settings = {
-                "bootstrap.servers": f"{HOST}:{self._node.port}", "compression.type": codec, "linger.ms": 1,
-                "enable.idempotence": is_idempotent, "retry.backoff.ms": 50,
-            }  # fmt: skip
-            producer = Producer(settings)
-            for topic, partition in self._partitions():
-                for _ in range(self._random.randint(1, 20)):
-                    value = self._random.choice(
-                        (None, b"", self._random.randbytes(self._random.randint(1, 2000)))
-                    )
-                    headers = [("kind", b"odd"), ("kind", None)][: self._random.randint(0, 2)]
-                    key = str(self._random.randint(0, 99))
-                    time_ms = int(time.time() * 1000) - self._random.randint(0, HOUR_MS)
-                    producer.produce(topic, value, key, partition, timestamp=time_ms, headers=headers)
-            if producer.flush(60):
-                raise WorkloadError(f"records with {codec} were not acknowledged")
-
-    def transact(self) -> None:
-        """Begin a transaction in some partitions, or continue one; commit it, abort it, or leave it open."""
-        transactional_ids = sorted(self.transactions)
-        if not transactional_ids or self._random.random() < 0.5:
-            self._begin(self._name("transaction"))
-        else:
-            self._continue(self._random.choice(transactional_ids))
-
-    def end_transaction(self) -> None:
-        """End a transaction that is open."""
-        for transactional_id in sorted(self.transactions):
-            if self.transactions[transactional_id].open_in:
-                self._end(transactional_id)
-                return
-
-    def _begin(self, transactional_id: str) -> None:
-        self._ask("FindCoordinator", 4, {"KeyType": 1, "CoordinatorKeys": [transactional_id]})
-        values = {"TransactionalId": transactional_id, "TransactionTimeoutMs": TRANSACTION_TIMEOUT_MS}
-        answer = self._ask("InitProducerId", 4, values)
-        self.transactions[transactional_id] = Transaction((answer["ProducerId"], answer["ProducerEpoch"]))
-        self._continue(transactional_id)
-
-    def _continue(self, transactional_id: str) -> None:
-        transaction = self.transactions[transactional_id]
-        producer_id, epoch = transaction.producer
-        identity = {"TransactionalId": transactional_id, "ProducerId": producer_id, "ProducerEpoch": epoch}
-        partitions = self._partitions()
-        by_topic: dict[str, list[int]] = {}
-        for topic, index in partitions:
-            by_topic.setdefault(topic, []).append(index)
-        topics = [{"Name": topic, "Partitions": indexes} for topic, indexes in by_topic.items()]
-        names = {f"V3AndBelow{name}": value for name, value in identity.items()}
-        self._ask("AddPartitionsToTxn", 3, {**names, "V3AndBelowTopics": topics})
-        for topic, index in partitions:
-            count = self._random.randint(1, 9)
-            sequence = transaction.sequences.get((topic, index), 0)
-            transaction.sequences[topic, index] = sequence + count
-            transaction.open_in.add((topic, index))
-            batch = record_batch(
-                [self._random.randbytes(30) for _ in range(count)],
-                producer=(producer_id, epoch, sequence),
-                transactional=True,
-            )
-            data = [{"Name": topic, "PartitionData": [{"Index": index, "Records": batch}]}]
-            values = {"TransactionalId": transactional_id, "Acks": -1, "TimeoutMs": 10_000, "TopicData": data}
-            self._ask("Produce", 9, values)
-        if self._random.random() < 0.5:
-            group = self._simple_group()
-            self._ask("AddOffsetsToTxn", 3, {**identity, "GroupId": group})
-            topic, index = self._partitions()[0]
-            offset = {
-                "PartitionIndex": index,
-                "CommittedOffset": self._random.randint(0, 99),
-                "CommittedMetadata": "t",
-            }
-            offsets = [{"Name": topic, "Partitions": [offset]}]
-            none = {"GenerationIdOrMemberEpoch": -1, "MemberId": "", "Topics": offsets}
-            self._ask("TxnOffsetCommit", 3, {**identity, "GroupId": group, **none})
-        if self._random.random() < 0.6:
-            self._end(transactional_id)
-
-    def _end(self, transactional_id: str) -> None:
-        transaction = self.transactions[transactional_id]
-        producer_id, epoch = transaction.producer
-        values = {
-            "TransactionalId": transactional_id, "ProducerId": producer_id, "ProducerEpoch": epoch,
-            "Committed": self._random.random() < 0.5,
-        }  # fmt: skip
-        self._ask("EndTxn", 3, values)
-        transaction.open_in.clear()
-
-    # --- groups -------------------------------------------------------------------------------------------------
-
-    def _simple_group(self) -> str:
-        simple = self.groups["simple"]
-        if not simple or self._random.random() < 0.3:
-            simple.append(self._name("simple"))
-            self._ask("FindCoordinator", 4, {"KeyType": 0, "CoordinatorKeys": [simple[-1]]})
-        return self._random.choice(simple)
-
-    def commit_offsets(self) -> None:
-        """Commit offsets of a group without members, with metadata and leader epochs."""
-        self._commit(self._simple_group(), "", -1)
-
-    def _commit(self, group: str, member_id: str, epoch: int) -> None:
-        topics = []
-        for topic, index in self._partitions()[:3]:
-            partition = {
-                "PartitionIndex": index, "CommittedOffset": self._random.randint(0, 2**40),
-                "CommittedLeaderEpoch": self._random.choice((-1, 0)),
-                "CommittedMetadata": self._random.choice((None, "", "Ünïcode")),
-            }  # fmt: skip
-            topics.append({"Name": topic, "Partitions": [partition]})
-        member = {"GroupId": group, "GenerationIdOrMemberEpoch": epoch, "MemberId": member_id}
-        for topic in topics:
-            self._ask("OffsetCommit", 9, {**member, "Topics": [topic]})
-
-    def classic_group(self) -> None:
-        """Have a static member join a new classic group, get its partitions and commit; it stays."""
-        group = self._name("classic")
-        self.groups["classic"].append(group)
-        self._ask("FindCoordinator", 4, {"KeyType": 0, "CoordinatorKeys": [group]})
-        instance = {"GroupId": group, "GroupInstanceId": "instance-1", "ProtocolType": "consumer"}
-        topic = self._topic().encode()
-        subscription = struct.pack(f">hih{len(topic)}si", 0, 1, len(topic), topic, -1)
-        protocols = [{"Name": name, "Metadata": subscription} for name in ("range", "roundrobin")]
-        joins = {
-            "SessionTimeoutMs": 1_800_000,
-            "RebalanceTimeoutMs": 300_000,
-            "MemberId": "",
-            "Protocols": protocols,
-        }
-        joined = self._ask("JoinGroup", 9, {**instance, **joins})
-        member = {"GenerationId": joined["GenerationId"], "MemberId": joined["MemberId"]}
-        assignments = [{"MemberId": joined["MemberId"], "Assignment": self._random.randbytes(20)}]
-        synced = {**instance, **member, "ProtocolName": joined["ProtocolName"], "Assignments": assignments}
-        self._ask("SyncGroup", 5, synced)
-        self._commit(group, joined["MemberId"], joined["GenerationId"])
-
-    def consumer_group(self) -> None:
-        """Have a member join a new group of the consumer protocol, commit, and leave; a static one may come back."""
-        group, member_id = self._name("consumer"), self._random.randbytes(16).hex()
-        self.groups["consumer"].append(group)
-        self._ask("FindCoordinator", 4, {"KeyType": 0, "CoordinatorKeys": [group]})
-        member: Values = {"GroupId": group, "MemberId": member_id}
-        is_static = self._random.random() < 0.3
-        if is_static:
-            member["InstanceId"] = "instance-1"
-        joins = {
-            "MemberEpoch": 0, "RebalanceTimeoutMs": 60_000, "SubscribedTopicNames": [self._topic()],
-            "TopicPartitions": [], "ServerAssignor": self._random.choice((None, "uniform", "range")),
-        }  # fmt: skip
-        epoch = self._ask("ConsumerGroupHeartbeat", 1, {**member, **joins})["MemberEpoch"]
-        self._commit(group, member_id, epoch)
-        leaves = {
-            "MemberEpoch": -2 if is_static else -1,
-            "SubscribedTopicNames": None,
-            "TopicPartitions": None,
-        }
-        self._ask("ConsumerGroupHeartbeat", 1, {**member, **leaves})
-
-    def share_group(self) -> None:
-        """Have a member join a new share group and leave it, and set offsets from which the group starts."""
-        group, member_id = self._name("share"), self._random.randbytes(16).hex()
-        self.groups["share"].append(group)
-        self._ask("FindCoordinator", 4, {"KeyType": 0, "CoordinatorKeys": [group]})
-        topic = self._topic()
-        member = {"GroupId": group, "MemberId": member_id}
-        self._ask("ShareGroupHeartbeat", 1, {**member, "MemberEpoch": 0, "SubscribedTopicNames": [topic]})
-        self._ask("ShareGroupHeartbeat", 1, {**member, "MemberEpoch": -1, "SubscribedTopicNames": None})
-        partitions = [{"PartitionIndex": 0, "StartOffset": self._random.randint(0, 9)}]
-        values = {"GroupId": group, "Topics": [{"TopicName": topic, "Partitions": partitions}]}
-        self._ask("AlterShareGroupOffsets", 0, values)
-
-    def delete_group(self) -> None:
-        """Delete a group without members, once there are a few."""
-        simple = self.groups["simple"]
-        if len(simple) > 2 and not any(transaction.open_in for transaction in self.transactions.values()):
-            group = simple.pop(self._random.randrange(len(simple)))
-            self._ask("DeleteGroups", 2, {"GroupsNames": [group]})
 
 
 KINDS: Final = (

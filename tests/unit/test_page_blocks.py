@@ -69,6 +69,8 @@ FOREIGN = {
     "eval": "of a shell",
     "source": "of a shell",
     "git": "a checkout",
+    "go": "an installation",
+    "npm": "an installation",
     "cd": "a place",
     "sudo": "of a system",
     "apt-get": "of a system",

@@ -182,15 +182,9 @@ def _broker(
     )
     mover = LogMover(config, storage.logs, storage.replicas, storage.failures, environment)
     housekeeping = Housekeeping(
-        config,
-        storage.logs,
-        storage.failures,
-        coordinators.groups,
-        coordinators.transactions,
-        budget,
-        environment,
+        config, storage.logs, storage.failures, coordinators.groups, coordinators.transactions, budget, environment,
         is_served=storage.replicas.is_served,
-    )
+    )  # fmt: skip
     events = _follow_metadata(base, coordinators, optional, quotas, limits)
     securing = _securing(base, listeners, optional)
     services = _services(base, served, coordinators, optional, step_runner, mover, securing, in_cluster)

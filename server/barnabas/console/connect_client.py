@@ -15,7 +15,7 @@ from barnabas.registry.rest import RestClient
 
 DEFAULT_NAME = "connect"
 NAME = re.compile(r"[A-Za-z0-9._-]{1,60}")
-"""What clusters in an address of the console are called."""
+"""Names of clusters in an address of the console."""
 NAME_RULE = "up to 60 letters, digits, dots, dashes and underscores"
 CONNECTS_MAX = 16
 PLUGINS_MAX = 200

@@ -69,7 +69,7 @@ class ConsoleRequest(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a cluster stands in its console."""
+    """Path of a cluster in its console."""
 
     base: str
     """The beginning of names of cookies, which no other console of this host has."""

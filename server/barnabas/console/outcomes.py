@@ -29,7 +29,7 @@ _OF_NAMES: dict[int, tuple[str, str]] = {
         "transactional id", "You may not do this with transactional id {}",
     ),
 }  # fmt: skip
-"""What an error is about, and its sentence with the name of that."""
+"""Kinds of things that errors are about, and the sentence of each with the name of the thing."""
 _SENTENCES: dict[int, str] = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "You may not do this with the cluster",
     ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "You may not do this with this delegation token",
