@@ -11,7 +11,7 @@ from types import MappingProxyType
 from confluent_kafka import Producer
 
 from compat.kit.records import record_batch
-from compat.kit.wire import Values
+from compat.kit.wire import Connection, Values
 from compat.metadata import workload
 from compat.metadata.drawn_settings import HOUR_MS
 from compat.metadata.workload import BROKER, HOST, WorkloadError
@@ -49,6 +49,11 @@ class Transaction:
 
 class CoordinatorChanges:
     """Changes, and what they have led to as far as the next ones need it."""
+
+    _broker: Connection
+    """Connection to the broker in its present start."""
+    _login: Connection
+    """The same with a login."""
 
     def __init__(self, random: Random, node: Node, *, has_features: bool) -> None:
         self._random = random

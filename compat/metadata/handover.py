@@ -32,7 +32,8 @@ from compat.kafka.process import JavaProcess
 from compat.kit.known import differences_between
 from compat.kit.wire import Connection, Values
 from compat.metadata import workload
-from compat.metadata.changes import Node, RandomChanges
+from compat.metadata.changes import RandomChanges
+from compat.metadata.coordinator_changes import Node
 from compat.metadata.quorum import BARNABAS, environment, format_ours
 from compat.metadata.workload import BROKER, CLIENT_METRICS, GROUP, HOST, TOPIC
 
