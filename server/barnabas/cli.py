@@ -235,6 +235,11 @@ def _add_serve(commands: Any) -> Any:
         "%(const)s)",
     )  # fmt: skip
     serve.add_argument(
+        "--http", metavar="HOST:PORT", nargs="?", const="localhost:8082",
+        help="where to serve the REST API: produce, consume and administration over HTTP, as clients of Confluent's REST "
+        "proxy use them (default: nowhere; without an address: %(const)s)",
+    )  # fmt: skip
+    serve.add_argument(
         "--console", metavar="HOST:PORT", nargs="?", const="auto",
         help="serve a console for browsers: topics, records, groups, and what can be done about them (default: nowhere; "
         "without an address: localhost:9080, or a free port where that is taken)",
@@ -389,6 +394,12 @@ def _run_serve(options: argparse.Namespace, config: BrokerConfig, own_settings: 
                 file=sys.stderr,
             )
             return USAGE_ERROR
+        if config.get(settings.HTTP_LISTENER):
+            print(
+                "barnabas: the REST API is for one broker, not for --workers: start `barnabas http` beside them",
+                file=sys.stderr,
+            )
+            return USAGE_ERROR
         if config.get(settings.CONSOLE_LISTENER):
             print(
                 "barnabas: for --workers, start `barnabas console --bootstrap HOST:PORT` beside them",
@@ -452,6 +463,10 @@ def _companions(config: BrokerConfig, host: Host | None) -> Companions:
 
         registry = RegistryBeside(config)
         companions.append(registry)
+    if config.get(settings.HTTP_LISTENER):
+        from barnabas.broker.rest_beside import RestBeside
+
+        companions.append(RestBeside(config, registry))
     if config.get(settings.CONSOLE_LISTENER):
         from barnabas.console.beside import ConsoleBeside
 

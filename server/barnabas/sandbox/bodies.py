@@ -9,7 +9,7 @@ import json
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
-from barnabas.console.base import ConsoleError
+from barnabas.errors import AnswerError
 from barnabas.sandbox.messages import SandboxError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class TooManyValuesError(Exception):
 
 
 async def read(body: bytes, sandbox: Sandbox, owner: Hashable) -> Any:
-    """Return a body as the value that it is; None for an empty one. Raises ConsoleError."""
+    """Return a body as the value that it is; None for an empty one. Raises AnswerError."""
     if not body:
         return None
     try:
@@ -38,11 +38,11 @@ async def read(body: bytes, sandbox: Sandbox, owner: Hashable) -> Any:
             return json.loads(body)
         return await sandbox.call(parse, body, owner=owner)
     except (ValueError, RecursionError) as error:
-        raise ConsoleError(400, f"the body is not JSON: {error}") from None
+        raise AnswerError(400, f"the body is not JSON: {error}") from None
     except TooManyValuesError:
-        raise ConsoleError(413, f"a body has at most {VALUES_MAX} values") from None
+        raise AnswerError(413, f"a body has at most {VALUES_MAX} values") from None
     except SandboxError as error:
-        raise ConsoleError(413, f"the body cannot be read: {error}") from None
+        raise AnswerError(413, f"the body cannot be read: {error}") from None
 
 
 def parse(body: bytes) -> Any:
