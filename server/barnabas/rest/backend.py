@@ -123,6 +123,8 @@ class Backend:
 
     async def producer(self) -> Producer:
         """Return the producer of the user, opened by the first use. Raises ClientError."""
+        if self._producer is not None:
+            return self._producer
         async with self._opening:
             if self._producer is None:
                 self._producer = await self.nursery.start(self._produce)

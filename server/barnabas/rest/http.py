@@ -88,7 +88,7 @@ class RestService(HttpService):
         has_login = not self._users.log_in or any(name == b"authorization" for name, _ in request.headers)
         return BYTES_MAX if has_login and request.method != b"GET" else SMALL_BYTES_MAX
 
-    def is_streamed(self, request: h11.Request) -> bool:  # type: ignore[override]
+    def is_streamed(self, request: h11.Request) -> bool:
         """Say whether the body of a request is read while it is answered."""
         try:
             return _route_of(request)[0].is_streamed

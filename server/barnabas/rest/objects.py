@@ -6,6 +6,8 @@ an array around all of them is as good, with commas.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 _SPACE = b" \t\r\n"
 _QUOTE = 0x22
 _OPEN, _CLOSE = b"{[", b"}]"
@@ -30,9 +32,8 @@ class Objects:
         self._is_array = False
         self._is_over = False
 
-    def feed(self, piece: bytes) -> list[bytes]:
-        """Return the objects that end in a piece. Raises ObjectError."""
-        objects: list[bytes] = []
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        """Yield the objects that end in a piece. Raises ObjectError."""
         start = 0
         place, end = 0, len(piece)
         while place < end:
@@ -53,13 +54,12 @@ class Objects:
                 if not self._depth:
                     self._part += piece[start : place + 1]
                     self._check_size()
-                    objects.append(bytes(self._part))
+                    yield bytes(self._part)
                     self._part.clear()
             place += 1
         if self._depth:
             self._part += piece[start:]
             self._check_size()
-        return objects
 
     def finish(self) -> None:
         """Raise ObjectError where the stream has ended within an object, or an array."""

@@ -113,7 +113,7 @@ def _identifier(route: Route) -> str:
 
 
 def _field(field: Parameter) -> dict[str, Any]:
-    more = {"items": {}} if field.kind == "array" else {}
+    more: dict[str, Any] = {"items": {}} if field.kind == "array" else {}
     return {"type": field.kind, "description": field.text, **more}
 
 

@@ -155,7 +155,8 @@ async def writer_of(
 
     Raises RestError, RegistryError, SchemaError.
     """
-    from barnabas.registry.encoding import Serializer, source_of
+    from barnabas.registry.decoding import source_of
+    from barnabas.registry.encoding import Serializer
 
     registry, sandbox = backend.registry(), backend.sandbox
     name = subject or subject_of(topic, is_key=is_key)

@@ -6,6 +6,7 @@ The rule: nothing of a batch is looked at in this process, and no more is fetche
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -158,7 +159,7 @@ class Source:
             await trio.lowlevel.checkpoint()
         return rows, at
 
-    def _decoded_row(self, part: Part, raw: Raw, decoded: list[DecodedText | Exception | None]) -> Row:
+    def _decoded_row(self, part: Part, raw: Raw, decoded: Sequence[DecodedText | Exception | None]) -> Row:
         texts = []
         for name, data, text in zip(("key", "value"), (raw.key, raw.value), decoded, strict=True):
             if data is None:

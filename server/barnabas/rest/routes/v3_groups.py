@@ -209,11 +209,11 @@ async def _lags(call: Call, group: GroupInfo) -> list[Lag]:
     }
     if not offsets:
         raise RestError(404, 404, f"group {group.group_id!r} has committed no offsets")
-    ends = await admin.offsets({tuple(place): LATEST for place in offsets}, is_committed=False)
+    ends = await admin.offsets(dict.fromkeys(offsets, LATEST))
     members = {TopicPartition(*place): member for member in group.members for place in member.assignment}
     lags = []
     for place, offset in sorted(offsets.items()):
-        end = ends.get(tuple(place))
+        end = ends.get(place)
         if isinstance(end, OffsetAt):
             lags.append(Lag(place, offset, end.offset, members.get(place)))
     return lags

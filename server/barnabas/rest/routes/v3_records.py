@@ -18,8 +18,10 @@ from barnabas.sandbox.bodies import AT_ONCE_BYTES_MAX, VALUES_MAX, TooManyValues
 
 RECORD_BYTES_MAX = 2 << 20
 """Bytes of the JSON of a record."""
-IN_FLIGHT_MAX = 200
-"""Records of a stream that are not acknowledged yet; no more of the body is read meanwhile."""
+BATCH_RECORDS = 100
+"""Records of a stream that are answered together, at most."""
+BATCHES_IN_FLIGHT_MAX = 10
+"""Batches of a stream that are not acknowledged yet; no more of the body is read meanwhile."""
 STREAM_IDLE_SECONDS_MAX = 300.0
 """Time without a byte of the body after which a stream ends."""
 STREAM_SECONDS_MAX = 86_400.0
@@ -45,38 +47,42 @@ async def produce(call: Call) -> object:
         )
 
     async def work(send: Send) -> None:
-        put, got = trio.open_memory_channel[Taken](IN_FLIGHT_MAX)
+        put, got = trio.open_memory_channel[list[Taken]](BATCHES_IN_FLIGHT_MAX)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(answer, got, send)
             async with put:
                 try:
                     await read(put)
                 except ObjectError as error:
-                    await put.send(RestError(400, 400, str(error)))
+                    await put.send([RestError(400, 400, str(error))])
                 except h11.RemoteProtocolError as error:
-                    await put.send(RestError(400, 400, f"malformed request: {error}"))
+                    await put.send([RestError(400, 400, f"malformed request: {error}")])
                 except trio.TooSlowError:
-                    await put.send(RestError(408, 408, "the stream was open for longer than allowed"))
+                    await put.send([RestError(408, 408, "the stream was open for longer than allowed")])
 
-    async def read(put: trio.MemorySendChannel[Taken]) -> None:
+    async def read(put: trio.MemorySendChannel[list[Taken]]) -> None:
         writers = Writers(call.backend, topic)
         objects = Objects(RECORD_BYTES_MAX)
+        batch: list[Taken] = []
         with trio.fail_after(STREAM_SECONDS_MAX):
             piece: bytes | None = first
             while piece is not None:
-                for body in objects.feed(piece):
-                    await put.send(await _take(call, topic, body, writers))
+                try:
+                    for body in objects.feed(piece):
+                        batch.append(await _take(call, topic, body, writers))
+                        if len(batch) >= BATCH_RECORDS:
+                            await put.send(batch)
+                            batch = []
+                finally:
+                    if batch:
+                        await put.send(batch)
+                        batch = []
                 piece = await anext(pieces, None)
         objects.finish()
 
-    async def answer(got: trio.MemoryReceiveChannel[Taken], send: Send) -> None:
-        async for taken in got:
-            results = [await _result(cluster_id, topic, taken)]
-            while len(results) < IN_FLIGHT_MAX:
-                try:
-                    results.append(await _result(cluster_id, topic, got.receive_nowait()))
-                except (trio.WouldBlock, trio.EndOfChannel):
-                    break
+    async def answer(got: trio.MemoryReceiveChannel[list[Taken]], send: Send) -> None:
+        async for batch in got:
+            results = [await _result(cluster_id, topic, taken) for taken in batch]
             await send(b"".join(json.dumps(result).encode() + b"\r\n" for result in results))
 
     return Conversation(work)
