@@ -10,7 +10,7 @@ import binascii
 import socket
 from abc import ABC, abstractmethod
 from base64 import b64decode
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf
@@ -139,8 +139,8 @@ class HttpReader:
     ) -> tuple[h11.Request, bytes] | None:
         """Return the next request with its body; None when the visitor has gone or is too slow.
 
-        The body has its place in the pool of the address until the next request; a streamed one is left to `pieces`. Raises
-        RemoteProtocolError, TooLargeError, PoolExhaustedError.
+        The body has its place in the pool of the address until the next request; a streamed one is left to `next_piece`.
+        Raises RemoteProtocolError, TooLargeError, PoolExhaustedError.
         """
         connection = self.connection
         request: h11.Request | None = None
@@ -184,8 +184,8 @@ class HttpReader:
                     return None
         return None
 
-    async def pieces(self, *, seconds: float) -> AsyncIterator[bytes]:
-        """Yield the body of a streamed request as it comes, at most 64 KB at a time.
+    async def next_piece(self, *, seconds: float) -> bytes | None:
+        """Return the next part of the body of a streamed request, at most 64 KB; None at its end.
 
         Raises RemoteProtocolError, BrokenResourceError when the visitor goes before its end, TooSlowError when nothing
         comes for so many seconds.
@@ -200,9 +200,9 @@ class HttpReader:
                     connection.receive_data(bytes(await self.visitor.stream.receive_some(_READ_BYTES)))
                 self.visitor.moved_s = trio.current_time()
             elif isinstance(event, h11.Data):
-                yield bytes(event.data)
+                return bytes(event.data)
             elif isinstance(event, h11.EndOfMessage):
-                return
+                return None
             else:
                 raise trio.BrokenResourceError("the visitor has gone")
 
@@ -333,7 +333,7 @@ class HttpReader:
         *,
         seconds: float,
     ) -> bool:
-        """Send a response of unknown length while the body of the request is read, by `work`, with `pieces`.
+        """Send a response of unknown length while the body of the request is read, by `work`, with `next_piece`.
 
         Returns whether the connection may have another request. `send`, the argument of `work`, raises BrokenResourceError
         where the visitor does not take a piece in so many seconds.

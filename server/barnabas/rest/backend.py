@@ -27,7 +27,7 @@ from barnabas.client import (
 from barnabas.client.admin import Admin
 from barnabas.network.http import basic_credentials
 from barnabas.network.turns import Logins
-from barnabas.rest.errors import SCHEMA_SERIALIZATION, UNAUTHENTICATED, RestError
+from barnabas.rest.errors import SCHEMA_SERIALIZATION, UNAUTHENTICATED, RestError, failure_of
 
 if TYPE_CHECKING:
     from barnabas.client import ClientSettings, Endpoint
@@ -136,12 +136,20 @@ class Backend:
             self._producer = None
 
     async def _produce(self, *, task_status: trio.TaskStatus[Producer]) -> None:
-        producer: Producer | None = None
-        with suppress(ClientError):
+        opened: Producer | None = None
+        try:
             async with open_producer(self.bootstrap, PRODUCING, client_settings=self.settings) as producer:
+                opened = producer
                 task_status.started(producer)
                 while self._producer in (None, producer):
                     await trio.sleep(CHECK_SECONDS)
+        except Exception as error:
+            failure_of(
+                error, "a producer"
+            )  # which logs one that is unexpected; each record has its own outcome
+        finally:
+            if self._producer is opened:
+                self._producer = None
 
 
 @dataclass(eq=False, slots=True)

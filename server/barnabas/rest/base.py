@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 V2, V3, OURS = "v2", "v3", "own"
 INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
+VALUES_MAX = 20_000
+"""Values of a body that is no batch of records: they come from a child process in one step."""
+NAME_BYTES_MAX = 8_192
+"""Bytes of a name in a path or a body."""
 _KINDS = {
     str: "a text", int: "a whole number", bool: "true or false", list: "an array", dict: "an object",
 }  # fmt: skip
@@ -53,6 +57,10 @@ class Fields:
             raise RestError(400, 400, f"{name} is {_KINDS[kind]}, not {str(value)[:80]!r}")
         return value
 
+    def name(self, name: str, default: Any = ...) -> Any:
+        """Return a field that names something. Raises RestError."""
+        return checked_name(self.get(name, str, default), name)
+
     def whole(self, name: str, default: Any = ..., *, least: int = 0, most: int = INT32_MAX) -> Any:
         """Return a whole number, between limits. Raises RestError."""
         number = self.get(name, int, default)
@@ -67,6 +75,16 @@ class Fields:
     def has(self, name: str) -> bool:
         """Return whether a field is there, null perhaps."""
         return name in self._value
+
+
+def checked_name(text: str, what: str) -> str:
+    """Return a name that can be sent to a broker. Raises RestError."""
+    try:
+        if len(text.encode()) <= NAME_BYTES_MAX:
+            return text
+    except UnicodeEncodeError:
+        pass
+    raise RestError(400, 400, f"{what} is a name of at most {NAME_BYTES_MAX} bytes in UTF-8")
 
 
 @dataclass(slots=True)
@@ -90,7 +108,7 @@ class Call:
 
     async def json(self) -> Any:
         """Return the body as the JSON that it is; None for an empty one. Raises AnswerError."""
-        return await bodies.read(self.body, self.backend.sandbox, self.backend.owner)
+        return await bodies.read(self.body, self.backend.sandbox, self.backend.owner, VALUES_MAX)
 
     async def fields(self, *names: str, optional: bool = False) -> Fields:
         """Return the fields of the body, which has to be there unless it is optional. Raises AnswerError."""

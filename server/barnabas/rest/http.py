@@ -20,7 +20,7 @@ from barnabas.network.bodies import SMALL_BYTES_MAX
 from barnabas.network.http import HttpReader, HttpService, refusal_of
 from barnabas.network.routes import NoRouteError
 from barnabas.network.writing import Piece, Streams, Unsent, pieces_of
-from barnabas.rest.base import OURS, V2, V3, Answer, Call, Conversation, Events, Route, Rows
+from barnabas.rest.base import NAME_BYTES_MAX, OURS, V2, V3, Answer, Call, Conversation, Events, Route, Rows
 from barnabas.rest.errors import RestError, failure_of
 from barnabas.rest.formats import JSON_TYPE, V2_TYPE, V2_TYPES
 from barnabas.rest.openapi import types_of_answer
@@ -229,6 +229,8 @@ def _route_of(request: h11.Request) -> tuple[Route, dict[str, str], dict[str, st
         query = dict(parse_qsl(target.query, keep_blank_values=True, max_num_fields=50))
     except ValueError:
         raise RestError(400, 400, "the target is no URL") from None
+    if any(len(segment.encode()) > NAME_BYTES_MAX for segment in segments):
+        raise RestError(414, 414, f"a part of a path has at most {NAME_BYTES_MAX} bytes")
     if len(segments) > 2 and not segments[-1]:
         segments.pop()  # a slash at the end
     method = request.method.decode("latin-1")

@@ -28,6 +28,7 @@ from barnabas.rest.errors import (
     SERIALIZATION,
     TOO_MANY_REQUESTS,
     RestError,
+    failure_of,
 )
 from barnabas.rest.reading import READING, Source
 
@@ -112,10 +113,11 @@ class Instance:
                     self._ready = trio.Event()
                     if self.settings.is_auto_committing:
                         await self._commit_handed(consumer)
-        except ClientError as error:
-            log.debug("consumer instance %s of group %s has ended: %s", self.name, self.group, error)
+        except Exception as error:
             if not is_started:
                 task_status.started(error)
+            else:
+                failure_of(error, "a consumer instance")  # which logs one that is unexpected
         finally:
             self.is_ended = True
             self._ready.set()
@@ -211,9 +213,7 @@ class Instance:
             if is_enough and not source.has_more():
                 break
             quiet_at = trio.current_time() + QUIET_SECONDS if rows and bytes_min is None else math.inf
-            row = None
-            with trio.move_on_at(min(ends_at, quiet_at) if not source.rows else math.inf):
-                row = await source.peek()
+            row = await source.peek(deadline=min(ends_at, quiet_at))
             if row is None or (rows and size + row.size >= bytes_max):
                 break
             if row.problem:

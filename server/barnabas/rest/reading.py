@@ -5,6 +5,7 @@ The rule: nothing of a batch is looked at in this process, and no more is fetche
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -57,16 +58,20 @@ class Source:
     rows: deque[Row] = field(default_factory=deque)
     parts: deque[Part] = field(default_factory=deque)
 
-    async def peek(self, *, ends: dict[TopicPartition, int] | None = None) -> Row | None:
-        """Return the next record without taking it; waits for one, or with `ends` until all partitions are there.
+    async def peek(
+        self, *, deadline: float = math.inf, ends: dict[TopicPartition, int] | None = None
+    ) -> Row | None:
+        """Return the next record without taking it; waits until one was fetched, or with `ends` all partitions are there.
 
-        Raises ClientError, RestError.
+        None at the deadline, which does not break off the opening of what was fetched. Raises ClientError, RestError.
         """
         while not self.rows:
             if self.parts:
                 await self._open(self.parts[0])
                 continue
-            fetched = await self._fetch(ends)
+            fetched = None
+            with trio.move_on_at(deadline):
+                fetched = await self._fetch(ends)
             if fetched is None:
                 return None
             for part in fetched:

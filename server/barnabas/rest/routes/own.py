@@ -95,9 +95,7 @@ def _positions(text: str) -> dict[int, int]:
 async def _send_all(source: Source, send: Send, positions: dict[int, int]) -> None:
     """Send records in few pieces; the id of the last one of each says where all partitions are."""
     while True:
-        row = None
-        with trio.move_on_after(KEEP_ALIVE_SECONDS):
-            row = await source.peek()
+        row = await source.peek(deadline=trio.current_time() + KEEP_ALIVE_SECONDS)
         if row is None:
             await send(b": waiting\n\n")
             continue

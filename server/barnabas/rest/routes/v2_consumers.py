@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas.client import OffsetAndMetadata
-from barnabas.rest.base import INT32_MAX, INT64_MAX, V2, Answer, Call, Fields, Parameter, Route
+from barnabas.rest.base import INT32_MAX, INT64_MAX, V2, Answer, Call, Fields, Parameter, Route, checked_name
 from barnabas.rest.errors import (
     FORMAT_MISMATCH,
     INVALID_CONSTRAINT,
@@ -23,7 +23,7 @@ from barnabas.rest.instances import (
 )
 from barnabas.rest.routes.v2_topics import format_of_answer, rows_of
 
-PARTITIONS_MAX = 10_000
+PARTITIONS_MAX = 5_000
 BYTES_MIN_MAX = 10_000_000
 _RESETS = ("latest", "earliest", "none")
 _NAMES = (
@@ -40,7 +40,7 @@ async def create(call: Call) -> object:
     """Create a consumer instance in a group."""
     fields = await call.fields(*_NAMES, optional=True)
     settings = _settings_of(fields)
-    name = fields.get("id", str, "") or fields.get("name", str, "")
+    name = fields.name("id", "") or fields.name("name", "")
     if settings.format_name in WITH_SCHEMAS:
         call.backend.registry()  # to have one that is missing told at once
     group = call.path["group"]
@@ -103,7 +103,8 @@ async def subscribe(call: Call) -> object:
         raise RestError(422, 422, "topics is an array of names; topic_pattern goes without them")
     if len(topics) > PARTITIONS_MAX:
         raise RestError(413, 413, f"a subscription has at most {PARTITIONS_MAX} topics")
-    await instance.subscribe(tuple(dict.fromkeys(topics)), pattern)
+    names = [checked_name(topic, "a topic") for topic in topics]
+    await instance.subscribe(tuple(dict.fromkeys(names)), pattern)
     return None
 
 
@@ -127,7 +128,7 @@ def _places(values: Any, *names: str) -> list[tuple[tuple[str, int], Fields]]:
     places = []
     for value in values:
         fields = Fields(value, "topic", "partition", *names, what="a partition")
-        topic = fields.get("topic", str)
+        topic = fields.name("topic")
         if not topic:
             raise RestError(422, 422, "topic is not empty")
         places.append(((topic, fields.whole("partition", most=INT32_MAX)), fields))
@@ -214,7 +215,7 @@ async def commit(call: Call) -> object:
     offsets = {}
     for place, more in _places(fields.get("offsets", list), "offset", "metadata"):
         offset = more.whole("offset", most=INT64_MAX - 1)
-        offsets[place] = OffsetAndMetadata(offset + 1, metadata=more.get("metadata", str, "") or "")
+        offsets[place] = OffsetAndMetadata(offset + 1, metadata=more.name("metadata", ""))
     await instance.commit(offsets)
     return []
 

@@ -139,15 +139,15 @@ async def list_messages(call: Call) -> object:
             consumer.assign([place])
             consumer.seek(place, offset)
             source = Source(call.backend, consumer, View(format_name))
-            with trio.move_on_after(READ_SECONDS):
-                while len(contents) < count:
-                    row = await source.peek(ends={place: min(end, offset + count)})
-                    if row is None or (row.problem and contents):
-                        break
-                    if row.problem:
-                        raise RestError(408, SERIALIZATION, f"offset {row.offset}: {row.problem}")
-                    source.rows.popleft()
-                    contents.append(row.content)
+            deadline = trio.current_time() + READ_SECONDS
+            while len(contents) < count:
+                row = await source.peek(deadline=deadline, ends={place: min(end, offset + count)})
+                if row is None or (row.problem and contents):
+                    break
+                if row.problem:
+                    raise RestError(408, SERIALIZATION, f"offset {row.offset}: {row.problem}")
+                source.rows.popleft()
+                contents.append(row.content)
     return Answer(rows_of(contents), content_type=f"application/vnd.kafka.{format_name}.v2+json")
 
 

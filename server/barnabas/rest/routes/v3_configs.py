@@ -157,9 +157,7 @@ def changes_of(values: list[Any]) -> list[ConfigChange]:
             raise RestError(400, 400, f"operation is SET or DELETE, not {operation[:40]!r}")
         text = fields.get("value", str, None)
         is_set = operation == "SET" and text is not None
-        changes.append(
-            ConfigChange(fields.get("name", str), SET if is_set else DELETE, text if is_set else None)
-        )
+        changes.append(ConfigChange(fields.name("name"), SET if is_set else DELETE, text if is_set else None))
     return changes
 
 
@@ -243,7 +241,7 @@ async def alter_many(call: Call) -> object:
     changes: dict[str, list[ConfigChange]] = {}
     for value in fields.get("data", list):
         entry = Fields(value, "topic_name", "configs", what="a topic")
-        changes.setdefault(entry.get("topic_name", str), []).extend(changes_of(entry.get("configs", list)))
+        changes.setdefault(entry.name("topic_name"), []).extend(changes_of(entry.get("configs", list)))
         if len(changes) > CHANGES_MAX:
             raise RestError(413, 413, f"a request has at most {CHANGES_MAX} topics")
     by_resource = {of_topic(cluster_id, name).resource: change for name, change in changes.items()}

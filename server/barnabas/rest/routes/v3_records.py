@@ -39,8 +39,7 @@ async def produce(call: Call) -> object:
     await check_topic(call.backend, topic)
     reader = call.reader
     assert reader is not None
-    pieces = reader.pieces(seconds=STREAM_IDLE_SECONDS_MAX)
-    first = await anext(pieces, None)
+    first = await reader.next_piece(seconds=STREAM_IDLE_SECONDS_MAX)
     if first is None:
         raise RestError(
             422, INVALID_PAYLOAD, "the body is empty: one JSON object for each record is expected"
@@ -77,7 +76,7 @@ async def produce(call: Call) -> object:
                     if batch:
                         await put.send(batch)
                         batch = []
-                piece = await anext(pieces, None)
+                piece = await reader.next_piece(seconds=STREAM_IDLE_SECONDS_MAX)
         objects.finish()
 
     async def answer(got: trio.MemoryReceiveChannel[list[Taken]], send: Send) -> None:

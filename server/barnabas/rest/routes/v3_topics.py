@@ -122,7 +122,7 @@ async def create_topic(call: Call) -> object:
         "configs",
         "validate_only",
     )
-    name = fields.get("topic_name", str)
+    name = fields.name("topic_name")
     if not name.strip():
         raise RestError(422, 42206, "topic_name is not empty")
     partitions = fields.whole("partitions_count", -1, least=-1)
