@@ -19,6 +19,8 @@ from barnabas.config import client_metrics, group, tables, topic
 from barnabas.config.setting import Setting
 from barnabas.console import routes as console_routes
 from barnabas.ending import ENDS
+from barnabas.rest import openapi as rest_openapi
+from barnabas.rest import routes as rest_routes
 from barnabas.serving import apis
 from barnabas.serving.error_responses import top_level_response
 from barnabas.serving.release import KAFKA_4
@@ -351,6 +353,26 @@ def console_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def http_page() -> str:
+    """The page of the REST API's routes."""
+    lines = [
+        "# Routes of the REST API\n",
+        "HTTP/1.1, served by `barnabas serve --http` and by `barnabas http` ([how to](../how-to/http.md)): v2 and v3 of",
+        "Confluent's REST proxy, and additions. An error is `{\"error_code\": 40401, \"message\": \"text\"}`. In a type of content",
+        "FORMAT is one of binary, json, avro, jsonschema, protobuf.",
+    ]
+    for version, title in rest_openapi.TITLES.items():
+        lines += [f"\n## {title}\n", "| request | what it does | query | body | status |", "|---|---|---|---|--:|"]
+        for route in rest_routes.router().routes:
+            query, body = (
+                "; ".join(f"`{field.name}`: {field.text}" for field in part) for part in (route.query, route.body)
+            )
+            if route.version == version:
+                request = f"`{route.method} {route.path}`"
+                lines.append(f"| {request} | {route.summary} | {query} | {body} | {route.status} |")
+    return "\n".join(lines) + "\n"
+
+
 def exit_page() -> str:
     """Exit codes, by how a process ends."""
     lines = [
@@ -381,6 +403,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "faults.md": faults_page,
     "console-api.md": console_page,
     "control-api.md": control_page,
+    "http-api.md": http_page,
 }
 
 

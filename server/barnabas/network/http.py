@@ -252,17 +252,17 @@ class HttpReader:
                 within = idle_seconds_max
         except TooLargeError as error:
             await refuse(413, f"a body has at most {error.bytes_max} bytes")
-            await self._linger()
+            await self.linger()
         except PoolExhaustedError:
             await refuse(503, "other requests take all memory for bodies: try again")
-            await self._linger()
+            await self.linger()
         except h11.RemoteProtocolError as error:
             if self.may_answer:
                 await refuse(error.error_status_hint, f"malformed request: {error}")
         finally:
             self.release()
 
-    async def _linger(self) -> None:
+    async def linger(self) -> None:
         """Read what is still sent, and drop it: a connection closed before that would take the answer away."""
         with trio.move_on_after(_LINGER_SECONDS_MAX), suppress(trio.BrokenResourceError):
             while await self.visitor.stream.receive_some(_READ_BYTES):
@@ -352,6 +352,7 @@ class HttpReader:
             if self.connection.our_state is h11.DONE and self.connection.their_state is h11.DONE:
                 self.connection.start_next_cycle()
                 return True
+        await self.linger()
         return False
 
     async def while_there(self, work: Callable[[], Awaitable[T]]) -> T | None:

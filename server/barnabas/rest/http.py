@@ -193,7 +193,10 @@ class RestService(HttpService):
             headers.append(("WWW-Authenticate", 'Basic realm="barnabas"'))
         if not is_read:
             headers.append(("Connection", "close"))
-        return await self._send_pieces(reader, error.status, headers, pieces) and is_read
+        goes_on = await self._send_pieces(reader, error.status, headers, pieces)
+        if not is_read:
+            await reader.linger()
+        return goes_on and is_read
 
     async def _send_events(self, reader: HttpReader, owner: str, events: Events) -> bool:
         with self._streams.open(owner):

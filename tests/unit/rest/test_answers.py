@@ -1,6 +1,6 @@
 """Answers of the REST API: statuses, codes, fields and defaults of Confluent's REST proxy, v2 and v3.
 
-Fields and codes are from https://github.com/confluentinc/kafka-rest (api/v3/openapi.yaml, Errors, mappers of exceptions) and
+Fields and codes are from https://github.com/confluentinc/kafka-rest (api/v3/openapi.yaml, Errors, exception mappers) and
 https://docs.confluent.io/platform/current/kafka-rest/api.html.
 """
 
