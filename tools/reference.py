@@ -19,6 +19,7 @@ from barnabas.config import client_metrics, group, tables, topic
 from barnabas.config.setting import Setting
 from barnabas.console import routes as console_routes
 from barnabas.ending import ENDS
+from barnabas.mcp.tools import tools_of
 from barnabas.rest import openapi as rest_openapi
 from barnabas.rest import routes as rest_routes
 from barnabas.serving import apis
@@ -358,18 +359,42 @@ def http_page() -> str:
     lines = [
         "# Routes of the REST API\n",
         "HTTP/1.1, served by `barnabas serve --http` and by `barnabas http` ([how to](../how-to/http.md)): v2 and v3 of",
-        "Confluent's REST proxy, and additions. An error is `{\"error_code\": 40401, \"message\": \"text\"}`. In a type of content",
-        "FORMAT is one of binary, json, avro, jsonschema, protobuf.",
+        'Confluent\'s REST proxy, and additions. An error is `{"error_code": 40401, "message": "text"}`. In a type of',
+        "content FORMAT is one of binary, json, avro, jsonschema, protobuf.",
     ]
     for version, title in rest_openapi.TITLES.items():
-        lines += [f"\n## {title}\n", "| request | what it does | query | body | status |", "|---|---|---|---|--:|"]
+        lines += [
+            f"\n## {title}\n",
+            "| request | what it does | query | body | status |",
+            "|---|---|---|---|--:|",
+        ]
         for route in rest_routes.router().routes:
             query, body = (
-                "; ".join(f"`{field.name}`: {field.text}" for field in part) for part in (route.query, route.body)
+                "; ".join(f"`{field.name}`: {field.text}" for field in part)
+                for part in (route.query, route.body)
             )
             if route.version == version:
                 request = f"`{route.method} {route.path}`"
                 lines.append(f"| {request} | {route.summary} | {query} | {body} | {route.status} |")
+    return "\n".join(lines) + "\n"
+
+
+def agents_page() -> str:
+    """The page of the tools for agents."""
+    lines = [
+        "# Tools for agents\n",
+        "What `barnabas mcp` offers by the Model Context Protocol ([how](../how-to/agents.md)). Parameters in italics are",
+        "required. Tools marked *write* are there with `--write`, those marked *control* with `--control`.\n",
+        "| tool | what it does | parameters |",
+        "|---|---|---|",
+    ]
+    for tool in tools_of(has_control=True, may_write=True).values():
+        marks = [word for word, holds in (("write", tool.is_write), ("control", tool.is_control)) if holds]
+        names = ", ".join(f"*{name}*" if name in tool.required else name for name in tool.properties)
+        description = tool.description.replace("|", "\\|")
+        lines.append(
+            f"| `{tool.name}`{' *' + ', '.join(marks) + '*' if marks else ''} | {description} | {names} |"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -395,6 +420,7 @@ def exit_page() -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "agent-tools.md": agents_page,
     "apis.md": api_page,
     "commands.md": commands_page,
     "configuration.md": configuration_page,

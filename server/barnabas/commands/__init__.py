@@ -32,6 +32,7 @@ COMMANDS = {
         "serve a REST API for produce, consume and administration of any cluster",
     ),
     "console": ("barnabas.console.command", "serve a console for browsers, of any cluster"),
+    "mcp": ("barnabas.mcp.command", "give agents tools for a cluster, by the Model Context Protocol"),
     "completion": ("barnabas.commands.completion", "print completion for bash, zsh or fish"),
     "doctor": ("barnabas.commands.doctor", "find out why clients cannot work with a broker"),
 }

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, quote, urlsplit
@@ -30,8 +29,6 @@ from barnabas.network.writing import Piece, Streams, Unsent, join, pieces_of
 from barnabas.sandbox import bodies
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from barnabas.console.live import Live
     from barnabas.console.sessions import Session, Sessions
 
@@ -127,7 +124,7 @@ class ConsoleService(HttpService):
         except (AnswerError, ClientError) as error:
             return await self._send_json(reader, *failure_of(error, request.path))
         is_going_on = False
-        with _using(session) as scope:
+        with session.in_use() as scope:
             is_going_on = await self._answer_within(reader, request, session)
         return is_going_on and not scope.cancelled_caught
 
@@ -303,19 +300,6 @@ def _request_of(request: h11.Request, body: bytes, address: str = "") -> Console
     if not target.path.startswith("/") or target.netloc:
         raise _MalformedError("the target is no path")
     return ConsoleRequest(request.method.decode("latin-1"), target.path, query, headers, body, address)
-
-
-@contextmanager
-def _using(session: Session) -> Iterator[trio.CancelScope]:
-    """Have a session stay while a request of it is answered, and the request end with the session."""
-    scope = trio.CancelScope()
-    session.requests.add(scope)
-    try:
-        with scope:
-            yield scope
-    finally:
-        session.requests.discard(scope)
-        session.used_at = trio.current_time()
 
 
 # --- files ---------------------------------------------------------------------------------------------------------

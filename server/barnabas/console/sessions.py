@@ -11,7 +11,7 @@ import hmac
 import logging
 import secrets
 from collections import Counter
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from barnabas.console.turns import Reads
 from barnabas.network.turns import Logins
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from barnabas.client import Client, ClientSettings
     from barnabas.console.live import Live
@@ -84,6 +84,18 @@ class Session:
         now = trio.current_time()
         is_idle = not self.uses and now - self.used_at > IDLE_SECONDS_MAX
         return is_idle or now - self.began_at > LIFE_SECONDS_MAX
+
+    @contextmanager
+    def in_use(self) -> Iterator[trio.CancelScope]:
+        """Have the session stay while a request of it is answered, and the request end with the session."""
+        scope = trio.CancelScope()
+        self.requests.add(scope)
+        try:
+            with scope:
+                yield scope
+        finally:
+            self.requests.discard(scope)
+            self.used_at = trio.current_time()
 
 
 class Sessions:

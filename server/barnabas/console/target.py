@@ -27,11 +27,12 @@ class Target:
     sasl: SaslCredentials | None = None
     """Credentials of all visitors, where the console was started with them."""
     dial: Dial = dial_tcp
+    client_id: str = CLIENT_ID
 
     def settings(self, user: str = "", password: str = "", mechanism: str = "") -> ClientSettings:
         """Return the settings of a client that logs in as a user."""
         sasl = SaslCredentials(mechanism, user, password) if self.mechanisms else self.sasl
-        return replace(PATIENCE, tls=self.tls, sasl=sasl)
+        return replace(PATIENCE, client_id=self.client_id, tls=self.tls, sasl=sasl)
 
 
 WhereNow = Callable[[], Target]
