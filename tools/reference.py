@@ -358,9 +358,10 @@ def http_page() -> str:
     """The page of the REST API's routes."""
     lines = [
         "# Routes of the REST API\n",
-        "HTTP/1.1, served by `barnabas serve --http` and by `barnabas http` ([how to](../how-to/http.md)): v2 and v3 of",
-        'Confluent\'s REST proxy, and additions. An error is `{"error_code": 40401, "message": "text"}`. In a type of',
-        "content FORMAT is one of binary, json, avro, jsonschema, protobuf.",
+        "HTTP/1.1, served by `barnabas serve --http` and by `barnabas http` ([how to](../how-to/http.md)): what the REST",
+        'proxy of Confluent has in v2 and v3, and additions. An error is `{"error_code": 40401, "message": "text"}`.',
+        "Types of content with a format are `application/vnd.kafka.FORMAT.v2+json`: binary, json, avro, jsonschema,",
+        "protobuf.",
     ]
     for version, title in rest_openapi.TITLES.items():
         lines += [

@@ -17,7 +17,12 @@ from compat.registry.__main__ import LOGS, OURS, process
 from compat.rest.names import CASES
 
 HERE = Path(__file__).resolve().parent
-SECURED = ("--set", "authorizer.class.name=kafka.security.authorizer.AclAuthorizer", "--set", "super.users=User:ANONYMOUS")
+SECURED = (
+    "--set",
+    "authorizer.class.name=kafka.security.authorizer.AclAuthorizer",
+    "--set",
+    "super.users=User:ANONYMOUS",
+)
 
 
 def names() -> list[str]:
@@ -47,7 +52,9 @@ def rest(version: str) -> Iterator[str]:
 def main() -> int:
     """Run all that is asked for; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m compat.rest", description=__doc__)
-    parser.add_argument("--version", action="append", help=f"{OURS}, or a version of Kafka; default: {OURS} and 4.x")
+    parser.add_argument(
+        "--version", action="append", help=f"{OURS}, or a version of Kafka; default: {OURS} and 4.x"
+    )
     parser.add_argument("--clients", default="", metavar="A,B", help=f"of {', '.join(names())} (all)")
     options = parser.parse_args()
     chosen = options.clients.split(",") if options.clients else names()

@@ -382,30 +382,24 @@ def _run_serve(options: argparse.Namespace, config: BrokerConfig, own_settings: 
         return USAGE_ERROR
     is_tested = _is_tested(options, config)
     if options.workers > 1:
-        if config.get(settings.REGISTRY_LISTENER):
-            print(
-                "barnabas: a registry is for one broker, not for --workers: start `barnabas registry` beside them",
-                file=sys.stderr,
-            )
-            return USAGE_ERROR
-        if is_tested:
-            print(
-                "barnabas: faults, the control API and a virtual clock are for one broker, not for --workers",
-                file=sys.stderr,
-            )
-            return USAGE_ERROR
-        if config.get(settings.HTTP_LISTENER):
-            print(
-                "barnabas: the REST API is for one broker, not for --workers: start `barnabas http` beside them",
-                file=sys.stderr,
-            )
-            return USAGE_ERROR
-        if config.get(settings.CONSOLE_LISTENER):
-            print(
-                "barnabas: for --workers, start `barnabas console --bootstrap HOST:PORT` beside them",
-                file=sys.stderr,
-            )
-            return USAGE_ERROR
+        for is_asked, text in (
+            (
+                config.get(settings.REGISTRY_LISTENER),
+                "a registry is for one broker: start `barnabas registry` beside them",
+            ),
+            (is_tested, "faults, the control API and a virtual clock are for one broker"),
+            (
+                config.get(settings.HTTP_LISTENER),
+                "the REST API is for one broker: start `barnabas http` beside them",
+            ),
+            (
+                config.get(settings.CONSOLE_LISTENER),
+                "start `barnabas console --bootstrap HOST:PORT` beside them",
+            ),
+        ):
+            if is_asked:
+                print(f"barnabas: --workers: {text}", file=sys.stderr)
+                return USAGE_ERROR
         from barnabas.tools.localcluster.workers_command import run as run_workers
 
         gc.enable()

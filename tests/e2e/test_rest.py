@@ -108,8 +108,8 @@ def test_users_do_what_acls_let_them(secured: dict[str, Client]) -> None:
     )
     assert bob.code("GET", f"{cluster}/acls") == (403, 40301)
     acl = {
-        "resource_type": "TOPIC", "resource_name": "secret", "pattern_type": "LITERAL", "principal": "User:bob", "host": "*",
-        "operation": "READ", "permission": "ALLOW",
+        "resource_type": "TOPIC", "resource_name": "secret", "pattern_type": "LITERAL", "principal": "User:bob",
+        "host": "*", "operation": "READ", "permission": "ALLOW",
     }  # fmt: skip
     assert admin.ask("POST", f"{cluster}/acls", acl) == (201, None)
     assert admin.ask("POST", f"{cluster}/acls:batch", {"data": [{**acl, "operation": "DESCRIBE"}]}) == (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from http.client import HTTPConnection
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -16,9 +16,15 @@ from barnabas.network.visitors import Address
 from barnabas.registry.client_settings import RegistryAt
 from barnabas.rest.backend import Cluster, SettingsOf
 from barnabas.rest.serving import RestServer
+from barnabas.testing import KafkaBroker, start_thread
+from tests.support.hosted import QUICK_GROUPS
+from tests.support.registries import registry
 
 SECONDS_MAX = 60.0
 V3_TYPE = "application/json"
+JSON_V2, BINARY_V2 = "application/vnd.kafka.json.v2+json", "application/vnd.kafka.binary.v2+json"
+AVRO_V2, PROTOBUF_V2 = "application/vnd.kafka.avro.v2+json", "application/vnd.kafka.protobuf.v2+json"
+JSONSCHEMA_V2, V2 = "application/vnd.kafka.jsonschema.v2+json", "application/vnd.kafka.v2+json"
 
 
 class Answer(NamedTuple):
@@ -76,13 +82,39 @@ class Rest(NamedTuple):
 @asynccontextmanager
 async def rest(
     bootstrap: str,
-    registry: RegistryAt | None = None,
+    registry_at: RegistryAt | None = None,
     settings_of: SettingsOf | None = None,
 ) -> AsyncIterator[Rest]:
     """Serve the REST API of a broker for the length of a block."""
     server = RestServer(Address("127.0.0.1", 0), may_be_reached=False)
-    cluster = Cluster(tuple(parse_bootstrap(bootstrap)), ClientSettings(), settings_of, registry)
+    cluster = Cluster(tuple(parse_bootstrap(bootstrap)), ClientSettings(), settings_of, registry_at)
     async with trio.open_nursery() as nursery:
         await nursery.start(server.run, cluster)
         yield Rest(server.url)
         nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def world(*, has_registry: bool = True) -> AsyncIterator[tuple[Rest, str, KafkaBroker]]:
+    """A broker with topic `t` of two partitions, its registry and its REST API, whose cluster's path is second."""
+    broker = start_thread(settings=QUICK_GROUPS, seeds={"topics": {"t": {"partitions": 2}}})
+    try:
+        async with AsyncExitStack() as stack:
+            at = None
+            if has_registry:
+                at = RegistryAt((await stack.enter_async_context(registry(broker.bootstrap))).url)
+            server = await stack.enter_async_context(rest(broker.bootstrap, at))
+            yield server, await server.cluster(), broker
+    finally:
+        broker.close()
+
+
+async def records_of(server: Rest, instance: str, count: int, accept: str = "*/*") -> list[Any]:
+    """Read until there are so many records."""
+    records: list[Any] = []
+    with trio.fail_after(60):
+        while len(records) < count:
+            answer = await server.ask("GET", f"{instance}/records?timeout=500", Accept=accept)
+            assert answer.status == 200, answer
+            records += answer.json
+    return records

@@ -42,7 +42,7 @@ class Companion(NamedTuple):
 
 
 class UserLogins(NamedTuple):
-    """Where users log in, and the settings of a client that is logged in as one, with a password."""
+    """The listener that users log in to, and the settings of a client that is logged in as one, with a password."""
 
     bootstrap: list[Endpoint]
     settings_of: Callable[[str, str], ClientSettings]

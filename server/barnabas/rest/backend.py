@@ -60,7 +60,7 @@ SettingsOf = Callable[[str, str], "ClientSettings"]
 class Cluster:
     """A Kafka, the settings of a client of it, and the registry of its records' schemas, if there is one.
 
-    `settings_of` returns the settings of a client that is logged in as a user, with a password; None where nobody logs in.
+    `settings_of` returns the settings of a client that is logged in as a user, with a password; None without logins.
     """
 
     bootstrap: tuple[Endpoint, ...]

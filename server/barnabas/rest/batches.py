@@ -40,7 +40,7 @@ class Part(NamedTuple):
 
 
 class View(NamedTuple):
-    """How records are shown: the format of keys and values; with time and headers or without."""
+    """Form of records: the format of keys and values; with time and headers or without."""
 
     format_name: str
     has_all: bool = False

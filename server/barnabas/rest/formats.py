@@ -282,7 +282,7 @@ def _v3_data(value: Any, what: str) -> V3Data | None:
             "subject": subject, "subject_name_strategy": strategy, "schema_id": schema_id, "schema_version": version,
             "schema": schema,
         }  # fmt: skip
-        wrong = next((part for part, given in parts.items() if given is not None), None)
+        wrong = next((part for part, value in parts.items() if value is not None), None)
         if wrong is not None:
             raise RestError(400, 400, f"type={name} does not go with {wrong}")
     if schema is not None and format_name is None:

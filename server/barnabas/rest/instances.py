@@ -63,7 +63,7 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class InstanceSettings:
-    """What a client has asked for: format, beginning, whether to commit, the bytes and the time that a read waits for."""
+    """Settings of an instance: format, beginning, whether to commit, the bytes and the time that a read waits for."""
 
     format_name: str
     offset_reset: str = "latest"

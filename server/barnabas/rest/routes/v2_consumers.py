@@ -163,8 +163,10 @@ async def seek(call: Call) -> object:
     }
     if times:
         consumer = await instance.consumer()
-        found = await consumer.offsets_for_times({place: timestamp_of(text) for place, text in times.items()})
-        for place, at in found.items():
+        offsets_at = await consumer.offsets_for_times(
+            {place: timestamp_of(text) for place, text in times.items()}
+        )
+        for place, at in offsets_at.items():
             offsets[place] = "latest" if at is None else at.offset
     await instance.seek(offsets)
     return None

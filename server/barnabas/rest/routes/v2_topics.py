@@ -108,10 +108,10 @@ async def bounds_of(call: Call, topic: str, number: int) -> tuple[int, int]:
     """Return the first offset of a partition, and that after its last record. Raises ClientError."""
     bounds = []
     for time in (EARLIEST, LATEST):
-        found = (await call.backend.admin.offsets({(topic, number): time}))[topic, number]
-        if not isinstance(found, OffsetAt):
-            raise found
-        bounds.append(found.offset)
+        offset = (await call.backend.admin.offsets({(topic, number): time}))[topic, number]
+        if not isinstance(offset, OffsetAt):
+            raise offset
+        bounds.append(offset.offset)
     return bounds[0], bounds[1]
 
 

@@ -185,7 +185,7 @@ async def show_assignment(call: Call) -> object:
 
 
 class Lag(NamedTuple):
-    """How far a group is behind in a partition; `member` has it now, if one does."""
+    """Lag of a group in a partition; `member` has it now, if one does."""
 
     place: TopicPartition
     current: int
