@@ -18,7 +18,7 @@ from barnabas.client import (
     UnsupportedVersionError,
 )
 from barnabas.client.errors import describe
-from barnabas.errors import AnswerError, leaves
+from barnabas.errors import AnswerError, detached, leaves
 from barnabas.network.routes import NoRouteError
 from barnabas.registry.errors import RegistryError, SchemaError
 from barnabas.sandbox.messages import SandboxError
@@ -85,6 +85,10 @@ class RestError(AnswerError):
 
 def failure_of(error: Exception, doing: str) -> RestError:
     """Return what is answered for an error; an unexpected one is logged, with `doing`, what it came of."""
+    return detached(_failure_of(error, doing))
+
+
+def _failure_of(error: Exception, doing: str) -> RestError:
     errors = [leaf for leaf in leaves(error) if isinstance(leaf, Exception)]
     unexpected = [leaf for leaf in errors if not isinstance(leaf, _EXPECTED)]
     error = (unexpected or errors or [error])[0]

@@ -50,11 +50,15 @@ def test_objects_are_cut_wherever_pieces_end(text: bytes, size: int) -> None:
     ],
 )
 def test_what_is_no_sequence_of_objects_is_refused(text: bytes, count: int) -> None:
-    objects, seen = Objects(100), []
-    with pytest.raises(ObjectError):
-        for part in objects.feed(text):
-            seen.append(part)
+    objects = Objects(100)
+    seen: list[bytes] = []
+
+    def cut() -> None:
+        seen.extend(objects.feed(text))
         objects.finish()
+
+    with pytest.raises(ObjectError):
+        cut()
     assert len(seen) == count
 
 
@@ -129,12 +133,15 @@ async def test_a_client_is_kept_proven_anew_and_closed(
     async with users.backend(login("ann"), "a"):
         assert broker.logins == 2
     await trio.sleep(IDLE_SECONDS_MAX + 20)
-    async with users.backend(login("ann"), "a"):
-        assert broker.logins == 3, "a new client"
-        broker.password = "changed"
-        with pytest.raises(RestError) as ended:
-            async with users.backend(login("ann"), "a"):
-                await trio.sleep(LOGIN_SECONDS * 2)
+
+    async def outlive() -> None:
+        async with users.backend(login("ann"), "a"):
+            assert broker.logins == 3, "a new client"
+            broker.password = "changed"
+            await trio.sleep(LOGIN_SECONDS * 2)
+
+    with pytest.raises(RestError) as ended:
+        await outlive()
     assert ended.value.status == 503, "requests end with the login"
     began = trio.current_time()
     with pytest.raises(RestError) as refused:
