@@ -40,7 +40,7 @@ def running(*arguments: str) -> Iterator[dict[str, str]]:
 
 
 class Client:
-    """A client that logs in as a user; without a name, as nobody."""
+    """A client that logs in as a user; without a name it does not."""
 
     def __init__(
         self, url: str, user: str = "", password: str = "", tls: ssl.SSLContext | None = None
@@ -75,7 +75,7 @@ class Client:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Client]]:
-    """Clients of the users of a broker with security, whose REST API speaks TLS."""
+    """Clients of the users of a broker with security, and a REST API that speaks TLS."""
     directory = tmp_path_factory.mktemp("secured") / "demo"
     with running(
         "serve", "--demo-security", str(directory), "--http", "localhost:0", "--registry", "localhost:0",

@@ -96,7 +96,7 @@ async def rest(
 
 @asynccontextmanager
 async def world(*, has_registry: bool = True) -> AsyncIterator[tuple[Rest, str, KafkaBroker]]:
-    """A broker with topic `t` of two partitions, its registry and its REST API, whose cluster's path is second."""
+    """A broker with topic `t` of two partitions, its registry and its REST API; second, the path of its cluster."""
     broker = start_thread(settings=QUICK_GROUPS, seeds={"topics": {"t": {"partitions": 2}}})
     try:
         async with AsyncExitStack() as stack:

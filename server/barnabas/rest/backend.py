@@ -189,7 +189,7 @@ class Users:
         return self._cluster.settings_of is not None
 
     async def run(self) -> None:
-        """Close the clients of users that send no requests any more, or whose login has ended, until cancelled."""
+        """Close clients that have had no request for long, or have lost their login, until cancelled."""
         while True:
             await trio.sleep(CHECK_SECONDS)
             now = trio.current_time()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 V2, V3, OURS = "v2", "v3", "own"
 INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
-VALUES_MAX = 20_000
+VALUES_MAX = 10_000
 """Values of a body that is no batch of records: they come from a child process in one step."""
 NAME_BYTES_MAX = 8_192
 """Bytes of a name in a path or a body."""
@@ -164,7 +164,7 @@ class Answer:
 
 
 class Rows(NamedTuple):
-    """An array whose items are JSON already."""
+    """An array of items that are JSON already."""
 
     pieces: Sequence[Piece]
 

@@ -58,7 +58,7 @@ class Row(NamedTuple):
 
 
 class Raw(NamedTuple):
-    """A record whose key and value are read by schemas."""
+    """A record with a key and a value that are read by schemas."""
 
     offset: int
     timestamp_ms: int

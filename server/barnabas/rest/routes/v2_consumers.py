@@ -23,7 +23,7 @@ from barnabas.rest.instances import (
 )
 from barnabas.rest.routes.v2_topics import format_of_answer, rows_of
 
-PARTITIONS_MAX = 5_000
+PARTITIONS_MAX = 2_000
 BYTES_MIN_MAX = 10_000_000
 _RESETS = ("latest", "earliest", "none")
 _NAMES = (

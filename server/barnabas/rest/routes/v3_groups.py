@@ -12,7 +12,7 @@ from barnabas.rest.resources import at, cluster_of, collection, related, resourc
 
 GROUPS_PER_TURN = 50
 CONSUMER_KINDS = ("classic", "consumer")
-"""Kinds of groups whose members commit offsets of partitions that they were assigned."""
+"""Kinds of groups with members that commit offsets of the partitions they were assigned."""
 
 
 def _group_row(call: Call, cluster_id: str, group: GroupInfo) -> dict[str, Any]:
