@@ -70,15 +70,17 @@ def join(pieces: Sequence[Piece]) -> list[bytes]:
 class Streams:
     """Answers that go on: so many for each visitor, and for all."""
 
-    def __init__(self) -> None:
+    def __init__(self, owner_max: int = OWNER_STREAMS_MAX, count_max: int = STREAMS_MAX) -> None:
+        self._owner_max = owner_max
+        self._count_max = count_max
         self._counts: Counter[str] = Counter()
 
     @contextmanager
     def open(self, owner: str) -> Iterator[None]:
         """Count one for the length of a block. Raises AnswerError where there are too many."""
-        if self._counts[owner] >= OWNER_STREAMS_MAX:
-            raise AnswerError(429, f"{OWNER_STREAMS_MAX} streams are open already: close one")
-        if self._counts.total() >= STREAMS_MAX:
+        if self._counts[owner] >= self._owner_max:
+            raise AnswerError(429, f"{self._owner_max} streams are open already: close one")
+        if self._counts.total() >= self._count_max:
             raise AnswerError(503, "too many streams of others are open: try again later")
         self._counts[owner] += 1
         try:

@@ -49,7 +49,7 @@ LOGIN_SECONDS = 20.0
 REFUSED_SECONDS = 1.0
 """Seconds until the answer to a wrong password."""
 PRODUCING = ProducerSettings(max_block_ms=10_000, delivery_timeout_ms=30_000, buffer_bytes=16 << 20)
-OWNER_REQUESTS_MAX = 32
+OWNER_REQUESTS_MAX = 64
 """Requests of one user that are answered at the same time, where users log in."""
 
 Login = tuple[str, str]

@@ -36,6 +36,10 @@ log = logging.getLogger(__name__)
 ANSWER_SECONDS_MAX = 30.0
 EVENT_SECONDS_MAX = 20.0
 """Time in which a visitor takes a piece of a stream in; one that does not is cut off."""
+OWNER_CONVERSATIONS_MAX = 64
+"""Produce requests of v3, which are streams, of one user at the same time."""
+CONVERSATIONS_MAX = 128
+"""Those of all users."""
 HEADERS = (
     ("X-Content-Type-Options", "nosniff"),
     ("Cache-Control", "no-store"),
@@ -80,6 +84,7 @@ class RestService(HttpService):
         self._scheme = "https" if has_tls else "http"
         self._unsent = Unsent()
         self._streams = Streams()
+        self._conversations = Streams(OWNER_CONVERSATIONS_MAX, CONVERSATIONS_MAX)
 
     # --- heads --------------------------------------------------------------------------------------------------
 
@@ -209,7 +214,7 @@ class RestService(HttpService):
         return False
 
     async def _converse(self, reader: HttpReader, owner: str, conversation: Conversation) -> bool:
-        with self._streams.open(owner):
+        with self._conversations.open(owner):
             headers = [*HEADERS, ("Content-Type", JSON_TYPE)]
             return await reader.converse(headers, conversation.work, seconds=EVENT_SECONDS_MAX)
 

@@ -39,7 +39,12 @@ async def produce(call: Call) -> object:
     await check_topic(call.backend, topic)
     reader = call.reader
     assert reader is not None
-    first = await reader.next_piece(seconds=STREAM_IDLE_SECONDS_MAX)
+    try:
+        first = await reader.next_piece(seconds=STREAM_IDLE_SECONDS_MAX)
+    except trio.TooSlowError:
+        raise RestError(408, 408, "the body did not begin in time") from None
+    except h11.RemoteProtocolError as error:
+        raise RestError(400, 400, f"malformed request: {error}") from None
     if first is None:
         raise RestError(
             422, INVALID_PAYLOAD, "the body is empty: one JSON object for each record is expected"
