@@ -177,8 +177,8 @@ async def test_topics_that_change_while_they_are_read_are_read_again(nursery: tr
     async def any_connection() -> Described:
         return connection
 
-    admin: Any = SimpleNamespace(client=SimpleNamespace(any_connection=any_connection))
-    index = TopicIndex(admin, nursery)
+    client: Any = SimpleNamespace(any_connection=any_connection)
+    index = TopicIndex(Admin(client), nursery)
     await index.rows()
     assert len(connection.asked) == 4
 
