@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Hashable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -173,8 +173,16 @@ class _User:
 class Users:
     """Clients of all users. Lifecycle: `run` in a task, until cancelled."""
 
-    def __init__(self, cluster: Cluster, sandbox: Sandbox, nursery: trio.Nursery) -> None:
-        """`nursery` has the tasks of all clients."""
+    def __init__(
+        self,
+        cluster: Cluster,
+        sandbox: Sandbox,
+        nursery: trio.Nursery,
+        *,
+        open_client: Callable[..., AbstractAsyncContextManager[Client]] = open_client,
+    ) -> None:
+        """`nursery` has the tasks of all clients, which `open_client` opens."""
+        self._open_client = open_client
         self._nursery = nursery
         self._cluster = cluster
         self._sandbox = sandbox
@@ -296,7 +304,7 @@ class Users:
         cluster = self._cluster
         try:
             with user.scope:
-                async with open_client(cluster.bootstrap, self._settings(user.login)) as client:
+                async with self._open_client(cluster.bootstrap, self._settings(user.login)) as client:
                     await client.any_connection()
                     registry = None if cluster.registry is None else cluster.registry.client_of(*user.login)
                     async with trio.open_nursery() as nursery:
@@ -321,7 +329,7 @@ class Users:
             return
         user.proven_at_s = trio.current_time()
         try:
-            async with open_client(self._cluster.bootstrap, self._settings(user.login)) as client:
+            async with self._open_client(self._cluster.bootstrap, self._settings(user.login)) as client:
                 await client.any_connection()
         except AuthenticationError:
             self._end(user)

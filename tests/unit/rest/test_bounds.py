@@ -108,15 +108,13 @@ def login(user: str) -> bytes:
 
 
 @pytest.fixture
-def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
-    made = Broker()
-    monkeypatch.setattr(backends, "open_client", made.open_client)
-    return made
+def broker() -> Broker:
+    return Broker()
 
 
-def users_of(nursery: trio.Nursery) -> Users:
+def users_of(broker: Broker, nursery: trio.Nursery) -> Users:
     cluster = Cluster((Endpoint("h", 1),), ClientSettings(), lambda user, password: ClientSettings())
-    users = Users(cluster, SimpleNamespace(), nursery)  # type: ignore[arg-type]
+    users = Users(cluster, SimpleNamespace(), nursery, open_client=broker.open_client)  # type: ignore[arg-type]
     nursery.start_soon(users.run)
     return users
 
@@ -124,7 +122,7 @@ def users_of(nursery: trio.Nursery) -> Users:
 async def test_a_client_is_kept_proven_anew_and_closed(
     broker: Broker, nursery: trio.Nursery, autojump_clock: object
 ) -> None:
-    users = users_of(nursery)
+    users = users_of(broker, nursery)
     for _ in range(3):
         async with users.backend(login("ann"), "a"):
             pass
@@ -153,7 +151,7 @@ async def test_a_client_is_kept_proven_anew_and_closed(
 async def test_users_and_their_requests_are_bounded(
     broker: Broker, nursery: trio.Nursery, autojump_clock: object
 ) -> None:
-    users = users_of(nursery)
+    users = users_of(broker, nursery)
     for number in range(USERS_MAX + 5):
         async with users.backend(login(f"user {number}"), "a"):
             pass
