@@ -386,20 +386,16 @@ def _run_serve(options: argparse.Namespace, config: BrokerConfig, own_settings: 
         return USAGE_ERROR
     is_tested = _is_tested(options, config)
     if options.workers > 1:
+        registry, http, console = (
+            settings.REGISTRY_LISTENER,
+            settings.HTTP_LISTENER,
+            settings.CONSOLE_LISTENER,
+        )
         for is_asked, text in (
-            (
-                config.get(settings.REGISTRY_LISTENER),
-                "a registry is for one broker: start `barnabas registry` beside them",
-            ),
+            (config.get(registry), "a registry is for one broker: start `barnabas registry` beside them"),
             (is_tested, "faults, the control API and a virtual clock are for one broker"),
-            (
-                config.get(settings.HTTP_LISTENER),
-                "the REST API is for one broker: start `barnabas http` beside them",
-            ),
-            (
-                config.get(settings.CONSOLE_LISTENER),
-                "start `barnabas console --bootstrap HOST:PORT` beside them",
-            ),
+            (config.get(http), "the REST API is for one broker: start `barnabas http` beside them"),
+            (config.get(console), "start `barnabas console --bootstrap HOST:PORT` beside them"),
         ):
             if is_asked:
                 print(f"barnabas: --workers: {text}", file=sys.stderr)
