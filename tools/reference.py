@@ -20,6 +20,8 @@ from barnabas.config.setting import Setting
 from barnabas.console import routes as console_routes
 from barnabas.ending import ENDS
 from barnabas.mcp.tools import tools_of
+from barnabas.rest import openapi as rest_openapi
+from barnabas.rest import routes as rest_routes
 from barnabas.serving import apis
 from barnabas.serving.error_responses import top_level_response
 from barnabas.serving.release import KAFKA_4
@@ -352,6 +354,32 @@ def console_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def http_page() -> str:
+    """The page of the REST API's routes."""
+    lines = [
+        "# Routes of the REST API\n",
+        "HTTP/1.1, served by `barnabas serve --http` and by `barnabas http` ([how to](../how-to/http.md)): what the REST",
+        'proxy of Confluent has in v2 and v3, and additions. An error is `{"error_code": 40401, "message": "text"}`.',
+        "Types of content with a format are `application/vnd.kafka.FORMAT.v2+json`: binary, json, avro, jsonschema,",
+        "protobuf.",
+    ]
+    for version, title in rest_openapi.TITLES.items():
+        lines += [
+            f"\n## {title}\n",
+            "| request | what it does | query | body | status |",
+            "|---|---|---|---|--:|",
+        ]
+        for route in rest_routes.router().routes:
+            query, body = (
+                "; ".join(f"`{field.name}`: {field.text}" for field in part)
+                for part in (route.query, route.body)
+            )
+            if route.version == version:
+                request = f"`{route.method} {route.path}`"
+                lines.append(f"| {request} | {route.summary} | {query} | {body} | {route.status} |")
+    return "\n".join(lines) + "\n"
+
+
 def agents_page() -> str:
     """The page of the tools for agents."""
     lines = [
@@ -402,6 +430,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "faults.md": faults_page,
     "console-api.md": console_page,
     "control-api.md": control_page,
+    "http-api.md": http_page,
 }
 
 

@@ -235,6 +235,11 @@ def _add_serve(commands: Any) -> Any:
         "%(const)s)",
     )  # fmt: skip
     serve.add_argument(
+        "--http", metavar="HOST:PORT", nargs="?", const="localhost:8082",
+        help="where to serve the REST API: produce, consume and administration over HTTP, as clients of Confluent's REST "
+        "proxy use them (default: nowhere; without an address: %(const)s)",
+    )  # fmt: skip
+    serve.add_argument(
         "--console", metavar="HOST:PORT", nargs="?", const="auto",
         help="serve a console for browsers: topics, records, groups, and what can be done about them (default: nowhere; "
         "without an address: localhost:9080, or a free port where that is taken)",
@@ -381,24 +386,20 @@ def _run_serve(options: argparse.Namespace, config: BrokerConfig, own_settings: 
         return USAGE_ERROR
     is_tested = _is_tested(options, config)
     if options.workers > 1:
-        if config.get(settings.REGISTRY_LISTENER):
-            print(
-                "barnabas: a registry is for one broker, not for --workers: start `barnabas registry` beside them",
-                file=sys.stderr,
-            )
-            return USAGE_ERROR
-        if is_tested:
-            print(
-                "barnabas: faults, the control API and a virtual clock are for one broker, not for --workers",
-                file=sys.stderr,
-            )
-            return USAGE_ERROR
-        if config.get(settings.CONSOLE_LISTENER):
-            print(
-                "barnabas: for --workers, start `barnabas console --bootstrap HOST:PORT` beside them",
-                file=sys.stderr,
-            )
-            return USAGE_ERROR
+        registry, http, console = (
+            settings.REGISTRY_LISTENER,
+            settings.HTTP_LISTENER,
+            settings.CONSOLE_LISTENER,
+        )
+        for is_asked, text in (
+            (config.get(registry), "a registry is for one broker: start `barnabas registry` beside them"),
+            (is_tested, "faults, the control API and a virtual clock are for one broker"),
+            (config.get(http), "the REST API is for one broker: start `barnabas http` beside them"),
+            (config.get(console), "start `barnabas console --bootstrap HOST:PORT` beside them"),
+        ):
+            if is_asked:
+                print(f"barnabas: --workers: {text}", file=sys.stderr)
+                return USAGE_ERROR
         from barnabas.tools.localcluster.workers_command import run as run_workers
 
         gc.enable()
@@ -456,6 +457,10 @@ def _companions(config: BrokerConfig, host: Host | None) -> Companions:
 
         registry = RegistryBeside(config)
         companions.append(registry)
+    if config.get(settings.HTTP_LISTENER):
+        from barnabas.broker.rest_beside import RestBeside
+
+        companions.append(RestBeside(config, registry))
     if config.get(settings.CONSOLE_LISTENER):
         from barnabas.console.beside import ConsoleBeside
 

@@ -96,3 +96,15 @@ class StorageError(Exception):
 
     def __str__(self) -> str:
         return f"log dir {self.log_dir}: {self.cause}"
+
+
+class AnswerError(Exception):
+    """A request over HTTP that cannot be done: a status, and what is wrong."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(status, text)  # as it is made again on its way from a child process
+        self.status = status
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text

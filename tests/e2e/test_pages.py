@@ -72,6 +72,13 @@ def test_schemas_go_as_they_are_printed(tmp_path: Path, environment: dict[str, s
         shell.follow("docs/how-to/registry.md")
 
 
+def test_http_goes_as_it_is_printed(tmp_path: Path, environment: dict[str, str]) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("there is no curl (Debian: apt-get install curl)")
+    with network() as words, Shell(words, tmp_path, environment) as shell:
+        shell.follow("docs/how-to/http.md")
+
+
 # --- how a page is read ---------------------------------------------------------------------------------------
 
 

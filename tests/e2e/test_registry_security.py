@@ -131,7 +131,7 @@ async def test_plain_http_is_not_answered_where_tls_is_spoken(secured: Secured) 
             ["--registry", "localhost:0", "--listen", "SASL_PLAINTEXT://localhost:0", *MECHANISM],
             "all listeners require a login",
         ),
-        (["--registry", "localhost:0", "--workers", "2"], "for one broker, not for --workers"),
+        (["--registry", "localhost:0", "--workers", "2"], "--workers: a registry is for one broker"),
     ],
 )
 def test_a_registry_that_cannot_be_served_ends_the_start(options: list[str], message: str) -> None:

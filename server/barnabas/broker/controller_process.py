@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 OF_BROKERS = (
     settings.REGISTRY_LISTENER,
+    settings.HTTP_LISTENER,
     settings.CONSOLE_LISTENER,
 )
 """Servers beside a broker, of which a controller has none."""

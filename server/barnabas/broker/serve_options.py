@@ -107,6 +107,7 @@ def collect(options: argparse.Namespace, demo: Mapping[str, str] | None = None) 
         ("kafka.version", "--as-version", _release(options.as_version)),
         ("control.listener", "--control", options.control),
         ("registry.listener", "--registry", options.registry),
+        ("http.listener", "--http", options.http),
         ("console.listener", "--console", options.console),
         ("console.origins", "--console-origin", ",".join(options.console_origin) or None),
         (REGISTRY_URL, "--console-registry", options.console_registry),

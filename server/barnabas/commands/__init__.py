@@ -27,6 +27,10 @@ COMMANDS = {
         "metadata of a Kafka 4 cluster: from its log on disk, or its controllers",
     ),
     "registry": ("barnabas.commands.registry", "serve a schema registry that the cluster keeps"),
+    "http": (
+        "barnabas.commands.http",
+        "serve a REST API for produce, consume and administration of any cluster",
+    ),
     "console": ("barnabas.console.command", "serve a console for browsers, of any cluster"),
     "mcp": ("barnabas.mcp.command", "give agents tools for a cluster, by the Model Context Protocol"),
     "completion": ("barnabas.commands.completion", "print completion for bash, zsh or fish"),

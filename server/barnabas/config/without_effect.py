@@ -90,8 +90,8 @@ def judge(config: BrokerConfig, origins: Mapping[str, str]) -> Verdict:
 
 
 def _registry_logs_in(config: BrokerConfig) -> bool:
-    """Say whether a registry is served beside the broker that must log in there."""
-    if not config.get(broker.REGISTRY_LISTENER):
+    """Say whether a registry or a REST API is served beside the broker that must log in there."""
+    if not config.get(broker.REGISTRY_LISTENER) and not config.get(broker.HTTP_LISTENER):
         return False
     try:
         protocols = config.listener_security_protocols()

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from barnabas.errors import AnswerError
+
 if TYPE_CHECKING:
     from barnabas.console.backend import Backend
 
@@ -14,16 +16,8 @@ WHOLE_MAX = 2**63 - 1
 _TRUE, _FALSE = ("true", "1", "yes"), ("false", "0", "no", "")
 
 
-class ConsoleError(Exception):
-    """A request that cannot be done: an HTTP status, and what is wrong."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(status, text)  # as it is made again on its way from a child process
-        self.status = status
-        self.text = text
-
-    def __str__(self) -> str:
-        return self.text
+class ConsoleError(AnswerError):
+    """A request to the console that cannot be done."""
 
 
 class Parameter(NamedTuple):

@@ -18,14 +18,15 @@ import trio
 
 from barnabas import __version__
 from barnabas.client import ClientError
-from barnabas.console import bodies
 from barnabas.console.base import ConsoleError, Download, Events, as_json
 from barnabas.console.guard import HEADERS, Guard, cookie_of
 from barnabas.console.routes import dispatch, failure_of, router
 from barnabas.console.static_files import StaticFile, files
-from barnabas.console.writing import Piece, Streams, Unsent, join, pieces_of
 from barnabas.environment.lazy import import_modules
+from barnabas.errors import AnswerError
 from barnabas.network.http import HttpReader, HttpService
+from barnabas.network.writing import Piece, Streams, Unsent, join, pieces_of
+from barnabas.sandbox import bodies
 
 if TYPE_CHECKING:
     from barnabas.console.live import Live
@@ -149,7 +150,7 @@ class ConsoleService(HttpService):
         try:
             session = await self._allowed(session, request)
             await self._sessions.prove(session)
-        except (ConsoleError, ClientError) as error:
+        except (AnswerError, ClientError) as error:
             return await self._send_json(reader, *failure_of(error, request.path))
         is_going_on = False
         with session.in_use() as scope:
@@ -163,7 +164,7 @@ class ConsoleService(HttpService):
             reader.release()
             request = request._replace(body=b"")
             backend = await self._sessions.open(session)
-        except (ConsoleError, ClientError) as error:
+        except (AnswerError, ClientError) as error:
             return await self._send_json(reader, *failure_of(error, request.path))
         answer = await reader.while_there(
             partial(dispatch, backend, request.method, request.path, request.query, body)
@@ -176,7 +177,7 @@ class ConsoleService(HttpService):
         try:
             with self._streams.open(session.owner):
                 await self.send_events(reader, value)
-        except ConsoleError as error:
+        except AnswerError as error:
             return await self._send_json(reader, error.status, {"error": str(error)})
         return False
 
@@ -224,7 +225,7 @@ class ConsoleService(HttpService):
                 return await self._log_in(reader, request)
             if request.method == "DELETE":
                 return await self._log_out(reader, request)
-        except (ConsoleError, ClientError) as error:
+        except (AnswerError, ClientError) as error:
             return await self._send_json(reader, *failure_of(error, request.path))
         return await self._send_json(reader, 405, {"error": "/api/session takes GET, POST, DELETE"})
 
@@ -298,7 +299,7 @@ class ConsoleService(HttpService):
             return await reader.answer(status, [*HEADERS, *headers], [], seconds=ANSWER_SECONDS_MAX)
         try:
             pieces = await pieces_of(value)
-        except ConsoleError as error:
+        except AnswerError as error:
             status, pieces = error.status, await pieces_of({"error": str(error)})
         common = [*HEADERS, *headers, ("Content-Type", "application/json; charset=utf-8")]
         return await self._send_pieces(reader, status, common, pieces)

@@ -22,8 +22,8 @@ from barnabas.client import AuthenticationError, ClientError, open_client
 from barnabas.console.backend import Backend, opened
 from barnabas.console.base import ConsoleError
 from barnabas.console.history import History, Sample, measure
-from barnabas.console.logins import Logins
 from barnabas.console.turns import Reads
+from barnabas.network.turns import Logins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,20 +6,12 @@ The rule: read in pages where the broker has pages (KIP-966), so that no one els
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import trio
 
 from barnabas.client.admin import Admin, TopicInfo
 from barnabas.console.kept import Kept
-from barnabas.wire.generated.describe_topic_partitions import DescribeTopicPartitionsRequest as Request
-
-if TYPE_CHECKING:
-    from barnabas.client import Connection
-
-DESCRIBE_TOPIC_PARTITIONS = 75
-PAGE_PARTITIONS = 1_000
-"""Partitions that are decoded in one turn of the event loop: some 10 ms."""
 
 
 class TopicRow(NamedTuple):
@@ -50,36 +42,14 @@ class TopicIndex:
         self._kept.forget()
 
     async def _read(self) -> Sequence[TopicRow]:
-        connection = await self._admin.client.any_connection()
-        if DESCRIBE_TOPIC_PARTITIONS in connection.versions:
-            return await self._read_pages(connection)
-        topics = await self._admin.topics()
-        return [row_of(topic) for topic in topics.values() if isinstance(topic, TopicInfo)]
-
-    async def _read_pages(self, connection: Connection) -> list[TopicRow]:
         rows: list[TopicRow] = []
-        cursor: Any = None
-        while True:
-            request = Request([], PAGE_PARTITIONS, cursor)
-            response = await connection.ask(request)
-            for topic in response.topics:
-                if topic.error_code or topic.name is None:
-                    continue
-                row = _row_of(topic)
+        async for page in self._admin.pages():
+            for topic in page:
+                row = row_of(topic)
                 if rows and rows[-1].name == row.name:  # its partitions begin on the page before
                     row = _joined(rows.pop(), row)
                 rows.append(row)
-            if response.next_cursor is None:
-                return rows
-            cursor = Request.Cursor(response.next_cursor.topic_name, response.next_cursor.partition_index)
-            await trio.lowlevel.checkpoint()
-
-
-def _row_of(topic: Any) -> TopicRow:
-    parts = [
-        (partition.replica_nodes, partition.isr_nodes, partition.leader_id) for partition in topic.partitions
-    ]
-    return _counted(topic.name, parts, is_internal=topic.is_internal)
+        return rows
 
 
 def row_of(topic: TopicInfo) -> TopicRow:

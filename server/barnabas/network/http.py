@@ -6,8 +6,10 @@ of another site is refused, as is, on a loopback address, one that has its own n
 
 from __future__ import annotations
 
+import binascii
 import socket
 from abc import ABC, abstractmethod
+from base64 import b64decode
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -34,6 +36,8 @@ _LINGER_SECONDS_MAX = 2.0
 
 BodyBytesMax = int | Callable[[h11.Request], int]
 """Largest size of a body: for all requests, or for one by its head."""
+IsStreamed = Callable[[h11.Request], bool]
+"""Says whether the body of a request is read while it is answered, by its head."""
 
 DEPARTURE_SECONDS = 0.2
 """Seconds between checks whether a waiting visitor is still connected."""
@@ -41,6 +45,7 @@ _TCP_INFO = getattr(socket, "TCP_INFO", None)
 _TCP_ESTABLISHED = 1
 _READ_BYTES = 64 * 1024
 _SEND_BYTES = 64 * 1024
+CREDENTIALS_BYTES_MAX = 4096
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1", "")
 
 
@@ -72,6 +77,36 @@ def is_of_another_site(request: h11.Request) -> bool:
         return True
 
 
+def refusal_of(
+    request: h11.Request, addresses: set[str], *, is_local: bool, has_logins: bool, server: str
+) -> str:
+    """Return why a request that a browser may have sent is refused; empty for one that is not.
+
+    `is_local` says that this machine alone can connect to `addresses`, `server` what there is, as "registry".
+    """
+    if is_of_another_site(request):
+        return "requests of other sites are not answered"
+    if not is_local:
+        return ""
+    if not has_logins and is_of_a_web_page(request, addresses):
+        return "requests of web pages are not answered"
+    if has_foreign_host(request, addresses):
+        return f"this host name is none of the {server}'s: use its address"
+    return ""
+
+
+def basic_credentials(header: bytes) -> tuple[str, str] | None:
+    """Return the name and the password of `Authorization: Basic`; None for what is none."""
+    scheme, _, text = header.partition(b" ")
+    try:
+        if scheme.lower() != b"basic" or len(text) > CREDENTIALS_BYTES_MAX:
+            return None
+        user, colon, password = b64decode(text.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    return (user, password) if colon and user else None
+
+
 def _header(request: h11.Request, name: bytes) -> str | None:
     return next((value.decode("latin-1") for own, value in request.headers if own == name), None)
 
@@ -96,12 +131,16 @@ class HttpReader:
         """True if the answer to the last request has no body."""
 
     async def next_request(
-        self, *, begins_within: float, body_bytes_max: BodyBytesMax
+        self,
+        *,
+        begins_within: float,
+        body_bytes_max: BodyBytesMax,
+        is_streamed: IsStreamed | None = None,
     ) -> tuple[h11.Request, bytes] | None:
         """Return the next request with its body; None when the visitor has gone or is too slow.
 
-        The body has its place in the pool of the address until the next request. Raises RemoteProtocolError, TooLargeError,
-        PoolExhaustedError.
+        The body has its place in the pool of the address until the next request; a streamed one is left to `next_piece`.
+        Raises RemoteProtocolError, TooLargeError, PoolExhaustedError.
         """
         connection = self.connection
         request: h11.Request | None = None
@@ -127,6 +166,8 @@ class HttpReader:
                 elif isinstance(event, h11.Request):
                     request = event
                     self._is_head = event.method == b"HEAD"
+                    if is_streamed is not None and is_streamed(event):
+                        return request, b""
                     bytes_max = body_bytes_max if isinstance(body_bytes_max, int) else body_bytes_max(event)
                     await self._take(int(_header(event, b"content-length") or 0), bytes_max, limit)
                     head_at_s = trio.current_time()
@@ -142,6 +183,28 @@ class HttpReader:
                 else:
                     return None
         return None
+
+    async def next_piece(self, *, seconds: float) -> bytes | None:
+        """Return the next part of the body of a streamed request, at most 64 KB; None at its end.
+
+        Raises RemoteProtocolError, BrokenResourceError when the visitor goes before its end, TooSlowError when nothing
+        comes for so many seconds.
+        """
+        connection = self.connection
+        while True:
+            event = connection.next_event()
+            if event is h11.NEED_DATA:
+                if connection.they_are_waiting_for_100_continue:
+                    await self._send(h11.InformationalResponse(status_code=100, headers=[]))
+                with trio.fail_after(seconds):
+                    connection.receive_data(bytes(await self.visitor.stream.receive_some(_READ_BYTES)))
+                self.visitor.moved_s = trio.current_time()
+            elif isinstance(event, h11.Data):
+                return bytes(event.data)
+            elif isinstance(event, h11.EndOfMessage):
+                return None
+            else:
+                raise trio.BrokenResourceError("the visitor has gone")
 
     async def _take(self, count: int, bytes_max: int, limit: trio.CancelScope) -> None:
         """Take bytes of the pool for a body of this size; `limit` is put off meanwhile.
@@ -169,6 +232,7 @@ class HttpReader:
         *,
         idle_seconds_max: float,
         body_bytes_max: BodyBytesMax,
+        is_streamed: IsStreamed | None = None,
         first_within: float | None = None,
     ) -> None:
         """Have requests answered, one after the other, until the connection is at its end.
@@ -180,23 +244,25 @@ class HttpReader:
         within = idle_seconds_max if first_within is None else first_within
         try:
             while True:
-                received = await self.next_request(begins_within=within, body_bytes_max=body_bytes_max)
+                received = await self.next_request(
+                    begins_within=within, body_bytes_max=body_bytes_max, is_streamed=is_streamed
+                )
                 if received is None or not await answer(*received):
                     return
                 within = idle_seconds_max
         except TooLargeError as error:
             await refuse(413, f"a body has at most {error.bytes_max} bytes")
-            await self._linger()
+            await self.linger()
         except PoolExhaustedError:
             await refuse(503, "other requests take all memory for bodies: try again")
-            await self._linger()
+            await self.linger()
         except h11.RemoteProtocolError as error:
             if self.may_answer:
                 await refuse(error.error_status_hint, f"malformed request: {error}")
         finally:
             self.release()
 
-    async def _linger(self) -> None:
+    async def linger(self) -> None:
         """Read what is still sent, and drop it: a connection closed before that would take the answer away."""
         with trio.move_on_after(_LINGER_SECONDS_MAX), suppress(trio.BrokenResourceError):
             while await self.visitor.stream.receive_some(_READ_BYTES):
@@ -260,6 +326,35 @@ class HttpReader:
                 await self._send(h11.EndOfMessage())
             nursery.cancel_scope.cancel()
 
+    async def converse(
+        self,
+        headers: Sequence[tuple[str, str]],
+        work: Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]],
+        *,
+        seconds: float,
+    ) -> bool:
+        """Send a response of unknown length while the body of the request is read, by `work`, with `next_piece`.
+
+        Returns whether the connection may have another request. `send`, the argument of `work`, raises BrokenResourceError
+        where the visitor does not take a piece in so many seconds.
+        """
+
+        async def send(piece: bytes) -> None:
+            with trio.move_on_after(seconds):
+                await self._send(h11.Data(data=piece))
+                return
+            raise trio.BrokenResourceError("the visitor reads too slowly")
+
+        await self._send(h11.Response(status_code=200, headers=[*headers]))
+        await work(send)
+        with trio.move_on_after(seconds):
+            await self._send(h11.EndOfMessage())
+            if self.connection.our_state is h11.DONE and self.connection.their_state is h11.DONE:
+                self.connection.start_next_cycle()
+                return True
+        await self.linger()
+        return False
+
     async def while_there(self, work: Callable[[], Awaitable[T]]) -> T | None:
         """Return what work returns, or None if the visitor goes before, which ends it.
 
@@ -314,6 +409,8 @@ class HttpService(ABC):
     first_within: float | None = None
     """Time until its first request, where that is another one."""
     header_bytes_max = 64 * 1024
+    is_streamed: IsStreamed | None = None
+    """Which requests have their bodies read while they are answered; None for no request."""
 
     async def serve(self, visitor: Visitor) -> None:
         """Answer the requests of a connection, one after the other. Raises BrokenResourceError when the peer has gone."""
@@ -323,6 +420,7 @@ class HttpService(ABC):
             partial(self.refuse, reader),
             idle_seconds_max=self.idle_seconds_max,
             body_bytes_max=self.body_bytes_max,
+            is_streamed=self.is_streamed,
             first_within=self.first_within,
         )
 

@@ -13,8 +13,6 @@ Where the topic is not there, or none can be called so, `delete` and `change` as
 
 from __future__ import annotations
 
-import binascii
-from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -22,6 +20,7 @@ from typing import TYPE_CHECKING
 from barnabas.client import AuthenticationError, ClientError, ResponseError, open_client
 from barnabas.client.admin import Admin
 from barnabas.client.administration.topics import NewTopic
+from barnabas.network.http import basic_credentials
 from barnabas.registry import names
 from barnabas.registry.errors import RegistryError
 from barnabas.wire.generated.errors import ErrorCode
@@ -41,7 +40,6 @@ _TOPICS_MAX = 1000
 """Topics that the broker is asked about in one request."""
 _SUFFIXES = ("-key", "-value")
 _REFUSED = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-CREDENTIALS_BYTES_MAX = 4096
 
 
 def topic_of(subject: str) -> str:
@@ -153,7 +151,10 @@ class Logins:
     @asynccontextmanager
     async def caller(self, authorization: bytes) -> AsyncIterator[Caller]:
         """Give the user of a request, as long as it lasts. Raises RegistryError for one that the broker refuses."""
-        user, password = _credentials(authorization)
+        credentials = basic_credentials(authorization)
+        if credentials is None:
+            raise _refused()
+        user, password = credentials
         settings = self._settings_of(user, password)
         try:
             async with open_client(self._bootstrap, settings) as client:
@@ -164,19 +165,6 @@ class Logins:
                 yield User(client, user)
         except ClientError as error:
             raise RegistryError(500, 50001, f"the request to the broker failed: {error}") from None
-
-
-def _credentials(header: bytes) -> tuple[str, str]:
-    scheme, _, text = header.partition(b" ")
-    try:
-        if scheme.lower() != b"basic" or len(text) > CREDENTIALS_BYTES_MAX:
-            raise _refused()
-        user, colon, password = b64decode(text.strip(), validate=True).decode().partition(":")
-    except (binascii.Error, UnicodeDecodeError):
-        raise _refused() from None
-    if not colon or not user:
-        raise _refused()
-    return user, password
 
 
 def _refused() -> RegistryError:

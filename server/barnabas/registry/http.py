@@ -22,9 +22,7 @@ from barnabas.network.bodies import SMALL_BYTES_MAX
 from barnabas.network.http import (
     HttpReader,
     HttpService,
-    has_foreign_host,
-    is_of_a_web_page,
-    is_of_another_site,
+    refusal_of,
 )
 from barnabas.network.routes import NoRouteError
 from barnabas.registry.access import Caller
@@ -88,7 +86,13 @@ class RegistryService(HttpService):
 
     async def _answer(self, request: h11.Request, body: bytes, connection: Hashable) -> tuple[int, Any]:
         try:
-            if refusal := self._refusal(request):
+            if refusal := refusal_of(
+                request,
+                self._addresses,
+                is_local=self._is_local,
+                has_logins=self._logins is not None,
+                server="registry",
+            ):
                 raise RegistryError(403, 403, refusal)
             return 200, await self._called(request, body, connection)
         except RegistryError as error:
@@ -100,18 +104,6 @@ class RegistryService(HttpService):
         except Exception:
             log.exception("a request to the registry failed")
             return 500, _error(500, "Internal Server Error")
-
-    def _refusal(self, request: h11.Request) -> str:
-        """Say why a request that a browser may have sent is refused; empty for one that is not."""
-        if is_of_another_site(request):
-            return "requests of other sites are not answered"
-        if not self._is_local:
-            return ""
-        if self._logins is None and is_of_a_web_page(request, self._addresses):
-            return "requests of web pages are not answered"
-        if has_foreign_host(request, self._addresses):
-            return "this host name is none of the registry's: use its address"
-        return ""
 
     async def _called(self, request: h11.Request, body: bytes, connection: Hashable) -> Any:
         try:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.registry_beside import _has_logins
+from barnabas.broker import beside
 from barnabas.broker.startup import bootstrap_of
 from barnabas.config.loading import BrokerConfig
 
@@ -45,4 +45,4 @@ def test_client_gets_a_name_only_if_all_its_addresses_are_local(hosts: list[str]
 def test_registry_users_log_in_where_acls_or_a_listener_ask(
     settings: dict[str, str], has_logins: bool
 ) -> None:
-    assert _has_logins(BrokerConfig(settings)) is has_logins
+    assert beside.has_logins(BrokerConfig(settings)) is has_logins

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker import registry_beside
-from barnabas.broker.registry_beside import RegistryBeside, _explained, _logins, _own
+from barnabas.broker import beside as companions
+from barnabas.broker.beside import explained, own_listener, user_logins
+from barnabas.broker.registry_beside import REGISTRY, RegistryBeside
 from barnabas.broker.startup import StartupError
 from barnabas.client import AuthenticationError, ClientSettings, Endpoint
 from barnabas.config.loading import BrokerConfig
@@ -39,27 +40,22 @@ def test_registry_uses_an_unencrypted_listener_if_there_is_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     own = ClientSettings(client_id="peer")
-    monkeypatch.setattr(registry_beside, "for_peers", lambda config, plain: own)
+    monkeypatch.setattr(companions, "for_peers", lambda config, plain: own)
     config, broker = case("SSL PLAINTEXT")
-    assert _own(config, broker) == (broker.listeners[1], ClientSettings(client_id="barnabas-registry"))
+    assert own_listener(REGISTRY, config, broker) == (
+        broker.listeners[1],
+        ClientSettings(client_id="barnabas-registry"),
+    )
     config, broker = case("SSL SASL_SSL", security__inter__broker__protocol="SASL_SSL")
-    assert _own(config, broker) == (broker.listeners[1], own)
+    assert own_listener(REGISTRY, config, broker) == (broker.listeners[1], own)
     config, broker = case("SSL SASL_SSL")
     with pytest.raises(StartupError, match=r"inter\.broker\.listener\.name"):
-        _own(config, broker)
+        own_listener(REGISTRY, config, broker)
 
 
-def test_users_log_in_by_the_best_mechanism_with_a_password(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(
-        registry_beside,
-        "Logins",
-        lambda bootstrap, of: SimpleNamespace(bootstrap=list(bootstrap), settings_of=of),
-    )
-
+def test_users_log_in_by_the_best_mechanism_with_a_password() -> None:
     def logins(config: BrokerConfig, broker: Any) -> Any:
-        return _logins(config, broker)
+        return user_logins(REGISTRY, config, broker)
 
     offers = {"listener.name.two.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256", f"{PROTOCOLS}":
               "ONE:PLAINTEXT,TWO:SASL_PLAINTEXT,THREE:SASL_PLAINTEXT"}  # fmt: skip
@@ -94,21 +90,24 @@ def test_users_log_in_by_the_best_mechanism_with_a_password(
     "error", [AddressError("no address"), AuthenticationError("who"), RegistryError(0, 0, "who")]
 )
 def test_what_goes_wrong_is_told_with_the_setting(error: Exception) -> None:
-    with pytest.raises(StartupError, match=r"^registry.listener: (no address|who)$"), _explained():
+    with pytest.raises(StartupError, match=r"^registry.listener: (no address|who)$"), explained(REGISTRY):
         raise error
-    with pytest.raises(ExceptionGroup) as raised, _explained():
+    with pytest.raises(ExceptionGroup) as raised, explained(REGISTRY):
         raise ExceptionGroup("", [error])
     assert raised.group_contains(StartupError, match=r"^registry.listener: (no address|who)$")
 
 
 def test_a_package_that_is_missing_is_named() -> None:
     missing = ModuleNotFoundError("No module named 'fastavro'", name="fastavro")
-    with pytest.raises(StartupError, match=r"^registry.listener: .*barnabas\[registry\]"), _explained():
+    with (
+        pytest.raises(StartupError, match=r"^registry.listener: .*barnabas\[registry\]"),
+        explained(REGISTRY),
+    ):
         raise missing
 
 
 def test_other_errors_are_no_matter_of_the_person_who_starts_it() -> None:
-    with pytest.raises(ExceptionGroup) as raised, _explained():
+    with pytest.raises(ExceptionGroup) as raised, explained(REGISTRY):
         raise ExceptionGroup("", [KeyError("defect")])
     assert raised.group_contains(KeyError)
 

@@ -59,7 +59,7 @@ def leaves(
         yield from leaves(result, context, (*path, name))
 
 
-SERVING = (("registry",), ("console",))
+SERVING = (("registry",), ("http",), ("console",))
 EVERY = dict(leaves(Root(), click.Context(Root())))
 ASKING = [
     path

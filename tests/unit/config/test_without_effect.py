@@ -273,6 +273,7 @@ PEERS = {"security.inter.broker.protocol": "SASL_SSL", "sasl.mechanism.inter.bro
         ({"registry.listener": "127.0.0.1:1", "listeners": "SASL_SSL://h:1,PLAINTEXT://h:2"}, True),
         ({"registry.listener": "127.0.0.1:1", "listeners": "A://h:1", "listener.security.protocol.map": "A:SSL"}, False),
         ({"registry.listener": "127.0.0.1:1", "listeners": "A://h:1", "listener.security.protocol.map": "A"}, True),
+        ({"http.listener": "127.0.0.1:1", "listeners": "SASL_SSL://h:1"}, False),
         ({"listeners": "SASL_SSL://h:1"}, True),
     ],
 )  # fmt: skip

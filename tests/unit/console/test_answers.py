@@ -12,7 +12,6 @@ import pytest
 import trio
 
 from barnabas.client import ClientSettings
-from barnabas.console import bodies
 from barnabas.console.base import ConsoleError, Download, Events
 from barnabas.console.guard import HEADERS, Guard
 from barnabas.console.http import (
@@ -25,6 +24,7 @@ from barnabas.console.http import (
 )
 from barnabas.console.sessions import Session
 from barnabas.console.static_files import files
+from barnabas.sandbox import bodies
 
 NOBODY: Any = None
 

@@ -13,7 +13,6 @@ import trio.testing
 from barnabas.client import AuthenticationError, ClientError, Endpoint
 from barnabas.client.settings import SaslCredentials
 from barnabas.console.base import ConsoleError
-from barnabas.console.logins import ADDRESS_LOGINS_MAX, LOGINS_MAX, WAITING_MAX
 from barnabas.console.sessions import (
     CHECK_SECONDS,
     IDLE_SECONDS_MAX,
@@ -27,6 +26,8 @@ from barnabas.console.sessions import (
 )
 from barnabas.console.target import PATIENCE, Target
 from barnabas.console.turns import OWNER_READS_MAX, READS_MAX, Reads
+from barnabas.errors import AnswerError
+from barnabas.network.turns import ADDRESS_LOGINS_MAX, LOGINS_MAX, WAITING_MAX
 
 MECHANISMS = ("SCRAM-SHA-512", "PLAIN")
 SANDBOX: Any = None
@@ -116,7 +117,7 @@ async def test_a_wrong_password_costs_time_and_leaves_no_session(autojump_clock:
 async def _try(found: Sessions, user: str, address: str, refusals: list[int]) -> None:
     try:
         await found.begin(user=user, password="wrong", address=address)
-    except ConsoleError as error:
+    except AnswerError as error:
         refusals.append(error.status)
     except ClientError:
         refusals.append(401)

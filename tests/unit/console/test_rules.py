@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from barnabas.client import ClientError, ClientSettings, ConnectionLostError
-from barnabas.client.admin import EARLIEST, OffsetAt
+from barnabas.client.admin import EARLIEST, Admin, OffsetAt
 from barnabas.client.administration.access import OPERATIONS
 from barnabas.console import backend as backends
 from barnabas.console import own_broker, sessions
@@ -23,7 +23,7 @@ from barnabas.console.kept import FRESH_SECONDS, STALE_SECONDS
 from barnabas.console.log_lines import LINE_CHARS_MAX, LINES_MAX, Lines
 from barnabas.console.reading import bounds_of
 from barnabas.console.routes.inside import steer
-from barnabas.console.topic_index import DESCRIBE_TOPIC_PARTITIONS, TopicIndex, TopicRow
+from barnabas.console.topic_index import TopicIndex, TopicRow
 from barnabas.tools.control.routes import broker as control
 
 NOBODY: Any = None
@@ -92,17 +92,26 @@ def test_lines_of_the_log_are_told_once_and_the_newest_are_kept() -> None:
 
 
 def part(replicas: list[int], in_sync: list[int], leader: int) -> Any:
-    return SimpleNamespace(replica_nodes=replicas, isr_nodes=in_sync, leader_id=leader)
+    return SimpleNamespace(
+        partition_index=0,
+        leader_id=leader,
+        leader_epoch=0,
+        replica_nodes=replicas,
+        isr_nodes=in_sync,
+        offline_replicas=[],
+    )
 
 
 def described(name: str, *parts: Any, error_code: int = 0) -> Any:
-    return SimpleNamespace(name=name, error_code=error_code, is_internal=False, partitions=parts)
+    return SimpleNamespace(
+        name=name, error_code=error_code, is_internal=False, partitions=parts, topic_id=bytes(16)
+    )
 
 
 class Described:
     """A connection to a broker that describes topics in pages."""
 
-    versions = (DESCRIBE_TOPIC_PARTITIONS,)
+    versions = (75,)
 
     def __init__(self) -> None:
         self.asked: list[Any] = []
@@ -131,8 +140,8 @@ async def test_topics_are_read_in_pages_and_again_when_they_are_old(
     async def any_connection() -> Described:
         return connection
 
-    admin: Any = SimpleNamespace(client=SimpleNamespace(any_connection=any_connection))
-    index = TopicIndex(admin, nursery)
+    client: Any = SimpleNamespace(any_connection=any_connection)
+    index = TopicIndex(Admin(client), nursery)
     rows = await index.rows()
     assert rows == [
         TopicRow("a", 1, 2, 1, 0, is_internal=False, leaders=(1,)),
@@ -168,8 +177,8 @@ async def test_topics_that_change_while_they_are_read_are_read_again(nursery: tr
     async def any_connection() -> Described:
         return connection
 
-    admin: Any = SimpleNamespace(client=SimpleNamespace(any_connection=any_connection))
-    index = TopicIndex(admin, nursery)
+    client: Any = SimpleNamespace(any_connection=any_connection)
+    index = TopicIndex(Admin(client), nursery)
     await index.rows()
     assert len(connection.asked) == 4
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from barnabas.client import ResponseError
+from barnabas.client import ClientSettings, ResponseError
+from barnabas.network.http import CREDENTIALS_BYTES_MAX, basic_credentials
 from barnabas.registry.access import (
     CHANGE,
-    CREDENTIALS_BYTES_MAX,
     DELETE,
     READ,
     WRITE,
     Caller,
+    Logins,
     User,
-    _credentials,
     topic_of,
 )
 from barnabas.registry.errors import RegistryError
@@ -155,7 +155,7 @@ def basic(text: bytes, scheme: bytes = b"Basic") -> bytes:
     ],
 )
 def test_a_user_comes_with_a_password(header: bytes, found: tuple[str, str]) -> None:
-    assert _credentials(header) == found
+    assert basic_credentials(header) == found
 
 
 @pytest.mark.parametrize(
@@ -163,9 +163,11 @@ def test_a_user_comes_with_a_password(header: bytes, found: tuple[str, str]) -> 
     [b"", b"Basic", basic(b"ann:x", b"Bearer"), b"Basic !!", basic(b"ann"), basic(b":x"), basic(b"\xff:x"),
      basic(b"a:" + b"x" * CREDENTIALS_BYTES_MAX)],
 )  # fmt: skip
-def test_who_is_nobody_is_refused(header: bytes) -> None:
+async def test_who_is_nobody_is_refused(header: bytes) -> None:
+    assert basic_credentials(header) is None
     with pytest.raises(RegistryError) as refused:
-        _credentials(header)
+        async with Logins([], lambda user, password: ClientSettings()).caller(header):
+            pass
     assert (refused.value.status, refused.value.code) == (401, 40101)
 
 

@@ -22,7 +22,7 @@ from barnabas.client.errors import describe
 from barnabas.console.base import Call, ConsoleError, Route
 from barnabas.console.live import check_view
 from barnabas.console.outcomes import sentence_of
-from barnabas.errors import leaves
+from barnabas.errors import AnswerError, leaves
 from barnabas.network.routes import NoRouteError, Router, router_of
 from barnabas.wire.errors import EncodeError
 from barnabas.wire.generated.errors import ErrorCode
@@ -70,7 +70,7 @@ def failure_of(
 ) -> tuple[int, dict[str, Any]]:
     """Return HTTP status and text of what was raised; `names` are those of the request, by what they name."""
     error = _first(error)
-    if isinstance(error, ConsoleError | NoRouteError):
+    if isinstance(error, AnswerError | NoRouteError):
         return error.status, {"error": str(error)}
     if isinstance(error, ClientError):
         return _status_of(error), {"error": _text_of(error, names), "code": _code_of(error)}
@@ -91,7 +91,7 @@ def _reason_of(error: EncodeError | UnicodeEncodeError) -> str:
 def _first(error: Exception) -> Exception:
     """Return the first of several errors that were raised together: an unexpected one before all others."""
     errors = [leaf for leaf in leaves(error) if isinstance(leaf, Exception)]
-    unexpected = [leaf for leaf in errors if not isinstance(leaf, ConsoleError | ClientError | EncodeError)]
+    unexpected = [leaf for leaf in errors if not isinstance(leaf, AnswerError | ClientError | EncodeError)]
     return (unexpected or errors or [error])[0]
 
 

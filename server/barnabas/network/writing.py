@@ -16,7 +16,7 @@ from typing import Any
 
 import trio
 
-from barnabas.console.base import ConsoleError
+from barnabas.errors import AnswerError
 
 Piece = bytes | memoryview
 PIECE_BYTES = 64 << 10
@@ -32,7 +32,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 async def pieces_of(value: Any) -> list[Piece]:
-    """Return a value as JSON, in pieces. Raises ConsoleError for one that is too large."""
+    """Return a value as JSON, in pieces. Raises AnswerError for one that is too large."""
     if isinstance(value, bytes):
         return split(value)
     pieces: list[Piece] = []
@@ -47,7 +47,7 @@ async def pieces_of(value: Any) -> list[Piece]:
             size += characters
             part, characters = [], 0
             if size > ANSWER_BYTES_MAX:
-                raise ConsoleError(413, f"the answer has more than {ANSWER_BYTES_MAX} bytes: ask for less")
+                raise AnswerError(413, f"the answer has more than {ANSWER_BYTES_MAX} bytes: ask for less")
         if len(part) & 0xFF == 0xFF and time.perf_counter() - began_at > STEP_SECONDS:
             await trio.lowlevel.checkpoint()
             began_at = time.perf_counter()
@@ -70,18 +70,18 @@ def join(pieces: Sequence[Piece]) -> list[bytes]:
 class Streams:
     """Answers that go on: so many for each visitor, and for all."""
 
-    def __init__(self) -> None:
+    def __init__(self, owner_max: int = OWNER_STREAMS_MAX, count_max: int = STREAMS_MAX) -> None:
+        self._owner_max = owner_max
+        self._count_max = count_max
         self._counts: Counter[str] = Counter()
 
     @contextmanager
     def open(self, owner: str) -> Iterator[None]:
-        """Count one for the length of a block. Raises ConsoleError where there are too many."""
-        if self._counts[owner] >= OWNER_STREAMS_MAX:
-            raise ConsoleError(
-                429, f"{OWNER_STREAMS_MAX} searches and live views are open already: close one"
-            )
-        if self._counts.total() >= STREAMS_MAX:
-            raise ConsoleError(503, "too many searches and live views of others are open: try again later")
+        """Count one for the length of a block. Raises AnswerError where there are too many."""
+        if self._counts[owner] >= self._owner_max:
+            raise AnswerError(429, f"{self._owner_max} streams are open already: close one")
+        if self._counts.total() >= self._count_max:
+            raise AnswerError(503, "too many streams of others are open: try again later")
         self._counts[owner] += 1
         try:
             yield

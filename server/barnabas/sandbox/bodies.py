@@ -9,7 +9,7 @@ import json
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
-from barnabas.console.base import ConsoleError
+from barnabas.errors import AnswerError
 from barnabas.sandbox.messages import SandboxError
 
 if TYPE_CHECKING:
@@ -29,23 +29,23 @@ class TooManyValuesError(Exception):
     """A body holds more values than are taken."""
 
 
-async def read(body: bytes, sandbox: Sandbox, owner: Hashable) -> Any:
-    """Return a body as the value that it is; None for an empty one. Raises ConsoleError."""
+async def read(body: bytes, sandbox: Sandbox, owner: Hashable, values_max: int = VALUES_MAX) -> Any:
+    """Return a body as the value that it is; None for an empty one. Raises AnswerError."""
     if not body:
         return None
     try:
         if len(body) <= AT_ONCE_BYTES_MAX:
             return json.loads(body)
-        return await sandbox.call(parse, body, owner=owner)
+        return await sandbox.call(parse, body, values_max, owner=owner)
     except (ValueError, RecursionError) as error:
-        raise ConsoleError(400, f"the body is not JSON: {error}") from None
+        raise AnswerError(400, f"the body is not JSON: {error}") from None
     except TooManyValuesError:
-        raise ConsoleError(413, f"a body has at most {VALUES_MAX} values") from None
+        raise AnswerError(413, f"a body has at most {values_max} values") from None
     except SandboxError as error:
-        raise ConsoleError(413, f"the body cannot be read: {error}") from None
+        raise AnswerError(413, f"the body cannot be read: {error}") from None
 
 
-def parse(body: bytes) -> Any:
+def parse(body: bytes, values_max: int = VALUES_MAX) -> Any:
     """Return the value of a body. Raises ValueError, RecursionError, TooManyValuesError."""
     value = json.loads(body)
     waiting, count = [value], 0
@@ -53,7 +53,7 @@ def parse(body: bytes) -> Any:
         inner = waiting.pop()
         children = inner.values() if isinstance(inner, dict) else inner if isinstance(inner, list) else ()
         count += len(children)
-        if count > VALUES_MAX:
+        if count > values_max:
             raise TooManyValuesError
         waiting += children
     return value

@@ -9,10 +9,11 @@ import pytest
 import trio
 import trio.testing
 
-from barnabas.console import bodies, writing
-from barnabas.console.base import ConsoleError
-from barnabas.console.bodies import AT_ONCE_BYTES_MAX, VALUES_MAX
-from barnabas.console.writing import OWNER_STREAMS_MAX, PIECE_BYTES, STREAMS_MAX, Streams, Unsent, pieces_of
+from barnabas.errors import AnswerError
+from barnabas.network import writing
+from barnabas.network.writing import OWNER_STREAMS_MAX, PIECE_BYTES, STREAMS_MAX, Streams, Unsent, pieces_of
+from barnabas.sandbox import bodies
+from barnabas.sandbox.bodies import AT_ONCE_BYTES_MAX, VALUES_MAX
 from barnabas.sandbox.messages import SandboxError
 from tests.support.at_once_sandbox import AtOnce
 from tests.support.step_watch import StepWatch
@@ -45,7 +46,7 @@ async def test_a_wide_answer_is_made_in_short_steps() -> None:
 
 async def test_an_answer_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "ANSWER_BYTES_MAX", 200_000)
-    with pytest.raises(ConsoleError) as raised:
+    with pytest.raises(AnswerError) as raised:
         await pieces_of(["x" * 70_000] * 10)
     assert raised.value.status == 413
 
@@ -96,7 +97,7 @@ def refusal(streams: Streams, owner: str) -> int:
     try:
         with streams.open(owner):
             return 0
-    except ConsoleError as error:
+    except AnswerError as error:
         return error.status
 
 
@@ -115,6 +116,6 @@ async def read(body: bytes, *refusals: Exception) -> Any:
 async def test_a_body_that_cannot_be_read_is_refused(
     body: bytes, refusals: tuple[Exception, ...], status: int
 ) -> None:
-    with pytest.raises(ConsoleError) as raised:
+    with pytest.raises(AnswerError) as raised:
         await read(body, *refusals)
     assert raised.value.status == status
