@@ -11,7 +11,7 @@
         response = await client.ask_leader("events", 0, request)
 
 The rule: `Client` moves messages, and knows where they go. What they mean is up to the producer, the consumer, or its user.
-Names are loaded when they are first used: a program that only asks needs neither producer nor consumer.
+Names are loaded when they are first used: a program that only asks needs neither producer nor consumer, nor Trio (`sockets`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from barnabas.client.client import Client, open_client
-from barnabas.client.connection import Connection, Dial
 from barnabas.client.errors import (
     AuthenticationError,
     BufferFullError,
@@ -54,6 +52,8 @@ from barnabas.client.values import (
 )
 
 if TYPE_CHECKING:
+    from barnabas.client.client import Client, open_client
+    from barnabas.client.connection import Connection, Dial
     from barnabas.client.consumer import Consumer, open_consumer
     from barnabas.client.consuming.settings import ConsumerSettings
     from barnabas.client.producer import Producer, open_producer
@@ -61,11 +61,15 @@ if TYPE_CHECKING:
     from barnabas.client.producing.settings import ProducerSettings
 
 _LATER = {
+    "Client": "client",
+    "Connection": "connection",
     "Consumer": "consumer",
     "ConsumerSettings": "consuming.settings",
+    "Dial": "connection",
     "Delivery": "producing.outbox",
     "Producer": "producer",
     "ProducerSettings": "producing.settings",
+    "open_client": "client",
     "open_consumer": "consumer",
     "open_producer": "producer",
 }

@@ -11,7 +11,6 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -182,7 +181,8 @@ def secret_of_file(path: str) -> str:
 
 def _file(path: str) -> dict[str, str]:
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"{path}: {getattr(error, 'strerror', error)}") from None
     lines = [line.strip() for line in text.splitlines()]

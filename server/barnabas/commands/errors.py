@@ -6,9 +6,8 @@ The rule: a sentence names what was asked, what came back, and the option or com
 from __future__ import annotations
 
 import re
-import socket
-import ssl
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from barnabas.client import (
     AuthenticationError,
@@ -17,6 +16,9 @@ from barnabas.client import (
     ResponseError,
     UnsupportedVersionError,
 )
+
+if TYPE_CHECKING:
+    import ssl
 
 CLOSED = "closed the connection"
 _ADVICE = {
@@ -54,6 +56,9 @@ def advised(text: str) -> str:
 
 
 def _connection(error: ConnectionLostError) -> str:
+    import socket
+    import ssl
+
     address, _, reason = str(error).partition(": ")
     for cause in causes(error):
         if isinstance(cause, ConnectionRefusedError):
@@ -74,6 +79,8 @@ def _connection(error: ConnectionLostError) -> str:
 
 
 def _plain(error: ssl.SSLError) -> str:
+    import ssl
+
     if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         return "it ends the connection"
     return (error.reason or str(error)).lower().replace("_", " ")

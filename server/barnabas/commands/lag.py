@@ -5,15 +5,17 @@ The rule: names of metrics are those of kafka_exporter, so that dashboards for i
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
-import trio
 
 from barnabas.client import ClientError, Endpoint
 from barnabas.client.admin import GroupInfo
+from barnabas.client.sockets import finished
 from barnabas.commands.errors import CommandError, name_of
 from barnabas.commands.groups import LAGS, lag_rows
 from barnabas.commands.lagging import GroupLag, lags_of
@@ -114,14 +116,15 @@ async def _serve(
     """Serve metrics until a signal comes. Raises CommandError where the address cannot be used."""
     from prometheus_client.exposition import start_http_server
 
-    token = trio.lowlevel.current_trio_token()
+    turn = threading.Lock()
 
     class Collector:
         """Metrics of this moment, for the threads that answer."""
 
         def collect(self) -> Iterator[Any]:
             """Measure and yield them; a failure is an answer with status 500."""
-            lags = trio.from_thread.run(lambda: _measure(session, names, is_regex=is_regex), trio_token=token)
+            with turn:
+                lags = finished(_measure(session, names, is_regex=is_regex))
             yield from families(lags)
 
     host, port = listen
@@ -129,13 +132,17 @@ async def _serve(
         server, thread = start_http_server(port, host, registry=Collector())
     except OSError as error:
         raise CommandError(f"cannot listen on {Endpoint(host, port)}: {error.strerror}") from None
-    with trio.open_signal_receiver(*end_signals()) as signals:
+    ended = threading.Event()
+    handlers = {number: signal.signal(number, lambda *_: ended.set()) for number in end_signals()}
+    try:
         print(f"barnabas lag is ready: http://{Endpoint(host, server.server_port)}/metrics", flush=True)
-        async for _ in signals:
-            break
-    await trio.to_thread.run_sync(server.shutdown)
+        ended.wait()
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    server.shutdown()
     server.server_close()
-    await trio.to_thread.run_sync(thread.join)
+    thread.join()
 
 
 class _Lags:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import click
 
 from barnabas.commands.errors import advised
+from barnabas.commands.tables import BOLD, Look, look_of_stdout, table_text
 from barnabas.ending import DONE, FAILED
 from barnabas.environment.terminal import visible, visible_json
 
@@ -71,9 +71,10 @@ class Output:
         if not self._is_first:
             print()
         self._is_first = False
+        look = look_of_stdout()
         if title:
-            print(visible(title))
-        text = _facts(table, shown[0]) if table.is_single else _text(table, shown)
+            print(look.coloured(visible(title), BOLD))
+        text = _facts(table, shown[0]) if table.is_single else _text(table, shown, look)
         print(text or f"no {table.name.replace('_', ' ')}")
 
     def note(self, text: str) -> None:
@@ -106,27 +107,17 @@ def _shown(table: Table, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return [name for name in table.columns if name not in table.json_only and (name != ERROR or has_error)]
 
 
-def _text(table: Table, rows: Sequence[Mapping[str, Any]]) -> str:
+def _text(table: Table, rows: Sequence[Mapping[str, Any]], look: Look) -> str:
     """Return a table in aligned columns, numbers to the right."""
     if not rows:
         return ""
-    from tabulate import tabulate
-
     columns = _shown(table, rows)
     cells = [[cell(name, row[name]) for name in columns] for row in rows]
-    right = [all(type(row[name]) in (int, float, type(None)) for row in rows) for name in columns]
-    align = [
-        "right" if is_number and not name.endswith(TIME) else "left"
-        for name, is_number in zip(columns, right, strict=True)
+    right = [
+        not name.endswith(TIME) and all(type(row[name]) in (int, float, type(None)) for row in rows)
+        for name in columns
     ]
-    text = tabulate(
-        cells,
-        headers=[_title(column) for column in columns],
-        tablefmt="plain",
-        disable_numparse=True,
-        colalign=align,
-    )
-    return "\n".join(line.rstrip() for line in text.splitlines())
+    return table_text([_title(column) for column in columns], cells, right, look, red=_title(ERROR))
 
 
 def _facts(table: Table, row: Mapping[str, Any]) -> str:
@@ -158,6 +149,8 @@ def date_text(time_ms: int) -> str:
     """Return a time as a date: `-` for none, and the number for one after the year 9999, as of microseconds."""
     if time_ms < 0:
         return "-"
+    from datetime import UTC, datetime
+
     try:
         return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
     except (ValueError, OverflowError, OSError):

@@ -129,7 +129,7 @@ class Sent:
 @click.option("--key-schema", metavar="SCHEMA", help="The same for keys, of TOPIC-key.")
 @click.option("--auto-create", is_flag=True, help="Have the broker create the topic if it does such things.")
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
-@asking(PRODUCED)
+@asking(PRODUCED, with_trio=True)
 async def COMMAND(session: Session, topic: str, values: tuple[str, ...], **options: Any) -> None:  # noqa: N802
     """Send records to TOPIC: VALUES, or lines of files or of standard input."""
     reading = _reading(values, options)

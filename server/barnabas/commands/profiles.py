@@ -19,8 +19,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tomllib
-from pathlib import Path
 from typing import Any
 
 from barnabas.commands.errors import CommandError
@@ -30,10 +28,10 @@ DEFAULT = "default"
 _OTHERS = stat.S_IRGRP | stat.S_IROTH | stat.S_IWGRP | stat.S_IWOTH
 
 
-def path() -> Path:
+def path() -> str:
     """Return the path of the user's file."""
     config = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-    return Path(config).expanduser() / "barnabas" / "profiles.toml"
+    return os.path.join(os.path.expanduser(config), "barnabas", "profiles.toml")
 
 
 def read(name: str | None) -> dict[str, str]:
@@ -63,12 +61,14 @@ def _all() -> tuple[dict[str, dict[str, str]], str]:
     """Return all profiles, and the name of the default."""
     file = path()
     try:
-        text = file.read_text(encoding="utf-8")
-        mode = file.stat().st_mode
+        with open(file, encoding="utf-8") as opened:
+            text, mode = opened.read(), os.fstat(opened.fileno()).st_mode
     except FileNotFoundError:
         return {}, ""
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"{file}: {getattr(error, 'strerror', error)}") from None
+    import tomllib
+
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
-import trio
 
-from barnabas.client import Client, open_client
 from barnabas.client.admin import Admin
+from barnabas.client.base_client import BaseClient
+from barnabas.client.sockets import finished, socket_client
 from barnabas.commands.connection import NAMES, Connecting, connecting_of, connection_options
 from barnabas.commands.errors import CommandError
 from barnabas.commands.output import Output, Table
@@ -33,16 +33,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Session:
     """The cluster that is asked, and where results go."""
 
-    client: Client
+    client: BaseClient[Any]
     admin: Admin
     output: Output
     connecting: Connecting
 
 
-def asking(*tables: Table) -> Callable[[Callable[..., Awaitable[int | None]]], Callable[..., int]]:
+def asking(
+    *tables: Table, with_trio: bool = False
+) -> Callable[[Callable[..., Awaitable[int | None]]], Callable[..., int]]:
     """Make a command of `async def work(session, **options)`; `tables` are what it may show.
 
-    What it returns is the exit code; None leaves that to the rows that were shown.
+    What it returns is the exit code; None leaves that to the rows that were shown. Its client blocks, which saves loading
+    an event loop, but for a command that has tasks of its own: that one runs `with_trio`.
     """
 
     def decorate(work: Callable[..., Awaitable[int | None]]) -> Callable[..., int]:
@@ -50,7 +53,13 @@ def asking(*tables: Table) -> Callable[[Callable[..., Awaitable[int | None]]], C
         def run(**options: Any) -> int:
             shared_options = {name: options.pop(name) for name in NAMES}
             connecting = connecting_of(shared_options)
-            return trio.run(_run, work, connecting, Output(as_json=shared_options["as_json"]), options)
+            output = Output(as_json=shared_options["as_json"])
+            if with_trio:
+                import trio
+
+                return trio.run(_run_with_trio, work, connecting, output, options)
+            with socket_client(connecting.bootstrap, connecting.settings) as client:
+                return finished(_run(work, client, connecting, output, options))
 
         run.tables = tables  # type: ignore[attr-defined]  # for the reference
         return connection_options(run)
@@ -60,15 +69,27 @@ def asking(*tables: Table) -> Callable[[Callable[..., Awaitable[int | None]]], C
 
 async def _run(
     work: Callable[..., Awaitable[int | None]],
+    client: BaseClient[Any],
     connecting: Connecting,
     output: Output,
     options: dict[str, Any],
 ) -> int:
+    await client.any_connection()
+    code = await work(Session(client, Admin(client), output, connecting), **options)
+    finished_with = output.finish()
+    return finished_with if code is None else code
+
+
+async def _run_with_trio(
+    work: Callable[..., Awaitable[int | None]],
+    connecting: Connecting,
+    output: Output,
+    options: dict[str, Any],
+) -> int:
+    from barnabas.client import open_client
+
     async with open_client(connecting.bootstrap, connecting.settings) as client:
-        await client.any_connection()
-        code = await work(Session(client, Admin(client), output, connecting), **options)
-        finished = output.finish()
-        return finished if code is None else code
+        return await _run(work, client, connecting, output, options)
 
 
 def destructive(command: F) -> F:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-
-import trio
 
 from barnabas.client.administration.base import Base, Outcome, outcome
 from barnabas.client.errors import ClientError, check
@@ -145,10 +141,14 @@ class Access(Base):
             AlterUserScramCredentialsRequest as Request,
         )
 
+        # Neither is needed by the other calls, and both bring OpenSSL.
+        import hashlib
+        import secrets
+
         salt = secrets.token_bytes(24)
         algorithm = mechanism.removeprefix("SCRAM-").replace("-", "").lower()
-        salted = await trio.to_thread.run_sync(
-            hashlib.pbkdf2_hmac, algorithm, password.encode(), salt, iterations
+        salted = await self.client.in_thread(
+            lambda: hashlib.pbkdf2_hmac(algorithm, password.encode(), salt, iterations)
         )
         upsertion = Request.ScramCredentialUpsertion(user, MECHANISMS[mechanism], iterations, salt, salted)
         await self._alter_users(Request([], [upsertion]), f"setting the password of {user!r}")

@@ -85,7 +85,7 @@ class Configs(Base):
             check(result.error_code, f"describing {_text(resource)}", result.error_message)
             return [_entry(config, version) for config in result.configs]
 
-        return await self._each(resources, ask)
+        return await self.client.each(resources, ask)
 
     async def alter_configs(
         self, changes: Mapping[Resource, Iterable[ConfigChange]], *, only_check: bool = False
@@ -104,7 +104,7 @@ class Configs(Base):
             (result,) = response.responses
             check(result.error_code, f"changing {_text(resource)}", result.error_message)
 
-        return await self._each(changes, ask)
+        return await self.client.each(changes, ask)
 
     async def config_resources(self, kinds: Iterable[str] = ()) -> list[Resource]:
         """Return the resources that have settings of their own."""

@@ -87,7 +87,7 @@ class Groups(Base):
 
         groups: dict[str, ListedGroup] = {}
         failures = {}
-        for broker, answer in (await self._each(await self._brokers(), ask)).items():
+        for broker, answer in (await self.client.each(await self._brokers(), ask)).items():
             if isinstance(answer, ClientError):
                 failures[broker] = answer
             else:
@@ -96,7 +96,7 @@ class Groups(Base):
 
     async def describe_groups(self, kinds: dict[str, str]) -> dict[str, GroupInfo | ClientError]:
         """Describe groups, by group id and kind."""
-        return await self._each(kinds, lambda group_id: self._describe(group_id, kinds[group_id]))
+        return await self.client.each(kinds, lambda group_id: self._describe(group_id, kinds[group_id]))
 
     async def _describe(self, group_id: str, kind: str) -> GroupInfo:
         request: Any
@@ -155,7 +155,7 @@ class Groups(Base):
             (result,) = response.results
             check(result.error_code, f"deleting group {group_id!r}", result.error_message)
 
-        return await self._each(group_ids, ask)
+        return await self.client.each(group_ids, ask)
 
     async def remove_members(
         self, group_id: str, members: Iterable[GroupMember], *, reason: str = "removed by an administrator"

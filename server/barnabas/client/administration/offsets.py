@@ -34,7 +34,7 @@ class Offsets(Base):
 
     async def committed(self, group_ids: Iterable[str]) -> dict[str, Committed | ClientError]:
         """Return all that groups have committed."""
-        return await self._each(group_ids, self._committed)
+        return await self.client.each(group_ids, self._committed)
 
     async def _committed(self, group_id: str) -> Committed:
         from barnabas.wire.generated.offset_fetch import OffsetFetchRequest as Request
@@ -131,7 +131,7 @@ class Offsets(Base):
                     )
             return dict(sorted(offsets.items()))
 
-        return await self._each(group_ids, ask)
+        return await self.client.each(group_ids, ask)
 
     async def set_share_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int]

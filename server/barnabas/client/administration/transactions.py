@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from barnabas.client.administration.base import Base, by_topic, outcome
-from barnabas.client.client import TRANSACTION
+from barnabas.client.base_client import TRANSACTION
 from barnabas.client.errors import ClientError, UnsupportedVersionError, check
 from barnabas.wire.topic_partitions import TopicPartition
 
@@ -85,7 +85,7 @@ class Transactions(Base):
 
         transactions: list[ListedTransaction] = []
         failures = {}
-        for broker, answer in (await self._each(await self._brokers(), ask)).items():
+        for broker, answer in (await self.client.each(await self._brokers(), ask)).items():
             if isinstance(answer, ClientError):
                 failures[broker] = answer
             else:
@@ -116,7 +116,7 @@ class Transactions(Base):
                 tuple((topic.topic, number) for topic in state.topics for number in sorted(topic.partitions)),
             )
 
-        return await self._each(ids, ask)
+        return await self.client.each(ids, ask)
 
     async def producers(
         self, partitions: Iterable[TopicPartition]
