@@ -57,6 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parsers() -> dict[str, tuple[str, Callable[[], argparse.ArgumentParser]]]:
     """Return summaries and parsers of the commands that are not click's, for completion."""
+
     def serve() -> argparse.ArgumentParser:
         from argparse import ArgumentParser
 
@@ -143,5 +144,3 @@ def _refuse(name: str) -> int:
     hint = f" Did you mean {' or '.join(map(repr, similar))}?" if similar else ""
     print(f"barnabas: No such command {visible(name)!r}.{hint} Try 'barnabas --help'.", file=sys.stderr)
     return USAGE_ERROR
-
-

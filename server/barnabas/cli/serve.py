@@ -1,4 +1,4 @@
-"""`barnabas serve`: options become settings, settings are judged, and a broker or a controller runs with what stands beside it.
+"""`barnabas serve`: options become settings, settings are judged, and a broker or a controller runs.
 
 The rule: what only some options need is imported where they are given.
 """

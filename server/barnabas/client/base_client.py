@@ -80,8 +80,10 @@ class BaseClient(Generic[C]):
         """Wait; with 0, yield to other tasks, if there are any."""
         raise NotImplementedError
 
-    async def in_thread(self, work: Callable[[], T]) -> T:
-        """Return what a function returns that calculates for long."""
+    async def in_thread(
+        self, work: Callable[[], T], *, limiter: Any = None, may_be_abandoned: bool = False
+    ) -> T:
+        """Return what a function returns that blocks, or calculates for long."""
         raise NotImplementedError
 
     async def each(self, keys: Iterable[K], ask: Callable[[K], Awaitable[T]]) -> dict[K, T | ClientError]:

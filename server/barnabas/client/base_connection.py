@@ -180,7 +180,7 @@ class BaseConnection:
             raise UnsupportedVersionError(f"{self.peer} has no SaslHandshake v1 (KIP-152, Apache Kafka 1.0)")
         is_done = False
         try:
-            await self._login.run(self, self.version_of(SASL_AUTHENTICATE, 2))
+            await self._login.run(self.ask_in_turn, self.version_of(SASL_AUTHENTICATE, 2), self)
             is_done = True
         except AuthenticationError as error:
             self.fail(str(error))
@@ -192,7 +192,7 @@ class BaseConnection:
 
 C = TypeVar("C", bound=BaseConnection)
 Start = Callable[[Versions | None], Awaitable[C]]
-"""Connects and logs in; with versions that are given, ApiVersions is not asked for. Raises as `BaseConnection.handshake`."""
+"""Connects and logs in; does not ask for versions that are given. Raises as `BaseConnection.handshake`."""
 
 
 async def start_of_any_age(

@@ -14,7 +14,7 @@ import trio
 
 from barnabas.client.background import background
 from barnabas.client.base_client import BaseClient
-from barnabas.client.connection import Connection, Dial, dial_tcp, start_connection
+from barnabas.client.connection import Connection, Dial, InTrio, dial_tcp, start_connection
 from barnabas.client.errors import ClientError, ClosedError
 from barnabas.client.settings import ClientSettings, Endpoint, parse_bootstrap
 
@@ -30,7 +30,7 @@ class _Opening:
     failure: ClientError | None = None
 
 
-class Client(BaseClient[Connection]):
+class Client(InTrio, BaseClient[Connection]):
     """Lifecycle: `open_client`. Any number of tasks may ask at the same time."""
 
     def __init__(
@@ -41,17 +41,9 @@ class Client(BaseClient[Connection]):
         self._dial = dial
         self._opening: dict[tuple[Endpoint, str], _Opening] = {}
 
-    def now(self) -> float:
-        """Return the time of Trio's clock, s."""
-        return trio.current_time()
-
     async def sleep(self, seconds: float) -> None:
         """Wait, and let other tasks run."""
         await trio.sleep(seconds)
-
-    async def in_thread(self, work: Callable[[], T]) -> T:
-        """Run a function that calculates for long in a thread, which is left alone if the caller is cancelled."""
-        return await trio.to_thread.run_sync(work, abandon_on_cancel=True)
 
     async def each(self, keys: Iterable[K], ask: Callable[[K], Awaitable[T]]) -> dict[K, T | ClientError]:
         """Do something for each key in a task of its own."""

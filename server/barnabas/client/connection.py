@@ -35,6 +35,7 @@ T = TypeVar("T")
 Dial = Callable[[Endpoint], Awaitable[trio.abc.Stream]]
 """Opens a byte stream to an address. Raises OSError."""
 
+
 async def dial_tcp(endpoint: Endpoint) -> trio.abc.Stream:
     """Open a TCP connection. Raises OSError."""
     return await dial(endpoint.host, endpoint.port)
@@ -73,7 +74,21 @@ class Begun:
             raise self.connection.late(self) from None
 
 
-class Connection(BaseConnection):
+class InTrio:
+    """Time and threads of Trio."""
+
+    async def in_thread(
+        self, work: Callable[[], T], *, limiter: Any = None, may_be_abandoned: bool = False
+    ) -> T:
+        """Return what a function returns, which runs in a thread of Trio."""
+        return await trio.to_thread.run_sync(work, abandon_on_cancel=may_be_abandoned, limiter=limiter)
+
+    def now(self) -> float:
+        """Return the time of Trio's clock, s."""
+        return trio.current_time()
+
+
+class Connection(InTrio, BaseConnection):
     """An open connection; made by `open_connection`, which closes it."""
 
     def __init__(self, stream: trio.abc.Stream, peer: Endpoint, settings: ClientSettings) -> None:
@@ -236,16 +251,6 @@ class Connection(BaseConnection):
     async def _first_login(self) -> None:
         async with self._send_lock:
             await self._log_in()
-
-    async def in_thread(
-        self, work: Callable[[], T], *, limiter: Any = None, may_be_abandoned: bool = False
-    ) -> T:
-        """Return what a function returns, which runs in a thread of Trio."""
-        return await trio.to_thread.run_sync(work, abandon_on_cancel=may_be_abandoned, limiter=limiter)
-
-    def now(self) -> float:
-        """Return the time of Trio's clock, s."""
-        return trio.current_time()
 
 
 @asynccontextmanager

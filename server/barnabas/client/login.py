@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import random
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -25,11 +25,12 @@ RENEWED_AFTER_MIN, RENEWED_AFTER_MAX = 0.85, 0.95
 """Between these parts of a login's life it is renewed, at random, so that not all clients come at once (as in Kafka)."""
 
 
-class Asking(Protocol):
-    """The connection that logs in."""
+Ask = Callable[[Any, int], Awaitable[Any]]
+"""Sends a request of a version, and returns its response."""
 
-    async def ask_in_turn(self, message: Any, version: int) -> Any:
-        """Send a request of a version, and return its response."""
+
+class Waiting(Protocol):
+    """What tells the time and runs what blocks."""
 
     async def in_thread(
         self, work: Callable[[], T], *, limiter: Any = None, may_be_abandoned: bool = False
@@ -52,37 +53,37 @@ class Login:
         """Say whether it is time to log in again, before anything else is asked."""
         return now >= self._due_at
 
-    async def run(self, connection: Asking, version: int) -> None:
-        """Log in. `version` is that of SaslAuthenticate. Raises AuthenticationError, ConnectionLostError."""
+    async def run(self, ask: Ask, version: int, waiting: Waiting) -> None:
+        """Log in. `version` is that of SaslAuthenticate. Raises AuthenticationError, and what `ask` raises."""
         from barnabas.wire.generated.sasl_authenticate import SaslAuthenticateRequest
         from barnabas.wire.generated.sasl_handshake import SaslHandshakeRequest
 
         credentials, peer = self._credentials, self._peer
-        response = await connection.ask_in_turn(SaslHandshakeRequest(mechanism=credentials.mechanism), 1)
+        response = await ask(SaslHandshakeRequest(mechanism=credentials.mechanism), 1)
         if response.error_code:
             offered = ", ".join(response.mechanisms) or "nothing"
             raise AuthenticationError(f"{peer} offers {offered}, not {credentials.mechanism}")
         messages = exchange(credentials, secrets.token_bytes(NONCE_BYTES), peer.host)
         lifetime_ms = 0
-        begun_at = connection.now()
-        data: bytes | None = await _first_message(connection, credentials, messages)
+        begun_at = waiting.now()
+        data: bytes | None = await _first_message(waiting, credentials, messages)
         while data is not None:
-            answer = await connection.ask_in_turn(SaslAuthenticateRequest(auth_bytes=data), version)
+            answer = await ask(SaslAuthenticateRequest(auth_bytes=data), version)
             if answer.error_code:
                 raise AuthenticationError(f"{peer} refuses the login: {answer.error_message}")
             lifetime_ms = answer.session_lifetime_ms
             # In a thread: SCRAM hashes the password as often as the broker says.
-            data = await connection.in_thread(partial(_next_message, messages, bytes(answer.auth_bytes)))
+            data = await waiting.in_thread(partial(_next_message, messages, bytes(answer.auth_bytes)))
         share = random.uniform(RENEWED_AFTER_MIN, RENEWED_AFTER_MAX)
         self._due_at = begun_at + lifetime_ms / 1000 * share if lifetime_ms > 0 else math.inf
 
 
-async def _first_message(connection: Asking, credentials: SaslCredentials, messages: Exchange) -> bytes:
+async def _first_message(waiting: Waiting, credentials: SaslCredentials, messages: Exchange) -> bytes:
     if credentials.tokens is None and credentials.tickets is None:
         return next(messages)
     # In a thread, which may be left alone: an identity provider, or a key distribution centre, is asked.
     limiter = None if credentials.tickets is None else credentials.tickets.limiter
-    return await connection.in_thread(partial(next, messages), limiter=limiter, may_be_abandoned=True)
+    return await waiting.in_thread(partial(next, messages), limiter=limiter, may_be_abandoned=True)
 
 
 def _next_message(messages: Exchange, answer: bytes) -> bytes | None:

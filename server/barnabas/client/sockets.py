@@ -53,7 +53,25 @@ def finished(work: Awaitable[T]) -> T:
     raise RuntimeError("the coroutine waits for an event loop, and there is none")
 
 
-class SocketConnection(BaseConnection):
+class InPlace:
+    """Time and threads of a program in which nothing else waits."""
+
+    async def in_thread(
+        self,
+        work: Callable[[], T],
+        *,
+        limiter: Any = None,  # noqa: ARG002
+        may_be_abandoned: bool = False,  # noqa: ARG002
+    ) -> T:
+        """Return what a function returns."""
+        return work()
+
+    def now(self) -> float:
+        """Return the time of a clock that never goes back, s."""
+        return time.monotonic()
+
+
+class SocketConnection(InPlace, BaseConnection):
     """A connection on which one request is under way at a time; those of other threads wait."""
 
     def __init__(self, sock: socket.socket, peer: Endpoint, settings: ClientSettings) -> None:
@@ -149,22 +167,8 @@ class SocketConnection(BaseConnection):
             self._failure = reason
             self._socket.close()
 
-    async def in_thread(
-        self,
-        work: Callable[[], T],
-        *,
-        limiter: Any = None,  # noqa: ARG002
-        may_be_abandoned: bool = False,  # noqa: ARG002
-    ) -> T:
-        """Return what a function returns: nothing else waits meanwhile."""
-        return work()
 
-    def now(self) -> float:
-        """Return the time of a clock that never goes back, s."""
-        return time.monotonic()
-
-
-class SocketClient(BaseClient[SocketConnection]):
+class SocketClient(InPlace, BaseClient[SocketConnection]):
     """Lifecycle: `socket_client`."""
 
     def __init__(self, bootstrap: Iterable[Endpoint], settings: ClientSettings) -> None:
@@ -180,18 +184,10 @@ class SocketClient(BaseClient[SocketConnection]):
                 connection = self._connections[place] = await start_socket_connection(endpoint, self.settings)
             return connection
 
-    def now(self) -> float:
-        """Return the time of a clock that never goes back, s."""
-        return time.monotonic()
-
     async def sleep(self, seconds: float) -> None:
         """Wait."""
         if seconds > 0:
             time.sleep(seconds)
-
-    async def in_thread(self, work: Callable[[], T]) -> T:
-        """Return what a function returns: nothing else waits meanwhile."""
-        return work()
 
     async def each(self, keys: Iterable[K], ask: Callable[[K], Awaitable[T]]) -> dict[K, T | ClientError]:
         """Do something for each key, in threads where there are several: a broker that is down holds up no other."""
@@ -270,7 +266,9 @@ def _dial(endpoint: Endpoint, settings: ClientSettings) -> socket.socket:
 
 def _connected(endpoint: Endpoint, timeout_s: float | None) -> socket.socket:
     """Connect to one of a host's addresses, which share the time. Raises OSError as `dialing.dial`."""
-    host = endpoint.host.encode() if endpoint.host.isascii() else endpoint.host  # a str would load a codec for it
+    host = (
+        endpoint.host.encode() if endpoint.host.isascii() else endpoint.host
+    )  # a str would load a codec for it
     addresses = socket.getaddrinfo(host, endpoint.port, type=socket.SOCK_STREAM)
     failures: list[OSError] = []
     for family, kind, protocol, _, address in addresses:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +124,7 @@ async def list_brokers(session: Session, fenced: bool) -> None:
         CLUSTER,
         [{"cluster_id": cluster.cluster_id, "controller": controller, "brokers": len(cluster.brokers)}],
     )
-    table = BROKERS if fenced else replace(BROKERS, json_only=("is_fenced",))
+    table = BROKERS if fenced else BROKERS._replace(json_only=("is_fenced",))
     session.output.show(
         table,
         [

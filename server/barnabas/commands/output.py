@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -24,8 +23,7 @@ TIME = "_at_ms"
 """End of a column's name that is a time since 1970, which people are shown as a date."""
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(NamedTuple):
     """One table of a command: its key in JSON, its columns with their meanings, and those that only JSON has."""
 
     name: str

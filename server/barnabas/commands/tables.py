@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 GAP = "  "
 WIDTH_MIN = 8
@@ -17,8 +17,7 @@ BOLD, RED, GREEN, YELLOW, PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[32m", "\x1b[33m",
 _WIDE = ("W", "F")
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(NamedTuple):
     """Width to fit, None for all that there is, and whether there are colours."""
 
     width: int | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from barnabas.client.administration.base import Base, Outcome, outcome
@@ -53,8 +52,7 @@ class Principal(NamedTuple):
         return f"{self.type}:{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """A delegation token; times in ms since 1970."""
 
     token_id: str
@@ -137,13 +135,13 @@ class Access(Base):
         self, user: str, password: str, *, mechanism: str = "SCRAM-SHA-512", iterations: int = ITERATIONS
     ) -> None:
         """Give a user a password; it leaves this process hashed. Raises ResponseError."""
-        from barnabas.wire.generated.alter_user_scram_credentials import (
-            AlterUserScramCredentialsRequest as Request,
-        )
-
         # Neither is needed by the other calls, and both bring OpenSSL.
         import hashlib
         import secrets
+
+        from barnabas.wire.generated.alter_user_scram_credentials import (
+            AlterUserScramCredentialsRequest as Request,
+        )
 
         salt = secrets.token_bytes(24)
         algorithm = mechanism.removeprefix("SCRAM-").replace("-", "").lower()

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from barnabas.client.base_client import BaseClient
+from barnabas.client.base_connection import BaseConnection
 from barnabas.client.errors import ClientError, ConnectionLostError, ResponseError
 from barnabas.wire.topic_partitions import TopicPartition
 
@@ -47,7 +48,8 @@ class Base:
 
     async def _version(self, key: int) -> int:
         """Return the version in which any broker is asked. Raises UnsupportedVersionError."""
-        return (await self.client.any_connection()).version_of(key)
+        connection: BaseConnection = await self.client.any_connection()
+        return connection.version_of(key)
 
     async def _brokers(self) -> list[int]:
         await self.client.refresh()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from barnabas.client.administration.base import Base, Outcome, by_topic, outcome
 from barnabas.client.errors import ClientError, check
@@ -18,8 +17,7 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 _DESCRIBE_CLUSTER, _UPDATE_FEATURES, _ELECT_LEADERS = 60, 57, 43
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerInfo:
+class BrokerInfo(NamedTuple):
     """A broker as it advertises itself."""
 
     broker_id: int
@@ -29,8 +27,7 @@ class BrokerInfo:
     is_fenced: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterInfo:
+class ClusterInfo(NamedTuple):
     """A cluster; a controller of -1 says that none is known."""
 
     cluster_id: str
@@ -38,8 +35,7 @@ class ClusterInfo:
     brokers: tuple[BrokerInfo, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaSize:
+class ReplicaSize(NamedTuple):
     """A replica in a log dir: its bytes, and how many offsets it lags behind; `is_future`: it moves there."""
 
     topic: str
@@ -49,8 +45,7 @@ class ReplicaSize:
     is_future: bool
 
 
-@dataclass(frozen=True, slots=True)
-class LogDir:
+class LogDir(NamedTuple):
     """A log dir of a broker; -1 bytes where a broker does not tell them."""
 
     broker_id: int
@@ -61,8 +56,7 @@ class LogDir:
     replicas: tuple[ReplicaSize, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Feature:
+class Feature(NamedTuple):
     """A feature: the levels that the broker supports, and the one that is finalized, None if none is."""
 
     name: str
@@ -71,8 +65,7 @@ class Feature:
     finalized_level: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Reassignment:
+class Reassignment(NamedTuple):
     """Replicas of a partition that are being moved."""
 
     replicas: tuple[int, ...]
@@ -80,8 +73,7 @@ class Reassignment:
     removing: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumNode:
+class QuorumNode(NamedTuple):
     """A voter or observer of the metadata quorum; times in ms since 1970, -1 where they are not told."""
 
     node_id: int

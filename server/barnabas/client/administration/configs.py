@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from barnabas.client.administration.base import Base, Outcome
@@ -35,8 +34,7 @@ class Resource(NamedTuple):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigEntry:
+class ConfigEntry(NamedTuple):
     """A setting; `value` is None where it is secret, `synonyms` are (name, value, source) in the order they count."""
 
     name: str

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from barnabas.client.administration.base import Base, Outcome, outcome
 from barnabas.client.errors import ClientError, ResponseError, check
@@ -18,8 +17,7 @@ _LIST_GROUPS = 16
 _STATES_SINCE, _TYPES_SINCE = 4, 5
 
 
-@dataclass(frozen=True, slots=True)
-class ListedGroup:
+class ListedGroup(NamedTuple):
     """A group in a list; `state` is empty where brokers are too old to tell it."""
 
     group_id: str
@@ -29,8 +27,7 @@ class ListedGroup:
     coordinator: int
 
 
-@dataclass(frozen=True, slots=True)
-class GroupMember:
+class GroupMember(NamedTuple):
     """A member of a group, and the partitions that it has; `epoch` is None in a classic group."""
 
     member_id: str
@@ -42,8 +39,7 @@ class GroupMember:
     assignment: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class GroupInfo:
+class GroupInfo(NamedTuple):
     """A group with its members; `epoch` is None in a classic group."""
 
     group_id: str

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from barnabas.client.administration.base import Base, Outcome, by_topic, outcome
 from barnabas.client.errors import ClientError, UnsupportedVersionError, check
@@ -16,8 +15,7 @@ _OFFSET_FETCH_MAX = _OFFSET_COMMIT_MAX = 9
 _MANY_GROUPS_SINCE, _ALL_TOPICS_SINCE = 8, 2
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
+class CommittedOffset(NamedTuple):
     """An offset that a group has committed; `lag` in records is that of a share group's coordinator, else -1."""
 
     offset: int

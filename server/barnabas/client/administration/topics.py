@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from barnabas.client.administration.base import Base, Outcome, by_topic, outcome
 from barnabas.client.errors import ClientError, ResponseError, UnsupportedVersionError
@@ -19,8 +19,7 @@ _MAX_TIMESTAMP_SINCE, _DELETES_BY_STATE_SINCE = 7, 6
 _NO_ID = bytes(16)
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionInfo:
+class PartitionInfo(NamedTuple):
     """A partition as the metadata has it; a leader of -1 says that there is none."""
 
     number: int
@@ -31,8 +30,7 @@ class PartitionInfo:
     offline: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TopicInfo:
+class TopicInfo(NamedTuple):
     """A topic as the metadata has it."""
 
     name: str
@@ -41,8 +39,7 @@ class TopicInfo:
     partitions: tuple[PartitionInfo, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
+class NewTopic(NamedTuple):
     """A topic to be made; -1 stands for the broker's default. `replicas` assigns partitions by hand."""
 
     name: str
@@ -52,8 +49,7 @@ class NewTopic:
     replicas: Mapping[int, tuple[int, ...]] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetAt:
+class OffsetAt(NamedTuple):
     """An offset that was looked up; `timestamp_ms` is -1 where the broker tells none, `offset` where there is none."""
 
     offset: int
