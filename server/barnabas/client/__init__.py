@@ -44,6 +44,7 @@ from barnabas.client.errors import (
 from barnabas.client.settings import ClientSettings, Endpoint, parse_bootstrap
 from barnabas.client.values import (
     ConsumedRecord,
+    FetchedRecords,
     GroupMetadata,
     OffsetAndMetadata,
     OffsetAndTimestamp,
@@ -93,6 +94,7 @@ __all__ = [
     "Dial",
     "Endpoint",
     "FencedInstanceError",
+    "FetchedRecords",
     "GroupMetadata",
     "LogTruncatedError",
     "NoOffsetError",

@@ -14,6 +14,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -21,13 +22,10 @@ from barnabas.client.background import background
 from barnabas.client.client import Client, open_client
 from barnabas.client.connection import Dial, dial_tcp
 from barnabas.client.consuming import offsets
-from barnabas.client.consuming.classic import ClassicMembership
 from barnabas.client.consuming.commits import Commits
 from barnabas.client.consuming.fetching import Fetcher
 from barnabas.client.consuming.handing import Handing
-from barnabas.client.consuming.heartbeating import ConsumerMembership
 from barnabas.client.consuming.locating import Locator
-from barnabas.client.consuming.membership import Membership, Subscription
 from barnabas.client.consuming.partition import Partition
 from barnabas.client.consuming.settings import ConsumerSettings
 from barnabas.client.errors import ClientError, ClosedError, CommitFailedError, NotAssignedError, copy_of
@@ -43,6 +41,11 @@ from barnabas.client.values import (
     TopicPartition,
 )
 from barnabas.patterns import compile_pattern
+
+if TYPE_CHECKING:
+    from barnabas.client.consuming.classic import ClassicMembership
+    from barnabas.client.consuming.heartbeating import ConsumerMembership
+    from barnabas.client.consuming.membership import Membership
 
 RECORDS_PER_TURN = 32
 """Records after which `receive` yields to other tasks: a turn of Trio's loop takes as long as several records."""
@@ -119,11 +122,13 @@ class Consumer:
         if bool(topics) == (pattern is not None):
             raise ValueError("a consumer subscribes to topics, or to a pattern")
         compiled = compile_pattern(pattern) if isinstance(pattern, str) else pattern
+        # Loaded by those that are members of a group.
+        from barnabas.client.consuming.membership import Subscription
+
         if self._membership is None:
             if self._partitions:
                 raise RuntimeError("the consumer has partitions that were assigned by hand")
-            kind = ConsumerMembership if self.settings.group_protocol == "consumer" else ClassicMembership
-            self._membership = kind(self.client, self._topics, self.settings, self)
+            self._membership = _membership_kind(self.settings)(self.client, self._topics, self.settings, self)
             self._nursery.start_soon(self._membership.run)
         self._callbacks = {"assigned": on_assigned, "revoked": on_revoked, "lost": on_lost or on_revoked}
         self._membership.subscribe(Subscription(topics, compiled))
@@ -467,6 +472,16 @@ class Consumer:
             await self._membership.leave()
             if self._callback_failure is not None:
                 raise self._callback_failure
+
+
+def _membership_kind(settings: ConsumerSettings) -> type[ConsumerMembership | ClassicMembership]:
+    if settings.group_protocol == "consumer":
+        from barnabas.client.consuming.heartbeating import ConsumerMembership
+
+        return ConsumerMembership
+    from barnabas.client.consuming.classic import ClassicMembership
+
+    return ClassicMembership
 
 
 @asynccontextmanager

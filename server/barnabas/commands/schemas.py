@@ -65,9 +65,11 @@ def registry_of(url: str | None, connecting: Connecting) -> RegistryAt | None:
     Its certificate authorities default to those of the broker's client. Settings in a profile or a file for another
     registry do not apply to that of the option.
     """
+    properties = connecting.properties
+    if not url and not any(name.startswith("schema.registry.") for name in properties):
+        return None  # nothing of a registry is loaded
     from barnabas.registry.client_settings import CA, PREFIX, URL, RegistryAt, over
 
-    properties = connecting.properties
     address = properties.get(URL, "") if url is None else url
     typed = {name: text for name, text in connecting.typed.items() if name.startswith(PREFIX)}
     settings = over(properties, {**typed, URL: address})
