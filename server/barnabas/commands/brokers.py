@@ -9,13 +9,7 @@ from typing import Any
 import click
 
 from barnabas.client import ClientError
-from barnabas.client.administration.cluster import (
-    PREFERRED,
-    SAFE_DOWNGRADE,
-    UNCLEAN,
-    UNSAFE_DOWNGRADE,
-    UPGRADE,
-)
+from barnabas.client.administration.words import PREFERRED, SAFE_DOWNGRADE, UNCLEAN, UNSAFE_DOWNGRADE, UPGRADE
 from barnabas.commands.errors import CommandError, name_of
 from barnabas.commands.output import Table
 from barnabas.commands.parsing import key_value, topic_partition

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from barnabas.client import ClientError
-from barnabas.client.admin import ConfigChange, Resource
-from barnabas.client.administration.configs import APPEND, DELETE, SET, SUBTRACT, TYPES
+from barnabas.client import admin as administration
+from barnabas.client.administration.words import APPEND, DELETE, SET, SUBTRACT, TYPES
 from barnabas.commands.errors import CommandError, name_of
 from barnabas.commands.output import Table
 from barnabas.commands.parsing import key_value
@@ -48,11 +48,11 @@ def COMMAND() -> None:  # noqa: N802
 
 async def _resources(
     session: Session, kind: str, names: tuple[str, ...], *, is_regex: bool
-) -> list[Resource]:
+) -> list[administration.Resource]:
     """Return resources by names or patterns; without names all of a kind. Raises CommandError, ClientError."""
     if names and not is_regex:
         return [
-            Resource(kind, "" if kind == "broker" and name == ALL_BROKERS else name)
+            administration.Resource(kind, "" if kind == "broker" and name == ALL_BROKERS else name)
             for name in dict.fromkeys(names)
         ]
     every: list[str]
@@ -71,7 +71,7 @@ async def _resources(
     chosen = matching(every, names or (".*",), is_regex=True)
     if not chosen and names:
         raise CommandError(f"no {kind} matches {', '.join(names)}")
-    return [Resource(kind, name) for name in chosen]
+    return [administration.Resource(kind, name) for name in chosen]
 
 
 @COMMAND.command("list")
@@ -163,10 +163,10 @@ async def alter(
     dry_run: bool,
 ) -> None:
     """Change some settings of resources, and leave the others."""
-    changes = [ConfigChange(key, SET, value) for key, value in sets]
-    changes += [ConfigChange(key, DELETE, None) for key in deletes]
-    changes += [ConfigChange(key, APPEND, value) for key, value in appends]
-    changes += [ConfigChange(key, SUBTRACT, value) for key, value in subtracts]
+    changes = [administration.ConfigChange(key, SET, value) for key, value in sets]
+    changes += [administration.ConfigChange(key, DELETE, None) for key in deletes]
+    changes += [administration.ConfigChange(key, APPEND, value) for key, value in appends]
+    changes += [administration.ConfigChange(key, SUBTRACT, value) for key, value in subtracts]
     if not changes:
         raise click.UsageError("give --set, --delete, --append or --subtract")
     resources = await _resources(session, kind, names, is_regex=regex)

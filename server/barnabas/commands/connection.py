@@ -11,14 +11,16 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from barnabas.client import ClientSettings, Endpoint, parse_bootstrap
 from barnabas.commands import profiles
 from barnabas.commands.errors import CommandError
 from barnabas.environment import secret_files
+
+if TYPE_CHECKING:
+    from barnabas.client import ClientSettings, Endpoint
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -110,6 +112,8 @@ def connecting_of(options: dict[str, Any]) -> Connecting:
     if properties.get("security.protocol", "").startswith("SASL") and _lacks_password(properties):
         properties["sasl.password"] = _password(properties.get("sasl.username", ""))
     bootstrap = options["bootstrap"] or properties.get("bootstrap.servers") or DEFAULT_BOOTSTRAP
+    from barnabas.client import ClientSettings, parse_bootstrap
+
     milliseconds = str(int(options["timeout"] * 1000) or 1)
     try:
         endpoints = parse_bootstrap(bootstrap)

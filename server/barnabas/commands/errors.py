@@ -9,16 +9,10 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from barnabas.client import (
-    AuthenticationError,
-    ClientError,
-    ConnectionLostError,
-    ResponseError,
-    UnsupportedVersionError,
-)
-
 if TYPE_CHECKING:
     import ssl
+
+    from barnabas.client import ClientError, ConnectionLostError
 
 CLOSED = "closed the connection"
 _ADVICE = {
@@ -38,6 +32,13 @@ class CommandError(Exception):
 
 def explain(error: BaseException) -> str:
     """Return what to say about an error of a client or a command."""
+    from barnabas.client import (
+        AuthenticationError,
+        ConnectionLostError,
+        ResponseError,
+        UnsupportedVersionError,
+    )
+
     if isinstance(error, ConnectionLostError):
         return _connection(error)
     if isinstance(error, AuthenticationError):
@@ -96,9 +97,9 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 def name_of(error: ClientError) -> str:
     """Return the text of an error for the column of a table."""
-    if isinstance(error, ResponseError):
-        from barnabas.client.errors import describe
+    from barnabas.client.errors import ResponseError, describe
 
+    if isinstance(error, ResponseError):
         name = describe(error.code)
         return f"{name}: {error.message}" if error.message else name
     return str(error)

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from barnabas.client import ClientError
-from barnabas.client.admin import GroupInfo, ListedGroup
-from barnabas.client.administration.groups import KINDS, SHARE
+from barnabas.client import admin as administration
+from barnabas.client.administration.words import KINDS, SHARE
 from barnabas.commands.errors import CommandError, name_of
 from barnabas.commands.lagging import GroupLag, lags_of
 from barnabas.commands.output import Table
@@ -95,7 +95,7 @@ def COMMAND() -> None:  # noqa: N802
 
 async def _listed(
     session: Session, names: tuple[str, ...], *, is_regex: bool
-) -> tuple[dict[str, ListedGroup], list[str]]:
+) -> tuple[dict[str, administration.ListedGroup], list[str]]:
     """Return the groups of these names or patterns, and the names that there are not. Raises CommandError, ClientError."""
     groups, failures = await session.admin.list_groups()
     matches = matching(groups, names, is_regex=is_regex)
@@ -150,7 +150,7 @@ async def describe(session: Session, names: tuple[str, ...], regex: bool) -> Non
     rows = [_described(lag) for lag in lags.values()]
     rows += [{"group": name, "error": "GROUP_ID_NOT_FOUND"} for name in missing]
     session.output.show(DESCRIBED, rows)
-    infos = [lag.info for lag in lags.values() if isinstance(lag.info, GroupInfo)]
+    infos = [lag.info for lag in lags.values() if isinstance(lag.info, administration.GroupInfo)]
     session.output.show(
         MEMBERS,
         [

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from barnabas.client import ClientError, Endpoint
-from barnabas.client.admin import GroupInfo
+from barnabas.client import admin as administration
 from barnabas.client.sockets import finished
 from barnabas.commands.errors import CommandError, name_of
 from barnabas.commands.groups import LAGS, lag_rows
@@ -175,7 +175,7 @@ def families(lags: dict[str, GroupLag]) -> list[Any]:
     )
     ends: dict[tuple[str, int], int] = {}
     for name, group_lag in lags.items():
-        if isinstance(group_lag.info, GroupInfo):
+        if isinstance(group_lag.info, administration.GroupInfo):
             members.add_metric([name], len(group_lag.info.members))
         for row in group_lag.partitions:
             labels = [name, row.topic, str(row.partition)]

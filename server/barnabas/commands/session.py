@@ -12,18 +12,19 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from barnabas.client.admin import Admin
-from barnabas.client.base_client import BaseClient
-from barnabas.client.sockets import finished, socket_client
+from barnabas.client import admin, sockets
 from barnabas.commands.connection import NAMES, Connecting, connecting_of, connection_options
 from barnabas.commands.errors import CommandError
 from barnabas.commands.output import Output, Table
 from barnabas.environment.terminal import visible
 from barnabas.patterns import PatternError, compile_pattern
+
+if TYPE_CHECKING:
+    from barnabas.client.base_client import BaseClient
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,7 +33,7 @@ class Session(NamedTuple):
     """The cluster that is asked, and where results go."""
 
     client: BaseClient[Any]
-    admin: Admin
+    admin: admin.Admin
     output: Output
     connecting: Connecting
 
@@ -56,8 +57,8 @@ def asking(
                 import trio
 
                 return trio.run(_run_with_trio, work, connecting, output, options)
-            with socket_client(connecting.bootstrap, connecting.settings) as client:
-                return finished(_run(work, client, connecting, output, options))
+            with sockets.socket_client(connecting.bootstrap, connecting.settings) as client:
+                return sockets.finished(_run(work, client, connecting, output, options))
 
         run.tables = tables  # type: ignore[attr-defined]  # for the reference
         return connection_options(run)
@@ -73,7 +74,7 @@ async def _run(
     options: dict[str, Any],
 ) -> int:
     await client.any_connection()
-    code = await work(Session(client, Admin(client), output, connecting), **options)
+    code = await work(Session(client, admin.Admin(client), output, connecting), **options)
     finished_with = output.finish()
     return finished_with if code is None else code
 

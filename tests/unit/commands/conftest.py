@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from barnabas.cli import main
-from barnabas.commands import session
+from barnabas.client import admin as administration
+from barnabas.client import sockets
 from barnabas.testing import KafkaBroker, start_thread
 
 USERS = {
@@ -91,8 +92,8 @@ def cluster(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
         yield SimpleNamespace(any_connection=any_connection)
 
     created = StandIn(capsys)
-    monkeypatch.setattr(session, "socket_client", opened)
-    monkeypatch.setattr(session, "Admin", lambda _: created)
+    monkeypatch.setattr(sockets, "socket_client", opened)
+    monkeypatch.setattr(administration, "Admin", lambda _: created)
     return created
 
 

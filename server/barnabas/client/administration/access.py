@@ -6,27 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from barnabas.client.administration.base import Base, Outcome, outcome
+from barnabas.client.administration.words import (
+    ITERATIONS,
+    MECHANISMS,
+    OPERATIONS,
+    PATTERN_TYPES,
+    PERMISSIONS,
+    RESOURCE_TYPES,
+)
 from barnabas.client.errors import ClientError, check
 
-RESOURCE_TYPES = (
-    "unknown",
-    "any",
-    "topic",
-    "group",
-    "cluster",
-    "transactional-id",
-    "delegation-token",
-    "user",
-)
-PATTERN_TYPES = ("unknown", "any", "match", "literal", "prefixed")
-OPERATIONS = (
-    "unknown", "any", "all", "read", "write", "create", "delete", "alter", "describe", "cluster-action",
-    "describe-configs", "alter-configs", "idempotent-write", "create-tokens", "describe-tokens", "two-phase-commit",
-)  # fmt: skip
-PERMISSIONS = ("unknown", "any", "deny", "allow")
-CLUSTER_NAME = "kafka-cluster"
-MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
-ITERATIONS = 8192
 _MATCH_EXACT, _MATCH_DEFAULT, _MATCH_ANY = range(3)
 
 
@@ -311,6 +300,5 @@ def _filter_fields(acl: Acl) -> tuple[Any, ...]:
 
 
 __all__ = [
-    "CLUSTER_NAME", "ITERATIONS", "MECHANISMS", "OPERATIONS", "PATTERN_TYPES", "PERMISSIONS", "RESOURCE_TYPES",
     "Access", "Acl", "Entity", "Principal", "Quota", "Token",
 ]  # fmt: skip

@@ -6,14 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from barnabas.client.administration.base import Base, Outcome, by_topic, outcome
+from barnabas.client.administration.words import PREFERRED, UPGRADE
 from barnabas.client.errors import ClientError, check
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.metadata import MetadataRequest
 from barnabas.wire.topic_partitions import TopicPartition
 
-PREFERRED, UNCLEAN = 0, 1
-"""Elections: of the first replica, or of any that lives, which may lose records."""
-UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 _DESCRIBE_CLUSTER, _UPDATE_FEATURES, _ELECT_LEADERS = 60, 57, 43
 
 

@@ -6,13 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from barnabas.client.administration.base import Base, Outcome
+from barnabas.client.administration.words import TYPES
 from barnabas.client.errors import ClientError, check
 
-TYPES = {"topic": 2, "broker": 4, "broker-logger": 8, "client-metrics": 16, "group": 32}
-"""Numbers of the kinds of resources that have settings."""
 NAMES = {number: name for name, number in TYPES.items()}
-SET, DELETE, APPEND, SUBTRACT = range(4)
-"""Operations of IncrementalAlterConfigs."""
 SOURCES = {
     1: "topic",
     2: "broker",
@@ -147,6 +144,6 @@ def _entry(entry: Any, version: int) -> ConfigEntry:
 
 
 __all__ = [
-    "APPEND", "DELETE", "NAMES", "SET", "SOURCES", "SUBTRACT", "TYPES", "ConfigChange", "ConfigEntry", "Configs",
+    "NAMES", "SOURCES", "ConfigChange", "ConfigEntry", "Configs",
     "Resource",
 ]  # fmt: skip

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from barnabas.client.administration.base import Base, Outcome, outcome
+from barnabas.client.administration.words import CLASSIC, CONSUMER, SHARE, STREAMS
 from barnabas.client.errors import ClientError, ResponseError, check
 from barnabas.wire.codec import decode_prefix
 from barnabas.wire.errors import DecodeError
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.topic_partitions import TopicPartition
 
-CLASSIC, CONSUMER, SHARE, STREAMS = KINDS = "classic", "consumer", "share", "streams"
 _LIST_GROUPS = 16
 _STATES_SINCE, _TYPES_SINCE = 4, 5
 

@@ -6,6 +6,7 @@ The rule: what is damaged is told when it is reached; what comes before it is go
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from barnabas.client.errors import DamagedRecordsError
@@ -28,7 +29,8 @@ class OpenedBatch(NamedTuple):
     records: list[Record]
 
 
-class _Aborted(NamedTuple):
+@dataclass(slots=True)
+class _Aborted:
     producer_id: int
     first_offset: int
 

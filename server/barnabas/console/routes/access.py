@@ -7,7 +7,7 @@ from typing import Any
 
 from barnabas.client import ClientError
 from barnabas.client.admin import Acl
-from barnabas.client.administration.access import (
+from barnabas.client.administration.words import (
     MECHANISMS,
     OPERATIONS,
     PATTERN_TYPES,
