@@ -16,33 +16,25 @@ from typing import TYPE_CHECKING, Any
 import click
 import trio
 
-from barnabas.client import (
-    Client,
-    Consumer,
-    ConsumerSettings,
-    ResponseError,
-    TopicPartition,
-    open_consumer,
-)
-from barnabas.client.background import background
+import barnabas.client as kafka
 from barnabas.commands.connection import NAMES, Connecting, connecting_of, connection_options
 from barnabas.commands.errors import CommandError, explain
 from barnabas.commands.parsing import moment_ms
-from barnabas.commands.printing import STDOUT, Printer
-from barnabas.commands.records_out import DEFAULT_FORMAT, formatter, json_lines
 from barnabas.commands.schemas import Decoding, registry_of, registry_option
 from barnabas.ending import DONE, FAILED, INTERRUPTED
 from barnabas.environment.terminal import counted, visible
 from barnabas.patterns import PatternError, compile_bytes
 
 if TYPE_CHECKING:
+    from barnabas.commands.printing import Printer
     from barnabas.filters import Node
 
+DEFAULT_FORMAT = "%s\\n"
+STDOUT = 1
 BYTES_PER_WRITE = 1 << 20
 """About how much of what was fetched is opened and printed in one go."""
 OFFSET_MAX = 2**63 - 1
 WRITTEN_SECONDS = 0.1
-Place = TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +164,9 @@ def _header(text: str) -> tuple[str, Any]:
 @connection_options
 def COMMAND(**options: Any) -> int:  # noqa: N802
     """Print records of TOPICs."""
+    from barnabas.commands.printing import Printer
+    from barnabas.commands.records_out import formatter, json_lines
+
     shared_options = {name: options.pop(name) for name in NAMES}
     if options["regex"]:
         if options["group"] is None:
@@ -196,6 +191,8 @@ def COMMAND(**options: Any) -> int:  # noqa: N802
 
 
 async def _run(connecting: Connecting, options: dict[str, Any], printer: Printer) -> int:
+    from barnabas.client.background import background
+
     scope = trio.CancelScope()
 
     async def end_at_signal() -> None:
@@ -208,7 +205,7 @@ async def _run(connecting: Connecting, options: dict[str, Any], printer: Printer
     async with (
         printer.decoding or nullcontext(),
         background() as nursery,
-        open_consumer(
+        kafka.open_consumer(
             connecting.bootstrap, settings=settings, client_settings=connecting.settings
         ) as consumer,
     ):
@@ -232,7 +229,7 @@ async def _run(connecting: Connecting, options: dict[str, Any], printer: Printer
     return FAILED if printer.unread else DONE
 
 
-def _settings(properties: dict[str, str], options: dict[str, Any]) -> ConsumerSettings:
+def _settings(properties: dict[str, str], options: dict[str, Any]) -> kafka.ConsumerSettings:
     """Return the settings, from properties and options. Raises click.UsageError."""
     settings = dict(properties)
     if options["group"] is not None:
@@ -250,12 +247,12 @@ def _settings(properties: dict[str, str], options: dict[str, Any]) -> ConsumerSe
     if options["uncommitted"]:
         settings["isolation.level"] = "read_uncommitted"
     try:
-        return ConsumerSettings.of({"isolation.level": "read_committed", **settings})
+        return kafka.ConsumerSettings.of({"isolation.level": "read_committed", **settings})
     except ValueError as error:
         raise click.UsageError(str(error)) from None
 
 
-async def _print_group(consumer: Consumer, options: dict[str, Any], printer: Printer) -> None:
+async def _print_group(consumer: kafka.Consumer, options: dict[str, Any], printer: Printer) -> None:
     topics = options["topics"]
     if options["regex"]:
         consumer.subscribe(pattern="|".join(f"(?:{topic})$" for topic in topics))
@@ -264,16 +261,16 @@ async def _print_group(consumer: Consumer, options: dict[str, Any], printer: Pri
     await _print_on(consumer, options["idle"], printer)
 
 
-async def _tell_if_missing(client: Client, topic: str) -> None:
+async def _tell_if_missing(client: kafka.Client, topic: str) -> None:
     """Say that a topic is not there (yet), which a member of a group waits for."""
     try:
         await client.topic(topic)
-    except ResponseError as error:
+    except kafka.ResponseError as error:
         waits = "; waiting for it to be made" if error.is_retriable else ""
         print(f"barnabas consume: {visible(explain(error))}{waits}", file=sys.stderr)
 
 
-async def _print_on(consumer: Consumer, idle_s: float | None, printer: Printer) -> None:
+async def _print_on(consumer: kafka.Consumer, idle_s: float | None, printer: Printer) -> None:
     """Print what comes, for ever, or until nothing has come for so long."""
     while not printer.is_full:
         with trio.move_on_after(float("inf") if idle_s is None else idle_s) as patience:
@@ -283,7 +280,7 @@ async def _print_on(consumer: Consumer, idle_s: float | None, printer: Printer) 
         await printer.write(records)
 
 
-async def _print_topics(consumer: Consumer, options: dict[str, Any], printer: Printer) -> None:
+async def _print_topics(consumer: kafka.Consumer, options: dict[str, Any], printer: Printer) -> None:
     places = []
     for topic in options["topics"]:
         there = await consumer.partitions(topic)
@@ -291,7 +288,7 @@ async def _print_topics(consumer: Consumer, options: dict[str, Any], printer: Pr
         if missing:
             raise CommandError(f"topic {topic} has no partition {', '.join(map(str, missing))}")
         places += [
-            Place(topic, number)
+            kafka.TopicPartition(topic, number)
             for number in there
             if not options["partitions"] or number in options["partitions"]
         ]
@@ -314,7 +311,7 @@ async def _print_topics(consumer: Consumer, options: dict[str, Any], printer: Pr
 
 
 async def _print_until(
-    consumer: Consumer, lasts: dict[Place, int], idle_s: float | None, printer: Printer
+    consumer: kafka.Consumer, lasts: dict[kafka.TopicPartition, int], idle_s: float | None, printer: Printer
 ) -> None:
     """Print what comes before these offsets, or until nothing has come for so long."""
     while not printer.is_full:
@@ -336,8 +333,10 @@ async def _print_until(
 
 
 async def _offsets(
-    consumer: Consumer, where: Position, bounds: tuple[dict[Place, int], dict[Place, int]]
-) -> dict[Place, int]:
+    consumer: kafka.Consumer,
+    where: Position,
+    bounds: tuple[dict[kafka.TopicPartition, int], dict[kafka.TopicPartition, int]],
+) -> dict[kafka.TopicPartition, int]:
     """Return the offset of a position in each partition."""
     begins, ends = bounds
     if where.kind == "beginning":

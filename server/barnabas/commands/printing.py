@@ -95,7 +95,7 @@ class Printer:
     ) -> Iterator[tuple[int, bytes]]:
         """Yield numbers of records, with their text: a block for each batch."""
         for part in fetched:
-            end = ends[TopicPartition(part.topic, part.partition)]
+            end = ends.get(TopicPartition(part.topic, part.partition), part.end_offset)
             for batch in opened(part, end, checks_crcs=self.checks_crcs):
                 records: Sequence[Entry] = batch.records
                 if self._filters:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import trio
 
-from barnabas.client import Delivery, Producer, ProducerSettings, ResponseError, open_producer
-from barnabas.client.background import background
+import barnabas.client as kafka
 from barnabas.commands.errors import CommandError
 from barnabas.commands.output import Table
 from barnabas.commands.parsing import moment_ms, unescaped
@@ -25,7 +24,6 @@ from barnabas.commands.schemas import encoded, own_sandbox, registry_of, registr
 from barnabas.commands.session import Session, asking
 from barnabas.environment.terminal import counted
 from barnabas.records.compression import CODECS_BY_NAME
-from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.commands.connection import Connecting
@@ -64,8 +62,8 @@ class Sent:
     records: int = 0
     bytes: int = 0
     partitions: set[int] = field(default_factory=set)
-    first: Delivery | None = None
-    last: Delivery | None = None
+    first: kafka.Delivery | None = None
+    last: kafka.Delivery | None = None
 
 
 @click.command("produce")
@@ -132,6 +130,8 @@ class Sent:
 @asking(PRODUCED, with_trio=True)
 async def COMMAND(session: Session, topic: str, values: tuple[str, ...], **options: Any) -> None:  # noqa: N802
     """Send records to TOPIC: VALUES, or lines of files or of standard input."""
+    from barnabas.client.background import background
+
     reading = _reading(values, options)
     settings = _settings(session.connecting.properties, options)
     registry = _registry(session.connecting, options)
@@ -144,7 +144,9 @@ async def COMMAND(session: Session, topic: str, values: tuple[str, ...], **optio
             nursery = await stack.enter_async_context(background())
             nursery.start_soon(_show_progress, sent)
         common = replace(session.client.settings, creates_topics=options["auto_create"])
-        async with open_producer(session.connecting.bootstrap, settings, client_settings=common) as producer:
+        async with kafka.open_producer(
+            session.connecting.bootstrap, settings, client_settings=common
+        ) as producer:
             records = await stack.enter_async_context(aclosing(_records(values, reading, options)))
             written = await stack.enter_async_context(aclosing(_encoded(records, encoding)))
             await _send_all(producer, topic, written, options, sent)
@@ -163,7 +165,9 @@ async def _require(session: Session, topic: str) -> None:
     """Look whether the topic is there, for as long as one that has just been made may be unknown. Raises CommandError."""
     try:
         await session.client.retrying(lambda: session.client.topic(topic))
-    except ResponseError as error:
+    except kafka.ResponseError as error:
+        from barnabas.wire.generated.errors import ErrorCode
+
         if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise CommandError(
                 f"there is no topic {topic!r}; `barnabas topics create {topic}` makes it, "
@@ -173,12 +177,12 @@ async def _require(session: Session, topic: str) -> None:
             raise
 
 
-def _place(delivery: Delivery) -> str:
+def _place(delivery: kafka.Delivery) -> str:
     record = delivery.result()
     return f"{record.partition}:{record.offset}" if record.offset >= 0 else f"{record.partition}"
 
 
-def _settings(properties: dict[str, str], options: dict[str, Any]) -> ProducerSettings:
+def _settings(properties: dict[str, str], options: dict[str, Any]) -> kafka.ProducerSettings:
     """Return the settings, from properties and options. Raises click.UsageError."""
     named = {
         "compression.type": options["compression"],
@@ -189,7 +193,7 @@ def _settings(properties: dict[str, str], options: dict[str, Any]) -> ProducerSe
     chosen = {name: value for name, value in named.items() if value is not None}
     try:
         return replace(
-            ProducerSettings.of({**properties, **chosen}),
+            kafka.ProducerSettings.of({**properties, **chosen}),
             creates_topics=options["auto_create"],
             max_block_ms=float(properties.get("max.block.ms", 20_000)),
         )
@@ -327,7 +331,7 @@ async def _encoded(
 
 
 async def _send_all(
-    producer: Producer, topic: str, records: AsyncIterator[Parsed], options: dict[str, Any], sent: Sent
+    producer: kafka.Producer, topic: str, records: AsyncIterator[Parsed], options: dict[str, Any], sent: Sent
 ) -> None:
     """Send all records, in transactions if there is a transactional id. Raises ClientError for the first that fails."""
     if producer.settings.transactional_id is None:
@@ -348,7 +352,9 @@ async def _send_all(
         await producer.commit_transaction()
 
 
-async def _send(producer: Producer, topic: str, record: Parsed, options: dict[str, Any], sent: Sent) -> None:
+async def _send(
+    producer: kafka.Producer, topic: str, record: Parsed, options: dict[str, Any], sent: Sent
+) -> None:
     if options["rate"] is not None:
         await trio.sleep_until(sent.began + sent.records / options["rate"])
     key = record.key

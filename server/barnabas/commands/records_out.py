@@ -19,7 +19,6 @@ from barnabas.environment.terminal import visible_data, visible_json
 from barnabas.records.record import Record
 from barnabas.tools.inspection.plain_records import plain, plain_headers
 
-DEFAULT_FORMAT = "%s\\n"
 Entry = ConsumedRecord | Record
 """A record as the consumer gives it, or as it is in its batch."""
 
