@@ -38,6 +38,11 @@ TOOLS = {
 }
 
 SERVE = "start a broker"
+WORDS = {"help": "--help", "version": "--version"}
+"""Commands that stand for an option, of the command whose name follows."""
+BEGINNING = """Start a broker:    barnabas serve
+Look at a cluster: barnabas topics list --bootstrap HOST:PORT
+Help:              barnabas help COMMAND"""
 COMPLETE = "_BARNABAS_COMPLETE"
 """Environment variable by which a shell asks for completions (click)."""
 
@@ -112,6 +117,8 @@ def _run(arguments: Sequence[str]) -> int:
         from barnabas.commands.completion import answer
 
         return answer(asked, _parsers())
+    if arguments and arguments[0] in WORDS:
+        arguments = [*arguments[1:], WORDS[arguments[0]]]
     if arguments and arguments[0] in TOOLS:
         tool = import_module(TOOLS[arguments[0]][0])
         return int(tool.main(arguments[1:]))
@@ -128,6 +135,7 @@ def _run(arguments: Sequence[str]) -> int:
     parser = whole_parser(serve, {} if is_serve else TOOLS | COMMANDS)
     if not arguments:
         parser.print_help(sys.stderr)
+        print(f"\n{BEGINNING}", file=sys.stderr)
         return USAGE_ERROR
     options = parser.parse_args(arguments)
     code: int = options.run(options)
@@ -140,7 +148,7 @@ def _refuse(name: str) -> int:
 
     from barnabas.environment.terminal import visible
 
-    similar = get_close_matches(name, ["serve", *TOOLS, *COMMANDS])
+    similar = get_close_matches(name, ["serve", *WORDS, *TOOLS, *COMMANDS])
     hint = f" Did you mean {' or '.join(map(repr, similar))}?" if similar else ""
     print(f"barnabas: No such command {visible(name)!r}.{hint} Try 'barnabas --help'.", file=sys.stderr)
     return USAGE_ERROR

@@ -8,10 +8,19 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from difflib import get_close_matches
+from typing import Any, NoReturn
 
 from barnabas import __version__
 from barnabas.cli import SERVE
+from barnabas.ending import USAGE_ERROR
+
+OTHER_WORDS = {
+    "--port": "--listen HOST:PORT", "-p": "--listen HOST:PORT", "--host": "--listen HOST:PORT",
+    "--bind": "--listen HOST:PORT", "--data-dir": "--data DIR", "--log-dir": "--data DIR",
+    "--topics": "--topic NAME[:PARTITIONS]", "--in-memory": "--ephemeral",
+}  # fmt: skip
+"""What options of other programs are called here."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -20,6 +29,26 @@ class Parser(argparse.ArgumentParser):
     def _print_message(self, message: str, file: Any = None) -> None:
         if message:
             (file or sys.stderr).write(message)
+
+    def error(self, message: str) -> NoReturn:
+        """Say in one line what is wrong, and which option is meant; exits."""
+        unknown = message.removeprefix("unrecognized arguments: ").split()[0]
+        if unknown in OTHER_WORDS:
+            message = f"{message}; give {OTHER_WORDS[unknown]}"
+        elif unknown.startswith("--") and unknown != message:
+            near = get_close_matches(unknown.partition("=")[0], self._options(), n=1)
+            message = f"{message}; did you mean {near[0]}?" if near else message
+        self.exit(USAGE_ERROR, f"{self.prog}: {message}. Try '{self.prog} --help'.\n")
+
+    def _options(self) -> list[str]:
+        """Return the options of the program and of its commands."""
+        names: list[str] = []
+        for action in self._actions:
+            names += action.option_strings
+            if isinstance(action, argparse._SubParsersAction):
+                for parser in action.choices.values():
+                    names += [name for option in parser._actions for name in option.option_strings]
+        return names
 
 
 def whole_parser(serve: Callable[..., int], others: Mapping[str, tuple[str, str]]) -> argparse.ArgumentParser:

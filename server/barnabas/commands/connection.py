@@ -8,6 +8,7 @@ never an option.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-DEFAULT_BOOTSTRAP = "localhost:9092"
+DEFAULT_PORT = 9092
+DEFAULT_BOOTSTRAP = f"localhost:{DEFAULT_PORT}"
+_IS_HOST = re.compile(r"[\w.-]+|\[[0-9A-Fa-f:.]+\]")
 DEFAULT_MECHANISM = "SCRAM-SHA-512"
 PASSWORD_VARIABLE = "BARNABAS_PASSWORD"
 CONNECT_SECONDS_MAX = 10.0
@@ -44,8 +47,8 @@ def _profiles(
 
 _FILE = click.Path(dir_okay=False)
 _BOOTSTRAP = click.option(
-    "-b", "--bootstrap", metavar="HOST:PORT,...", envvar="BARNABAS_BOOTSTRAP",
-    help=f"Brokers to ask first. Default: the profile's, else {DEFAULT_BOOTSTRAP}.",
+    "-b", "--bootstrap", metavar="HOST[:PORT],...", envvar="BARNABAS_BOOTSTRAP",
+    help=f"Brokers to ask first, on port {DEFAULT_PORT} unless given. Default: the profile's, else {DEFAULT_BOOTSTRAP}.",
 )  # fmt: skip
 _OPTIONS = (
     click.option(
@@ -116,11 +119,19 @@ def connecting_of(options: dict[str, Any]) -> Connecting:
 
     milliseconds = str(int(options["timeout"] * 1000) or 1)
     try:
-        endpoints = parse_bootstrap(bootstrap)
+        endpoints = parse_bootstrap(with_ports(bootstrap))
         settings = ClientSettings.of({**properties, "request.timeout.ms": milliseconds})
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     return Connecting(endpoints, settings, properties, typed)
+
+
+def with_ports(addresses: str) -> str:
+    """Return addresses, of which those without a port get Kafka's."""
+    return ",".join(
+        f"{address}:{DEFAULT_PORT}" if _IS_HOST.fullmatch(address) else address
+        for address in map(str.strip, addresses.split(","))
+    )
 
 
 def _over(below: dict[str, str], above: dict[str, str]) -> dict[str, str]:

@@ -21,6 +21,7 @@ from barnabas.commands.connection import NAMES, Connecting, connecting_of, conne
 from barnabas.commands.errors import CommandError, explain
 from barnabas.commands.parsing import moment_ms
 from barnabas.commands.schemas import Decoding, registry_of, registry_option
+from barnabas.commands.session import require_topic
 from barnabas.ending import DONE, FAILED, INTERRUPTED
 from barnabas.environment.terminal import counted, visible
 from barnabas.patterns import PatternError, compile_bytes
@@ -283,6 +284,8 @@ async def _print_on(consumer: kafka.Consumer, idle_s: float | None, printer: Pri
 async def _print_topics(consumer: kafka.Consumer, options: dict[str, Any], printer: Printer) -> None:
     places = []
     for topic in options["topics"]:
+        if not await require_topic(consumer.client, topic):
+            raise CommandError(f"there is no topic {topic!r}; `barnabas topics list` shows what there is")
         there = await consumer.partitions(topic)
         missing = sorted(set(options["partitions"]) - set(there))
         if missing:

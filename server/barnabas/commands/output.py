@@ -110,12 +110,16 @@ def _text(table: Table, rows: Sequence[Mapping[str, Any]], look: Look) -> str:
     if not rows:
         return ""
     columns = _shown(table, rows)
-    cells = [[cell(name, row[name]) for name in columns] for row in rows]
+    cells = [[_cell(name, row[name]) for name in columns] for row in rows]
     right = [
         not name.endswith(TIME) and all(type(row[name]) in (int, float, type(None)) for row in rows)
         for name in columns
     ]
     return table_text([_title(column) for column in columns], cells, right, look, red=_title(ERROR))
+
+
+def _cell(name: str, value: Any) -> str:
+    return advised(cell(name, value)) if name == ERROR else cell(name, value)
 
 
 def _facts(table: Table, row: Mapping[str, Any]) -> str:

@@ -16,12 +16,13 @@ import click
 import trio
 
 import barnabas.client as kafka
+from barnabas.client import admin as administration
 from barnabas.commands.errors import CommandError
 from barnabas.commands.output import Table
 from barnabas.commands.parsing import moment_ms, unescaped
 from barnabas.commands.records_in import Parsed, Reading, json_record, line_record
 from barnabas.commands.schemas import encoded, own_sandbox, registry_of, registry_option, serializer_of
-from barnabas.commands.session import Session, asking
+from barnabas.commands.session import Session, asking, confirm, require_topic
 from barnabas.environment.terminal import counted
 from barnabas.records.compression import CODECS_BY_NAME
 
@@ -136,7 +137,7 @@ async def COMMAND(session: Session, topic: str, values: tuple[str, ...], **optio
     settings = _settings(session.connecting.properties, options)
     registry = _registry(session.connecting, options)
     if not options["auto_create"]:
-        await _require(session, topic)
+        await _require(session, topic, may_ask=bool(values))
     sent = Sent(trio.current_time())
     async with AsyncExitStack() as stack:
         encoding = await _encoding(topic, registry, options, stack)
@@ -161,20 +162,20 @@ async def COMMAND(session: Session, topic: str, values: tuple[str, ...], **optio
     session.output.show(PRODUCED, [{**row, "first": first, "last": last, "seconds": round(seconds, 3)}])
 
 
-async def _require(session: Session, topic: str) -> None:
-    """Look whether the topic is there, for as long as one that has just been made may be unknown. Raises CommandError."""
-    try:
-        await session.client.retrying(lambda: session.client.topic(topic))
-    except kafka.ResponseError as error:
-        from barnabas.wire.generated.errors import ErrorCode
-
-        if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise CommandError(
-                f"there is no topic {topic!r}; `barnabas topics create {topic}` makes it, "
-                "or --auto-create has the broker create it"
-            ) from None
-        if not error.is_retriable:
-            raise
+async def _require(session: Session, topic: str, *, may_ask: bool) -> None:
+    """Look whether the topic is there; a user at a terminal may have it made. Raises CommandError, ClientError."""
+    if await require_topic(session.client, topic):
+        return
+    if may_ask and sys.stdin.isatty() and sys.stderr.isatty():
+        confirm(f"there is no topic {topic!r}: create it", yes=False)
+        outcomes = await session.admin.create_topics([administration.NewTopic(topic)])
+        for error in filter(None, outcomes.values()):
+            raise error
+        return
+    raise CommandError(
+        f"there is no topic {topic!r}; `barnabas topics create {topic}` makes it, "
+        "or --auto-create has the broker create it"
+    )
 
 
 def _place(delivery: kafka.Delivery) -> str:

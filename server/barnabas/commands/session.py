@@ -26,6 +26,8 @@ from barnabas.patterns import PatternError, compile_pattern
 if TYPE_CHECKING:
     from barnabas.client.base_client import BaseClient
 
+PROPAGATION_PAUSES_S = 0.1, 0.3
+"""In which other brokers learn of a topic that was just made."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -122,3 +124,27 @@ def matching(names: Iterable[str], selected: Iterable[str], *, is_regex: bool) -
     except PatternError as error:
         raise click.UsageError(f"{error.shown} is no regular expression: {error.reason}") from None
     return sorted(name for name in names if any(pattern.fullmatch(name) for pattern in patterns))
+
+
+async def require_topic(client: BaseClient[Any], topic: str) -> bool:
+    """Say whether a topic is there, at once but for the time in which one that was just made may be unknown.
+
+    Raises ClientError for what the broker says of it otherwise.
+    """
+    from barnabas.client import ResponseError
+    from barnabas.wire.generated.errors import ErrorCode
+
+    for pause_s in (*PROPAGATION_PAUSES_S, None):
+        try:
+            await client.topic(topic)
+        except ResponseError as error:
+            if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                if error.is_retriable:
+                    return True  # it is being made: what follows waits for it
+                raise
+            if pause_s is None:
+                return False
+            await client.sleep(pause_s)
+        else:
+            return True
+    raise AssertionError("not reached")

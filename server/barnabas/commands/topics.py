@@ -143,8 +143,18 @@ async def _named(
     return {name: topics[name] for name in matches}
 
 
+def _new_topic(text: str) -> tuple[str, int | None]:
+    """Read `NAME` or `NAME:PARTITIONS`, as of `serve --topic`. Raises click.BadParameter."""
+    name, colon, count = text.partition(":")
+    if not colon:
+        return name, None
+    if not name or not count.isdecimal() or not int(count):
+        raise click.BadParameter(f"{text!r} is not NAME or NAME:PARTITIONS; -c KEY=VALUE gives settings")
+    return name, int(count)
+
+
 @COMMAND.command("create")
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, required=True, metavar="NAME[:PARTITIONS]...", type=_new_topic)
 @click.option(
     "-p", "--partitions", type=click.IntRange(1), default=None, help="How many; default: the broker's."
 )
@@ -165,7 +175,7 @@ async def _named(
 @asking(OUTCOMES)
 async def create(
     session: Session,
-    names: tuple[str, ...],
+    names: tuple[tuple[str, int | None], ...],
     partitions: int | None,
     replicas: int | None,
     configs: tuple[tuple[str, str], ...],
@@ -173,7 +183,10 @@ async def create(
     dry_run: bool,
 ) -> None:
     """Create topics."""
-    new = [administration.NewTopic(name, partitions or -1, replicas or -1, dict(configs)) for name in names]
+    new = [
+        administration.NewTopic(name, count or partitions or -1, replicas or -1, dict(configs))
+        for name, count in names
+    ]
     outcomes = await session.admin.create_topics(new, only_check=dry_run)
     done = "would be created" if dry_run else "created"
     rows = []

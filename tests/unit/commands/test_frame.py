@@ -114,7 +114,7 @@ def test_tls_against_plaintext_is_told_both_ways(
     [
         (["topics", "list", "--bogus"], "No such option"),
         (["topics", "lst"], "No such command"),
-        (["topics", "list", "-b", "nowhere"], "bootstrap server 'nowhere' is not host:port"),
+        (["topics", "list", "-b", "nowhere:x"], "bootstrap server 'nowhere:x' is not host:port"),
         (["topics", "list", "-X", "a"], "'a' is not KEY=VALUE"),
         (["topics", "list", "-X", "security.protocol=TLS"], "security.protocol is one of"),
         (

@@ -16,7 +16,7 @@ import pytest
 
 from barnabas.cli import main
 from barnabas.client import ConsumedRecord
-from barnabas.commands import printing
+from barnabas.commands import consume, printing
 from barnabas.commands.records_in import Parsed, Reading, json_record, line_record
 from barnabas.commands.records_out import formatter, json_lines, lines_of
 from barnabas.testing import KafkaBroker
