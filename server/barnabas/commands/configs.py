@@ -9,6 +9,7 @@ import click
 from barnabas.client import ClientError
 from barnabas.client import admin as administration
 from barnabas.client.administration.words import APPEND, DELETE, SET, SUBTRACT, TYPES
+from barnabas.commands.completing import resource_names
 from barnabas.commands.errors import CommandError, name_of
 from barnabas.commands.output import Table
 from barnabas.commands.parsing import key_value
@@ -88,7 +89,7 @@ async def list_resources(session: Session, kind: str | None) -> None:
 
 @COMMAND.command("describe")
 @click.argument("kind", type=_KIND)
-@click.argument("names", nargs=-1)
+@click.argument("names", nargs=-1, shell_complete=resource_names)
 @regex
 @click.option("-k", "--key", "keys", multiple=True, metavar="KEY", help="Only this setting; may be repeated.")
 @click.option("--all", "shows_all", is_flag=True, help="Also settings that have their defaults.")
@@ -139,7 +140,7 @@ async def describe(
 
 @COMMAND.command("alter")
 @click.argument("kind", type=_KIND)
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, shell_complete=resource_names, required=True)
 @regex
 @click.option("--set", "sets", type=key_value, metavar="KEY=VALUE", multiple=True, help="Set a setting.")
 @click.option("--delete", "deletes", metavar="KEY", multiple=True, help="Back to the default.")

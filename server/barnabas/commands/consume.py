@@ -17,6 +17,7 @@ import click
 import trio
 
 import barnabas.client as kafka
+from barnabas.commands.completing import group_names, topic_names
 from barnabas.commands.connection import NAMES, Connecting, connecting_of, connection_options
 from barnabas.commands.errors import CommandError, explain
 from barnabas.commands.parsing import moment_ms
@@ -82,7 +83,7 @@ def _header(text: str) -> tuple[str, Any]:
 
 
 @click.command("consume")
-@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@click.argument("topics", nargs=-1, shell_complete=topic_names, required=True, metavar="TOPIC...")
 @click.option(
     "-p",
     "--partition",
@@ -108,7 +109,11 @@ def _header(text: str) -> tuple[str, Any]:
 )
 @click.option("-F", "--follow", is_flag=True, help="Go on with what is to come.")
 @click.option(
-    "-g", "--group", metavar="ID", help="Be a member of a group: its partitions, its offsets, and follow."
+    "-g",
+    "--group",
+    metavar="ID",
+    shell_complete=group_names,
+    help="Be a member of a group: its partitions, its offsets, and follow.",
 )
 @click.option("--regex", "-r", is_flag=True, help="TOPIC is a regular expression; with --group.")
 @click.option("-n", "--count", type=click.IntRange(1), help="Print no more records than this.")

@@ -6,7 +6,7 @@ The rule: a sentence names what was asked, what came back, and the option or com
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -73,7 +73,11 @@ def _nearest_setting(text: str) -> str:
     from barnabas.config import client_metrics, group, topic
 
     kind, name = (match[1] or "topic").replace(" ", "-").lower(), match[2]
-    tables = {"topic": topic.SETTINGS, "group": group.rows(), "client-metrics": client_metrics.SETTINGS}
+    tables: dict[str, Iterable[str]] = {
+        "topic": topic.SETTINGS,
+        "group": group.rows(),
+        "client-metrics": client_metrics.SETTINGS,
+    }
     near = get_close_matches(name, list(tables.get(kind, topic.SETTINGS)), n=1, cutoff=0.75)
     return f"did you mean {near[0]}?" if near else ""
 

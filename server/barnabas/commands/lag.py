@@ -16,6 +16,7 @@ import click
 from barnabas.client import ClientError, Endpoint
 from barnabas.client import admin as administration
 from barnabas.client.sockets import finished
+from barnabas.commands.completing import group_names
 from barnabas.commands.errors import CommandError, name_of
 from barnabas.commands.groups import LAGS, lag_rows
 from barnabas.commands.lagging import GroupLag, lags_of
@@ -46,7 +47,7 @@ def _address(text: str) -> tuple[str, int]:
 
 
 @click.command("lag")
-@click.argument("names", nargs=-1)
+@click.argument("names", nargs=-1, shell_complete=group_names)
 @regex
 @click.option("--partitions", is_flag=True, help="Also the lag of each partition.")
 @click.option("--metrics", is_flag=True, help="As text for Prometheus.")

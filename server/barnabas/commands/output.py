@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import click
 
 from barnabas.commands.errors import advised
-from barnabas.commands.tables import BOLD, Look, look_of_stdout, table_text
+from barnabas.commands.tables import BOLD, GREEN, RED, Look, look_of_stdout, table_text
 from barnabas.ending import DONE, FAILED
 from barnabas.environment.terminal import visible, visible_json
 
@@ -74,6 +74,12 @@ class Output:
             print(look.coloured(visible(title), BOLD))
         text = _facts(table, shown[0]) if table.is_single else _text(table, shown, look)
         print(text or f"no {table.name.replace('_', ' ')}")
+
+    def text(self, lines: Iterable[str]) -> None:
+        """Print lines that are no table: those of a diff in its colours, on a terminal."""
+        look, colours = look_of_stdout(), {"+": GREEN, "-": RED}
+        for line in lines:
+            print(look.coloured(visible(line), colours.get(line[:1], "")))
 
     def note(self, text: str) -> None:
         """Tell people something that is not part of the result: on standard error."""

@@ -17,6 +17,7 @@ import trio
 
 import barnabas.client as kafka
 from barnabas.client import admin as administration
+from barnabas.commands.completing import topic_names
 from barnabas.commands.errors import CommandError
 from barnabas.commands.output import Table
 from barnabas.commands.parsing import moment_ms, unescaped
@@ -68,7 +69,7 @@ class Sent:
 
 
 @click.command("produce")
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.argument("values", nargs=-1)
 @click.option(
     "-f",

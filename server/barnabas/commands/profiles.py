@@ -19,9 +19,12 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from barnabas.commands.errors import CommandError
+
+if TYPE_CHECKING:
+    import click
 
 SECRETS = ("password", "client.secret", "credentials.secret", "auth.user.info", "auth.token")
 DEFAULT = "default"
@@ -55,6 +58,11 @@ def names() -> list[str]:
         return sorted(_all()[0])
     except CommandError:
         return []
+
+
+def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001
+    """Return the profiles that begin so, for completion."""
+    return [name for name in names() if name.startswith(incomplete)]
 
 
 def _all() -> tuple[dict[str, dict[str, str]], str]:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from barnabas.sandbox.pool import Sandbox
 
 F = TypeVar("F", bound=Callable[..., Any])
+DEFAULT_URL = "http://localhost:8081"
+"""Address of a registry, for commands that ask nothing else."""
 FORMATS = {".avsc": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
 """Formats of schemas, by the ends of their files' names."""
 TEXT_CHARS_MAX = 1 << 30
@@ -150,6 +152,11 @@ def _read(data: bytes, text: DecodedText | Exception | None) -> bytes:
     if isinstance(text, Exception):
         raise text
     return data if text is None else Json.of(json.loads(text.text))
+
+
+def schema_of_file(name: str) -> Any:
+    """Return the schema in a file, whose format its name tells. Raises CommandError."""
+    return _schema(name)
 
 
 async def serializer_of(client: RegistryClient, subject: str, selector: str, sandbox: Sandbox) -> Serializer:

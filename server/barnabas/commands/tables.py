@@ -25,7 +25,7 @@ class Look(NamedTuple):
 
     def coloured(self, text: str, colour: str) -> str:
         """Return a text in a colour, where there are colours."""
-        return f"{colour}{text}{PLAIN}" if self.has_colours and text else text
+        return f"{colour}{text}{PLAIN}" if self.has_colours and text and colour else text
 
 
 def look_of_stdout() -> Look:

@@ -9,6 +9,7 @@ import click
 
 from barnabas.client import ClientError
 from barnabas.client import admin as administration
+from barnabas.commands.completing import topic_names
 from barnabas.commands.errors import CommandError, name_of
 from barnabas.commands.output import Table
 from barnabas.commands.parsing import key_value, moment_ms, topic_partition
@@ -70,7 +71,7 @@ def COMMAND() -> None:  # noqa: N802
 
 
 @COMMAND.command("list")
-@click.argument("names", nargs=-1)
+@click.argument("names", nargs=-1, shell_complete=topic_names)
 @regex
 @click.option("--internal", is_flag=True, help="Also topics of the broker's own.")
 @asking(TOPICS)
@@ -103,7 +104,7 @@ def _row(name: str, topic: administration.TopicInfo | ClientError) -> dict[str, 
 
 
 @COMMAND.command("describe")
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, shell_complete=topic_names, required=True)
 @regex
 @asking(TOPICS, PARTITIONS)
 async def describe(session: Session, names: tuple[str, ...], regex: bool) -> None:
@@ -207,7 +208,7 @@ def outcome_row(name: str, done: str, error: ClientError | None) -> dict[str, An
 
 
 @COMMAND.command("alter")
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, shell_complete=topic_names, required=True)
 @regex
 @click.option(
     "-p", "--partitions", type=click.IntRange(1), required=True, help="How many in all; never fewer."
@@ -225,7 +226,7 @@ async def alter(
 
 
 @COMMAND.command("delete")
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, shell_complete=topic_names, required=True)
 @regex
 @destructive
 @asking(OUTCOMES)
@@ -238,7 +239,7 @@ async def delete(session: Session, names: tuple[str, ...], regex: bool, yes: boo
 
 
 @COMMAND.command("offsets")
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, shell_complete=topic_names, required=True)
 @regex
 @click.option(
     "--at", metavar="TIME", help="Also the first offset at or after: ISO 8601, ms since 1970, -2h, max."
@@ -278,7 +279,14 @@ async def offsets(
 
 
 @COMMAND.command("trim")
-@click.argument("names", nargs=-1, required=True, metavar="TOPIC[:PARTITION]...", type=topic_partition)
+@click.argument(
+    "names",
+    nargs=-1,
+    shell_complete=topic_names,
+    required=True,
+    metavar="TOPIC[:PARTITION]...",
+    type=topic_partition,
+)
 @click.option("--before", metavar="OFFSET", required=True, help="An offset, `end` for all records, or @TIME.")
 @destructive
 @asking(TRIMMED)
