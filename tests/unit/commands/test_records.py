@@ -219,7 +219,7 @@ def test_progress_is_shown_at_a_terminal_unless_it_is_quiet(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("consume", "no-such-topic"), "UNKNOWN_TOPIC_OR_PARTITION"),
+        (("consume", "no-such-topic"), "there is no topic"),
         (("consume", "{topic}", "-p", "7"), "has no partition 7"),
         (("produce", "{topic}", "x", "-p", "7"), "has no partition 7"),
         (("consume", "{topic}", "-f", "%x"), "there is no %x"),
