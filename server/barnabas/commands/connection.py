@@ -121,9 +121,12 @@ def connecting_of(options: dict[str, Any], *, may_ask: bool = True) -> Connectin
     return Connecting(endpoints, settings, properties, typed)
 
 
-def properties_of(options: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+def properties_of(
+    options: dict[str, Any], *, uses_default: bool = True
+) -> tuple[dict[str, str], dict[str, str]]:
     """Return settings of profile, file and options, and those that were typed. Raises CommandError, click.UsageError."""
-    properties = profiles.read(options["profile"])
+    has_profile = uses_default or options["profile"]
+    properties = profiles.read(options["profile"]) if has_profile else {}
     typed = dict(_pair(text, "--property") for text in options["properties"] or ())
     if options["client_config"]:
         properties = _over(properties, _file(options["client_config"]))

@@ -28,6 +28,13 @@ if TYPE_CHECKING:
 
 SECRETS = ("password", "client.secret", "credentials.secret", "auth.user.info", "auth.token")
 DEFAULT = "default"
+EXAMPLE = """\
+# Clusters under names, for --profile. Settings are those of Kafka's clients.
+default = "local"
+
+[local]
+bootstrap.servers = "localhost:9092"
+"""
 _OTHERS = stat.S_IRGRP | stat.S_IROTH | stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -42,7 +49,7 @@ def read(name: str | None) -> dict[str, str]:
 
     Raises CommandError for a file that is wrong or readable by others, and for a name that it has not.
     """
-    profiles, default = _all()
+    profiles, default = every()
     chosen = name or default
     if not chosen:
         return {}
@@ -55,7 +62,7 @@ def read(name: str | None) -> dict[str, str]:
 def names() -> list[str]:
     """Return the names in the file, nothing where it cannot be read."""
     try:
-        return sorted(_all()[0])
+        return sorted(every()[0])
     except CommandError:
         return []
 
@@ -65,8 +72,8 @@ def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     return [name for name in names() if name.startswith(incomplete)]
 
 
-def _all() -> tuple[dict[str, dict[str, str]], str]:
-    """Return all profiles, and the name of the default."""
+def every() -> tuple[dict[str, dict[str, str]], str]:
+    """Return all profiles, and the name of the default. Raises CommandError."""
     file = path()
     try:
         with open(file, encoding="utf-8") as opened:
@@ -75,6 +82,16 @@ def _all() -> tuple[dict[str, dict[str, str]], str]:
         return {}, ""
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"{file}: {getattr(error, 'strerror', error)}") from None
+    profiles, default = parsed(text, file)
+    if mode & _OTHERS and any(
+        _holds_secret(*pair) for profile in profiles.values() for pair in profile.items()
+    ):
+        raise CommandError(f"{file} holds a password and others may read or change it: chmod 600 {file}")
+    return profiles, default
+
+
+def parsed(text: str, file: str) -> tuple[dict[str, dict[str, str]], str]:
+    """Return the profiles in the text of a file, and the name of the default. Raises CommandError."""
     import tomllib
 
     try:
@@ -87,10 +104,6 @@ def _all() -> tuple[dict[str, dict[str, str]], str]:
         if not isinstance(table, dict):
             raise CommandError(f"{file}: {name} is no profile: [{name}] and its settings are expected")
         profiles[name] = _flat(table)
-    if mode & _OTHERS and any(
-        _holds_secret(*pair) for profile in profiles.values() for pair in profile.items()
-    ):
-        raise CommandError(f"{file} holds a password and others may read or change it: chmod 600 {file}")
     return profiles, str(default)
 
 

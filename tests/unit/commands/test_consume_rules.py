@@ -95,6 +95,10 @@ class StandIn:
         self.batches = list(batches)
         self.calls: list[tuple[Any, ...]] = []
         self.sought: dict[TopicPartition, int] = {}
+        self.client = self
+
+    async def topic(self, name: str) -> None:
+        self.calls.append(("topic", name))
 
     async def partitions(self, topic: str) -> list[int]:
         self.calls.append(("partitions", topic))

@@ -50,8 +50,9 @@ def leaves(
     command: click.Command, context: click.Context, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     """All commands below one, with their words."""
-    if not isinstance(command, click.Group):
+    if not isinstance(command, click.Group) or command.invoke_without_command:
         yield path, command
+    if not isinstance(command, click.Group):
         return
     for name in command.list_commands(context):
         result = command.get_command(context, name)

@@ -228,7 +228,8 @@ def test_an_error_is_explained_with_what_helps(error: Exception, text: str) -> N
 
 def test_first_advice_for_an_error_is_shown() -> None:
     assert advised("A_CODE: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND") == (
-        "A_CODE: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND; stop its members first, or remove them with `barnabas groups remove-members`"
+        "A_CODE: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND; stop its members first, "
+        "or remove them with `barnabas groups remove-members`"
     )
     assert advised("none") == "none"
     assert name_of(ResponseError(68, "asking")) == "NON_EMPTY_GROUP"
