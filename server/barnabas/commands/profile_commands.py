@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from barnabas.commands import profiles
-from barnabas.commands.connection import NAMES, connection_options, properties_of
+from barnabas.commands.connection import NAMES, connection_options, properties_of, with_ports
 from barnabas.commands.errors import CommandError
 from barnabas.commands.output import Output, Table
 from barnabas.commands.schemas import registry_option
@@ -93,6 +93,7 @@ def create(name: str, is_default: bool, registry: str | None, **options: Any) ->
     bootstrap = given["bootstrap"]
     settings, _ = properties_of(given, uses_default=False)
     if bootstrap:
+        _check_addresses(bootstrap)
         settings = {"bootstrap.servers": bootstrap, **settings}
     if registry:
         settings["schema.registry.url"] = registry
@@ -104,6 +105,16 @@ def create(name: str, is_default: bool, registry: str | None, **options: Any) ->
     _write(_with_default(text, name) if is_default or not every else text)
     print(f"profile {name} is in {profiles.path()}", file=sys.stderr)
     return 0
+
+
+def _check_addresses(bootstrap: str) -> None:
+    """Raise click.UsageError for addresses that are none."""
+    from barnabas.client import parse_bootstrap
+
+    try:
+        parse_bootstrap(with_ports(bootstrap))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def _quoted(text: str) -> str:

@@ -65,7 +65,8 @@ EVERY = dict(leaves(Root(), click.Context(Root())))
 ASKING = [
     path
     for path, one in EVERY.items()
-    if any(option.name == "bootstrap" for option in one.params) and path not in SERVING
+    if any(option.name == "bootstrap" for option in one.params)
+    and path not in (*SERVING, ("profiles", "create"))
 ]
 
 

@@ -284,7 +284,7 @@ def test_subject_is_registered_checked_shown_and_deleted(run: Run, tmp_path: Pat
         (["register", "s", "{wrong}"], 1, "(42201)"),
         (["register", "s", "{wrong}", "--reference", "x"], 2, "NAME=SUBJECT:VERSION is expected"),
         (["check", "no-such", "{order}", "--version", "7"], 1, "(4040"),
-        (["level", "--set", "x"], 2, "'x' is not one of 'BACKWARD'"),
+        (["level", "--set", "x"], 2, "'x' is not one of 'backward'"),
         (["mode", "s", "--set", "READONLY", "--delete"], 2, "exclude each other"),
         (["delete", "no-such"], 1, "give --yes"),
         (["delete", "no-such", "--yes"], 1, "(40401)"),
