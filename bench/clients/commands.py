@@ -12,7 +12,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from statistics import median
 
@@ -73,37 +74,44 @@ def fill(bootstrap: str) -> None:
         raise BenchError("not all records were written")
 
 
-def main() -> int:
-    """Measure and print; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m bench.clients.commands", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument(
-        "--code", type=Path, help="where barnabas is imported from (default: this wheel, brought up to date)"
-    )
-    options = parser.parse_args()
-    kcat = os.environ.get("KCAT") or shutil.which("kcat")
-    code = {"PYTHONPATH": str(options.code or code_of(ROOT))}
+@contextmanager
+def _filled_broker() -> Iterator[str]:
+    """Start a broker with the records that are read; yields its address."""
     with tempfile.TemporaryDirectory(prefix="bench-commands-") as directory:
         running = Barnabas("barnabas", {}, None).start(Path(directory, "log"))
         try:
             running.create_topic(TOPIC)
             fill(running.bootstrap)
-            print("| ms of CPU | barnabas | kcat |\n| --- | --- | --- |")
-            for task, words, variables, theirs in rows(running.bootstrap):
-                ours = [sys.executable, "-m", "barnabas", *words]
-                cells = [_cell([cpu_ms(ours, {**code, **variables}) for _ in range(options.rounds + 1)])]
-                command = (
-                    [kcat, *([] if theirs == ["-h"] else ["-b", running.bootstrap]), *theirs] if kcat else []
-                )
-                is_there = bool(kcat and theirs)
-                cells.append(
-                    _cell([cpu_ms(command, {}) for _ in range(options.rounds + 1)]) if is_there else "-"
-                )
-                print(f"| {task} | {' | '.join(cells)} |", flush=True)
+            yield running.bootstrap
         finally:
             running.stop()
+
+
+def main() -> int:
+    """Measure and print; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m bench.clients.commands", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--code", type=Path, help="where barnabas is imported from (default: this wheel)")
+    parser.add_argument(
+        "--bootstrap", help=f"a broker that has the topic {TOPIC!r} (default: one is started)"
+    )
+    options = parser.parse_args()
+    kcat = os.environ.get("KCAT") or shutil.which("kcat")
+    code = {"PYTHONPATH": str(options.code or code_of(ROOT))}
+    with nullcontext(options.bootstrap) if options.bootstrap else _filled_broker() as bootstrap:
+        print("| ms of CPU | barnabas | kcat |\n| --- | --- | --- |")
+        for task, words, variables, theirs in rows(bootstrap):
+            ours = [sys.executable, "-m", "barnabas", *words]
+            cells = [_measured(ours, {**code, **variables}, options.rounds)]
+            at = [] if theirs == ["-h"] else ["-b", bootstrap]
+            cells.append(_measured([kcat, *at, *theirs], {}, options.rounds) if kcat and theirs else "-")
+            print(f"| {task} | {' | '.join(cells)} |", flush=True)
     print("\n" + ", ".join(f"{name} {value}" for name, value in describe_machine().items()))
     return 0
+
+
+def _measured(command: Sequence[str], environment: Mapping[str, str], rounds: int) -> str:
+    return _cell([cpu_ms(command, environment) for _ in range(rounds + 1)])
 
 
 def _cell(values: list[float]) -> str:
