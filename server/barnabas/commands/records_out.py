@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, groupby, repeat
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from barnabas.client import ConsumedRecord
 from barnabas.commands.output import date_text
@@ -45,9 +45,11 @@ def formatter(text: str, null: bytes, *, is_shown: bool = False) -> Render:
     `is_shown`: it goes to a terminal, which is not to obey what is in keys, values and headers.
     """
     columns: list[Column] = []
+    ends: list[bytes] = []
     for literal, directive in re.findall(r"([^%]*)(?:%(.?))?", text, re.S):
         if literal:
-            columns.append(_constant(unescaped(literal)))
+            ends.append(unescaped(literal))
+            columns.append(_constant(ends[-1]))
         if directive:
             column = _column(directive, null)
             columns.append(_shown(column) if is_shown and directive in "skh" else column)
@@ -57,7 +59,12 @@ def formatter(text: str, null: bytes, *, is_shown: bool = False) -> Render:
     def render(lines: Lines) -> bytes:
         return b"".join(chain.from_iterable(zip(*[column(lines) for column in columns], strict=True)))
 
-    return render
+    def render_joined(lines: Lines) -> bytes:
+        return ends[0].join(columns[0](lines)) + (ends[0] if lines.records else b"")
+
+    # A value and what ends it, the default: the shortest way.
+    is_plain = len(columns) == 2 and len(ends) == 1 and re.match("%[^%]", text) is not None
+    return render_joined if is_plain else render
 
 
 def _shown(column: Column) -> Column:
@@ -70,8 +77,8 @@ def _constant(data: bytes) -> Column:
 
 def _column(directive: str, null: bytes) -> Column:
     columns: dict[str, Column] = {
-        "s": lambda lines: [null if record.value is None else record.value for record in lines.records],
-        "k": lambda lines: [null if record.key is None else record.key for record in lines.records],
+        "s": lambda lines: _without_nulls([record.value for record in lines.records], null),
+        "k": lambda lines: _without_nulls([record.key for record in lines.records], null),
         "S": lambda lines: [b"%d" % _size(record.value) for record in lines.records],
         "K": lambda lines: [b"%d" % _size(record.key) for record in lines.records],
         "t": lambda lines: _constant(lines.topic.encode())(lines),
@@ -92,6 +99,12 @@ def _column(directive: str, null: bytes) -> Column:
     if directive not in columns:
         raise ValueError(f"there is no %{directive}; there are {' '.join('%' + name for name in columns)}")
     return columns[directive]
+
+
+def _without_nulls(column: list[bytes | None], null: bytes) -> Iterable[bytes]:
+    if None in column:
+        return [null if data is None else data for data in column]
+    return cast(list[bytes], column)
 
 
 def _size(data: bytes | None) -> int:
