@@ -39,7 +39,7 @@ TOOLS = {
 
 SERVE = "start a broker"
 WORDS = {"help": "--help", "version": "--version"}
-"""Commands that stand for an option, of the command whose name follows."""
+"""Commands that stand for an option, of the command that follows."""
 BEGINNING = """Start a broker:    barnabas serve
 Look at a cluster: barnabas topics list --bootstrap HOST:PORT
 Help:              barnabas help COMMAND"""

@@ -1,4 +1,4 @@
-"""A client of a cluster, however its bytes move: who is asked, leaders of partitions, and retries where they may help.
+"""A client of a cluster, however its bytes move: brokers to ask, leaders of partitions, and retries where they may help.
 
 The rule: metadata is a guess that a broker corrects. An error that says that it was wrong (or a connection that is
 lost) makes the client ask for it again before it sends the request again. `Client` runs in tasks of Trio, `SocketClient` in

@@ -43,8 +43,6 @@ from barnabas.client.values import (
 from barnabas.patterns import compile_pattern
 
 if TYPE_CHECKING:
-    from barnabas.client.consuming.classic import ClassicMembership
-    from barnabas.client.consuming.heartbeating import ConsumerMembership
     from barnabas.client.consuming.membership import Membership
 
 RECORDS_PER_TURN = 32
@@ -123,12 +121,12 @@ class Consumer:
             raise ValueError("a consumer subscribes to topics, or to a pattern")
         compiled = compile_pattern(pattern) if isinstance(pattern, str) else pattern
         # Loaded by those that are members of a group.
-        from barnabas.client.consuming.membership import Subscription
+        from barnabas.client.consuming.kinds import Subscription, membership_kind
 
         if self._membership is None:
             if self._partitions:
                 raise RuntimeError("the consumer has partitions that were assigned by hand")
-            self._membership = _membership_kind(self.settings)(self.client, self._topics, self.settings, self)
+            self._membership = membership_kind(self.settings)(self.client, self._topics, self.settings, self)
             self._nursery.start_soon(self._membership.run)
         self._callbacks = {"assigned": on_assigned, "revoked": on_revoked, "lost": on_lost or on_revoked}
         self._membership.subscribe(Subscription(topics, compiled))
@@ -472,16 +470,6 @@ class Consumer:
             await self._membership.leave()
             if self._callback_failure is not None:
                 raise self._callback_failure
-
-
-def _membership_kind(settings: ConsumerSettings) -> type[ConsumerMembership | ClassicMembership]:
-    if settings.group_protocol == "consumer":
-        from barnabas.client.consuming.heartbeating import ConsumerMembership
-
-        return ConsumerMembership
-    from barnabas.client.consuming.classic import ClassicMembership
-
-    return ClassicMembership
 
 
 @asynccontextmanager

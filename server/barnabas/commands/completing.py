@@ -16,7 +16,7 @@ import click
 SECONDS_MAX = 1.0
 KEPT_SECONDS = 10.0
 NAMES_MAX = 5_000
-"""Names that are kept and offered; nobody reads more."""
+"""Names that are kept and offered, more than can be read."""
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
@@ -48,12 +48,12 @@ def _offered(
     incomplete: str,
     ask: Callable[[Any, Any], list[str]],
 ) -> list[str]:
-    given = ctx.params.get(param.name or "") or ()
+    before = ctx.params.get(param.name or "") or ()
     try:
         names = _kept_or_asked(kind, ctx.params, ask)
     except Exception:  # whatever it is: a shell that completes is no place to say so
         return []
-    return [name for name in names if name.startswith(incomplete) and name not in given]
+    return [name for name in names if name.startswith(incomplete) and name not in before]
 
 
 def _kept_or_asked(kind: str, options: dict[str, Any], ask: Callable[[Any, Any], list[str]]) -> list[str]:

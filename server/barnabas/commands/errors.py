@@ -64,7 +64,7 @@ def advised(text: str) -> str:
 
 
 def _nearest_setting(text: str) -> str:
-    """Return a hint at a setting whose name is like the one that a broker refuses, in our words or in Kafka's."""
+    """Return a hint at a setting with a name like the one that a broker refuses, in our words or in Kafka's."""
     match = _UNKNOWN_SETTING.search(text)
     if match is None:
         return ""

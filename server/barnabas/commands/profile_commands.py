@@ -89,9 +89,9 @@ def create(name: str, is_default: bool, registry: str | None, **options: Any) ->
     every, _ = profiles.every()
     if name in every:
         raise CommandError(f"there is a profile {name!r}; `barnabas profiles edit` changes it")
-    given = {**dict.fromkeys(NAMES), **options}
-    bootstrap = given["bootstrap"]
-    settings, _ = properties_of(given, uses_default=False)
+    chosen = {**dict.fromkeys(NAMES), **options}
+    bootstrap = chosen["bootstrap"]
+    settings, _ = properties_of(chosen, uses_default=False)
     if bootstrap:
         _check_addresses(bootstrap)
         settings = {"bootstrap.servers": bootstrap, **settings}
@@ -123,7 +123,7 @@ def _quoted(text: str) -> str:
 
 
 def _ask_password(settings: dict[str, str]) -> None:
-    """Ask for the password of a user who has none, at a terminal; without one it is asked for when it is needed."""
+    """Ask for a user's password that is missing, at a terminal; an empty one is asked for when it is needed."""
     mechanism = settings.get("sasl.mechanism", "").upper()
     has_one = settings.get("sasl.password") or settings.get("sasl.password.file")
     if not (mechanism == "PLAIN" or mechanism.startswith("SCRAM")) or has_one or not sys.stdin.isatty():

@@ -93,13 +93,13 @@ def _asking(
 
             from barnabas.client import ClientSettings
 
-            given = {name: options.pop(name) for name in NAMES if name in options}
-            properties, typed = properties_of(dict.fromkeys(NAMES) | given)
+            shared_options = {name: options.pop(name) for name in NAMES if name in options}
+            properties, typed = properties_of(dict.fromkeys(NAMES) | shared_options)
             connecting = Connecting([], ClientSettings(), properties, typed)
             url = options.pop("registry")
             registry = registry_of(url, connecting) or registry_of(DEFAULT_URL, connecting)
             assert registry is not None
-            output = Output(as_json=given["as_json"])
+            output = Output(as_json=shared_options["as_json"])
 
             async def asked() -> int:
                 code = await work(Asked(registry.client(), output), **options)
@@ -196,9 +196,9 @@ async def register(
     """Make the schema of FILE (.avsc, .json, .proto) the newest version of SUBJECT, unless a version has it already."""
     body, flag = _body(file, references), "true" if normalize else ""
     response = await asked.ask("POST", _path("subjects", subject, "versions", normalize=flag), body)
-    known = await asked.ask("POST", _path("subjects", subject, normalize=flag), body)
+    version = await asked.ask("POST", _path("subjects", subject, normalize=flag), body)
     asked.output.show(
-        REGISTERED, [{"subject": subject, "id": response["id"], "version": known.get("version")}]
+        REGISTERED, [{"subject": subject, "id": response["id"], "version": version.get("version")}]
     )
 
 

@@ -154,11 +154,6 @@ def _read(data: bytes, text: DecodedText | Exception | None) -> bytes:
     return data if text is None else Json.of(json.loads(text.text))
 
 
-def schema_of_file(name: str) -> Any:
-    """Return the schema in a file, whose format its name tells. Raises CommandError."""
-    return _schema(name)
-
-
 async def serializer_of(client: RegistryClient, subject: str, selector: str, sandbox: Sandbox) -> Serializer:
     """Return what writes by `latest`, by the schema of an id, or by that of a file. Raises CommandError."""
     from barnabas.registry.encoding import Serializer
@@ -168,10 +163,11 @@ async def serializer_of(client: RegistryClient, subject: str, selector: str, san
             return await Serializer.of_latest(client, subject, sandbox)
         if selector.isdecimal():
             return await Serializer.of_id(client, int(selector), sandbox)
-        return await Serializer.of_schema(client, subject, _schema(selector), sandbox)
+        return await Serializer.of_schema(client, subject, schema_of_file(selector), sandbox)
 
 
-def _schema(name: str) -> Any:
+def schema_of_file(name: str) -> Any:
+    """Return the schema in a file; the end of its name tells the format. Raises CommandError."""
     from barnabas.registry.schemas import Schema
 
     path = Path(name)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 
 from barnabas.cli import main
@@ -79,10 +78,10 @@ def test_change_that_cannot_be_made_leaves_the_file(
     code: int,
     text: str,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    set_environment: Callable[..., None],
 ) -> None:
     path = written('[a]\nclient.id = "x"\n')
-    monkeypatch.setenv("EDITOR", "true")
+    set_environment(EDITOR="true")
     assert main(["profiles", *arguments]) == code
     assert text in capsys.readouterr().err
     assert path.read_text() == '[a]\nclient.id = "x"\n'
@@ -90,10 +89,15 @@ def test_change_that_cannot_be_made_leaves_the_file(
 
 @pytest.mark.parametrize(("edited", "code"), [('[b]\nclient.id = "y"\n', 0), ("[b\n", 1)])
 def test_edited_file_is_checked_before_it_is_kept(
-    edited: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    edited: str,
+    code: int,
+    set_environment: Callable[..., None],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> None:
     path = written("[a]\n")
-    monkeypatch.setattr(click, "edit", lambda *_, **__: edited)
+    (tmp_path / "edited").write_text(edited)
+    set_environment(EDITOR=f"cp {tmp_path / 'edited'}")
     assert main(["profiles", "edit"]) == code
     assert path.read_text() == ("[a]\n" if code else edited)
     assert "Traceback" not in capsys.readouterr().err

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import random
+from collections.abc import Callable
+from contextlib import redirect_stdout
 
 import pytest
 
-from barnabas.commands import tables
 from barnabas.commands.tables import BOLD, PLAIN, RED, Look, look_of_stdout, table_text, width_of
 
 TITLES = ["NAME", "N", "ERROR"]
@@ -44,21 +46,23 @@ def test_titles_are_bold_and_errors_red_where_colours_are() -> None:
     assert failed.endswith(f"{RED}it failed because of a long story{PLAIN}")
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
 @pytest.mark.parametrize(
-    ("is_terminal", "variables", "look"),
+    ("output", "variables", "look"),
     [
-        (True, {"TERM": "xterm", "COLUMNS": "77"}, Look(77, has_colours=True)),
-        (True, {"TERM": "xterm", "COLUMNS": "77", "NO_COLOR": "1"}, Look(77)),
-        (True, {"TERM": "dumb", "COLUMNS": "77"}, Look(77)),
-        (False, {"TERM": "xterm", "COLUMNS": "77"}, Look()),
+        (Terminal(), {"TERM": "xterm"}, Look(77, has_colours=True)),
+        (Terminal(), {"TERM": "xterm", "NO_COLOR": "1"}, Look(77)),
+        (Terminal(), {"TERM": "dumb"}, Look(77)),
+        (io.StringIO(), {"TERM": "xterm"}, Look()),
     ],
 )
 def test_colours_and_width_are_those_of_the_terminal(
-    is_terminal: bool, variables: dict[str, str], look: Look, monkeypatch: pytest.MonkeyPatch
+    output: io.StringIO, variables: dict[str, str], look: Look, set_environment: Callable[..., None]
 ) -> None:
-    for name in ("TERM", "NO_COLOR", "COLUMNS"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(tables.sys.stdout, "isatty", lambda: is_terminal)
-    assert look_of_stdout() == look
+    set_environment(**{"NO_COLOR": None, "COLUMNS": "77", **variables})
+    with redirect_stdout(output):
+        assert look_of_stdout() == look
