@@ -14,7 +14,6 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import trio
 
@@ -26,6 +25,7 @@ from barnabas.client.consuming.commits import Commits
 from barnabas.client.consuming.fetching import Fetcher
 from barnabas.client.consuming.handing import Handing
 from barnabas.client.consuming.locating import Locator
+from barnabas.client.consuming.membership import Membership, Subscription
 from barnabas.client.consuming.partition import Partition
 from barnabas.client.consuming.settings import ConsumerSettings
 from barnabas.client.errors import ClientError, ClosedError, CommitFailedError, NotAssignedError, copy_of
@@ -41,9 +41,6 @@ from barnabas.client.values import (
     TopicPartition,
 )
 from barnabas.patterns import compile_pattern
-
-if TYPE_CHECKING:
-    from barnabas.client.consuming.membership import Membership
 
 RECORDS_PER_TURN = 32
 """Records after which `receive` yields to other tasks: a turn of Trio's loop takes as long as several records."""
@@ -120,10 +117,9 @@ class Consumer:
         if bool(topics) == (pattern is not None):
             raise ValueError("a consumer subscribes to topics, or to a pattern")
         compiled = compile_pattern(pattern) if isinstance(pattern, str) else pattern
-        # Loaded by those that are members of a group.
-        from barnabas.client.consuming.kinds import Subscription, membership_kind
-
         if self._membership is None:
+            from barnabas.client.consuming.kinds import membership_kind  # which only members need
+
             if self._partitions:
                 raise RuntimeError("the consumer has partitions that were assigned by hand")
             self._membership = membership_kind(self.settings)(self.client, self._topics, self.settings, self)

@@ -134,8 +134,8 @@ def test_mistyped_line_is_answered_with_what_to_do(
 
 
 def test_refusals_of_brokers_have_the_way_out_beside_them(run: Commands) -> None:
-    assert run.rows("topics", "create", "hinted:3")[0]["outcome"] == "created"
-    assert run.rows("topics", "list", "hinted")[0]["partitions"] == 3
+    assert run.rows("topics", "topics", "create", "hinted:3")[0]["outcome"] == "created"
+    assert run.rows("topics", "topics", "list", "hinted")[0]["partitions"] == 3
     out, _ = run("topics", "create", "hinted", code=1)
     assert "--if-not-exists treats that as success" in out
     for words in (["configs", "alter", "topic", "hinted", "--set"], ["topics", "create", "other", "-c"]):

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from barnabas.client.consuming.classic import ClassicMembership
 from barnabas.client.consuming.heartbeating import ConsumerMembership
-from barnabas.client.consuming.membership import Subscription
 from barnabas.client.consuming.settings import ConsumerSettings
-
-__all__ = ["Subscription", "membership_kind"]
 
 
 def membership_kind(settings: ConsumerSettings) -> type[ConsumerMembership | ClassicMembership]:
