@@ -39,7 +39,7 @@ LOCKED := $(shell command -v flock >/dev/null && echo flock $(VENV)/.lock)
 PIP := $(LOCKED) $(BIN)/python -m pip --disable-pip-version-check --quiet install
 REQUIRED := $(PIP) --require-hashes -r
 
-.PHONY: run setup wheel kerberos test as-macos test-clients test-browser test-pipeline pipeline-demo check check-pipeline bench growth compat gallery findings compat-cluster cluster-demo faults compare conform handover handover-metadata oracle crash soak hostile fuzz simulate turns gen site lock clean nightly mutants release try-release first-minutes help
+.PHONY: run setup wheel kerberos test as-macos test-clients test-browser test-pipeline pipeline-demo check check-pipeline bench growth compat gallery findings compat-cluster cluster-demo faults compare conform handover handover-metadata oracle crash soak hostile fuzz simulate turns gen site lock clean nightly mutants release try-release try-publication first-minutes help
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -69,8 +69,10 @@ test-pipeline: $(VENV)/.ready-stores  ## run the pipeline's tests, which start S
 pipeline-demo: $(if $(findstring s3,$(ARGS)),$(VENV)/.ready-stores,$(VENV)/.ready-spark) $(WITH_CODE)  ## broker, simulated stream and all jobs; ends with an HTML report (ARGS="--store s3 --format avro --out DIR")
 	$(CODE) $(BIN)/barnabas-pipeline demo $(ARGS)
 
-nightly: $(VENV)/.ready-mutation $(WITH_CODE)  ## the random tests, each with a hundred times the examples (EFFORT=100), 200 mutants, all tests as on macOS, the first minutes, the unit, brokers under a quorum
+nightly: $(VENV)/.ready-mutation $(WITH_CODE)  ## the random tests, each with a hundred times the examples (EFFORT=100), the longest turns, 200 mutants, all tests as on macOS, the first minutes, the unit, brokers under a quorum
 	BARNABAS_TEST_EFFORT=$(EFFORT) HYPOTHESIS_PROFILE=nightly $(PYTEST) tests/property $(ARGS)
+	BARNABAS_TEST_EFFORT=4 $(PYTEST) tests/unit/cluster/kraft
+	$(MAKE) turns ARGS=
 	$(BIN)/python -m tools.mutants --planted
 	$(BIN)/python -m tools.mutants --total 200 --seed $$(date +%F)
 	$(MAKE) as-macos ARGS=
@@ -196,6 +198,9 @@ release: $(VENV)/.ready-release  ## make and compare the files of a release in d
 
 try-release: $(VENV)/.ready-test  ## install the files in dist/ where nothing else is, and serve stock clients (as root; ARGS="wheels deb container")
 	$(BIN)/python -m tools.packaging.trial $(ARGS)
+
+try-publication: $(VENV)/.ready-release  ## make each package as its registry wants it, and publish nothing (ARGS="wheel node rust java go container formula")
+	$(BIN)/python -m tools.packaging.publication $(ARGS)
 
 first-minutes: $(VENV)/.ready-test  ## seconds from a bare Debian to the first record, without a compiler and with one (as root)
 	$(BIN)/python -m tools.packaging.first_minutes $(ARGS)

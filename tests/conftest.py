@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, settings
 import barnabas
 from barnabas.records import scan
 from tests.support.effort import SEED
-from tests.support.sources import failure_in_sources
 from tests.support.systems import IS_BSD
 
 # A deadline per example is a timed assert, and so is how long it takes to draw some: a busy machine fails them, no bug.
@@ -82,36 +81,6 @@ def pytest_collection() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
-
-
-class InSources(pytest.Item):
-    """All tests of a file, run by a process that runs the sources."""
-
-    obj = failure_in_sources
-    """The function that is run: plugins look at it."""
-
-    def runtest(self) -> None:
-        """Run them. Raises AssertionError with the output of that process."""
-        failure = failure_in_sources(str(self.path))
-        assert not failure, failure
-
-    def reportinfo(self) -> tuple[Path, int, str]:
-        return self.path, 0, f"{self.path.name}, in the sources"
-
-
-class SourcesFile(pytest.File):
-    """A file whose tests put stand-ins where compiled code takes its own classes alone: `RUNS_SOURCES = True` says so."""
-
-    def collect(self) -> list[pytest.Item]:
-        return [InSources.from_parent(self, name="in_the_sources")]
-
-
-def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Leave a file that wants the sources to a process of its own, where the code is compiled."""
-    if scan.__file__.endswith(".py") or "\nRUNS_SOURCES = True\n" not in module_path.read_text():
-        return None
-    found: pytest.Collector = SourcesFile.from_parent(parent, path=module_path)
-    return found
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -35,13 +35,6 @@ LITERAL = re.compile(r"CPyStatics\[(\d+)\]((?: \| 1)?; /\* .* \*/)$", re.MULTILI
 DECLARED = re.compile(
     rb"^extern .*?\b(CPy(?:Def|Py|Static|Module|ImportState|InitOnly|Init|Exec)\w*)\b.*;\n", re.MULTILINE
 )
-PROGRESS = "BARNABAS_ALL_PROGRESS"
-HIDDEN = '__attribute__((visibility("hidden")))'
-POINTER = "\n#define TEXT(x) #x\n#define SIZE(x) TEXT(x)\n#define POINTER SIZE(__SIZEOF_POINTER__)"
-LITERAL = re.compile(r"CPyStatics\[(\d+)\]((?: \| 1)?; /\* .* \*/)$", re.MULTILINE)
-DECLARED = re.compile(
-    rb"^extern .*?\b(CPy(?:Def|Py|Static|Module|ImportState|InitOnly|Init|Exec)\w*)\b.*;\n", re.MULTILINE
-)
 STUB = """
 typedef struct _object PyObject;
 PyObject *Py_BuildValue(const char *, ...);
@@ -216,9 +209,11 @@ def _compile(extensions: list[Any], library: Library, work: Path) -> None:
     jobs: dict[str, tuple[list[str], list[str]]] = {}  # what each C file is compiled with, and includes
     for extension in extensions:
         flags = [*extension.extra_compile_args, *(f"-I{path}" for path in extension.include_dirs)]
+        # mypyc lists its own headers from the second build on: they are part of its version, which each key has.
+        generated = [path for path in extension.depends if os.path.basename(path).startswith("__native")]
         extension.sources = [copies.get(source, source) for source in extension.sources]
         for source in extension.sources:
-            jobs[source] = (flags, extension.depends if source.startswith(str(work / "named")) else [])
+            jobs[source] = (flags, generated if source.startswith(str(work / "named")) else [])
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         objects: dict[str, Path] = {}
         # The largest first: none is left to one core at the end.

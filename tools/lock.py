@@ -18,7 +18,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SERVED = ("security", "pages", "registry")
+SERVED = ("security", "pages", "registry", "console")
 """Extras that `make run` and the packages of a release have."""
 BUILD_BACKEND = ["hatchling", "editables"]
 LAYERS = {

@@ -19,6 +19,7 @@ from barnabas.config import client_metrics, group, tables, topic
 from barnabas.config.setting import Setting
 from barnabas.console import routes as console_routes
 from barnabas.ending import ENDS
+from barnabas.mcp.tools import tools_of
 from barnabas.serving import apis
 from barnabas.serving.error_responses import top_level_response
 from barnabas.serving.release import KAFKA_4
@@ -351,6 +352,25 @@ def console_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def agents_page() -> str:
+    """The page of the tools for agents."""
+    lines = [
+        "# Tools for agents\n",
+        "What `barnabas mcp` offers by the Model Context Protocol ([how](../how-to/agents.md)). Parameters in italics are",
+        "required. Tools marked *write* are there with `--write`, those marked *control* with `--control`.\n",
+        "| tool | what it does | parameters |",
+        "|---|---|---|",
+    ]
+    for tool in tools_of(has_control=True, may_write=True).values():
+        marks = [word for word, holds in (("write", tool.is_write), ("control", tool.is_control)) if holds]
+        names = ", ".join(f"*{name}*" if name in tool.required else name for name in tool.properties)
+        description = tool.description.replace("|", "\\|")
+        lines.append(
+            f"| `{tool.name}`{' *' + ', '.join(marks) + '*' if marks else ''} | {description} | {names} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
 def exit_page() -> str:
     """Exit codes, by how a process ends."""
     lines = [
@@ -373,6 +393,7 @@ def exit_page() -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "agent-tools.md": agents_page,
     "apis.md": api_page,
     "commands.md": commands_page,
     "configuration.md": configuration_page,

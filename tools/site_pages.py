@@ -10,6 +10,7 @@ import os
 import posixpath
 import re
 from collections.abc import Iterator
+from html import escape, unescape
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -169,8 +170,40 @@ def _named(nav: Any) -> set[str]:
     return {source for part in parts for source in _named(part)}
 
 
+BOOSTS = {
+    "index.md": 4.0,
+    "tutorial.md": 4.0,
+    "how-to/": 4.0,
+    "reference/": 2.0,
+    "design/": 0.8,
+    "decisions/": 0.2,
+    "compat/": 0.2,
+}
+"""Weights in the search by the beginnings of pages' paths: a search is mostly for a way to do something."""
+SESSION = re.compile(r'<div class="[^"]*highlight[^"]*">(.*?)</div>', re.DOTALL)
+PROMPT = "$ "
+
+
+def commands_of(block: str) -> str:
+    """Return what is typed in a block of HTML, without prompts and output; empty for a block that is no session."""
+    lines = unescape(re.sub(r"<[^>]+>", "", block)).splitlines()
+    return "\n".join(line.removeprefix(PROMPT) for line in lines if line.startswith(PROMPT))
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """Have the copy button of a session take its commands alone."""
+
+    def marked(match: re.Match[str]) -> str:
+        commands = commands_of(match[1])
+        return match[0].replace("<div ", f'<div data-copy="{escape(commands)}" ', 1) if commands else match[0]
+
+    return SESSION.sub(marked, html)
+
+
 def on_page_markdown(_text: str, *, page: Page, **_: object) -> None:
-    """Note the page that is rendered next."""
+    """Note the page that is rendered next, and weigh it for the search."""
+    boosts = [boost for beginning, boost in BOOSTS.items() if page.file.src_uri.startswith(beginning)]
+    page.meta.setdefault("search", {}).setdefault("boost", boosts[0] if boosts else 0.5)
     links.links.source = page.file.src_uri
     path = page.file.abs_src_path
     links.links.page = Path(path) if path else ROOT / page.file.src_uri

@@ -1,3 +1,3 @@
-module barnabas/testserver
+module github.com/barnabas-kafka/barnabas/clients/go
 
 go 1.24

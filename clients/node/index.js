@@ -3,14 +3,18 @@
 import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 
+const WAY_OUT = 'install it with `pip install barnabas`, or name the command in BARNABAS_COMMAND, as `uvx barnabas`';
+
 export class Broker {
   #process;
 
-  constructor(process, { bootstrap_servers, control_url }) {
+  constructor(process, { bootstrap_servers, control_url, security }) {
     this.#process = process;
     /** host:port for a client's brokers; of a cluster with commas between. */
     this.bootstrap = bootstrap_servers;
     this.controlUrl = control_url;
+    /** With --security: protocol, mechanism, passwords by user, ca, certificates by user (paths of PEM files). */
+    this.security = security;
   }
 
   /** Sends a request to the control API, as control('POST', '/v1/faults', {...}), and returns its answer. */
@@ -108,7 +112,8 @@ export async function startBroker(...options) {
   const child = spawn(command, [...words, 'test-server', ...options], { stdio: ['pipe', 'pipe', 'inherit'] });
   const lines = createInterface(child.stdout);
   const line = await new Promise((resolve, reject) => {
-    child.once('error', reject);
+    child.once('error', (error) =>
+      reject(new Error(`cannot start the broker: ${error.message}; ${WAY_OUT}`, { cause: error })));
     lines.once('line', resolve);
     lines.once('close', () => reject(new Error('the broker did not start; standard error says why')));
   });

@@ -80,6 +80,38 @@ test('a cluster serves with a node down', { timeout: 60_000 }, async () => {
   }
 });
 
+test('user logs in over TLS', { timeout: 60_000 }, async () => {
+  const secured = await startBroker('--security', 'SASL_SSL', '--topic', 'orders');
+  try {
+    const { ca, passwords } = secured.security;
+    const kafka = new Kafka({
+      brokers: [secured.bootstrap],
+      ssl: { ca: [await readFile(ca, 'utf8')] },
+      sasl: { mechanism: 'plain', username: 'alice', password: passwords.alice },
+      logLevel: logLevel.NOTHING,
+    });
+    const producer = kafka.producer();
+    await producer.connect();
+    await producer.send({ topic: 'orders', messages: [{ value: 'first' }] });
+    await producer.disconnect();
+    const { requests } = await secured.control('GET', '/v1/requests?api=Produce');
+    assert.deepEqual(requests.map(({ principal }) => principal), ['User:alice']);
+  } finally {
+    await secured.stop();
+  }
+});
+
+test('missing command is named with a way out', async () => {
+  const command = process.env.BARNABAS_COMMAND;
+  process.env.BARNABAS_COMMAND = 'no-such-barnabas';
+  try {
+    await assert.rejects(startBroker(), /no-such-barnabas.*pip install barnabas/);
+  } finally {
+    if (command === undefined) delete process.env.BARNABAS_COMMAND;
+    else process.env.BARNABAS_COMMAND = command;
+  }
+});
+
 test('what the types declare is there', async () => {
   const types = await readFile(new URL('./index.d.ts', import.meta.url), 'utf8');
   const names = [...types.matchAll(/^  (?:readonly )?(\w+)[<(:]/gm)].map((found) => found[1]);

@@ -243,7 +243,7 @@ class Run:
         """Make the controller write so many records."""
         with self.leader() as active:
             for number in range(count):
-                workload._configure(active, workload.TOPIC, "payments", "retention.ms", str(100_000 + number))
+                workload.configure(active, workload.TOPIC, "payments", "retention.ms", str(100_000 + number))
 
     def offset(self) -> int:
         """The offset up to which the leader's records are those of the last request."""

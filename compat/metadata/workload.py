@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,14 @@ FAKE_DIR = bytes(range(100, 116))
 DEADLINE_S = 60
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 SHA_256, SHA_512 = 1, 2
-NOT_YET = {14, 41, 62}
-"""Errors until the broker has producer ids (14), a new controller is active (41), or the image has a new token (62)."""
+NOT_YET = {3, 5, 6, 14, 15, 16, 41, 51, 62}
+"""Errors until a new topic is known (3) and led (5, 6), producer ids are there (14), coordinators are (15, 16, 51), a new
+controller is active (41), or the image has a new token (62)."""
+ANY_ACL = {
+    "ResourceTypeFilter": 1, "ResourceNameFilter": None, "PatternTypeFilter": 1, "PrincipalFilter": None,
+    "HostFilter": None, "Operation": 1, "PermissionType": 1,
+}  # fmt: skip
+"""Filter that every entry fits."""
 
 
 class WorkloadError(Exception):
@@ -67,7 +73,7 @@ def write_log(directory: Path, version: str, while_running: Callable[[str], None
     directory.mkdir(parents=True, exist_ok=True)
     port, sasl_port = free_port(), free_port()
     kafka = RealKafka(version, port, data=directory, settings=settings(directory, port, sasl_port))
-    _format(kafka)
+    format_directory(kafka)
     with kafka:
         controller = int((kafka.directory / "controller.port").read_text())
         with (
@@ -82,7 +88,7 @@ def write_log(directory: Path, version: str, while_running: Callable[[str], None
     return kafka.log_dir / "__cluster_metadata-0"
 
 
-def _format(kafka: RealKafka) -> None:
+def format_directory(kafka: RealKafka) -> None:
     """Format the directories as a quorum of one that can grow (kraft.version 1), with a user in the bootstrap records."""
     import subprocess
 
@@ -97,29 +103,26 @@ def _format(kafka: RealKafka) -> None:
         raise WorkloadError(f"format failed:\n{done.stdout}{done.stderr}")
 
 
-def _run(broker: Connection, active: Connection | None, login: Connection, feature: str) -> None:
-    """Make one of everything; without an active controller to ask, what a broker that is alone keeps."""
+def _run(broker: Connection, active: Connection, login: Connection, feature: str) -> None:
     _topics(broker)
     _settings(broker)
     _access(broker)
     _tokens(login)
-    _ask(broker, "InitProducerId", 4, {"TransactionalId": None, "TransactionTimeoutMs": 1000})
-    if active is not None:
-        _second_broker(broker, active)
+    ask(broker, "InitProducerId", 4, {"TransactionalId": None, "TransactionTimeoutMs": 1000})
+    _second_broker(broker, active)
     _removals(broker)
-    if active is not None:
-        update = {"Feature": feature, "MaxVersionLevel": 0, "UpgradeType": 2}
-        values = {"timeoutMs": 10_000, "FeatureUpdates": [update], "ValidateOnly": False}
-        _ask(broker, "UpdateFeatures", 1, values)
+    update = {"Feature": feature, "MaxVersionLevel": 0, "UpgradeType": 2}
+    values = {"timeoutMs": 10_000, "FeatureUpdates": [update], "ValidateOnly": False}
+    ask(broker, "UpdateFeatures", 1, values)
 
 
 def _topics(broker: Connection) -> None:
     for name, count in (("orders", 3), ("payments", 1), ("gone", 2)):
         settings = [{"Name": "retention.ms", "Value": "86400000"}] if name == "orders" else []
         topic = {"Name": name, "NumPartitions": count, "ReplicationFactor": 1, "Configs": settings}
-        _ask(broker, "CreateTopics", 7, {"Topics": [topic], "timeoutMs": 10_000})
+        ask(broker, "CreateTopics", 7, {"Topics": [topic], "timeoutMs": 10_000})
     topics = [{"Name": "payments", "Count": 2, "Assignments": None}]
-    _ask(broker, "CreatePartitions", 3, {"Topics": topics, "TimeoutMs": 10_000, "ValidateOnly": False})
+    ask(broker, "CreatePartitions", 3, {"Topics": topics, "TimeoutMs": 10_000, "ValidateOnly": False})
 
 
 def _settings(broker: Connection) -> None:
@@ -135,13 +138,13 @@ def _settings(broker: Connection) -> None:
         (GROUP, "share-1", "share.auto.offset.reset", "earliest"),
     )
     for kind, name, key, value in changes:
-        _configure(broker, kind, name, key, value)
+        configure(broker, kind, name, key, value)
 
 
-def _configure(broker: Connection, kind: int, name: str, key: str, value: str | None) -> None:
+def configure(broker: Connection, kind: int, name: str, key: str, value: str | None) -> None:
     change = {"Name": key, "ConfigOperation": 1 if value is None else 0, "Value": value}
     resource = {"ResourceType": kind, "ResourceName": name, "Configs": [change]}
-    _ask(broker, "IncrementalAlterConfigs", 1, {"Resources": [resource], "ValidateOnly": False})
+    ask(broker, "IncrementalAlterConfigs", 1, {"Resources": [resource], "ValidateOnly": False})
 
 
 def _access(broker: Connection) -> None:
@@ -150,14 +153,14 @@ def _access(broker: Connection) -> None:
             "ResourceType": 2, "ResourceName": "orders", "ResourcePatternType": pattern, "Principal": principal,
             "Host": "*", "Operation": 3, "PermissionType": permission,
         }  # fmt: skip
-        _ask(broker, "CreateAcls", 3, {"Creations": [acl]})
+        ask(broker, "CreateAcls", 3, {"Creations": [acl]})
     for entity in ([("user", "bob"), ("client-id", None)], [("ip", "10.0.0.1")], [("user", None)]):
         key = "connection_creation_rate" if entity[0][0] == "ip" else "producer_byte_rate"
         entry = {
             "Entity": [{"EntityType": kind, "EntityName": name} for kind, name in entity],
             "Ops": [{"Key": key, "Value": 1024.0, "Remove": False}],
         }
-        _ask(broker, "AlterClientQuotas", 1, {"Entries": [entry], "ValidateOnly": False})
+        ask(broker, "AlterClientQuotas", 1, {"Entries": [entry], "ValidateOnly": False})
     for mechanism, algorithm in ((SHA_256, "sha256"), (SHA_512, "sha512")):
         salted = hashlib.pbkdf2_hmac(algorithm, PASSWORD.encode(), b"salt", 4096)
         user = {
@@ -167,19 +170,19 @@ def _access(broker: Connection) -> None:
             "Salt": b"salt",
             "SaltedPassword": salted,
         }
-        _ask(broker, "AlterUserScramCredentials", 0, {"Deletions": [], "Upsertions": [user]})
+        ask(broker, "AlterUserScramCredentials", 0, {"Deletions": [], "Upsertions": [user]})
 
 
 def _tokens(login: Connection) -> None:
-    _ask(login, "SaslHandshake", 1, {"Mechanism": "PLAIN"})
-    _ask(login, "SaslAuthenticate", 2, {"AuthBytes": b"\0alice\0" + PASSWORD.encode()})
+    ask(login, "SaslHandshake", 1, {"Mechanism": "PLAIN"})
+    ask(login, "SaslAuthenticate", 2, {"AuthBytes": b"\0alice\0" + PASSWORD.encode()})
     hmacs = []
     for _ in range(2):
         renewers = [{"PrincipalType": "User", "PrincipalName": "bob"}]
-        answer = _ask(login, "CreateDelegationToken", 2, {"Renewers": renewers, "MaxLifetimeMs": -1})
+        answer = ask(login, "CreateDelegationToken", 2, {"Renewers": renewers, "MaxLifetimeMs": -1})
         hmacs.append(answer["Hmac"])
-    _ask(login, "RenewDelegationToken", 2, {"Hmac": hmacs[0], "RenewPeriodMs": 3_600_000})
-    _ask(login, "ExpireDelegationToken", 2, {"Hmac": hmacs[1], "ExpiryTimePeriodMs": -1})
+    ask(login, "RenewDelegationToken", 2, {"Hmac": hmacs[0], "RenewPeriodMs": 3_600_000})
+    ask(login, "ExpireDelegationToken", 2, {"Hmac": hmacs[1], "ExpiryTimePeriodMs": -1})
 
 
 def _second_broker(broker: Connection, active: Connection) -> None:
@@ -191,13 +194,13 @@ def _second_broker(broker: Connection, active: Connection) -> None:
         "Name": "shared", "NumPartitions": -1, "ReplicationFactor": -1, "Assignments": [replicas],
         "Configs": [{"Name": "min.insync.replicas", "Value": "2"}],
     }  # fmt: skip
-    _ask(broker, "CreateTopics", 7, {"Topics": [topic], "timeoutMs": 10_000})
+    ask(broker, "CreateTopics", 7, {"Topics": [topic], "timeoutMs": 10_000})
     _reassign(broker, [FAKE_BROKER])
     _heartbeat(active, epoch)
     _reassign(broker, None)
     _heartbeat(active, epoch, WantShutDown=True)
     time.sleep(2 * SESSION_MS / 1000)  # no heartbeat for so long: it is fenced, and leaves the ISR
-    _ask(broker, "UnregisterBroker", 0, {"BrokerId": FAKE_BROKER})
+    ask(broker, "UnregisterBroker", 0, {"BrokerId": FAKE_BROKER})
 
 
 def _register(active: Connection) -> int:
@@ -216,7 +219,7 @@ def _register(active: Connection) -> int:
         "Listeners": [{"Name": "PLAINTEXT", "Host": HOST, "Port": 9, "SecurityProtocol": 0}],
         "Features": features, "Rack": None, "LogDirs": [FAKE_DIR], "PreviousBrokerEpoch": -1,
     }  # fmt: skip
-    epoch: int = _ask(active, "BrokerRegistration", 4, values)["BrokerEpoch"]
+    epoch: int = ask(active, "BrokerRegistration", 4, values)["BrokerEpoch"]
     return epoch
 
 
@@ -227,7 +230,7 @@ def _heartbeat(active: Connection, epoch: int, **values: Any) -> Values:
         "CurrentMetadataOffset": 1 << 40,
         "WantFence": False,
     }
-    return _ask(
+    return ask(
         active, "BrokerHeartbeat", 1, {**fields, "WantShutDown": False, "OfflineLogDirs": [], **values}
     )
 
@@ -243,35 +246,32 @@ def _heartbeat_until(active: Connection, epoch: int, *, fenced: bool) -> None:
 def _reassign(broker: Connection, replicas: list[int] | None) -> None:
     partitions = [{"PartitionIndex": 0, "Replicas": replicas}]
     topics = [{"Name": "orders", "Partitions": partitions}]
-    _ask(broker, "AlterPartitionReassignments", 0, {"TimeoutMs": 10_000, "Topics": topics})
+    ask(broker, "AlterPartitionReassignments", 0, {"TimeoutMs": 10_000, "Topics": topics})
 
 
 def _removals(broker: Connection) -> None:
-    _configure(broker, TOPIC, "orders", "cleanup.policy", None)
-    filters = {
-        "ResourceTypeFilter": 2, "ResourceNameFilter": None, "PatternTypeFilter": 1, "PrincipalFilter": "User:eve",
-        "HostFilter": None, "Operation": 1, "PermissionType": 1,
-    }  # fmt: skip
-    _ask(broker, "DeleteAcls", 3, {"Filters": [filters]})
+    configure(broker, TOPIC, "orders", "cleanup.policy", None)
+    filters = {**ANY_ACL, "ResourceTypeFilter": 2, "PrincipalFilter": "User:eve"}
+    ask(broker, "DeleteAcls", 3, {"Filters": [filters]})
     entry = {
         "Entity": [{"EntityType": "user", "EntityName": None}],
         "Ops": [{"Key": "producer_byte_rate", "Value": 0.0, "Remove": True}],
     }
-    _ask(broker, "AlterClientQuotas", 1, {"Entries": [entry], "ValidateOnly": False})
+    ask(broker, "AlterClientQuotas", 1, {"Entries": [entry], "ValidateOnly": False})
     deletion = {"Name": "bob", "Mechanism": SHA_512}
-    _ask(broker, "AlterUserScramCredentials", 0, {"Deletions": [deletion], "Upsertions": []})
-    _ask(broker, "DeleteTopics", 5, {"TopicNames": ["gone"], "TimeoutMs": 10_000})
+    ask(broker, "AlterUserScramCredentials", 0, {"Deletions": [deletion], "Upsertions": []})
+    ask(broker, "DeleteTopics", 5, {"TopicNames": ["gone"], "TimeoutMs": 10_000})
 
 
-def _ask(connection: Connection, api: str, version: int, values: Values) -> Values:
-    """Ask, again while the broker is not ready for it; raise WorkloadError for any other error."""
+def ask(connection: Connection, api: str, version: int, values: Values, but: Collection[int] = ()) -> Values:
+    """Ask, again while the broker is not ready for it; raise WorkloadError for any other error but these."""
     deadline = time.monotonic() + DEADLINE_S
     answer = connection.ask(api, version, values)
     while NOT_YET.intersection(_codes(answer)) and time.monotonic() < deadline:
         time.sleep(0.1)
         answer = connection.ask(api, version, values)
     for code in _codes(answer):
-        if code:
+        if code and code not in but:
             raise WorkloadError(f"{api} v{version}: error {code}: {json.dumps(answer, default=str)}")
     return answer
 

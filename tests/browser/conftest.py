@@ -200,6 +200,7 @@ def show(browser: Browser, served: Served) -> Iterator[Show]:
         context.set_default_timeout(SECONDS_MAX * 1000)
         page = context.new_page()
         found = Shown(page, url or served.url)
+        origin = "/".join(found.url.split("/")[:3])
         page.on("pageerror", lambda error: found.problems.append(f"error: {error}"))
         page.on(
             "console",
@@ -212,7 +213,7 @@ def show(browser: Browser, served: Served) -> Iterator[Show]:
         page.on(
             "request",
             lambda one: (
-                None if one.url.startswith((found.url, "data:", "blob:")) else found.problems.append(one.url)
+                None if one.url.startswith((origin, "data:", "blob:")) else found.problems.append(one.url)
             ),
         )
         page.add_init_script(path=AXE)

@@ -151,6 +151,6 @@ def test_a_user_logs_in_and_out(show: Show, tmp_path: Path) -> None:
         shown.open("log")
         expect(page.locator("main")).to_contain_text("this needs the right to alter the cluster")
         page.goto(f"{secured.url}/#/access")
-        expect(page.locator("main")).to_contain_text("AUTHORIZATION_FAILED")
+        expect(page.locator("main")).to_contain_text("You may not do this with the cluster")
     finally:
         secured.stop()

@@ -22,18 +22,10 @@ STOPPED_MS = 20_000
 
 
 @contextmanager
-def console_beside(bootstrap: str) -> Iterator[str]:
-    """Start `barnabas console` beside a cluster; yields its URL."""
-    command = [
-        sys.executable,
-        "-m",
-        "barnabas",
-        "console",
-        "--bootstrap",
-        bootstrap,
-        "--listen",
-        "127.0.0.1:0",
-    ]
+def console_beside(bootstrap: str, *options: str) -> Iterator[str]:
+    """Start `barnabas console` beside a cluster, or beside those of the options; yields its URL."""
+    where = ["--bootstrap", bootstrap] if bootstrap else []
+    command = [sys.executable, "-m", "barnabas", "console", *where, "--listen", "127.0.0.1:0", *options]
     environment = {**os.environ, "PYTHONPATH": import_path(ROOT)}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     assert process.stdout is not None

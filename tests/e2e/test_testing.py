@@ -21,8 +21,9 @@ def topics_of(bootstrap: str) -> dict[str, object]:
 
 
 def pids(broker: RunningBroker) -> int:
-    assert broker._process is not None
-    return broker._process.pid
+    process = broker._process
+    assert process is not None
+    return process.pid
 
 
 def test_a_broker_for_a_block() -> None:

@@ -107,7 +107,8 @@ def _leavers_do_not_count() -> list[Patch]:
     """A replica does not count any more as soon as the leader has proposed to do without it."""
 
     def maximal_isr(state: LeaderState) -> frozenset[int]:
-        return state._pending.isr if state._pending is not None else state.isr
+        pending = state._pending
+        return pending.isr if pending is not None else state.isr
 
     return [(LeaderState, "maximal_isr", property(maximal_isr))]
 
@@ -321,12 +322,12 @@ FOUND_BY = {
     "requests of old controllers are obeyed": Found("late_requests", 10),
     "controllers go on after their session": Found("two_controllers", 0),
     "acknowledged when deposed": Found("leave_with_more", 0),
-    "following before it is registered": Found("power_of_controller", 2),
-    "clean after a start that was broken off": Found("stop_of_starting", 1),
+    "following before it is registered": Found("power_of_controller", 3),
+    "clean after a start that was broken off": Found("stop_of_starting", 8),
     "lost logs taken for none": Found("disk_of_controller", 1),
     "lost topic ids taken for new topics": Found("rewritten", 0, Kind.HARSH),
     "simulation: clients forgotten by a ZooKeeper that was down": Found("zookeeper_down", 83, Kind.HARSH),
-    "simulation: started beside one that stops": Found("stop", 64, Kind.HARSH),
+    "simulation: started beside one that stops": Found("stop", 65, Kind.HARSH),
     "simulation: left without its disk": Found("disk", 1247, Kind.HARSH),
 }
 FORMER_BUGS = (

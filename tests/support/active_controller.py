@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from barnabas.cluster.kraft.controller import access, features, quotas, scram, settings, tokens
-from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState
+from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, at_once
 from barnabas.cluster.kraft.controller.versions import version_of
 from barnabas.cluster.kraft.image import Position
 from barnabas.cluster.kraft.replay import Replay
@@ -82,7 +82,7 @@ class ActiveController:
         requests, responses = request_codec(key), response_codec(key)
         request = requests.decode_whole(requests.encode_bytes(request, version), version)
         self.commit()
-        outcome = self.handlers[key](self.state, request, Caller(version, **caller))
+        outcome = at_once(self.handlers[key](self.state, request, Caller(version, **caller)))
         self.commit(*outcome.records)
         return responses.decode_whole(responses.encode_bytes(outcome.response, version), version)
 

@@ -19,7 +19,7 @@ from barnabas.cluster.kraft.controller import (
     topics,
 )
 from barnabas.cluster.kraft.controller.index import Index
-from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState
+from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, at_once
 from barnabas.cluster.kraft.image import EMPTY, METADATA_VERSION, Position
 from barnabas.cluster.kraft.replay import Replay
 from barnabas.config.loading import BrokerConfig
@@ -77,13 +77,13 @@ class ActiveImage:
         self.state.next_offset += len(records)
         self.state.committed_offset = self.state.next_offset - 1
         self.state.image = self._replay.publish(Position(self.state.next_offset - 1, 1, 0))
-        index.follow(self.state, before, changes)
+        at_once(index.follow(self.state, before, changes))
         self.changes += changes
         assert _answers(index.index_of(self.state), self.image) == _answers(Index(self.image), self.image)
 
     def ask(self, key, request, *, version=99, may=lambda *_: True, charge=lambda *_: None):
         """Return the answer to a request, once its records are applied."""
-        outcome = HANDLERS[key](self.state, request, Caller(version, may=may, charge=charge))
+        outcome = at_once(HANDLERS[key](self.state, request, Caller(version, may=may, charge=charge)))
         self.apply(outcome.records)
         self.records = outcome.records
         return outcome.response
@@ -100,7 +100,7 @@ class ActiveImage:
         self.state.monotonic_ms += ms
         count = 0
         for tick in TICKS:
-            while records := tick(self.state):
+            while records := at_once(tick(self.state)):
                 self.apply(records)
                 count += len(records)
         return count

@@ -19,7 +19,7 @@ from barnabas.config.loading import BrokerConfig
 from barnabas.console.log_lines import Lines
 from barnabas.console.own_broker import OwnBroker
 from barnabas.console.server import ConsoleServer
-from barnabas.console.target import Target
+from barnabas.console.target import Cluster, Target, WhereNow
 from barnabas.network.visitors import Address
 from barnabas.tools.control.host import Host
 from tests.support.hosted import QUICK_GROUPS
@@ -171,6 +171,12 @@ class Console(NamedTuple):
                 await (await producer.send(topic, value, **record)).wait()
 
 
+def _cluster(where: WhereNow, options: dict[str, Any], own: OwnBroker | None = None) -> Cluster:
+    """Return a cluster with what stands beside it, which is taken from the options."""
+    beside = {name: options.pop(name) for name in ("registry", "connects") if name in options}
+    return Cluster(where, live_of=lambda: own, **beside)
+
+
 @asynccontextmanager
 async def console_beside(
     data: Path, settings: Mapping[str, str] | None = None, *, address: str = "127.0.0.1", **options: Any
@@ -188,7 +194,7 @@ async def console_beside(
     host.attached = own.attach
     async with trio.open_nursery() as nursery:
         await nursery.start(host.run)
-        server = ConsoleServer(Address(address, 0), lambda: own.target, live_of=lambda: own, **options)
+        server = ConsoleServer(Address(address, 0), _cluster(lambda: own.target, options, own), **options)
         await nursery.start(server.run)
         try:
             yield Console(host, server, host.bootstrap)
@@ -200,7 +206,7 @@ async def console_beside(
 async def console_of(console: Console, **options: Any) -> AsyncIterator[Visitor]:
     """Run another console of the same broker for the length of a block; yields a visitor with a session."""
     target = Target(tuple(parse_bootstrap(console.bootstrap)))
-    server = ConsoleServer(Address("127.0.0.1", 0), lambda: target, **options)
+    server = ConsoleServer(Address("127.0.0.1", 0), _cluster(lambda: target, options), **options)
     async with trio.open_nursery() as nursery:
         await nursery.start(server.run)
         visitor = Visitor(server.url)

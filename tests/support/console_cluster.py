@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 from barnabas.client import ClientError, ResponseError
@@ -10,6 +11,7 @@ from tests.support.at_once_sandbox import AtOnce
 
 REFUSED = ResponseError(29, "asking", "not you")
 REFUSED_TEXT = "TOPIC_AUTHORIZATION_FAILED: not you"
+"""Without the name of a topic there is no sentence."""
 AWAY = ClientError("broker 2 is away")
 
 
@@ -27,6 +29,7 @@ class Cluster:
         self.sandbox = AtOnce()
         self.owner = "ann"
         self.topics_index: list[Any] = []
+        self.history = SimpleNamespace(lags=SimpleNamespace(note=self.note_lag))
 
     def forget(self) -> None:
         self.forgotten += 1

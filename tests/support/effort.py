@@ -7,8 +7,12 @@ same for all who run the tests that day; a night draws its own.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from datetime import date
 from random import Random, SystemRandom
+from typing import TypeVar
+
+T = TypeVar("T")
 
 # How many times the usual number of examples; set it to find again what a nightly run has found.
 EFFORT = int(os.environ.get("BARNABAS_TEST_EFFORT", "1"))
@@ -25,3 +29,9 @@ def drawing(run: int = 0) -> Random:
 def examples(count: int) -> int:
     """The number of examples for a test that is happy with `count` of them on an ordinary day."""
     return count * EFFORT
+
+
+def daily(items: Iterable[T], share: int) -> list[T]:
+    """One of `share` items, each day others: for planted bugs that tests must find; with more effort all of them."""
+    every = [*items]
+    return every if EFFORT > 1 else every[SEED % min(share, len(every) or 1) :: share]

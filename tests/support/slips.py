@@ -14,12 +14,12 @@ from unittest import mock
 from hypothesis import Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
-from tests.support.effort import EFFORT
+from tests.support.effort import daily
 from tests.support.sources import failure_in_sources, is_source
 
 Slip = tuple[Any, str, Any]
 """Holder, name, and what takes the place of what it holds under that name."""
-DAILY_SHARE = 4
+DAILY_SHARE = 12
 SEARCH = settings(
     max_examples=1_000,
     stateful_step_count=40,
@@ -33,14 +33,13 @@ SEARCH = settings(
 def unnoticed(machine: type[RuleBasedStateMachine], slips: Mapping[str, Slip], test: str) -> list[str]:
     """Return the slips that random histories of `machine` do not fail for.
 
-    On an ordinary day one of four is searched for, in `make nightly` each of them. `test` is the node id of the caller:
-    where one of the holders is compiled it runs once more, with the sources.
+    On an ordinary day one of twelve is searched for, each day others, in `make nightly` each of them. `test` is the node id
+    of the caller: where one of the holders is compiled it runs once more, with the sources.
     """
     if not all(is_source(holder, name) for holder, name, _ in slips.values()):
         failure = failure_in_sources(test)
         return [failure] if failure else []
-    searched = slips if EFFORT > 1 else {name: slips[name] for name in [*slips][::DAILY_SHARE]}
-    return [name for name, slip in searched.items() if not _is_noticed(machine, slip)]
+    return [name for name in daily(slips, DAILY_SHARE) if not _is_noticed(machine, slips[name])]
 
 
 def planted(slip: Slip) -> AbstractContextManager[Any]:

@@ -4,7 +4,8 @@
 
 All is a fraction of the real size: entries, how many lines of Python a turn may have, and the loop's budget. So a loop of
 two lines for each entry that does not yield is found. Prints one JSON object: by API the worst turn and its limit. A
-process of its own, as `loop_turns`. Its time is that of the lines, and so of the entries: by day there are a third of them.
+process of its own, as `loop_turns`. Its time is that of the lines, and so of the entries: by day there are fewer of them,
+in requests of a third of the APIs, each day another one.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from barnabas.serving.loop_budget import LoopBudget
 from barnabas.serving.release import KAFKA_4
 from compat.hostile.messages import Path
 from tests.support.brokers import running
-from tests.support.effort import EFFORT
+from tests.support.effort import EFFORT, daily
 from tests.support.loop_meter import SCALE, SCALED_LINES_MAX
 from tests.support.loop_turns import METER, SETTINGS, Driver
 from tests.support.wide_requests import EMPTY, SAME, TAGS, UNKNOWN, Names, places, shape, wide
@@ -31,19 +32,26 @@ from tests.support.worst_inputs import Case
 
 ENTRIES = 250_000 // SCALE
 """The default of max.request.entries is 250,000."""
-FEWER_ENTRIES = ENTRIES if EFFORT > 1 else 4_000
 LINES_PER_ENTRY = SCALED_LINES_MAX // ENTRIES
-IN_BATCHES = frozenset(
-    (
-        "AddPartitionsToTxn",
-        "AlterConfigs",
-        "Fetch",
-        "IncrementalAlterConfigs",
-        "InitializeShareGroupState",
-        "LeaveGroup",
-    )
-)
-"""APIs whose work in batches, or up to a bound of Kafka's, has more lines in a turn than fewer entries may have."""
+FEWER_ENTRIES = 2_000
+"""Entries of most requests by day: a turn of them may have 4,000 lines."""
+ENTRIES_BY_API = {
+    "AddPartitionsToTxn": 6_500,
+    "AlterConfigs": ENTRIES,
+    "CreatePartitions": 3_000,
+    "CreateTopics": 3_000,
+    "DescribeShareGroupOffsets": 3_000,
+    "Fetch": 6_000,
+    "IncrementalAlterConfigs": ENTRIES,
+    "LeaveGroup": ENTRIES,
+    "OffsetCommit": 3_500,
+    "Produce": 3_000,
+    "ShareGroupHeartbeat": 3_000,
+    "TxnOffsetCommit": 3_500,
+}
+"""Entries by day of APIs whose work in batches, or up to a bound of Kafka's, has more lines than 4,000 in a turn."""
+FEW_PARTITIONS = {"share.coordinator.state.topic.num.partitions": "4"}
+"""The first request that needs the topic has it made, which takes lines for each partition and none for an entry."""
 REFUSING = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:nobody",
@@ -52,7 +60,12 @@ REFUSING = {
 
 def entries_of(name: str) -> int:
     """Return how many entries the requests of an API have."""
-    return ENTRIES if name in IN_BATCHES else FEWER_ENTRIES
+    return ENTRIES if EFFORT > 1 else ENTRIES_BY_API.get(name, FEWER_ENTRIES)
+
+
+def names_of_the_day() -> list[str]:
+    """Return the APIs whose requests are sent where none are chosen; with more effort all."""
+    return daily(sorted(api.name for api in KAFKA_4.apis.values() if not api.member_only), 3)
 
 
 def versions(api: Api) -> Iterator[int]:
@@ -98,7 +111,10 @@ async def drive(chosen: list[str]) -> dict[str, dict[str, object]]:
         ("refused", REFUSING, (UNKNOWN,)),
         ("allowed", {"auto.create.topics.enable": "false"}, (UNKNOWN, SAME, EMPTY)),
     ):
-        values = {name.replace(".", "_"): value for name, value in {**SETTINGS, **settings}.items()}
+        values = {
+            name.replace(".", "_"): value
+            for name, value in {**SETTINGS, **FEW_PARTITIONS, **settings}.items()
+        }
         with tempfile.TemporaryDirectory(prefix="wide-turns-") as directory:
             async with running([directory], **values) as client:
                 driver = Driver(client.broker.listeners[0].addresses[0])
@@ -113,7 +129,7 @@ async def _drive(
     driver: Driver, who: str, kinds: tuple[Names, ...], chosen: list[str], found: dict[str, dict[str, object]]
 ) -> None:
     for api in KAFKA_4.apis.values():
-        if api.member_only or (chosen and api.name not in chosen):
+        if api.name not in chosen:
             continue
         worst = found.setdefault(
             api.name, {"lines": 0, "limit": LINES_PER_ENTRY * entries_of(api.name), "case": "", "where": []}
@@ -133,7 +149,7 @@ async def _drive(
 def main() -> int:
     """Drive the APIs that are named on the command line, or all."""
     chosen = [name for name in sys.argv[1:] if not name.startswith("-")]
-    found = trio.run(drive, chosen)
+    found = trio.run(drive, chosen or names_of_the_day())
     print(json.dumps(found))
     too_long = [name for name, worst in found.items() if int(str(worst["lines"])) > int(str(worst["limit"]))]
     for name in too_long:

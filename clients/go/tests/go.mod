@@ -1,9 +1,9 @@
-module barnabas/testserver/tests
+module github.com/barnabas-kafka/barnabas/clients/go/tests
 
 go 1.26.0
 
 require (
-	barnabas/testserver v0.0.0
+	github.com/barnabas-kafka/barnabas/clients/go v0.0.0
 	github.com/twmb/franz-go v1.22.2
 )
 
@@ -13,4 +13,4 @@ require (
 	github.com/twmb/franz-go/pkg/kmsg v1.15.0 // indirect
 )
 
-replace barnabas/testserver => ..
+replace github.com/barnabas-kafka/barnabas/clients/go => ..

@@ -2,12 +2,18 @@ package tests
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
-	"barnabas/testserver"
+	"github.com/barnabas-kafka/barnabas/clients/go/testserver"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
 )
 
 type records struct {
@@ -33,6 +39,51 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// failures is a test's end as a text: Fatalf neither ends the process nor the goroutine's caller.
+type failures struct {
+	testing.TB
+	text string
+}
+
+func (f *failures) Helper() {}
+
+func (f *failures) Fatalf(format string, words ...any) {
+	f.text = fmt.Sprintf(format, words...)
+	runtime.Goexit()
+}
+
+func TestMissingCommandIsNamedWithAWayOut(t *testing.T) {
+	t.Setenv("BARNABAS_COMMAND", "no-such-barnabas")
+	recorded := &failures{TB: t}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		testserver.Start(recorded)
+	}()
+	<-done
+	if !strings.Contains(recorded.text, "no-such-barnabas") || !strings.Contains(recorded.text, "pip install barnabas") {
+		t.Fatal(recorded.text)
+	}
+}
+
+func TestUserLogsInOverTls(t *testing.T) {
+	broker := testserver.Start(t, "--security", "SASL_SSL", "--topic", "orders")
+	authority, err := os.ReadFile(broker.Security.CA)
+	must(t, err)
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(authority)
+	client, err := kgo.NewClient(kgo.SeedBrokers(broker.Bootstrap), kgo.DialTLSConfig(&tls.Config{RootCAs: pool}),
+		kgo.SASL(plain.Auth{User: "alice", Pass: broker.Security.Passwords["alice"]}.AsMechanism()))
+	must(t, err)
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	must(t, client.ProduceSync(ctx, &kgo.Record{Topic: "orders", Value: []byte("first")}).FirstErr())
+	if all := values(t, broker); all != "first" {
+		t.Fatal(all)
 	}
 }
 

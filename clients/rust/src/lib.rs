@@ -10,6 +10,9 @@ use serde_json::{json, Value};
 /// Why a broker did not start, or refused a request. `?` makes it a `Box<dyn Error>`, and what `anyhow` and the like have.
 pub struct Error(Box<dyn std::error::Error + Send + Sync>);
 
+const WAY_OUT: &str =
+    "install it with `pip install barnabas`, or name the command in BARNABAS_COMMAND, as `uvx barnabas`";
+
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl fmt::Display for Error {
@@ -54,12 +57,18 @@ pub struct Broker {
     /// `host:port` for a client's bootstrap servers; of a cluster with commas between.
     pub bootstrap: String,
     pub control_url: String,
+    /// With `--security`: `protocol`, `mechanism`, `passwords` by user, `ca`, `certificates` by user (paths of PEM files).
+    pub security: Value,
 }
 
 impl Broker {
     /// Starts a broker with the arguments of `barnabas test-server` and waits until it answers.
     pub fn start(options: &[&str]) -> Result<Broker> {
-        let command = env::var("BARNABAS_COMMAND").unwrap_or_else(|_| "barnabas".into());
+        Broker::start_by(&env::var("BARNABAS_COMMAND").unwrap_or_else(|_| "barnabas".into()), options)
+    }
+
+    /// Starts a broker as `start` does, by a command that is not that of the environment.
+    pub fn start_by(command: &str, options: &[&str]) -> Result<Broker> {
         let mut words = command.split_whitespace();
         let mut process = Command::new(words.next().unwrap_or("barnabas"))
             .args(words)
@@ -67,7 +76,8 @@ impl Broker {
             .args(options)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .spawn()?;
+            .spawn()
+            .map_err(|error| format!("cannot start the broker by `{command}`: {error}; {WAY_OUT}"))?;
         let mut line = String::new();
         if let Some(output) = process.stdout.take() {
             BufReader::new(output).read_line(&mut line)?;
@@ -77,7 +87,7 @@ impl Broker {
         }
         let said: Value = serde_json::from_str(&line)?;
         let word = |name: &str| said[name].as_str().unwrap_or_default().to_string();
-        Ok(Broker { process, bootstrap: word("bootstrap_servers"), control_url: word("control_url") })
+        Ok(Broker { process, bootstrap: word("bootstrap_servers"), control_url: word("control_url"), security: said["security"].clone() })
     }
 
     /// Sends a request to the control API, as `control("POST", "/v1/faults", Some(json!({...})))`, and returns its answer.

@@ -24,6 +24,20 @@ fn errors_are_those_of_the_usual_signatures() -> Result<(), Box<dyn std::error::
 }
 
 #[test]
+fn missing_command_is_named_with_a_way_out() {
+    let error = Broker::start_by("no-such-barnabas", &[]).err().unwrap().to_string();
+    assert!(error.contains("no-such-barnabas") && error.contains("pip install barnabas"), "{error}");
+}
+
+#[test]
+fn secured_broker_says_what_its_clients_need() {
+    let broker = Broker::start(&["--security", "SASL_SSL"]).unwrap();
+    assert_eq!(broker.security["protocol"], "SASL_SSL");
+    assert!(broker.security["passwords"]["alice"].is_string());
+    assert!(std::path::Path::new(broker.security["ca"].as_str().unwrap()).exists());
+}
+
+#[test]
 fn a_producer_and_a_consumer() {
     let broker = Broker::start(&["--topic", "orders:2"]).unwrap();
     let hosts = vec![broker.bootstrap.clone()];

@@ -24,10 +24,10 @@ from barnabas.broker.optional_parts import optional_parts
 from barnabas.broker.quotas import broker_quotas
 from barnabas.broker.securing import Securing
 from barnabas.broker.services import Services
-from barnabas.broker.serving_parts import new_connections, new_memory
-from barnabas.broker.startup import advertised_endpoints, open_listeners, parse_metrics_address
+from barnabas.broker.serving_parts import bound_metrics_address, new_connections, new_memory
+from barnabas.broker.startup import advertised_endpoints, open_listeners
 from barnabas.broker.storage import opened_storage
-from barnabas.broker.storage_parts import Membership, Storage
+from barnabas.broker.storage_parts import Membership, QuorumParts, Storage
 from barnabas.cluster.controller.single_node import EmbeddedController
 from barnabas.cluster.replicas.in_sync import shrink_periodically
 from barnabas.cluster.replicas.moving import LogMover
@@ -101,7 +101,7 @@ async def assembled(
             Stopping(),
         )
         endpoints = advertised_endpoints(config, environment.network, listeners)
-        metrics_address = _metrics_address(config)
+        metrics_address = bound_metrics_address(config)
         if metrics_address is not None:
             stack.callback(metrics_address.close)
         if membership is None and is_on_zookeeper(config):
@@ -128,19 +128,10 @@ async def assembled(
                     stopping,
                     authorizer or authorizer_of(config, storage.metadata),
                     _in_cluster(config, environment, budget, storage, endpoints, membership),
+                    membership.quorum if membership is not None else None,
                     seams,
                 )
             background.cancel_scope.cancel()
-
-
-def _metrics_address(config: BrokerConfig) -> MetricsAddress | None:
-    """Bind the address of metrics, if that is asked for; only then its libraries are imported."""
-    address = config.get(settings.METRICS_LISTENER)
-    if not address:
-        return None
-    from barnabas.broker.metrics_endpoint import MetricsAddress
-
-    return MetricsAddress(*parse_metrics_address(address))
 
 
 def _in_cluster(
@@ -170,6 +161,7 @@ def _broker(
     stopping: Stopping,
     authorizer: Authorizer,
     in_cluster: MembershipParts | None,
+    quorum: QuorumParts | None,
     seams: Seams,
 ) -> Broker:
     """Make all other parts, each from those before it, and start their periodic work."""
@@ -213,7 +205,7 @@ def _broker(
     if metrics_address is not None and meter is not None:
         metrics = _metrics(
             base, metrics_address, meter, shared, listeners, limits, quotas, optional, coordinators,
-            housekeeping, stalls,
+            housekeeping, stalls, quorum,
         )  # fmt: skip
     _start(
         base,
@@ -379,9 +371,10 @@ def _metrics(
     coordinators: CoordinatorParts,
     housekeeping: Housekeeping,
     stalls: StallMeter,
+    quorum: QuorumParts | None,
 ) -> MetricsEndpoint:
     from barnabas.broker.metrics_endpoint import MetricsEndpoint
-    from barnabas.metrics.exposition import Exposition
+    from barnabas.metrics.exposition import BrokerExposition
     from barnabas.metrics.of_broker import MetricsParts
 
     storage = base.storage
@@ -400,8 +393,12 @@ def _metrics(
         stall_counts=stalls.counts,
         log_limit=shared.log_limit,
         memory=shared.memory,
+        in_quorum=quorum is not None,
+        controller=quorum.controller if quorum is not None else None,
     )
-    exposition = Exposition(metrics_parts, meter, coordinators.groups.machines, base.environment.threads)
+    exposition = BrokerExposition(
+        metrics_parts, meter, coordinators.groups.machines, base.environment.threads
+    )
     return MetricsEndpoint(address, exposition)
 
 

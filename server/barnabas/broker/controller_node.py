@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
@@ -23,8 +23,13 @@ from barnabas.broker.image_follower import obey_settings
 from barnabas.broker.peer_security import for_controllers
 from barnabas.broker.quotas import broker_quotas
 from barnabas.broker.securing import Securing
-from barnabas.broker.serving_parts import new_connections, new_memory
-from barnabas.broker.startup import StartupError, bootstrap_of, listen, open_listeners
+from barnabas.broker.serving_parts import bound_metrics_address, new_connections, new_memory
+from barnabas.broker.startup import (
+    StartupError,
+    bootstrap_of,
+    listen,
+    open_listeners,
+)
 from barnabas.client import ClientSettings
 from barnabas.cluster.kraft.active_controller import controllers
 from barnabas.cluster.kraft.controller.active import ActiveController
@@ -44,6 +49,7 @@ from barnabas.config.controller import advertised_controllers, controller_settin
 from barnabas.environment.lazy import Lazy
 from barnabas.errors import RequestError, StorageError
 from barnabas.log.ownership import Ownership
+from barnabas.metrics.of_controller import ControllerParts
 from barnabas.network.transport import EVERYWHERE
 from barnabas.serving.channel import SECRET_BYTES, LoginParts
 from barnabas.serving.connection_limits import ConnectionLimits
@@ -51,6 +57,7 @@ from barnabas.serving.context import ContextParts
 from barnabas.serving.encoding import CodecWorker
 from barnabas.serving.log_limit import LogLimit
 from barnabas.serving.loop_budget import LoopBudget
+from barnabas.serving.meter import RequestMeter
 from barnabas.serving.request_parts import RequestParts
 from barnabas.serving.seams import NO_SEAMS
 from barnabas.serving.stalls import StallMeter
@@ -58,6 +65,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.ids import new_uuid
 
 if TYPE_CHECKING:
+    from barnabas.broker.metrics_endpoint import MetricsAddress, MetricsEndpoint
     from barnabas.cluster.kraft.controller.active import Machine
     from barnabas.cluster.kraft.raft.node import RaftNode
     from barnabas.cluster.metadata.image import Delta
@@ -87,7 +95,11 @@ class ControllerNode:
         store: QuorumStore,
         peers: Peers,
         stopping: Stopping,
+        parts: ControllerParts,
+        metrics_address: MetricsAddress | None,
+        metrics: MetricsEndpoint | None,
     ) -> None:
+        """`parts` are those that metrics are about, here or in the broker of the same process."""
         self.config = config
         self.cluster_id = cluster_id
         self.listeners = listeners
@@ -98,6 +110,9 @@ class ControllerNode:
         self.peers = peers
         """The way to the active controller."""
         self.stopping = stopping
+        self.parts = parts
+        self.metrics_address = metrics_address
+        self._metrics = metrics
         self._connections = connections
 
     @property
@@ -113,11 +128,15 @@ class ControllerNode:
         """Let other nodes in, and serve them until `stop`; a leader resigns first. Raises StartupError."""
         for listener in self.listeners:
             listen(listener)
+        if self.metrics_address is not None:
+            self.metrics_address.listen()
         async with trio.open_nursery() as accepting:
             for listener in self.listeners:
                 accepting.start_soon(listener.accept_forever, self._connections)
             accepting.start_soon(self._connections.close_idle_forever)
             accepting.start_soon(self._connections.close_excess_forever)
+            if self._metrics is not None:
+                accepting.start_soon(self._metrics.run)
             task_status.started(self)
             await self.stopping.wait()
             if self.active.is_active:
@@ -146,16 +165,22 @@ async def controller(
         except OSError as error:
             raise StorageError(quorum.log_dir, error) from error
         budget = LoopBudget(clock=environment.monotonic, cpu_clock=time.thread_time)
-        async with controlling(config, environment, budget, seams) as node:
-            with budget:
-                yield node
+        metrics_address = bound_metrics_address(config)
+        with closing(metrics_address) if metrics_address is not None else nullcontext():
+            async with controlling(config, environment, budget, seams, metrics_address) as node:
+                with budget:
+                    yield node
     finally:
         ownership.release()
 
 
 @asynccontextmanager
 async def controlling(
-    config: BrokerConfig, environment: Environment, budget: LoopBudget, seams: Seams = NO_SEAMS
+    config: BrokerConfig,
+    environment: Environment,
+    budget: LoopBudget,
+    seams: Seams = NO_SEAMS,
+    metrics_address: MetricsAddress | None = None,
 ) -> AsyncIterator[ControllerNode]:
     """Make a controller as `controller` does, of a node that has locked its dirs."""
     own = controller_settings(config)
@@ -204,6 +229,7 @@ async def controlling(
                     budget,
                     background,
                     seams,
+                    metrics_address,
                 )
                 yield _node(base, voter, machine(bootstrap))
                 background.cancel_scope.cancel()
@@ -224,6 +250,7 @@ class _Base(NamedTuple):
     budget: LoopBudget
     background: trio.Nursery
     seams: Seams
+    metrics_address: MetricsAddress | None
 
 
 def _take_dirs(config: BrokerConfig, quorum: QuorumSettings, ownership: Ownership) -> None:
@@ -245,7 +272,9 @@ def _node(base: _Base, voter: RaftNode, rules: Machine) -> ControllerNode:
     active = _active(base, voter, rules)
     processes = BrokerProcesses(active, base.environment.network)
     store = QuorumStore(base.cluster_id, base.own.quorum.node_id, base.budget)
-    connections = _connections(base, store, _services(base, voter, active, store, processes), processes)
+    services = _services(base, voter, active, store, processes)
+    parts = ControllerParts(voter, active, base.budget, base.environment.wall_clock_ms)
+    connections, metrics = _connections(base, store, services, processes, parts)
     peers = controllers(
         lambda: voter.replica.log.leader, base.own.quorum.listener, base.environment.network, base.client
     )
@@ -264,7 +293,18 @@ def _node(base: _Base, voter: RaftNode, rules: Machine) -> ControllerNode:
     for run in (active.run, processes.run, peers.run, registration.run):
         base.background.start_soon(run)
     return ControllerNode(
-        base.config, base.cluster_id, base.listeners, connections, voter, active, store, peers, Stopping()
+        base.config,
+        base.cluster_id,
+        base.listeners,
+        connections,
+        voter,
+        active,
+        store,
+        peers,
+        Stopping(),
+        parts,
+        base.metrics_address,
+        metrics,
     )
 
 
@@ -278,6 +318,7 @@ def _active(base: _Base, voter: RaftNode, rules: Machine) -> ActiveController:
         lambda: voter.in_transaction,
         cluster_id=base.cluster_id,
         batch_bytes_max=base.own.quorum.log.batch_bytes_max,
+        budget=base.budget,
     )
     active.attach(voter)
     return active
@@ -305,9 +346,16 @@ def _services(
 
 
 def _connections(
-    base: _Base, store: QuorumStore, services: ControllerServices, processes: BrokerProcesses
-) -> Connections:
-    """Make the connections of all listeners, with their limits, logins and memory, all of which follow the settings."""
+    base: _Base,
+    store: QuorumStore,
+    services: ControllerServices,
+    processes: BrokerProcesses,
+    controller: ControllerParts,
+) -> tuple[Connections, MetricsEndpoint | None]:
+    """Make the connections of all listeners, with their limits, logins and memory, all of which follow the settings.
+
+    Also returns the metrics of all that, where they are asked for.
+    """
     config, environment = base.config, base.environment
     log_limit = LogLimit(environment.monotonic)
     stalls = StallMeter(log_limit)
@@ -319,10 +367,16 @@ def _connections(
     securing.begin()
     store.subscribe(securing)
     memory = new_memory(config, environment)
+    shared = ContextParts(memory, log_limit, authorizer_of(config, store), quotas)
+    meter = (
+        RequestMeter(lambda topic_id: store.image.topic_name(topic_id))
+        if base.metrics_address is not None
+        else None
+    )
     parts = RequestParts(
         CONTROLLER.apis,
         ControllerHandlers(services),
-        ContextParts(memory, log_limit, authorizer_of(config, store), quotas),
+        shared,
         services.codecs,
         budget=base.budget,
         failures=_Failures(),
@@ -331,13 +385,32 @@ def _connections(
         now_s=environment.monotonic,
         interceptor=base.seams.interceptor,
         sender=base.seams.sender,
+        meter=meter,
     )
     for run in (memory.run, log_limit.run):
         base.background.start_soon(run)
-    return new_connections(
+    connections = new_connections(
         config, environment, base.background, parts, limits, stalls,
         on_closed=processes.closed, doorkeeper=base.seams.doorkeeper,
     )  # fmt: skip
+    if base.metrics_address is None or meter is None:
+        return connections, None
+    from barnabas.broker.metrics_endpoint import MetricsEndpoint
+    from barnabas.metrics.exposition import ControllerExposition
+    from barnabas.metrics.of_broker import ServerParts
+
+    server = ServerParts(
+        connections=limits,
+        listener_names=[listener.name for listener in base.listeners],
+        quotas=quotas,
+        authorizer=shared.authorizer,
+        budget=base.budget,
+        stall_counts=stalls.counts,
+        log_limit=log_limit,
+        memory=memory,
+    )
+    exposition = ControllerExposition(server, controller, meter, environment.threads)
+    return connections, MetricsEndpoint(base.metrics_address, exposition)
 
 
 def _advertised(

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 OF_BROKERS = (
     settings.REGISTRY_LISTENER,
     settings.CONSOLE_LISTENER,
-    settings.METRICS_LISTENER,
 )
 """Servers beside a broker, of which a controller has none."""
 
@@ -70,9 +69,10 @@ def say_ready(node: ControllerNode, others: str = "") -> None:
     """
     config = node.config
     data = config.get(settings.METADATA_LOG_DIR) or config.log_dirs[0]
+    metrics = f" metrics={node.metrics_address.url}" if node.metrics_address is not None else ""
     with explained_output("controller"):
         print(
-            f"barnabas is ready: bootstrap.controllers={node.bootstrap}{others} cluster={node.cluster_id} "
+            f"barnabas is ready: bootstrap.controllers={node.bootstrap}{metrics}{others} cluster={node.cluster_id} "
             f"node.id={config.get(settings.NODE_ID)} code={code_of(connection.__file__)} data={data}",
             flush=True,
         )

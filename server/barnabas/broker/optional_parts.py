@@ -123,12 +123,15 @@ def _delegation_tokens(base: BaseParts, credentials: Lazy[ClusterCredentials]) -
 
     def make() -> DelegationTokens:
         from barnabas.cluster.metadata.delegation_tokens import DelegationTokens
+        from barnabas.security.tokens import Lifetime
 
         tokens = DelegationTokens(
             base.storage.metadata,
             credentials.get(),
-            lifetime_max_ms=config.get(settings.DELEGATION_TOKEN_MAX_LIFETIME_MS),
-            expiry_ms=config.get(settings.DELEGATION_TOKEN_EXPIRY_TIME_MS),
+            lifetime=Lifetime(
+                config.get(settings.DELEGATION_TOKEN_MAX_LIFETIME_MS),
+                config.get(settings.DELEGATION_TOKEN_EXPIRY_TIME_MS),
+            ),
             per_owner_max=config.get(settings.DELEGATION_TOKEN_MAX_PER_OWNER),
             check_interval_ms=config.get(settings.DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS),
             clock_ms=environment.wall_clock_ms,

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from barnabas.log.disk import Disk
     from barnabas.log.manager import LogManager
     from barnabas.log.partition_log import PartitionLog
+    from barnabas.metrics.of_controller import ControllerParts
     from barnabas.serving.loop_budget import LoopBudget
     from barnabas.serving.seams import Seams
 
@@ -82,18 +83,18 @@ async def joined_quorum(
     follow = partial(_voting, seams=seams) if keeper_of(config) is Keeper.COMBINED else _observing
     try:
         _check_clusters(environment.disk, logs, quorum.log_dir)
-        async with follow(config, environment, budget) as (store, peers, wait_for_image):
+        async with follow(config, environment, budget) as (store, peers, wait_for_image, controller):
             log.info("following the metadata of cluster %s", store.image.cluster_id)
             await wait_for_image()
-            yield Membership(store, quorum=QuorumParts(store, peers, logs, quorum.log_dir))
+            yield Membership(store, quorum=QuorumParts(store, peers, logs, quorum.log_dir, controller))
     except MetadataLogError as error:
         raise StartupError(f"the metadata of the quorum cannot be followed: {error}") from error
     finally:
         logs.unlock()
 
 
-Followed = tuple[QuorumStore, Peers, Callable[[], Awaitable[object]]]
-"""The store, the way to the active controller, and a wait until the store has all that is committed."""
+Followed = tuple[QuorumStore, Peers, Callable[[], Awaitable[object]], "ControllerParts | None"]
+"""The store, the way to the active controller, a wait until the store has all that is committed, and the own controller."""
 
 
 @asynccontextmanager
@@ -112,7 +113,7 @@ async def _observing(
         peers = controllers(lambda: follower.observer.leader, quorum.listener, environment.network, client)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(peers.run)
-            yield store, peers, follower.wait_for_image
+            yield store, peers, follower.wait_for_image, None
             nursery.cancel_scope.cancel()
 
 
@@ -125,7 +126,7 @@ async def _voting(
 
     async with controlling(config, environment, budget, seams) as node, trio.open_nursery() as nursery:
         await nursery.start(node.serve)
-        yield node.store, node.peers, node.voter.wait_for_image
+        yield node.store, node.peers, node.voter.wait_for_image, node.parts
         node.stop()
 
 

@@ -110,6 +110,7 @@ def collect(options: argparse.Namespace, demo: Mapping[str, str] | None = None) 
         ("console.listener", "--console", options.console),
         ("console.origins", "--console-origin", ",".join(options.console_origin) or None),
         (REGISTRY_URL, "--console-registry", options.console_registry),
+        ("console.connect.urls", "--console-connect", ",".join(options.console_connect) or None),
         ("faults.file", "--faults", options.faults),
         ("faults.seed", "--fault-seed", options.fault_seed),
         ("clock.virtual", "--virtual-clock", "true" if options.virtual_clock else None),

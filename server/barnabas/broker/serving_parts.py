@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.broker.open_files import allow_open_files, connections_max
+from barnabas.broker.startup import parse_metrics_address
 from barnabas.config import broker as settings
 from barnabas.serving.channel import Handshakes
 from barnabas.serving.connection_parts import ConnectionParts
@@ -24,6 +25,7 @@ from barnabas.system.memory import give_back_memory
 if TYPE_CHECKING:
     import trio
 
+    from barnabas.broker.metrics_endpoint import MetricsAddress
     from barnabas.config.loading import BrokerConfig
     from barnabas.environment import Environment
     from barnabas.serving.connection_limits import ConnectionLimits
@@ -77,3 +79,13 @@ def new_connections(
         ),
         doorkeeper=doorkeeper,
     )
+
+
+def bound_metrics_address(config: BrokerConfig) -> MetricsAddress | None:
+    """Bind the address of metrics, if that is asked for; only then its libraries are imported. Raises StartupError."""
+    address = config.get(settings.METRICS_LISTENER)
+    if not address:
+        return None
+    from barnabas.broker.metrics_endpoint import MetricsAddress
+
+    return MetricsAddress(*parse_metrics_address(address))

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
     from barnabas.environment import Environment
     from barnabas.log.config import LogConfig
+    from barnabas.metrics.of_controller import ControllerParts
 
 CONFIGS_SHARED_MAX: Final = 1_000
 """More different settings of topics than these are not remembered."""
@@ -68,6 +69,8 @@ class QuorumParts(NamedTuple):
     """Manager of the logs: its dirs are locked, and not open yet."""
     metadata_dir: str = ""
     """The dir with the log of the metadata."""
+    controller: ControllerParts | None = None
+    """The controller in the same process, if there is one."""
 
 
 class Storage(NamedTuple):

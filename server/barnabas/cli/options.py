@@ -150,6 +150,10 @@ def add_serve(commands: Any) -> argparse.ArgumentParser:
     serve.add_argument(
         "--console-registry", metavar="URL", help="a registry of schemas by which the console reads values"
     )
+    serve.add_argument(
+        "--console-connect", metavar="[NAME=]URL", action="append", default=[],
+        help="a worker of Kafka Connect whose connectors the console shows; may be repeated",
+    )  # fmt: skip
     serve.add_argument("--faults", metavar="FILE", help="commit the faults of this file (YAML) on purpose")
     serve.add_argument(
         "--fault", metavar="RULE", action="append", default=[],

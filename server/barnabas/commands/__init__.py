@@ -28,6 +28,7 @@ COMMANDS = {
     ),
     "registry": ("barnabas.commands.registry", "serve a schema registry that the cluster keeps, or ask one"),
     "console": ("barnabas.console.command", "serve a console for browsers, of any cluster"),
+    "mcp": ("barnabas.mcp.command", "give agents tools for a cluster, by the Model Context Protocol"),
     "profiles": (
         "barnabas.commands.profile_commands",
         "name clusters with their logins: list, create, use, edit",

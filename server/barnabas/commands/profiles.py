@@ -45,12 +45,12 @@ def path() -> str:
 
 
 def read(name: str | None) -> dict[str, str]:
-    """Return the settings of a profile; without a name the file's default, nothing if there is none.
+    """Return the settings of a profile; without a name the file's default, nothing for an empty one.
 
     Raises CommandError for a file that is wrong or readable by others, and for a name that it has not.
     """
     profiles, default = every()
-    chosen = name or default
+    chosen = default if name is None else name
     if not chosen:
         return {}
     if chosen not in profiles:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TextIO
 
 import trio
 
@@ -37,22 +37,28 @@ def of_user(connecting: Connecting, mechanism: str) -> Callable[[str, str], Clie
     return lambda user, password: replace(plain, sasl=SaslCredentials(mechanism, user, password))
 
 
-def serve(name: str, start: Callable[[trio.Nursery], Awaitable[str]], log_level: str) -> int:
+def serve(
+    name: str,
+    start: Callable[[trio.Nursery], Awaitable[str]],
+    log_level: str,
+    *,
+    ready: TextIO | None = None,
+) -> int:
     """Start a server, print what it is ready with, and serve until a signal; returns the exit code.
 
-    `start` starts it in a nursery and returns the words of the ready line.
+    `start` starts it in a nursery and returns the words of the ready line, which is printed on `ready` (standard output).
     """
     log_lines.begin(log_level)
     code = DONE
     try:
-        trio.run(_serve, name, start)
+        trio.run(_serve, name, start, ready or sys.stdout)
     except* (AddressError, ClientError, CommandError, RegistryError, OSError, ModuleNotFoundError) as group:
         print(f"barnabas {name}: {visible_lines(_text(leaves(group)[0]))}", file=sys.stderr)
         code = FAILED
     return code
 
 
-async def _serve(name: str, start: Callable[[trio.Nursery], Awaitable[str]]) -> None:
+async def _serve(name: str, start: Callable[[trio.Nursery], Awaitable[str]], ready: TextIO) -> None:
     with trio.open_signal_receiver(*end_signals()) as signals:
         async with trio.open_nursery() as nursery:
 
@@ -61,7 +67,7 @@ async def _serve(name: str, start: Callable[[trio.Nursery], Awaitable[str]]) -> 
                     nursery.cancel_scope.cancel()
 
             nursery.start_soon(end)
-            print(f"barnabas {name} is ready: {await start(nursery)}", flush=True)
+            print(f"barnabas {name} is ready: {await start(nursery)}", file=ready, flush=True)
 
 
 def _text(error: BaseException) -> str:

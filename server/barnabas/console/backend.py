@@ -1,17 +1,15 @@
 """The cluster as one visitor of the console has it: a client that is logged in as them, and what it has learned.
 
-The rule: bounded in memory, however large the cluster is; brokers are asked only while a visitor looks.
+The rule: bounded in memory, however large the cluster is; brokers are asked while a visitor looks, and for the history.
 """
 
 from __future__ import annotations
 
 import math
-import time
-from collections import deque
-from collections.abc import AsyncIterator, Hashable
+from collections.abc import AsyncIterator, Hashable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
@@ -25,6 +23,7 @@ from barnabas.console.turns import Reads
 from barnabas.wire.generated.metadata import MetadataRequest
 
 if TYPE_CHECKING:
+    from barnabas.console.connect_client import ConnectClient
     from barnabas.console.live import Live
     from barnabas.console.target import Target
     from barnabas.registry.client import RegistryClient
@@ -36,10 +35,8 @@ AUTHORIZED_OPERATIONS_MAX = 10
 """Later versions of Metadata do not tell what one may do with the cluster."""
 OPERATIONS_SECONDS = 1.0
 """Age of rights at which they are asked for again."""
-SAMPLES_MAX = 360
-"""Lags that are remembered of a group."""
 REMEMBERED_MAX = 2_000
-"""Topics and groups of which something is remembered; the oldest is forgotten."""
+"""Topics of which something is remembered; the oldest is forgotten."""
 SAMPLE_SECONDS_MIN = 1.0
 
 
@@ -64,15 +61,18 @@ class Backend:
         sandbox: Sandbox,
         owner: Hashable,
         reads: Reads | None = None,
+        connects: Mapping[str, ConnectClient] | None = None,
+        history: History | None = None,
     ) -> None:
-        """`owner` has one call of the sandbox at a time; `reads` are the turns of all visitors that read records."""
+        """`owner` has one call of the sandbox at a time; `reads` are the turns of all visitors that read records.
+
+        `history` is shared by visitors that may see the same; its own without one.
+        """
         self.client = client
         self.admin = Admin(client)
         self.topics = TopicIndex(self.admin, nursery)
         self.measured = AllMeasured(self.admin, self.topics, nursery)
-        self.history = History(partial(measure, self), nursery)
-        self.topic_lags: dict[str, int] = {}
-        """Lag in each topic of the group that is furthest behind there, as the history saw it last."""
+        self.history = history or History(partial(measure, self), nursery)
         self.live = live
         self.target = target
         self.settings = settings
@@ -80,11 +80,13 @@ class Backend:
         self.sandbox = sandbox
         self.owner = owner
         self.reads = reads or Reads()
+        self.connects = connects or {}
+        self.subjects: dict[str, tuple[float, dict[str, Any]]] = {}
+        """Subjects as a list has shown them, and when they were asked for (monotonic, s)."""
         self._deserializer: Deserializer | None = None
         self._operations: frozenset[str] = frozenset()
         self._operations_at_s = -math.inf
         self._ends: dict[str, tuple[Sample, Sample]] = {}
-        self._lags: dict[str, deque[tuple[int, int]]] = {}
 
     def deserializer(self) -> Deserializer | None:
         """Return what reads values with the schemas of the registry; None without one."""
@@ -126,19 +128,6 @@ class Backend:
             return None
         return max(now.total - before.total, 0) / seconds
 
-    def note_lag(self, group: str, lag: int) -> list[tuple[int, int]]:
-        """Remember the lag of a group; returns those that are remembered, with their times (ms since 1970)."""
-        seen = self._lags.pop(group, None)
-        if seen is None:
-            seen = deque(maxlen=SAMPLES_MAX)
-        self._lags[group] = seen
-        if len(self._lags) > REMEMBERED_MAX:
-            del self._lags[next(iter(self._lags))]
-        now_ms = time.time_ns() // 1_000_000
-        if not seen or now_ms - seen[-1][0] >= SAMPLE_SECONDS_MIN * 1000:
-            seen.append((now_ms, lag))
-        return list(seen)
-
 
 @asynccontextmanager
 async def opened(
@@ -149,10 +138,14 @@ async def opened(
     sandbox: Sandbox,
     owner: Hashable,
     reads: Reads | None = None,
+    connects: Mapping[str, ConnectClient] | None = None,
+    history: History | None = None,
 ) -> AsyncIterator[Backend]:
     """Open a client for a visitor for the length of a block. Raises ClientError where the broker refuses the login."""
     async with open_client(target.bootstrap, settings, dial=target.dial) as client:
         await client.any_connection()
         async with trio.open_nursery() as nursery:
-            yield Backend(client, target, settings, nursery, live, registry, sandbox, owner, reads)
+            yield Backend(
+                client, target, settings, nursery, live, registry, sandbox, owner, reads, connects, history
+            )
             nursery.cancel_scope.cancel()

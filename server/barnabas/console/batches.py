@@ -14,7 +14,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from barnabas.console.decoding import FRAMED_BYTES_MAX, Payload, Payloads, RawRecord, framed, record_as_json
+from barnabas.console.decoding import (
+    FRAMED_BYTES_MAX,
+    Payload,
+    Payloads,
+    RawRecord,
+    binary_payloads,
+    framed,
+    record_as_json,
+)
 from barnabas.console.exporting import csv_row
 from barnabas.console.matching import Match, columns_of, marks, matches
 from barnabas.filters import FilterLimitError
@@ -211,6 +219,8 @@ def show(records: Sequence[RawRecord], payloads: Payloads, view: View) -> list[R
         if view.reads_schemas:
             large = [data for data in framed(record) if len(data) > FRAMED_BYTES_MAX]
             readings = {**payloads, **dict.fromkeys(large, TOO_LARGE)} if large else payloads
+        if binary := binary_payloads(record, view.form):
+            readings = {**binary, **readings}
         try:
             if matches(view.match, view.topic, record, readings):
                 rows.append(

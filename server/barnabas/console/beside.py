@@ -9,8 +9,10 @@ import trio
 
 from barnabas.broker.startup import StartupError
 from barnabas.config import broker as settings
+from barnabas.console.connect_client import ConnectClient, connects_of
 from barnabas.console.log_lines import Lines
 from barnabas.console.server import DEFAULT_PORT, WHAT, ConsoleServer
+from barnabas.console.target import Cluster
 from barnabas.errors import leaves
 from barnabas.network.visitors import AddressError, read_address
 from barnabas.registry.addresses import has_login
@@ -74,12 +76,21 @@ class ConsoleBeside:
         certificate, key = config.get(settings.CONSOLE_CERTIFICATE), config.get(settings.CONSOLE_KEY)
         return ConsoleServer(
             read_address(text, WHAT, certificate=certificate, key=key),
-            self._where,
+            Cluster(self._where, self._registry_at(), self._connects(), self._own),
             token=config.get(settings.CONSOLE_TOKEN),
             origins=origins,
-            live_of=self._own,
-            registry=self._registry_at(),
+            keeps_history=True,
         )
+
+    def _connects(self) -> dict[str, ConnectClient]:
+        texts: tuple[str, ...] = self._config.get(settings.CONSOLE_CONNECT_URLS)
+        try:
+            connects = connects_of(texts)
+            if any("@" in text for text in texts):
+                raise ValueError("it must not name a user, as settings of the broker are shown")
+        except ValueError as error:
+            raise StartupError(f"{settings.CONSOLE_CONNECT_URLS.name}: {error}") from None
+        return connects
 
     def _registry_at(self) -> RegistryAt | None:
         texts = {setting.name: self._config.get(setting) for setting in REGISTRY}

@@ -1,4 +1,4 @@
-"""Keys and values of records as a person reads them: JSON, text, hexadecimal, or through a registry of schemas. Pure.
+"""Keys and values of records as a person reads them: JSON, MessagePack, CBOR, text, hexadecimal, or by a schema. Pure.
 
 The rule: the bytes are foreign input. What cannot be read as asked is shown in hexadecimal, and what is cut says so. All
 of it runs in a child process (`sandbox`), since the length of the work is the producer's choice.
@@ -11,7 +11,10 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-FORMATS = ("auto", "json", "text", "hex", "registry")
+from barnabas.environment.extras import explain
+from barnabas.records.binary_json import BINARY_FORMATS, BinaryFormatError, read, recognize
+
+FORMATS = ("auto", "json", "text", "hex", "registry", *BINARY_FORMATS)
 SHOWN_CHARS = 2_000
 """Characters of a key or value in a list, and of all headers; one record by itself is shown with more."""
 WHOLE_CHARS = 2_000_000
@@ -20,13 +23,13 @@ HEADERS_MAX = 200
 PARSED_BYTES_MAX = 4 << 20
 """Size of a payload from which on it is not looked at as a whole: its beginning is shown, as text or in hexadecimal."""
 FRAMED_BYTES_MAX = 1 << 20
-"""Size of a payload from which on it is not read by its schema."""
+"""Size of a payload from which on it is not read by its schema, nor as MessagePack or CBOR."""
 _FRAMED_BYTES_MIN = 5
 _PLAIN_CONTROLS = frozenset("\n\r\t")
 
 
 class Payload(NamedTuple):
-    """A payload as its schema reads it, or the problem with that."""
+    """A payload as its schema reads it, or as MessagePack or CBOR; or the problem with that."""
 
     form: str
     text: str
@@ -36,7 +39,7 @@ class Payload(NamedTuple):
 
 
 Payloads = Mapping[bytes, Payload]
-"""Payloads that name a schema, as that reads them."""
+"""Payloads that name a schema, as that reads them, and those in MessagePack or CBOR."""
 
 
 class RawRecord(NamedTuple):
@@ -56,6 +59,44 @@ def framed(record: RawRecord) -> list[bytes]:
     """Return the payloads of a record that may name a schema."""
     payloads = (record.key, record.value, *(value for _, value in record.headers[:HEADERS_MAX]))
     return [data for data in payloads if data is not None and len(data) >= _FRAMED_BYTES_MIN and not data[0]]
+
+
+def binary_payloads(record: RawRecord, form: str) -> dict[bytes, Payload]:
+    """Return the payloads of a record that are in MessagePack or CBOR: those recognized, or read by the form chosen.
+
+    A chosen form is that of the value: a key or header that is text, or is in another form, is shown as it would be else.
+    """
+    others = [record.key, *(value for _, value in record.headers[:HEADERS_MAX])]
+    if form == "auto":
+        contents = [data for data in (record.value, *others) if data is not None]
+        return {data: payload for data in contents if (payload := _recognized(data)) is not None}
+    if form not in BINARY_FORMATS:
+        return {}
+    payloads = {}
+    for data in others:
+        if data and not data.isascii() and not (payload := _read(data, form)).problem:
+            payloads[data] = payload
+    if record.value is not None:
+        payloads[record.value] = _read(record.value, form)
+    return payloads
+
+
+def _recognized(data: bytes) -> Payload | None:
+    if len(data) > FRAMED_BYTES_MAX:
+        return None
+    result = recognize(data)
+    return None if result is None else Payload(*result)
+
+
+def _read(data: bytes, form: str) -> Payload:
+    if len(data) > FRAMED_BYTES_MAX:
+        return Payload("hex", "", problem=f"payloads of up to {FRAMED_BYTES_MAX} bytes are read as {form}")
+    try:
+        return Payload(form, read(data, form))
+    except BinaryFormatError as error:
+        return Payload("hex", "", problem=str(error))
+    except ModuleNotFoundError as error:
+        return Payload("hex", "", problem=explain(error) or str(error))
 
 
 def record_as_json(record: RawRecord, form: str, chars_max: int, payloads: Payloads) -> dict[str, Any]:
@@ -92,7 +133,7 @@ def payload_as_json(data: bytes | None, form: str, chars_max: int, payloads: Pay
         if payload.problem:
             shown["text"], is_cut = _hex(data, chars_max)
             shown["problem"] = payload.problem
-        else:
+        elif payload.schema_id >= 0:
             shown["schema_id"] = payload.schema_id
     else:
         form, text, is_cut = plain_text(data, form, chars_max)

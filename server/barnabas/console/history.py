@@ -1,11 +1,14 @@
 """The last 15 minutes of a cluster in numbers, as one visitor may see them.
 
-The rule: nothing is measured before the first look at them, nor after the session has ended; samples have a bound, and so
-has the time that they take: one part in a hundred.
+The rule: samples have a bound, and so has the time that they take: one part in a hundred. Where visitors log in, each has
+numbers of their own, from their first look on until the session has ended; else all see the same, kept from the start on.
 """
 
 from __future__ import annotations
 
+import logging
+import math
+import re
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
@@ -18,17 +21,26 @@ import trio
 from barnabas.client import ClientError
 from barnabas.commands.lagging import lags_of
 from barnabas.console.base import ConsoleError
+from barnabas.console.exposed import families_of
 from barnabas.console.live import METRICS, check_view
 from barnabas.console.measuring import BYTES, RATE, log_dirs_of
 from barnabas.console.outcomes import error_text
+from barnabas.errors import leaves
 
 if TYPE_CHECKING:
     from barnabas.client.admin import ListedGroup
     from barnabas.commands.lagging import GroupLag
     from barnabas.console.backend import Backend
+    from barnabas.console.live import Live
+
+log = logging.getLogger(__name__)
 
 EVERY_SECONDS = 10.0
+RETRY_SECONDS = 2.0
+"""Time after a first look that has failed."""
 HISTORY_SECONDS = 900.0
+ABSENCE_SECONDS = 60.0
+"""Time without a visitor after which the next one has a sample taken at once."""
 REST_FACTOR = 100
 """Time between two samples, as a multiple of the time that one takes."""
 FIRST_SECONDS_MAX = 5.0
@@ -37,8 +49,24 @@ GROUPS_MAX = 200
 """Groups that are measured: those with members first."""
 SHOWN_GROUPS_MAX = 8
 """Groups of a sample, those with the most lag."""
+LAGS_MAX = 360
+"""Lags that are remembered of a group."""
+LAG_SECONDS_MIN = 1.0
+REMEMBERED_MAX = 2_000
+"""Groups of which lags are remembered; the oldest is forgotten."""
 DESCRIBED_MAX = 20
 """Open transactions that are asked for their age."""
+PLOTTED = tuple(
+    re.compile(pattern, re.I)
+    for pattern in (
+        "messagesin",
+        "_bytesin",
+        "_bytesout",
+        r"requestmetrics_requests(_total)?$",
+        "connection_?count",
+    )
+)
+"""Metrics that the page plots without being asked, the first of each."""
 OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 """States of transactions that are open."""
 _STALLS = "barnabas_event_loop_stalls"
@@ -60,30 +88,66 @@ class Sample:
         return {"at": self.at_ms, "values": self.values, "groups": self.groups}
 
 
-class History:
-    """Samples of a cluster, taken in the background from the first look on."""
+class Lags:
+    """Lags of groups over time, and of topics now."""
 
-    def __init__(self, measure: Callable[[], Awaitable[Sample]], nursery: trio.Nursery) -> None:
-        """`measure` may raise ClientError."""
+    def __init__(self) -> None:
+        self.by_topic: dict[str, int] = {}
+        """Lag in each topic of the group that is furthest behind there, as the history saw it last."""
+        self._by_group: dict[str, deque[tuple[int, int]]] = {}
+
+    def note(self, group: str, lag: int) -> list[tuple[int, int]]:
+        """Remember the lag of a group; returns those that are remembered, with their times (ms since 1970)."""
+        seen = self._by_group.pop(group, None)
+        if seen is None:
+            seen = deque(maxlen=LAGS_MAX)
+        self._by_group[group] = seen
+        if len(self._by_group) > REMEMBERED_MAX:
+            del self._by_group[next(iter(self._by_group))]
+        now_ms = time.time_ns() // 1_000_000
+        if not seen or now_ms - seen[-1][0] >= LAG_SECONDS_MIN * 1000:
+            seen.append((now_ms, lag))
+        return list(seen)
+
+
+class History:
+    """Samples of a cluster, taken in the background from the first look on; of one that is attached to a nursery."""
+
+    def __init__(self, measure: Callable[[], Awaitable[Sample]], nursery: trio.Nursery | None = None) -> None:
+        """`measure` may raise ClientError, ConsoleError."""
         self._measure = measure
         self._nursery = nursery
+        self.lags = Lags()
         self._samples: deque[Sample] = deque(maxlen=int(HISTORY_SECONDS / EVERY_SECONDS))
         self._has_begun = False
         self._has_looked = trio.Event()
+        self._is_due = trio.Event()
+        """Set by a visitor that comes after a while without any."""
+        self._visited_s = -math.inf
+        self._sampled_s = -math.inf
         self.error = ""
         """Why the last look failed."""
 
+    def attach(self, nursery: trio.Nursery) -> None:
+        """Have samples taken in a nursery, once they are asked for."""
+        self._nursery = nursery
+
     def begin(self) -> None:
         """Take samples from now on, if none are taken yet."""
-        if not self._has_begun:
+        if not self._has_begun and self._nursery is not None:
             self._has_begun = True
             self._nursery.start_soon(self._run)
 
     async def samples(self) -> list[Sample]:
         """Return the samples of the last 15 minutes; the first look waits a little for the first of them."""
         self.begin()
-        with trio.move_on_after(FIRST_SECONDS_MAX):
-            await self._has_looked.wait()
+        now_s = trio.current_time()
+        if now_s - self._visited_s > ABSENCE_SECONDS and now_s - self._sampled_s > EVERY_SECONDS:
+            self._is_due.set()
+        self._visited_s = now_s
+        if self._has_begun:
+            with trio.move_on_after(FIRST_SECONDS_MAX):
+                await self._has_looked.wait()
         since_ms = self._samples[-1].at_ms - HISTORY_SECONDS * 1_000 if self._samples else 0
         return [sample for sample in self._samples if sample.at_ms > since_ms]
 
@@ -95,9 +159,31 @@ class History:
                 self.error = ""
             except ClientError as error:
                 self.error = error_text(error)
+            except ConsoleError as error:  # the broker is down, or starting
+                self.error = str(error)
+            except Exception as error:  # a defect, or several errors at once: the next look may be better
+                causes = [leaf for leaf in leaves(error) if not isinstance(leaf, ClientError | ConsoleError)]
+                if causes:
+                    log.exception("measuring the cluster failed")
+                self.error = str((causes or leaves(error))[0])
             self._has_looked.set()
+            self._sampled_s = trio.current_time()
             taken_s = trio.current_time() - began_s
-            await trio.sleep(max(EVERY_SECONDS, REST_FACTOR * taken_s) - taken_s)
+            # The first look imports what it needs, and a broker that starts is not there yet.
+            rest_s = REST_FACTOR * taken_s if len(self._samples) > 1 else 0.0
+            every_s = EVERY_SECONDS if self._samples else RETRY_SECONDS
+            self._is_due = trio.Event()
+            with trio.move_on_after(max(every_s, rest_s) - min(taken_s, every_s)):
+                await self._is_due.wait()
+
+
+async def measure_metrics(live: Live) -> Sample:
+    """Return the sums of those metrics that are plotted without being asked for. Raises ConsoleError."""
+    families = await live.metrics()
+    names = [row["name"] for row in families_of(families, ())]
+    plotted = {next(filter(pattern.search, names), "") for pattern in PLOTTED} - {""}
+    sums = {row["name"]: row["sum"] for row in families_of(families, plotted)} if plotted else {}
+    return Sample(time.time_ns() // 1_000_000, sums)
 
 
 async def measure(backend: Backend) -> Sample:
@@ -135,9 +221,9 @@ async def _lag(backend: Backend, sample: Sample) -> None:
     groups = dict(sorted(listed.items(), key=_is_idle)[:GROUPS_MAX])
     measured = await lags_of(backend.admin, groups)
     lags = {name: lag.total for name, lag in measured.items() if lag.total is not None}
-    backend.topic_lags = _by_topic(measured.values())
+    backend.history.lags.by_topic = _by_topic(measured.values())
     for name, lag in lags.items():
-        backend.note_lag(name, lag)
+        backend.history.lags.note(name, lag)
     sample.values["lag"] = sum(lags.values())
     sample.groups.update(sorted(lags.items(), key=lambda item: -item[1])[:SHOWN_GROUPS_MAX])
 

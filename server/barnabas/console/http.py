@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, quote, urlsplit
@@ -29,14 +28,13 @@ from barnabas.environment.lazy import import_modules
 from barnabas.network.http import HttpReader, HttpService
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from barnabas.console.live import Live
     from barnabas.console.sessions import Session, Sessions
 
 log = logging.getLogger(__name__)
 
 SESSION_PATH = "/api/session"
+CLUSTERS_PATH = "/clusters/"
 ANSWER_SECONDS_MAX = 30.0
 EVENT_SECONDS_MAX = 20.0
 """Time in which a browser takes an event in: after that, what makes them is broken off."""
@@ -70,20 +68,48 @@ class ConsoleRequest(NamedTuple):
     """Address of the machine that it comes from."""
 
 
+class Place(NamedTuple):
+    """Where a cluster stands in its console."""
+
+    base: str
+    """The beginning of names of cookies, which no other console of this host has."""
+    name: str = ""
+    names: tuple[str, ...] = ("",)
+    """Those of all clusters; a lone one has an empty name."""
+
+    @property
+    def path(self) -> str:
+        """The path of its page."""
+        return f"{CLUSTERS_PATH}{self.name}/" if self.name else "/"
+
+    @property
+    def cookie(self) -> str:
+        """The name of its cookie."""
+        return f"{self.base}-{self.name}" if self.name else self.base
+
+
 class ConsoleService(HttpService):
-    """The page of a console and its routes."""
+    """The page of a console and its routes, for one cluster."""
 
     idle_seconds_max = 120.0
 
     def __init__(
-        self, guard: Guard, sessions: Sessions, live: Live | None, cookie: str, *, has_tls: bool = False
+        self,
+        guard: Guard,
+        sessions: Sessions,
+        live: Live | None,
+        place: Place,
+        *,
+        has_tls: bool = False,
+        is_read_only: bool = False,
     ) -> None:
-        """`cookie` is the name of the session's, which no other console of this host has."""
-        self._cookie_rules = "Path=/; HttpOnly; SameSite=Strict" + ("; Secure" if has_tls else "")
+        self._cookie_rules = f"Path={place.path}; HttpOnly; SameSite=Strict" + ("; Secure" if has_tls else "")
         self._guard = guard
         self._sessions = sessions
         self._live = live
-        self._cookie = cookie
+        self._place = place
+        self._cookie = place.cookie
+        self._is_read_only = is_read_only
         self._unsent = Unsent()
         self._streams = Streams()
 
@@ -126,7 +152,7 @@ class ConsoleService(HttpService):
         except (ConsoleError, ClientError) as error:
             return await self._send_json(reader, *failure_of(error, request.path))
         is_going_on = False
-        with _using(session) as scope:
+        with session.in_use() as scope:
             is_going_on = await self._answer_within(reader, request, session)
         return is_going_on and not scope.cancelled_caught
 
@@ -164,7 +190,29 @@ class ConsoleService(HttpService):
             raise ConsoleError(
                 403, f"the header {CSRF_HEADER} is missing or wrong: GET /api/session tells it"
             )
+        if request.method != "GET" and self._is_read_only and request.path != SESSION_PATH:
+            raise ConsoleError(403, "this console changes nothing: it was started with --read-only")
         return session
+
+    async def lead(self, reader: HttpReader, request: h11.Request) -> bool:
+        """Send the response to a request that names no cluster: the way to the page of one, else an error."""
+        try:
+            parsed = _request_of(request, b"")
+        except _MalformedError as error:
+            await self.refuse(reader, 400, f"malformed request: {error}")
+            return False
+        refusal = self._guard.refusal(parsed.method, parsed.headers)
+        if refusal:
+            return await self._send_json(reader, 403, {"error": refusal})
+        name = parsed.path.removeprefix(CLUSTERS_PATH).strip("/")
+        if parsed.method == "GET" and (parsed.path == "/" or name in self._place.names):
+            path = f"{CLUSTERS_PATH}{name}/" if name else self._place.path
+            headers = [*HEADERS, ("Location", path), ("Content-Length", "0")]
+            return await reader.answer(307, headers, [], seconds=ANSWER_SECONDS_MAX)
+        names = ", ".join(self._place.names)
+        return await self._send_json(
+            reader, 404, {"error": f"the clusters are at {CLUSTERS_PATH}NAME/: {names}"}
+        )
 
     # --- sessions -------------------------------------------------------------------------------------------
 
@@ -200,6 +248,10 @@ class ConsoleService(HttpService):
             "mechanisms": list(self._sessions.mechanisms()),
             "views": sorted(self._live.views) if self._live is not None else [],
             "registry": self._sessions.has_registry,
+            "connects": [*self._sessions.connects],
+            "read_only": self._is_read_only,
+            "cluster": self._place.name,
+            "clusters": [name for name in self._place.names if name],
         }
 
     async def _log_in(self, reader: HttpReader, request: ConsoleRequest) -> bool:
@@ -302,19 +354,6 @@ def _request_of(request: h11.Request, body: bytes, address: str = "") -> Console
     if not target.path.startswith("/") or target.netloc:
         raise _MalformedError("the target is no path")
     return ConsoleRequest(request.method.decode("latin-1"), target.path, query, headers, body, address)
-
-
-@contextmanager
-def _using(session: Session) -> Iterator[trio.CancelScope]:
-    """Have a session stay while a request of it is answered, and the request end with the session."""
-    scope = trio.CancelScope()
-    session.requests.add(scope)
-    try:
-        with scope:
-            yield scope
-    finally:
-        session.requests.discard(scope)
-        session.used_at = trio.current_time()
 
 
 # --- files ---------------------------------------------------------------------------------------------------------

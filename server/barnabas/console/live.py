@@ -14,6 +14,7 @@ from barnabas.console.base import ConsoleError
 
 if TYPE_CHECKING:
     from barnabas.console.backend import Backend
+    from barnabas.console.history import History
     from barnabas.console.target import Target
     from barnabas.metrics.families import Family
 
@@ -41,6 +42,9 @@ class Live(Protocol):
     @property
     def target(self) -> Target:
         """The way of the console's clients to the broker. Raises ConsoleError while that is down."""
+
+    metrics_history: History
+    """Those metrics over the last 15 minutes that are plotted without being asked for."""
 
     def connections(self) -> list[dict[str, Any]]:
         """Return the open connections of clients."""
@@ -71,6 +75,9 @@ class Watch(Protocol):
 
 class Seen(Protocol):
     """A request that was recorded."""
+
+    def at_a_glance(self) -> dict[str, Any]:
+        """Return its topics, records, bytes and time, as JSON."""
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -17,6 +18,7 @@ from barnabas.client import Endpoint
 from barnabas.config.authorizer import has_authorizer
 from barnabas.config.listeners import listener_settings, mechanisms_of
 from barnabas.console.base import ConsoleError
+from barnabas.console.history import History, measure_metrics
 from barnabas.console.known_bugs import warnings_of
 from barnabas.console.live import CONNECTIONS, CONTROL, LOG, METRICS, REQUESTS
 from barnabas.console.target import Target
@@ -48,6 +50,7 @@ class OwnBroker:
         self._watch: _Watch | None = None
         self._counts: dict[int, tuple[float, int]] = {}
         self._lines = lines
+        self.metrics_history = History(partial(measure_metrics, self))
         self._target: Target | None = None
         self._dispatch: Any = None
         """Function that answers requests of the control API, once it was imported."""

@@ -7,7 +7,7 @@ first connection, in a thread: a console without visitors is little more than a 
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import trio
@@ -17,12 +17,12 @@ from barnabas.network.visitors import Address, Site
 from barnabas.sandbox.pool import Sandbox
 
 if TYPE_CHECKING:
+    from barnabas.console.clusters import Clusters
+    from barnabas.console.guard import Guard
     from barnabas.console.http import ConsoleService
-    from barnabas.console.live import Live
-    from barnabas.console.sessions import Sessions
-    from barnabas.console.target import WhereNow
+    from barnabas.console.target import Cluster
+    from barnabas.console.turns import Reads
     from barnabas.network.visitors import Visitor
-    from barnabas.registry.client_settings import RegistryAt
 
 WHAT = "the console"
 CONNECTIONS_MAX = 256
@@ -41,22 +41,23 @@ class ConsoleServer:
     def __init__(
         self,
         address: Address,
-        where: WhereNow,
+        clusters: Cluster | Mapping[str, Cluster],
         *,
         token: str = "",
         origins: Sequence[str] = (),
-        live_of: Callable[[], Live | None] = lambda: None,
-        registry: RegistryAt | None = None,
+        is_read_only: bool = False,
+        keeps_history: bool = False,
     ) -> None:
-        """Bind an address, port 0 for a free one. `live_of` is asked with the first visitor.
+        """Bind an address, port 0 for a free one. Several clusters are shown each under its name.
 
+        `keeps_history` has numbers of clusters without logins sampled from the start on, not from the first look.
         Raises AddressError, also for an address that other machines reach where there is no token.
         """
-        self._where = where
+        self._clusters = clusters if isinstance(clusters, Mapping) else {"": clusters}
         self._token = token
         self._origins = tuple(origins)
-        self._live_of = live_of
-        self._registry = registry
+        self._is_read_only = is_read_only
+        self._keeps_history = keeps_history
         self._site = Site(address, WHAT, unguarded="" if token else _UNGUARDED)
 
     @property
@@ -71,14 +72,14 @@ class ConsoleServer:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled; closes the sockets then."""
         async with Sandbox(seconds_max=CALL_SECONDS_MAX) as sandbox, trio.open_nursery() as nursery:
-            sessions: list[Sessions] = []
 
-            def make() -> ConsoleService:
-                from barnabas.console.sessions import Sessions
+            def make() -> Clusters:
+                from barnabas.console.clusters import Clusters
+                from barnabas.console.turns import Reads
 
-                sessions.append(Sessions(self._where, self._token, self._live_of(), self._registry, sandbox))
-                nursery.start_soon(sessions[0].run)
-                return self._service(sessions[0])
+                reads = Reads()
+                services = {name: self._service(name, nursery, sandbox, reads) for name in self._clusters}
+                return Clusters(services)
 
             service = Lazy(
                 make, "barnabas.console.http", "barnabas.console.own_broker", beside=trio.to_thread.run_sync
@@ -87,16 +88,38 @@ class ConsoleServer:
             async def answer(visitor: Visitor) -> None:
                 await (await service.ready()).serve(visitor)
 
+            if self._keeps_history:
+                nursery.start_soon(service.ready)
             await self._site.serve(CONNECTIONS_MAX, answer, task_status=task_status)
 
-    def _service(self, sessions: Sessions) -> ConsoleService:
+    def _service(self, name: str, nursery: trio.Nursery, sandbox: Sandbox, reads: Reads) -> ConsoleService:
+        """Return what answers for a cluster, with its sessions."""
+        from barnabas.console.http import ConsoleService, Place
+        from barnabas.console.sessions import Sessions
+
+        cluster = self._clusters[name]
+        live = cluster.live_of()
+        sessions = Sessions(
+            cluster.where,
+            self._token,
+            live,
+            cluster.registry,
+            sandbox,
+            connects=cluster.connects,
+            reads=reads,
+            keeps_history=self._keeps_history,
+        )
+        nursery.start_soon(sessions.run)
+        place = Place(f"barnabas-console-{self._site.port}", name, tuple(self._clusters))
+        has_tls, is_read_only = self._site.has_tls, self._is_read_only
+        return ConsoleService(
+            self._guard(), sessions, live, place, has_tls=has_tls, is_read_only=is_read_only
+        )
+
+    def _guard(self) -> Guard:
         from barnabas.console.guard import Guard
-        from barnabas.console.http import ConsoleService
 
         site = self._site
         names = site.hosts if site.is_local else {*site.hosts, socket.gethostname()}
-        guard = Guard(
-            names, self._origins, is_local=site.is_local, scheme="https" if site.has_tls else "http"
-        )
-        cookie = f"barnabas-console-{site.port}"
-        return ConsoleService(guard, sessions, self._live_of(), cookie, has_tls=site.has_tls)
+        scheme = "https" if site.has_tls else "http"
+        return Guard(names, self._origins, is_local=site.is_local, scheme=scheme)

@@ -11,7 +11,8 @@ import hmac
 import logging
 import secrets
 from collections import Counter
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,13 +21,15 @@ import trio
 from barnabas.client import AuthenticationError, ClientError, open_client
 from barnabas.console.backend import Backend, opened
 from barnabas.console.base import ConsoleError
+from barnabas.console.history import History, Sample, measure
 from barnabas.console.logins import Logins
 from barnabas.console.turns import Reads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from barnabas.client import Client, ClientSettings
+    from barnabas.console.connect_client import ConnectClient
     from barnabas.console.live import Live
     from barnabas.console.target import Target, WhereNow
     from barnabas.registry.client import RegistryClient
@@ -85,6 +88,18 @@ class Session:
         is_idle = not self.uses and now - self.used_at > IDLE_SECONDS_MAX
         return is_idle or now - self.began_at > LIFE_SECONDS_MAX
 
+    @contextmanager
+    def in_use(self) -> Iterator[trio.CancelScope]:
+        """Have the session stay while a request of it is answered, and the request end with the session."""
+        scope = trio.CancelScope()
+        self.requests.add(scope)
+        try:
+            with scope:
+                yield scope
+        finally:
+            self.requests.discard(scope)
+            self.used_at = trio.current_time()
+
 
 class Sessions:
     """Lifecycle: `run` in a task, until cancelled."""
@@ -97,6 +112,9 @@ class Sessions:
         registry: RegistryAt | None,
         sandbox: Sandbox,
         *,
+        connects: Mapping[str, ConnectClient] | None = None,
+        reads: Reads | None = None,
+        keeps_history: bool = False,
         open_backend: Callable[..., AbstractAsyncContextManager[Backend]] = opened,
         open_client: Callable[..., AbstractAsyncContextManager[Client]] = open_client,
     ) -> None:
@@ -114,7 +132,12 @@ class Sessions:
         self._registry = registry
         self._sessions: dict[str, Session] = {}
         self._logins = Logins()
-        self._reads = Reads()
+        self.connects = connects or {}
+        """Clusters of Kafka Connect, by their names."""
+        self._reads = reads or Reads()
+        self._keeps_history = keeps_history
+        self._history = History(self._measure)
+        """Of all sessions without a user: each may see the same."""
         self._nursery: trio.Nursery | None = None
         self._anonymous: Session | None = None
 
@@ -136,6 +159,12 @@ class Sessions:
         """Keep sessions, and end those that are over, until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
+            self._history.attach(nursery)
+            if self._keeps_history:
+                self._history.begin()
+            if self._keeps_history and self._live is not None:
+                self._live.metrics_history.attach(nursery)
+                self._live.metrics_history.begin()
             while True:
                 await trio.sleep(CHECK_SECONDS)
                 for session in [session for session in self._sessions.values() if session.is_over]:
@@ -269,6 +298,12 @@ class Sessions:
                 log.debug("repeating the login of %s failed: %s", session.user, error)
             session.proven_at = trio.current_time()
 
+    async def _measure(self) -> Sample:
+        """Return the cluster in numbers, as visitors see it where there are no logins. Raises ClientError, ConsoleError."""
+        if self.mechanisms():
+            raise ConsoleError(403, "visitors log in: each has a history of their own")
+        return await measure(await self.open(await self.anonymous()))
+
     def _registry_client(self, session: Session) -> RegistryClient | None:
         """Return a client of the registry for a session; a login goes to the broker's own registry alone."""
         if self._registry is None:
@@ -298,6 +333,8 @@ class Sessions:
                     self.sandbox,
                     session.owner,
                     self._reads,
+                    self.connects,
+                    None if session.user else self._history,
                 ) as backend:
                     task_status.started(backend)
                     await trio.sleep_forever()

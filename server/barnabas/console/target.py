@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from barnabas.client import ClientSettings, Dial, Endpoint
 from barnabas.client.connection import dial_tcp
 from barnabas.client.settings import SaslCredentials
+
+if TYPE_CHECKING:
+    from barnabas.console.connect_client import ConnectClient
+    from barnabas.console.live import Live
+    from barnabas.registry.client_settings import RegistryAt
 
 CLIENT_ID = "barnabas-console"
 PATIENCE = ClientSettings(
@@ -27,12 +33,30 @@ class Target:
     sasl: SaslCredentials | None = None
     """Credentials of all visitors, where the console was started with them."""
     dial: Dial = dial_tcp
+    client_id: str = CLIENT_ID
 
     def settings(self, user: str = "", password: str = "", mechanism: str = "") -> ClientSettings:
         """Return the settings of a client that logs in as a user."""
         sasl = SaslCredentials(mechanism, user, password) if self.mechanisms else self.sasl
-        return replace(PATIENCE, tls=self.tls, sasl=sasl)
+        return replace(PATIENCE, client_id=self.client_id, tls=self.tls, sasl=sasl)
 
 
 WhereNow = Callable[[], Target]
 """Returns the cluster as it can be reached now. Raises ConsoleError while it cannot."""
+
+
+def no_live() -> Live | None:
+    """Return nothing of the broker's inside, as of a cluster elsewhere."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A cluster with what stands beside it."""
+
+    where: WhereNow
+    registry: RegistryAt | None = None
+    connects: Mapping[str, ConnectClient] = field(default_factory=dict)
+    """Clusters of Kafka Connect, by their names."""
+    live_of: Callable[[], Live | None] = no_live
+    """Returns the broker from inside, where it is in this process; asked with the first visitor."""

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 import trio
 
 from barnabas.errors import RequestError, StorageError
-from barnabas.metrics.of_broker import broker_families
+from barnabas.metrics.families import Families
+from barnabas.metrics.of_broker import broker_families, server_families
 from barnabas.metrics.of_clients import client_families
+from barnabas.metrics.of_controller import controller_families
 from barnabas.metrics.text import Text, content_type_for, of_process, render
 
 if TYPE_CHECKING:
@@ -24,9 +26,12 @@ if TYPE_CHECKING:
     from barnabas.coordinators.groups.shard import GroupShard
     from barnabas.environment import Threads
     from barnabas.metrics.families import Family
-    from barnabas.metrics.of_broker import MetricsParts
+    from barnabas.metrics.of_broker import MetricsParts, ServerParts
+    from barnabas.metrics.of_controller import ControllerParts
     from barnabas.metrics.telemetry.pushed import ClientMetrics
     from barnabas.serving.meter import RequestMeter
+
+    Collected = tuple[Families, list[ClientMetrics]]
 
 log = logging.getLogger(__name__)
 
@@ -45,25 +50,22 @@ class _PendingText:
 
 
 class Exposition:
-    """Makes answers, one after the other."""
+    """Makes answers, one after the other, of what `collected` yields."""
 
-    def __init__(
-        self,
-        parts: MetricsParts,
-        meter: RequestMeter,
-        group_shards: Callable[[], Awaitable[list[GroupShard]]],
-        threads: Threads,
-    ) -> None:
-        """`group_shards` gives those of the group coordinator; raises RequestError or StorageError."""
-        self._parts = parts
-        self._meter = meter
-        self._shards = group_shards
+    def __init__(self, threads: Threads) -> None:
         self._threads = threads
         self._one_at_a_time = trio.Lock()
         self._next: dict[str, _PendingText] = {}
         self._pause_ends = 0.0
         self.made = 0
         """Number of answers that have been made."""
+
+    async def collected(self, *, is_summed: bool) -> Collected:
+        """Return the metrics as they are now, those of the node and those of clients.
+
+        Where it `is_summed`, all topics and all logs have one value together.
+        """
+        raise NotImplementedError
 
     async def text(self, accept: str = "") -> Text:
         """Return all metrics, none of them older than this call; `accept` is a request's header of that name."""
@@ -82,16 +84,55 @@ class Exposition:
 
     async def families(self) -> list[Family]:
         """Return all metrics as data, with one value for all topics and all logs of the broker together."""
-        shards = await self._group_shards()
-        broker = await broker_families(self._parts, self._meter, shards, is_summed=True)
-        clients = await self._copied_clients()
-        return await self._threads.run(lambda: [*broker, *client_families(clients), *of_process()])
+        node, clients = await self.collected(is_summed=True)
+        return await self._threads.run(lambda: [*node, *client_families(clients), *of_process()])
 
     async def _make(self, content_type: str) -> Text:
         self.made += 1
-        broker = await broker_families(self._parts, self._meter, await self._group_shards())
-        clients = await self._copied_clients()
-        return await self._threads.run(lambda: render(chain(broker, client_families(clients)), content_type))
+        node, clients = await self.collected(is_summed=False)
+        return await self._threads.run(lambda: render(chain(node, client_families(clients)), content_type))
+
+
+class ControllerExposition(Exposition):
+    """The metrics of a controller that is no broker."""
+
+    def __init__(
+        self, server: ServerParts, controller: ControllerParts, meter: RequestMeter, threads: Threads
+    ) -> None:
+        super().__init__(threads)
+        self._server = server
+        self._controller = controller
+        self._meter = meter
+
+    async def collected(self, *, is_summed: bool) -> Collected:  # noqa: ARG002
+        """See `Exposition.collected`; there are no topics and no clients' metrics."""
+        families = Families()
+        await controller_families(families, self._controller)
+        server_families(families, self._server, self._meter)
+        return families, []
+
+
+class BrokerExposition(Exposition):
+    """The metrics of a broker, and of the controller in its process."""
+
+    def __init__(
+        self,
+        parts: MetricsParts,
+        meter: RequestMeter,
+        group_shards: Callable[[], Awaitable[list[GroupShard]]],
+        threads: Threads,
+    ) -> None:
+        """`group_shards` gives those of the group coordinator; raises RequestError or StorageError."""
+        super().__init__(threads)
+        self._parts = parts
+        self._meter = meter
+        self._shards = group_shards
+
+    async def collected(self, *, is_summed: bool) -> Collected:
+        """See `Exposition.collected`."""
+        shards = await self._group_shards()
+        families = await broker_families(self._parts, self._meter, shards, is_summed=is_summed)
+        return families, await self._copied_clients()
 
     async def _copied_clients(self) -> list[ClientMetrics]:
         """Return what clients have pushed, as it is now, the one that has been silent for the longest time first."""

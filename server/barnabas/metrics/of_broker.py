@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from itertools import chain
+from typing import TYPE_CHECKING, Protocol
 
 from barnabas import __version__
 from barnabas.metrics.families import COUNTER, GAUGE, INFO, SUMMARY, Families
 from barnabas.metrics.of_authorizer import authorizer_families
 from barnabas.metrics.of_quotas import client_quota_families
+from barnabas.metrics.slices import in_slices
 from barnabas.metrics.telemetry.payload import Distribution, Labels
 from barnabas.serving.loop_budget import BOUNDS_SECONDS
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping
 
     from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.cluster.replicas.manager import Replicas
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from barnabas.log.cleaner.cleaner import LogCleaner
     from barnabas.log.manager import LogManager
     from barnabas.metrics.client_telemetry import Telemetry
+    from barnabas.metrics.of_controller import ControllerParts
     from barnabas.security.authorizer import Authorizer
     from barnabas.serving.log_limit import LogLimit
     from barnabas.serving.loop_budget import LoopBudget
@@ -37,10 +39,6 @@ if TYPE_CHECKING:
     from barnabas.serving.quotas.connections import Throttling
     from barnabas.serving.request_quotas import BrokerQuotas
 
-T = TypeVar("T")
-
-AT_ONCE = 100
-"""Number of topics, logs or groups that are looked at between two looks at the loop's budget."""
 RUNNING = 3  # BrokerState of Kafka
 CLASSIC = "classic"
 PROTOCOLS = (CLASSIC, "consumer", "share", "streams")
@@ -67,24 +65,44 @@ class OpenConnections(Protocol):
         """Return the number of open connections."""
 
 
-@dataclass(frozen=True, slots=True)
-class MetricsParts:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerParts:
+    """The parts of any node with clients that metrics are about."""
+
+    connections: OpenConnections
+    listener_names: Collection[str]
+    quotas: BrokerQuotas
+    authorizer: Authorizer
+    budget: LoopBudget
+    stall_counts: dict[str, int]
+    log_limit: LogLimit
+    memory: Memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsParts(ServerParts):
     """The parts of a broker that metrics are about."""
 
     broker_id: int
     metadata: MetadataStore
     logs: LogManager
     replicas: Replicas
-    connections: OpenConnections
-    listener_names: Collection[str]
-    quotas: BrokerQuotas
-    authorizer: Authorizer
     telemetry: Lazy[Telemetry]
     cleaner: Callable[[], LogCleaner | None]
-    budget: LoopBudget
-    stall_counts: dict[str, int]
-    log_limit: LogLimit
-    memory: Memory
+    in_quorum: bool = False
+    """True if the controllers are those of a quorum."""
+    controller: ControllerParts | None = None
+    """The controller in the same process, if there is one."""
+
+
+def server_families(families: Families, parts: ServerParts, meter: RequestMeter) -> None:
+    """Add what any node with clients has: requests, connections, quotas, its event loop and memory."""
+    _requests(families, meter)
+    _sockets(families, parts, meter)
+    client_quota_families(families, parts.quotas)
+    authorizer_families(families, parts.authorizer)
+    _event_loop(families, parts)
+    _memory(families, parts)
 
 
 async def broker_families(
@@ -96,29 +114,20 @@ async def broker_families(
     """
     families = Families()
     await _node(families, parts)
-    _requests(families, meter)
-    _sockets(families, parts, meter)
-    client_quota_families(families, parts.quotas)
-    authorizer_families(families, parts.authorizer)
+    if parts.controller is not None:
+        from barnabas.metrics.of_controller import controller_families
+
+        await controller_families(families, parts.controller)
+    server_families(families, parts, meter)
     await _topics(families, parts, meter, is_summed=is_summed)
     await _logs(families, parts, is_summed=is_summed)
     _cleaner(families, parts)
     await _groups(families, shards, parts.budget)
     _telemetry(families, parts)
-    _event_loop(families, parts)
-    _memory(families, parts)
     return families
 
 
-async def _in_slices(items: Iterable[T], budget: LoopBudget) -> AsyncIterator[Sequence[T]]:
-    """Yield slices of `items`, which must not change; other tasks may run before each slice."""
-    iterator = iter(items)
-    while slice_ := list(islice(iterator, AT_ONCE)):
-        await budget.checkpoint()
-        yield slice_
-
-
-def _event_loop(families: Families, parts: MetricsParts) -> None:
+def _event_loop(families: Families, parts: ServerParts) -> None:
     """Add this broker's own metrics, which have no name in Kafka."""
     prefix = "barnabas_event_loop_"
     budget = parts.budget
@@ -148,7 +157,7 @@ def _event_loop(families: Families, parts: MetricsParts) -> None:
     )
 
 
-def _memory(families: Families, parts: MetricsParts) -> None:
+def _memory(families: Families, parts: ServerParts) -> None:
     memory = parts.memory
     held = families.get("barnabas_memory_held_bytes", GAUGE, "Bytes that requests and responses hold")
     waiting = families.get("barnabas_memory_waiting", GAUGE, "Requests that wait for memory")
@@ -170,16 +179,17 @@ async def _node(families: Families, parts: MetricsParts) -> None:
     families.gauge("kafka_server_kafkaserver_brokerstate", "State of the broker; 3 is running", RUNNING)
     count = ours = behind = 0
     all_partitions = chain.from_iterable(topic.partitions for topic in image.topics.values())
-    async for partitions in _in_slices(all_partitions, parts.budget):
+    async for partitions in in_slices(all_partitions, parts.budget):
         count += len(partitions)
         ours += sum(partition.leader == parts.broker_id for partition in partitions)
         behind += sum(len(partition.isr) < len(partition.replicas) for partition in partitions)
     led = 0
-    async for some in _in_slices(list(parts.replicas), parts.budget):
+    async for some in in_slices(list(parts.replicas), parts.budget):
         led += sum(not replica.closed for replica in some)
+    is_active = image.controller_id == parts.broker_id and not parts.in_quorum
     offline = max(ours - led, 0)  # both may have changed while others ran
     for name, text, value in (
-        ("kafka_controller_kafkacontroller_activecontrollercount", "Controllers here", 1),
+        ("kafka_controller_kafkacontroller_activecontrollercount", "Active controllers here: 1 or 0", is_active),
         ("kafka_controller_kafkacontroller_activebrokercount", "Brokers of the cluster", len(image.brokers)),
         ("kafka_controller_kafkacontroller_globaltopiccount", "Topics of the cluster", len(image.topics)),
         ("kafka_controller_kafkacontroller_globalpartitioncount", "Partitions of the cluster", count),
@@ -213,7 +223,7 @@ def error_name(code: int) -> str:
     return _ERROR_NAMES.get(code, str(code))
 
 
-def _sockets(families: Families, parts: MetricsParts, meter: RequestMeter) -> None:
+def _sockets(families: Families, parts: ServerParts, meter: RequestMeter) -> None:
     prefix = "kafka_server_socket_server_metrics_"
     connections = parts.connections
     for name in parts.listener_names:
@@ -247,7 +257,7 @@ async def _topics(families: Families, parts: MetricsParts, meter: RequestMeter, 
     prefix = "kafka_server_brokertopicmetrics_"
     bytes_in: Counter[str] = Counter()
     messages_in: Counter[str] = Counter()
-    async for some in _in_slices(list(parts.replicas), parts.budget):
+    async for some in in_slices(list(parts.replicas), parts.budget):
         for replica in some:
             bytes_in[replica.topic] += replica.growth.appended_bytes - replica.growth.replicated_bytes
             messages_in[replica.topic] += replica.growth.appended_records - replica.growth.replicated_records
@@ -256,7 +266,7 @@ async def _topics(families: Families, parts: MetricsParts, meter: RequestMeter, 
     received = families.get(f"{prefix}bytesin", COUNTER, "Bytes appended").values
     records = families.get(f"{prefix}messagesin", COUNTER, "Records appended").values
     sent = families.get(f"{prefix}bytesout", COUNTER, "Bytes of records fetched").values
-    async for names in _in_slices(topics, parts.budget):
+    async for names in in_slices(topics, parts.budget):
         for topic in names:
             labels = () if is_summed else (("topic", topic),)
             _add(received, labels, bytes_in[topic])
@@ -274,7 +284,7 @@ async def _logs(families: Families, parts: MetricsParts, *, is_summed: bool) -> 
     segments = families.get("kafka_log_log_numlogsegments", GAUGE, "Segments of a log").values
     starts = families.get("kafka_log_log_logstartoffset", GAUGE, "First offset of a log").values
     ends = families.get("kafka_log_log_logendoffset", GAUGE, "Offset after a log's last record").values
-    async for logs in _in_slices(list(parts.logs), parts.budget):
+    async for logs in in_slices(list(parts.logs), parts.budget):
         for log in logs:
             labels = () if is_summed else (("topic", log.topic), ("partition", str(log.partition)))
             _add(sizes, labels, log.size_bytes)
@@ -318,9 +328,9 @@ async def _groups(families: Families, shards: list[GroupShard], budget: LoopBudg
     states: Counter[tuple[str, str]] = Counter()
     offsets = 0
     for shard in shards:
-        async for groups in _in_slices(list(shard.groups.values()), budget):
+        async for groups in in_slices(list(shard.groups.values()), budget):
             states.update((group.kind, group.state_name) for group in groups)
-        async for group_ids in _in_slices(list(shard.offsets), budget):
+        async for group_ids in in_slices(list(shard.offsets), budget):
             for group_id in group_ids:
                 offsets += len(shard.offsets.get(group_id, ()))
                 if group_id not in shard.groups:

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 import hmac
 from base64 import b64encode
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from barnabas.errors import RequestError
+from barnabas.wire.generated.errors import ErrorCode
 
 TIMESTAMP_MAX = 2**63 - 1
 USER_TYPE = "User"
@@ -33,6 +38,53 @@ class Token:
     def may_be_renewed_by(self, principal: str) -> bool:
         """Return whether a principal may renew it, or let it expire."""
         return principal == self.owner or principal in self.renewers
+
+    def renewed(self, principal: str, period_ms: int, lifetime: Lifetime, now_ms: int) -> Token:
+        """Return it with so long to live from now on; 0 or less: as the settings say.
+
+        Raises DELEGATION_TOKEN_EXPIRED, DELEGATION_TOKEN_OWNER_MISMATCH.
+        """
+        self._check_alive(now_ms)
+        self._check_allowed(principal)
+        return self.until(now_ms, min(period_ms, lifetime.expiry_ms) if period_ms > 0 else lifetime.expiry_ms)
+
+    def expiring(self, principal: str, period_ms: int, now_ms: int) -> Token | None:
+        """Return it with so long to live, None if it is to be removed now, expired or not: after less than 0.
+
+        Raises DELEGATION_TOKEN_OWNER_MISMATCH, DELEGATION_TOKEN_EXPIRED.
+        """
+        self._check_allowed(principal)
+        if period_ms < 0:
+            return None
+        self._check_alive(now_ms)
+        return self.until(now_ms, period_ms)
+
+    def until(self, now_ms: int, period_ms: int) -> Token:
+        """Return it with a period to live, at most its longest one."""
+        return replace(self, expires_ms=min(self.expires_max_ms, later(now_ms, period_ms)))
+
+    def _check_alive(self, now_ms: int) -> None:
+        if self.is_expired(now_ms):
+            raise RequestError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
+
+    def _check_allowed(self, principal: str) -> None:
+        if not self.may_be_renewed_by(principal):
+            raise RequestError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
+
+
+class Lifetime(NamedTuple):
+    """Settings of how long tokens live, in ms: at most, and until they are renewed."""
+
+    max_ms: int
+    expiry_ms: int
+
+    def new_token(
+        self, token_id: str, owner: str, requester: str, renewers: Iterable[str], asked_ms: int, now_ms: int
+    ) -> Token:
+        """Return a new token; a lifetime of 0 or less is the longest one."""
+        expires_max_ms = later(now_ms, min(asked_ms, self.max_ms) if asked_ms > 0 else self.max_ms)
+        token = Token(token_id, owner, requester, tuple(renewers), now_ms, now_ms, expires_max_ms)
+        return token.until(now_ms, self.expiry_ms)
 
 
 def token_hmac(secret_key: str, token_id: str) -> bytes:

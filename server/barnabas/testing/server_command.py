@@ -28,10 +28,12 @@ if TYPE_CHECKING:
 
     from barnabas.config.loading import BrokerConfig
     from barnabas.testing.bench import Bench
+    from barnabas.testing.security import Security
     from barnabas.tools.control.host import Host
     from barnabas.tools.seeding.seeds import Seeds
 
 NODES_MAX = 100
+SECURITY_PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PARENT_ENDED = signal.SIGUSR2
 """Sent when the parent ends; on Linux when the thread that has started this process ends: its process may go on."""
 
@@ -57,10 +59,15 @@ def _main(arguments: Sequence[str]) -> int:
         is_cluster = options.brokers > 1 or options.controllers is not None
         if is_cluster and seeds is not None:
             raise SettingError("--topic and --seed-file are for one broker, not for --brokers")
+        if is_cluster and options.security:
+            raise SettingError("--security is for one broker, not for --brokers")
         with ephemeral_directory() as directory:
-            config = _config(options, directory)
+            security = _security(options, directory) if options.security else None
+            config = _config(options, directory, security)
             if not is_cluster:
-                return _run(options, lambda bench, **parts: bench.start(config, seeds=seeds, **parts))
+                return _run(
+                    options, lambda bench, **parts: bench.start(config, seeds=seeds, **parts), security
+                )
             return _run(options, lambda bench, **parts: _start_nodes(options, directory, bench, **parts))
     except SettingError as error:
         print(f"barnabas: {error}", file=sys.stderr)
@@ -107,6 +114,10 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], help="set one setting; may be repeated"
     )
+    options.add_argument(
+        "--security", metavar="PROTOCOL", choices=SECURITY_PROTOCOLS,
+        help="speak SSL, SASL_PLAINTEXT or SASL_SSL, with certificates and passwords made for it, which the ready line has",
+    )  # fmt: skip
     options.add_argument("--as-version", metavar="VERSION", help="be Apache Kafka of this version")
     options.add_argument(
         "--stay",
@@ -141,7 +152,18 @@ def _seeds(options: argparse.Namespace) -> Seeds | None:
         raise SettingError(str(error)) from error
 
 
-def _config(options: argparse.Namespace, directory: str) -> BrokerConfig:
+def _security(options: argparse.Namespace, directory: str) -> Security:
+    """Make what --security asks for. Raises SettingError."""
+    from barnabas.config.setting import SettingError
+    from barnabas.testing.security import secured
+
+    try:
+        return secured(options.security, directory, options.listen)
+    except OSError as error:
+        raise SettingError(f"--security: {error}") from error
+
+
+def _config(options: argparse.Namespace, directory: str, security: Security | None) -> BrokerConfig:
     """Return the broker's settings. Raises SettingError."""
     from barnabas.config import releases
     from barnabas.config.loading import explain_unknown, parse_pairs
@@ -155,7 +177,8 @@ def _config(options: argparse.Namespace, directory: str) -> BrokerConfig:
             settings["kafka.version"] = releases.named(options.as_version)
         except ValueError as error:
             raise SettingError(f"--as-version: {error}") from error
-    config = config_of(settings, directory, options.listen)
+    own = security.settings if security is not None else {}
+    config = config_of({**own, **settings}, directory, options.listen)
     if config.unknown:
         raise SettingError(f"--set: {explain_unknown(config.unknown[0])}")
     refusals = judge(config, dict.fromkeys(settings, "--set")).refusals
@@ -174,7 +197,9 @@ async def _start_nodes(options: argparse.Namespace, directory: str, bench: Bench
     return group.nodes[1].host
 
 
-def _run(options: argparse.Namespace, start: Callable[..., Awaitable[Host]]) -> int:
+def _run(
+    options: argparse.Namespace, start: Callable[..., Awaitable[Host]], security: Security | None = None
+) -> int:
     import trio
 
     from barnabas.broker import interpreter
@@ -191,6 +216,7 @@ def _run(options: argparse.Namespace, start: Callable[..., Awaitable[Host]]) -> 
             options,
             start,
             clock,
+            security,
             clock=clock,
             restrict_keyboard_interrupt_to_checkpoints=True,
         )
@@ -200,7 +226,12 @@ def _run(options: argparse.Namespace, start: Callable[..., Awaitable[Host]]) -> 
     return code
 
 
-async def _serve(options: argparse.Namespace, start: Callable[..., Awaitable[Host]], clock: object) -> int:
+async def _serve(
+    options: argparse.Namespace,
+    start: Callable[..., Awaitable[Host]],
+    clock: object,
+    security: Security | None,
+) -> int:
     import trio
 
     from barnabas.broker import interpreter
@@ -222,7 +253,7 @@ async def _serve(options: argparse.Namespace, start: Callable[..., Awaitable[Hos
             if not options.stay and _is_pipe(sys.stdin):
                 waiting.start_soon(_end_with_input, waiting.cancel_scope)
             interpreter.settle_garbage_collector()
-            _say_ready(bench, host)
+            _say_ready(bench, host, security)
             async for number in signals:
                 if number != PARENT_ENDED or os.getppid() != parent:
                     break
@@ -230,7 +261,7 @@ async def _serve(options: argparse.Namespace, start: Callable[..., Awaitable[Hos
     return FAILED if host.has_failed else DONE
 
 
-def _say_ready(bench: Bench, host: Host) -> None:
+def _say_ready(bench: Bench, host: Host, security: Security | None) -> None:
     assert host.broker is not None
     listeners = {
         listener.name: f"{listener.addresses[0][0]}:{listener.port}" for listener in host.broker.listeners
@@ -241,6 +272,7 @@ def _say_ready(bench: Bench, host: Host) -> None:
         "control_url": bench.control_urls[host.bootstrap],
         "pid": os.getpid(),
         "version": __version__,
+        **({"security": security.as_json()} if security is not None else {}),
     }
     print(json.dumps(line), flush=True)
 

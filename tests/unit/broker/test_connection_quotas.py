@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 import trio
@@ -104,9 +105,13 @@ class World:
         return self.limits.open_on(listener)
 
     def hang_up(self, transport: Transport) -> None:
-        for one in list(self.connections.open_connections):
-            if one._transport is transport:
-                one.scope.cancel()
+        for connection in list(self.connections.open_connections):
+            if self.transport_of(connection) is transport:
+                connection.scope.cancel()
+
+    @staticmethod
+    def transport_of(connection: Any) -> Any:
+        return connection._transport
 
 
 @pytest.fixture
@@ -136,7 +141,7 @@ async def test_brokers_are_let_in_and_a_client_that_is_idle_goes(world_of, autoj
     await world.settle()
     for age, one in enumerate(world.connections.open_connections):
         one.last_active = float(-age)
-    oldest = min(world.connections.open_connections, key=lambda one: one.last_active)._transport
+    oldest = world.transport_of(min(world.connections.open_connections, key=lambda one: one.last_active))
     world.brokers.dial()
     await world.settle()
     assert (world.open_on("CLIENTS"), world.open_on("BROKERS")) == (2, 1)

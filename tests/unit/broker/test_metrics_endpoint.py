@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 import trio
 
+from barnabas.broker.controller_node import controller
 from barnabas.broker.startup import StartupError
 from barnabas.config.loading import BrokerConfig
+from barnabas.environment.real import real_environment
 from barnabas.metrics.text import Text
+from barnabas.tools.localcluster.quorum import Node, prepare, settings_of_node
+from barnabas.tools.logtool.storage_command import format_node
 from tests.support.brokers import serving
 from tests.support.systems import IS_BSD
 
@@ -84,15 +88,67 @@ def documented(name: str, rows: list[list[str]]) -> bool:
     )
 
 
-async def test_every_metric_of_the_broker_is_in_its_page(tmp_path):
+def undocumented(names):
     page = (Path(__file__).resolve().parents[3] / "docs" / "metrics.md").read_text()
     rows = [re.findall(r"`([\w.]+)`", line) for line in page.splitlines() if re.match(r"\| `\w+", line)]
+    return {re.sub(r"_(created|count|sum)$", "", name) for name in names if not documented(name, rows)}
+
+
+async def test_every_metric_of_the_broker_is_in_its_page(tmp_path):
     async with running(tmp_path) as broker:
         await broker.services.topic_creation.ensure("castle")
         names = {name for name, *_ in parsed(await exchange(broker, get()))}
     assert len(names) > 40
-    missing = {re.sub(r"_(created|count|sum)$", "", name) for name in names if not documented(name, rows)}
-    assert missing == set()
+    assert undocumented(names) == set()
+
+
+@asynccontextmanager
+async def voting(directory, listeners):
+    """A node that is a quorum by itself: a controller, and a broker if it has listeners for clients."""
+    quorum = prepare(directory, [1])
+    shared = {"metrics.listener": "127.0.0.1:0", "offsets.topic.replication.factor": "1"}
+    texts = settings_of_node(quorum, Node(1, (str(directory / "logs"),), listeners), shared)
+    config = BrokerConfig(texts)
+    format_node(config, quorum.cluster_id)
+    async with AsyncExitStack() as stack:
+        if listeners:
+            yield await stack.enter_async_context(serving(config))
+            return
+        node = await stack.enter_async_context(controller(config, real_environment()))
+        nursery = await stack.enter_async_context(trio.open_nursery())
+        await nursery.start(node.serve)
+        with trio.fail_after(60):
+            while not node.voter.image.controllers:  # it registers with itself
+                await trio.sleep(0.01)
+        yield node
+        node.stop()
+
+
+@pytest.mark.parametrize("listeners", [(), ("PLAINTEXT://127.0.0.1:0",)], ids=["controller", "combined"])
+async def test_controller_is_shown_alone_and_with_a_broker(tmp_path, listeners):
+    async with voting(tmp_path, listeners) as node:
+        if listeners:
+            await node.services.topic_creation.ensure("castle")
+        values = parsed(await exchange(node, get()))
+    assert undocumented(name for name, *_ in values) == set()
+    brokers = len(listeners)
+    expected = {
+        "activecontrollercount": 1, "activebrokercount": brokers, "fencedbrokercount": 0, "globaltopiccount": brokers,
+        "globalpartitioncount": brokers, "offlinepartitionscount": 0, "preferredreplicaimbalancecount": 0,
+        "metadataerrorcount": 0, "lastappliedrecordlagms": 0, "newactivecontrollerscount": 1,
+        "timedoutbrokerheartbeatcount": 0,
+    }  # fmt: skip
+    of_cluster = "kafka_controller_kafkacontroller_"
+    assert {name: values[of_cluster + name,] for name in expected} == expected
+    raft = "kafka_server_raft_metrics_"
+    end_offset = values[f"{raft}log_end_offset",]
+    assert values[f"{raft}current_state", "leader"] == values[f"{raft}number_of_voters",] == 1
+    assert values[f"{raft}current_leader",] == values[f"{raft}current_vote",] == 1
+    assert values[f"{raft}high_watermark",] == values[f"{of_cluster}lastcommittedrecordoffset",] + 1
+    assert 0 < values[f"{raft}append_records_total",] <= end_offset
+    assert values[f"{raft}commit_latency_ms_count",] > 0
+    if listeners:
+        assert values[f"{of_cluster}brokerregistrationstate", "1"] == 30
 
 
 async def test_both_formats_are_served(tmp_path):

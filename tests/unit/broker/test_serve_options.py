@@ -49,6 +49,7 @@ def usual(set_environment: Callable[..., None]) -> dict[str, str]:
         (["--registry", ":8081"], "registry.listener", ":8081"),
         (["--console-origin", "http://a", "--console-origin", "http://b"], "console.origins", "http://a,http://b"),
         (["--console-registry", "http://r"], "console.registry.url", "http://r"),
+        (["--console-connect", "http://c", "--console-connect", "b=http://d"], "console.connect.urls", "http://c,b=http://d"),
         (["--faults", "/f"], "faults.file", "/f"),
         (["--fault-seed", "3"], "faults.seed", "3"),
         (["--virtual-clock"], "clock.virtual", "true"),

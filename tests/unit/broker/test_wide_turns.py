@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.serving.release import KAFKA_4
+from tests.support.wide_turns import names_of_the_day
 
 ROOT = Path(__file__).resolve().parents[3]
 RUN_TIMEOUT_S = 3_000
@@ -35,7 +35,7 @@ def turns() -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(api.name for api in KAFKA_4.apis.values() if not api.member_only))
+@pytest.mark.parametrize("name", names_of_the_day())
 def test_widest_request_takes_short_turns(turns: dict[str, dict[str, Any]], name: str) -> None:
     worst = turns[name]
     assert worst["lines"] <= worst["limit"], (

@@ -158,9 +158,8 @@ async def test_each_error_lets_a_batch_be_sent_again_or_fails_it(is_idempotent: 
             assert (batch.failure.code, batch.failure.message) == (code, "why")  # type: ignore[union-attr]
             assert batch.outbox.is_unresolved is is_idempotent, code
         assert (batch in case.sender.incomplete) is is_again, code
-        assert bool(case.identity._refused) is (
-            is_idempotent and code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        ), code
+        is_refused = is_idempotent and code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert case.identity.may_send(batch.outbox) is not is_refused, code
 
 
 @pytest.mark.parametrize(
@@ -189,7 +188,7 @@ def test_forgotten_producer_restarts_if_nothing_can_be_lost(
     batch.was_restarted, batch.outbox.last_offset = restarted, last_offset
     batch.sequence = 5
     assert case.sender.may_retry(batch, ErrorCode.UNKNOWN_PRODUCER_ID, log_start) is again
-    assert bool(case.identity._refused) is refuses
+    assert case.identity.may_send(batch.outbox) is not refuses
     assert (batch.sequence == 0) is restarts
 
 
@@ -215,7 +214,7 @@ def test_a_gap_in_the_sequences_is_closed_or_needs_a_new_epoch(
     batch.outbox.is_unresolved, batch.was_restarted = unresolved, restarted
     batch.outbox.last_acknowledged = -1 if is_next else 5
     assert case.sender.may_retry(batch, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1) is again
-    assert bool(case.identity._refused) is refuses
+    assert case.identity.may_send(batch.outbox) is not refuses
 
 
 async def test_a_batch_is_sent_again_after_longer_and_longer_pauses(
@@ -251,7 +250,9 @@ async def test_missing_partition_in_response_is_an_error() -> None:
     ("producer", "after", "asks"),
     [((7, 3), (7, 4), False), ((7, EPOCH_MAX - 1), (7, EPOCH_MAX), False), ((7, EPOCH_MAX), (-1, -1), True)],
 )
-def test_a_new_epoch_begins_where_sequences_were_refused(producer: Any, after: Any, asks: bool) -> None:
+async def test_a_new_epoch_begins_where_sequences_were_refused(
+    producer: Any, after: Any, asks: bool, autojump_clock: trio.testing.MockClock
+) -> None:
     case = Case(producer=producer)
     outbox = case.sent().outbox
     assert case.identity.current() == producer, "nothing was refused"
@@ -260,22 +261,31 @@ def test_a_new_epoch_begins_where_sequences_were_refused(producer: Any, after: A
     assert not case.identity.may_send(outbox)
     assert case.identity.may_send(Outbox("t", 9))
     assert case.identity.current() == after
-    assert case.identity._needed.is_set() is asks
     assert (outbox.producer == after) is not asks
-    assert case.identity._refused == [outbox] * asks
+    assert case.identity.may_send(outbox) is not asks
+    attempts: list[Any] = []
+
+    async def retrying(attempt: Any) -> Any:
+        attempts.append(attempt)
+        await trio.sleep_forever()
+
+    case.client.retrying = retrying
+    with trio.move_on_after(1):
+        await case.identity.run()
+    assert len(attempts) == asks
 
 
 async def test_a_producer_id_is_asked_for_until_there_is_one(autojump_clock: trio.testing.MockClock) -> None:
     case = Case(producer=(-1, -1))
     answers: list[Any] = [ConnectionLostError("gone"), (8, 2)]
 
-    async def new_producer() -> Any:
+    async def retrying(_: Any) -> Any:
         answer = answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    case.identity._new_producer = new_producer  # type: ignore[method-assign]
+    case.client.retrying = retrying
     refused = case.sent().outbox
     case.identity.refuse_sequences(refused)
     assert case.identity.current() == (-1, -1)

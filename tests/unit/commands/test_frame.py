@@ -66,7 +66,7 @@ ASKING = [
     path
     for path, one in EVERY.items()
     if any(option.name == "bootstrap" for option in one.params)
-    and path not in (*SERVING, ("profiles", "create"))
+    and path not in (*SERVING, ("profiles", "create"), ("mcp",))
 ]
 
 

@@ -37,6 +37,14 @@ class Takes:
         return json.dumps(value).encode()
 
 
+def decoding_by(decode_many: Any) -> Decoding:
+    """Reading with a deserializer that decodes so."""
+    client: Any = None
+    decoding = Decoding(client)
+    decoding._deserializer = SimpleNamespace(decode_many=decode_many)  # type: ignore[assignment]
+    return decoding
+
+
 # --- writing -------------------------------------------------------------------------------------------------------
 
 
@@ -97,9 +105,7 @@ async def test_records_around_an_unreadable_one_are_read(failure: Exception, tex
         )
         return [failure if data == b"bad" else text for data, text in zip(payloads, texts, strict=True)]
 
-    client: Any = None
-    decoding = Decoding(client)
-    decoding._deserializer = SimpleNamespace(decode_many=decode_many)  # type: ignore[assignment]
+    decoding = decoding_by(decode_many)
     pairs = [(None, b"a"), (None, b"bad"), (b"bad", b"b"), (b"c", None)]
     records, reasons = await decoding.records(
         [ConsumedRecord("t", 1, offset, 5, key, value) for offset, (key, value) in enumerate(pairs)]
@@ -114,9 +120,7 @@ async def test_a_registry_that_is_not_there_ends_the_reading() -> None:
     async def decode_many(payloads: list[bytes], *, chars_max: int) -> Any:
         return [RegistryError(0, 0, "http://r cannot be asked") for _ in payloads]
 
-    client: Any = None
-    decoding = Decoding(client)
-    decoding._deserializer = SimpleNamespace(decode_many=decode_many)  # type: ignore[assignment]
+    decoding = decoding_by(decode_many)
     with pytest.raises(CommandError, match=r"^t partition 1 offset 9: http://r cannot be asked$"):
         await decoding.records([ConsumedRecord("t", 1, 9, 5, None, b"x")])
 

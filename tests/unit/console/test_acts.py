@@ -21,7 +21,8 @@ async def test_topics_are_made_enlarged_configured_trimmed_and_deleted(tmp_path:
         await visitor.do(
             "POST", "/api/topics", {"name": "t", "partitions": 2, "settings": {"retention.ms": "1000000"}}
         )
-        assert "TOPIC_ALREADY_EXISTS" in await refused(visitor, "POST", "/api/topics", {"name": "t"}, 409)
+        reason = await refused(visitor, "POST", "/api/topics", {"name": "t"}, 409)
+        assert reason == "There is a topic 't' already"
         assert "lacks name" in await refused(visitor, "POST", "/api/topics", {}, 400)
         assert "a text" in await refused(visitor, "POST", "/api/topics", {"name": 7}, 400)
         await visitor.do("POST", "/api/topics/t/partitions", {"count": 3})

@@ -19,6 +19,7 @@ from barnabas.console.http import (
     ANSWER_SECONDS_MAX,
     ConsoleRequest,
     ConsoleService,
+    Place,
     _MalformedError,
     _request_of,
 )
@@ -75,6 +76,7 @@ class Sessions:
     def __init__(self, *mechanisms: str, needs_token: bool = False) -> None:
         self.session = Session(NOBODY, "ann", ClientSettings())
         self.needs_token, self.has_registry = needs_token, True
+        self.connects: dict[str, Any] = {}
         self.sandbox: Any = None
         self.gone: list[Session] = []
         """Those whose login the broker does not take any more."""
@@ -110,7 +112,7 @@ class Sessions:
 
 
 def answering(sessions: Any, **more: Any) -> ConsoleService:
-    return ConsoleService(Guard([], is_local=True), sessions, None, "cookie", **more)
+    return ConsoleService(Guard([], is_local=True), sessions, None, Place("cookie"), **more)
 
 
 async def ask(served: ConsoleService, method: str, path: str, body: bytes = b"", **headers: str) -> Reader:

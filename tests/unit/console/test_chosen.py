@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import cbor2
+import msgpack
+
 from tests.support.console import console_beside
 
 
@@ -76,3 +79,30 @@ async def test_a_tombstone_has_the_bytes_and_partition_of_its_key(tmp_path: Path
         assert record["key"] == (await visitor.get("/api/topics/t/records/1/0"))["key"]
         refused = await visitor.ask("POST", "/api/topics/t/records/1/1/tombstone", {})
         assert (refused.status, refused.json["error"]) == (400, "the record at offset 1 has no key")
+
+
+async def test_messagepack_and_cbor_are_searched_as_shown(tmp_path: Path) -> None:
+    orders = [{"total": number, "customer": "ann"} for number in range(6)]
+    async with console_beside(tmp_path) as console:
+        await console.make_topic("t")
+        for order in orders:
+            key = msgpack.packb({"id": order["total"]})
+            await console.produce("t", msgpack.packb(order), cbor2.dumps(order), b"\x05", key=key)
+        visitor = await console.visitor()
+        query = {"from": "newest", "limit": 3, "columns": "$.total, key"}
+        page = (await visitor.get("/api/topics/t/records", **query))["records"][::-1]
+        assert [(row["key"]["form"], row["value"]["form"]) for row in page] == [
+            ("msgpack", "msgpack"), ("msgpack", "cbor"), ("msgpack", "hex"),
+        ]  # fmt: skip
+        assert page[0]["columns"] == {"$.total": "5", "key": '{"id": 5}'}
+        page = (await visitor.get("/api/topics/t/records", **query, **{"as": "msgpack"}))["records"][::-1]
+        assert [(row["value"]["text"], row["value"].get("problem", "")[:21]) for row in page[:2]] == [
+            ('{"total": 5, "customer": "ann"}', ""), (cbor2.dumps(orders[5]).hex(" "), "it is not MessagePack"),
+        ]  # fmt: skip
+        assert (page[2]["value"]["form"], page[2]["value"]["text"]) == ("msgpack", "5")
+        for sought in ({"where": "$.total = 3"}, {"text": 'total": 3'}):
+            async with visitor.events("/api/topics/t/search", **sought) as events:
+                records = (await events.next("found"))["records"]
+                assert {row["value"]["form"] for row in records} <= {"msgpack", "cbor"}
+                assert {row["value"]["text"] for row in records} == {'{"total": 3, "customer": "ann"}'}
+                assert ("text" not in sought) or all(row["value"]["marks"] for row in records)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import trio
 import trio.testing
 
 from barnabas.client import ConnectionLostError, open_client
 from barnabas.client.admin import Admin
-from barnabas.console.history import EVERY_SECONDS, HISTORY_SECONDS, History, Sample
+from barnabas.console.history import EVERY_SECONDS, HISTORY_SECONDS, RETRY_SECONDS, History, Sample
 from tests.support.console import console_beside
 
 
@@ -54,7 +55,24 @@ async def test_dear_looks_are_rarer(nursery: trio.Nursery, autojump_clock: trio.
     history = History(cluster.measure, nursery)
     await history.samples()
     await trio.sleep(950)
-    assert cluster.looks == 10  # one second of a hundred
+    assert cluster.looks == 11  # one second of a hundred, but for the first
+
+
+async def test_visitor_after_a_while_has_a_sample_taken(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    cluster = Cluster(seconds=1.0)
+    history = History(cluster.measure, nursery)
+    await history.samples()
+    await trio.sleep(30)
+    looks = cluster.looks
+    await history.samples()
+    await trio.sleep(2)
+    assert cluster.looks == looks, "a visitor was there a moment ago"
+    await trio.sleep(61)
+    await history.samples()
+    await trio.sleep(2)
+    assert cluster.looks == looks + 1
 
 
 async def test_overview_has_the_cluster_in_numbers_over_time(tmp_path: Path) -> None:
@@ -81,6 +99,25 @@ async def test_overview_has_the_cluster_in_numbers_over_time(tmp_path: Path) -> 
         assert topic["lag"] == 30, "that of the group which is furthest behind"
         group = await visitor.get("/api/groups/readers")
         assert group["history"][0]["lag"] == 30, "its plot begins with what the history has seen"
+
+
+async def test_history_survives_what_a_look_raises(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    raised: list[Exception] = [KeyError("defect"), ExceptionGroup("", [ConnectionLostError("gone")])]
+
+    async def measure() -> Sample:
+        if raised:
+            raise raised.pop()
+        return Sample(5, {"lag": 1})
+
+    history = History(measure, nursery)
+    assert await history.samples() == []
+    assert (history.error, caplog.records) == ("gone", [])
+    await trio.sleep(RETRY_SECONDS + 0.1)
+    assert (history.error, len(caplog.records)) == ("'defect'", 1)
+    await trio.sleep(RETRY_SECONDS)
+    assert [sample.values for sample in await history.samples()] == [{"lag": 1}]
 
 
 async def test_history_says_what_it_may_not_see(nursery: trio.Nursery) -> None:

@@ -9,7 +9,7 @@ from barnabas.console import backend, sessions
 from barnabas.console.routes import router
 from barnabas.console.server import ConsoleServer
 from barnabas.console.static_files import FOLDER, files
-from barnabas.console.target import Target
+from barnabas.console.target import Cluster, Target
 from barnabas.network.visitors import Address, AddressError
 from tests.support.console import Visitor, console_beside
 from tests.support.secured import SECURED
@@ -72,8 +72,8 @@ def test_other_machines_are_let_in_with_a_token_alone() -> None:
         return Target(())
 
     with pytest.raises(AddressError, match="give a token"):
-        ConsoleServer(Address("0.0.0.0", 0), where)
-    ConsoleServer(Address("0.0.0.0", 0), where, token="long-and-secret").close()
+        ConsoleServer(Address("0.0.0.0", 0), Cluster(where))
+    ConsoleServer(Address("0.0.0.0", 0), Cluster(where), token="long-and-secret").close()
 
 
 async def test_a_token_is_asked_for_before_anything_is_shown(tmp_path: Path) -> None:

@@ -332,6 +332,9 @@ async def test_the_tap_watches_only_while_somebody_looks(tmp_path: Path) -> None
             await console.produce("t", b"secret record")
             (one,) = (await events.next("requests"))["requests"]
             assert (one["api"], one["client_id"], one["error_codes"]) == ("Produce", "barnabas", [])
+            assert (one["topics"], one["topics_total"], one["records"]) == (["t"], 1, 1)
+            assert one["bytes"] > len(b"secret record")
+            assert 0 < one["ms"] < 60_000
             assert "secret record" not in json.dumps(one)
         with trio.fail_after(10):
             while requests.interceptor is not before:
@@ -359,7 +362,16 @@ async def test_subjects_of_a_registry(tmp_path: Path) -> None:
         path = "/api/subjects/orders-value"
         async with console_of(console, registry=RegistryAt(client.url)) as visitor:
             page = await visitor.get("/api/subjects", filter="pay")
-            assert [row["name"] for row in page["rows"]] == ["payments-value"]
+            assert page["rows"] == [
+                {
+                    "name": "payments-value",
+                    "type": "AVRO",
+                    "version": 1,
+                    "id": 1,
+                    "level": "BACKWARD",
+                    "error": None,
+                }
+            ]
             subject = await visitor.get(path)
             assert (subject["versions"], subject["schema"]["id"], subject["compatibility"]) == (
                 [1, 2],
@@ -371,6 +383,8 @@ async def test_subjects_of_a_registry(tmp_path: Path) -> None:
             check = await visitor.do("POST", path, {"schema": '"string"', "check": True})
             assert check["is_compatible"] is False
             assert (await visitor.do("POST", path, {"schema": '"double"'}))["id"] == 3
+            orders, _ = (await visitor.get("/api/subjects"))["rows"]
+            assert (orders["version"], orders["id"]) == (3, 3), "what was remembered of it is of before"
             assert (await visitor.ask("DELETE", path, {})).status == 409
             await visitor.do("DELETE", path, {"confirm": "orders-value"})
             assert await client.subjects() == ["payments-value"]

@@ -20,6 +20,7 @@ import trio
 from barnabas.client import ProducerSettings, open_client, open_producer
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.console.base import Route
+from barnabas.console.connect_client import ConnectClient
 from barnabas.console.routes import router
 from barnabas.registry.client_settings import RegistryAt
 from tests.support.console import Console, Visitor, console_beside
@@ -30,6 +31,7 @@ from tests.support.step_watch import GROWTH_BYTES_MAX, STEP_SECONDS_MAX, StepWat
 TOPICS = 200 * min(EFFORT, 25)
 GROUPS = 50 * min(EFFORT, 10)
 SUBJECTS = 50_000 * min(EFFORT, 10)
+CONNECTORS = 2_000
 WIDE = 256
 RECORDS = 300
 EVENT_SECONDS, SECONDS_MAX = 0.4, 60.0
@@ -73,6 +75,20 @@ def _registry() -> dict[str, Any]:
     return answers
 
 
+def _workers() -> dict[str, Any]:
+    """Answers of a worker of Kafka Connect, with many connectors, and one that has failed at length."""
+    config = {f"setting.{number}": "v" * 20 for number in range(20)} | {"connector.class": "P"}
+    task = {"id": 0, "state": "FAILED", "worker_id": "w", "trace": "at x\n" * 100_000}
+    status = {"connector": {"state": "RUNNING"}, "tasks": [task], "type": "sink"}
+    listed = {"status": {**status, "tasks": [{"id": 0, "state": "RUNNING"}]}, "info": {"config": config}}
+    return {
+        "/": {"version": "4.3.1"}, "/connector-plugins": [], "/connector-plugins/P/config": [],
+        "/connectors?expand=status&expand=info": {f"connector-{number}": listed for number in range(CONNECTORS)},
+        "/connectors/connector-1": {"name": "connector-1", "config": config}, "/connectors/connector-1/config": config,
+        "/connectors/connector-1/status": status,
+    }  # fmt: skip
+
+
 async def _fill(console: Console) -> None:
     async with open_client(console.bootstrap) as client, trio.open_nursery() as nursery:
         admin = Admin(client)
@@ -104,11 +120,13 @@ async def _fill(console: Console) -> None:
 async def _world(directory: Path) -> AsyncIterator[tuple[Console, Visitor]]:
     async with AsyncExitStack() as stack:
         registry = await stack.enter_async_context(standin(_registry()))
+        workers = await stack.enter_async_context(standin(_workers()))
         console = await stack.enter_async_context(
             console_beside(
                 directory,
                 {"message.max.bytes": LARGE["max.message.bytes"]},
                 registry=RegistryAt(registry.url),
+                connects={"c": ConnectClient(workers.url)},
             )
         )
         await _fill(console)
@@ -119,6 +137,7 @@ PATHS: dict[str, tuple[str, ...]] = {
     "topic": ("t", "wide", "bombs", "topic-1", "a" * 60_000, "%ed%a0%80", "none"), "group": ("g", "group-1", "a" * 60_000),
     "partition": ("0", "1", "9" * 30, "x"), "offset": ("0", "1", "2", "9" * 30, "x"),
     "subject": ("s", "none", "a" * 60_000), "broker": ("1", "9" * 30, "x"), "user": ("u", "a" * 60_000),
+    "connect": ("c", "none"), "connector": ("connector-1", "none", "a" * 60_000), "task": ("0", "x"),
     "rest": ("faults", "clock", "snapshots", "x"),
 }  # fmt: skip
 """Values of the parts of paths, as they stand in them."""
@@ -128,7 +147,8 @@ QUERIES: dict[str, tuple[Any, ...]] = {
     "open": ("true",), "version": (1, 99), "older": (1,), "newer": (2,), "names": ("barnabas_requests_total,x" * 100,),
     "since": (0,), "from": ("oldest", "offset", "time"), "offset": (10**18,), "time": (10**15,), "until": (10**15,),
     "before": ("0:9,1:1", "x" * 5_000), "after": ("0:0", "x"), "partition": ("1", "x"), "committed": ("true",),
-    "as": ("text", "hex", "registry"), "limit": (500, 1), "format": ("jsonl",), "regex": ("true",), "case": ("true",),
+    "as": ("text", "hex", "registry", "msgpack"), "limit": (500, 1),
+    "format": ("jsonl",), "regex": ("true",), "case": ("true",),
     "text": ("nothing", "(x?){500}(x?){500}z|(.{0,900}y)", "(" * 1_000), "in": ("value", "headers"),
     "where": ("$.total > 60 or not key ~ /a/", "$..*..*..* < $..*..*", "(x?){500}", "(" * 1_000, "x" * 5_000),
     "columns": ("$.a, $..*..*..*, key", "$.a[", "x" * 5_000),

@@ -44,6 +44,7 @@ MAY = {
 }
 MAY_PACKAGES = {
     "commands": "programs that ask brokers over the network",
+    "mcp": "a program that asks brokers over the network",
     "console": "a client of brokers with a network of its own, also where it shares the process of one",
     "registry": "a client of brokers with a network of its own, also where it shares the process of one",
     "client": "programs of its users, with their own clock and connections",

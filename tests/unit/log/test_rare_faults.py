@@ -228,7 +228,6 @@ def test_segment_that_begins_at_the_log_end_is_not_rolled() -> None:
     log = filled(broker_of(), 3)
     rolled = log.roll()
     assert log.roll() is rolled
-    assert log._roll(3) is rolled
     assert [segment.base_offset for segment in log.segments] == [0, 3]
 
 

@@ -6,16 +6,10 @@ import trio.testing
 
 pytest.importorskip("prometheus_client", reason="prometheus-client is not installed")
 
-from barnabas.metrics import exposition
 from barnabas.metrics.exposition import PAUSE_FACTOR, PAUSE_SECONDS_MAX, Exposition
 from barnabas.metrics.families import Families
 
 OPENMETRICS = "application/openmetrics-text"
-
-
-class NoTelemetry:
-    class telemetry:  # noqa: N801
-        if_made = None
 
 
 class Threads:
@@ -33,20 +27,17 @@ class Threads:
         return work()
 
 
+class Nothing(Exposition):
+    """An exposition of no metrics."""
+
+    async def collected(self, *, is_summed):
+        del is_summed
+        return Families(), []
+
+
 @pytest.fixture
-def made(monkeypatch):
-    async def families(*_):
-        return Families()
-
-    monkeypatch.setattr(exposition, "broker_families", families)
-
-    def make(threads):
-        async def no_shards():
-            return []
-
-        return Exposition(NoTelemetry(), None, no_shards, threads)
-
-    return make
+def made():
+    return Nothing
 
 
 async def ask(exposition, answers, accept=""):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.metrics import of_broker
+from barnabas.metrics import of_broker, slices
 from barnabas.metrics.families import Families
 from barnabas.metrics.of_broker import MetricsParts, broker_families
 from barnabas.security.authorizer import AllowEverything
@@ -96,7 +96,7 @@ def samples(families: Families) -> dict[Any, float]:
 @pytest.fixture
 async def asked(tmp_path, monkeypatch):
     monkeypatch.setattr(of_broker, "client_quota_families", lambda *_: None)  # has tests of its own
-    monkeypatch.setattr(of_broker, "AT_ONCE", 2)
+    monkeypatch.setattr(slices, "AT_ONCE", 2)
     async with broker_to_ask(tmp_path, SETTINGS) as asked:
         for name, partitions in (("t", 3), ("u", 1), ("v", 2)):
             await ask_for_topic(asked, name, partitions=partitions)

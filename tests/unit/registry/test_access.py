@@ -46,7 +46,7 @@ class Broker:
     def __init__(
         self, code: int = 0, may: str = "", may_cluster: str = "", makes: int = 0, version: int = 8
     ) -> None:
-        self._code, self._may, self._may_cluster, self._makes = code, may, may_cluster, makes
+        self._code, self._may, self._may_cluster, self.makes = code, may, may_cluster, makes
         self.version = version
         self.asked: list[list[str]] = []
         """Topics of each request."""
@@ -112,7 +112,7 @@ async def test_subject_rights_are_those_of_its_topic(
 
         async def create_topics(self, topics: list[Any], *, only_check: bool) -> dict[str, Any]:
             assert only_check, "nothing is made"
-            code = self._client._makes
+            code = self._client.makes
             return {topics[0].name: ResponseError(code, "making") if code else None}
 
     monkeypatch.setattr("barnabas.registry.access.Admin", Admin)

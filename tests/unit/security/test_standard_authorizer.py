@@ -157,8 +157,9 @@ def test_what_is_remembered_of_decisions_is_bounded():
     for number in range(DECISIONS_MAX + 10):
         assert not standard.allows(ALICE, READ, TOPIC, str(number))
     assert standard.allows(ALICE, READ, TOPIC, "x" * 300)
-    assert len(standard._decisions) <= DECISIONS_MAX
-    assert not any(len(key[3]) > 256 for key in standard._decisions)
+    decisions = standard._decisions
+    assert len(decisions) <= DECISIONS_MAX
+    assert not any(len(key[3]) > 256 for key in decisions)
 
 
 def test_a_decision_looks_at_few_of_many_acls():

@@ -16,7 +16,7 @@ import trio
 from barnabas.cluster.metadata.access_changes import DelegationTokenChanged, DelegationTokenRemoved
 from barnabas.cluster.metadata.image import Change, ClusterImage
 from barnabas.errors import RequestError, StorageError
-from barnabas.security.tokens import Token, later
+from barnabas.security.tokens import Lifetime, Token
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.ids import new_uuid, uuid_text
 
@@ -36,21 +36,16 @@ class DelegationTokens:
         metadata: MetadataStore,
         credentials: ClusterCredentials,
         *,
-        lifetime_max_ms: int,
-        expiry_ms: int,
+        lifetime: Lifetime,
         per_owner_max: int,
         check_interval_ms: int,
         clock_ms: Callable[[], int],
         entropy: Entropy,
     ) -> None:
-        """A token lives for `expiry_ms` unless it is renewed, and never longer than `lifetime_max_ms`.
-
-        An owner has at most `per_owner_max`, and each has at most so many renewers.
-        """
+        """An owner has at most `per_owner_max`, and each has at most so many renewers."""
         self._metadata = metadata
         self._credentials = credentials
-        self._lifetime_max_ms = lifetime_max_ms
-        self._expiry_ms = expiry_ms
+        self._lifetime = lifetime
         self.per_owner_max = per_owner_max
         self._check_interval_ms = check_interval_ms
         self._clock_ms = clock_ms
@@ -74,17 +69,8 @@ class DelegationTokens:
         """
         self.check_served()
         now_ms = self._clock_ms()
-        lifetime_ms = min(lifetime_ms, self._lifetime_max_ms) if lifetime_ms > 0 else self._lifetime_max_ms
-        expires_max_ms = later(now_ms, lifetime_ms)
-        token = Token(
-            uuid_text(new_uuid(self._entropy)),
-            owner,
-            requester,
-            tuple(renewers),
-            now_ms,
-            min(expires_max_ms, later(now_ms, self._expiry_ms)),
-            expires_max_ms,
-        )
+        token_id = uuid_text(new_uuid(self._entropy))
+        token = self._lifetime.new_token(token_id, owner, requester, renewers, lifetime_ms, now_ms)
 
         def decide(image: ClusterImage) -> Iterator[Change | None]:
             held = 0
@@ -108,11 +94,7 @@ class DelegationTokens:
         Raises RequestError DELEGATION_TOKEN_AUTH_DISABLED, _NOT_FOUND, _EXPIRED, _OWNER_MISMATCH; StorageError.
         """
         token = await self._found(mac)
-        now_ms = self._clock_ms()
-        _check_alive(token, now_ms)
-        _check_allowed(token, principal)
-        period_ms = min(period_ms, self._expiry_ms) if period_ms > 0 else self._expiry_ms
-        return await self._let_expire(token, later(now_ms, period_ms))
+        return await self._keep(token.renewed(principal, period_ms, self._lifetime, self._clock_ms()))
 
     async def expire(self, mac: bytes, principal: str, period_ms: int) -> int:
         """Let a token expire after so long, at once if it is below 0. Returns when it expires.
@@ -121,13 +103,12 @@ class DelegationTokens:
         """
         token = await self._found(mac)
         now_ms = self._clock_ms()
-        _check_allowed(token, principal)
-        if period_ms < 0:
+        after = token.expiring(principal, period_ms, now_ms)
+        if after is None:
             await self._metadata.change(lambda _: [DelegationTokenRemoved(token.token_id)])
             log.info("removed delegation token %s of %s", token.token_id, token.owner)
             return now_ms
-        _check_alive(token, now_ms)
-        return await self._let_expire(token, later(now_ms, period_ms))
+        return await self._keep(after)
 
     async def _found(self, mac: bytes) -> Token:
         self.check_served()
@@ -136,18 +117,16 @@ class DelegationTokens:
             raise RequestError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
         return token
 
-    async def _let_expire(self, token: Token, when_ms: int) -> int:
-        expires_ms = min(token.expires_max_ms, when_ms)
-
+    async def _keep(self, token: Token) -> int:
         def decide(image: ClusterImage) -> Iterator[Change]:
             newest = image.tokens.get(token.token_id)
             if newest is None:
                 raise RequestError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
-            yield DelegationTokenChanged(replace(newest, expires_ms=expires_ms))
+            yield DelegationTokenChanged(replace(newest, expires_ms=token.expires_ms))
 
         await self._metadata.change(decide)
-        log.info("delegation token %s of %s expires at %d", token.token_id, token.owner, expires_ms)
-        return expires_ms
+        log.info("delegation token %s of %s expires at %d", token.token_id, token.owner, token.expires_ms)
+        return token.expires_ms
 
     # --- what has expired -----------------------------------------------------------------------------------
 
@@ -173,13 +152,3 @@ class DelegationTokens:
         now_ms = self._clock_ms()
         if any(token.is_expired(now_ms) for token in self._metadata.image.tokens.values()):
             await self._metadata.change(decide)
-
-
-def _check_alive(token: Token, now_ms: int) -> None:
-    if token.is_expired(now_ms):
-        raise RequestError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
-
-
-def _check_allowed(token: Token, principal: str) -> None:
-    if not token.may_be_renewed_by(principal):
-        raise RequestError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)

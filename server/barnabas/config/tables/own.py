@@ -57,6 +57,8 @@ ROWS: tuple[Row, ...] = (
      "The key of that certificate, if it is not in the same file."),
     ("console.origins", "list", "", "", "low", "", "",
      "URLs under which a proxy shows the console, as https://kafka.example."),
+    ("console.connect.urls", "list", "", "", "low", "", "",
+     "Clusters of Kafka Connect that the console shows, [NAME=]URL of a worker, no user in it."),
     ("console.registry.url", "string", "", "", "low", "", "",
      "Registry by whose schemas the console reads values (the broker's own), no user in it."),
     ("console.registry.ssl.ca.location", "string", "", "", "low", "", "",

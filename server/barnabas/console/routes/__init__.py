@@ -21,6 +21,7 @@ from barnabas.client import (
 from barnabas.client.errors import describe
 from barnabas.console.base import Call, ConsoleError, Route
 from barnabas.console.live import check_view
+from barnabas.console.outcomes import sentence_of
 from barnabas.errors import leaves
 from barnabas.network.routes import NoRouteError, Router, router_of
 from barnabas.wire.errors import EncodeError
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MODULES = (
-    "cluster", "topics", "topic_changes", "records", "groups", "transactions", "access", "inside", "subjects",
+    "cluster", "topics", "topic_changes", "records", "groups", "transactions", "access", "inside", "subjects", "connect",
 )  # fmt: skip
+_NO_NAMES: Mapping[str, str] = {}
 DOING_CHARS_MAX, REASON_CHARS_MAX = 200, 300
 _STATUS: dict[int, int] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 404,
@@ -60,16 +62,18 @@ async def dispatch(
     try:
         return await _answered(backend, method, path, query, body)
     except Exception as error:
-        return failure_of(error, f"{method} {path}")
+        return failure_of(error, f"{method} {path}", _names_of(method, path, body))
 
 
-def failure_of(error: Exception, doing: str) -> tuple[int, dict[str, Any]]:
-    """Return HTTP status and text of what was raised."""
+def failure_of(
+    error: Exception, doing: str, names: Mapping[str, str] = _NO_NAMES
+) -> tuple[int, dict[str, Any]]:
+    """Return HTTP status and text of what was raised; `names` are those of the request, by what they name."""
     error = _first(error)
     if isinstance(error, ConsoleError | NoRouteError):
         return error.status, {"error": str(error)}
     if isinstance(error, ClientError):
-        return _status_of(error), {"error": _text_of(error), "code": _code_of(error)}
+        return _status_of(error), {"error": _text_of(error, names), "code": _code_of(error)}
     if isinstance(error, EncodeError | UnicodeEncodeError):
         return 400, {
             "error": f"a name or text of the request cannot be sent to a broker: {_reason_of(error)}"
@@ -89,6 +93,17 @@ def _first(error: Exception) -> Exception:
     errors = [leaf for leaf in leaves(error) if isinstance(leaf, Exception)]
     unexpected = [leaf for leaf in errors if not isinstance(leaf, ConsoleError | ClientError | EncodeError)]
     return (unexpected or errors or [error])[0]
+
+
+def _names_of(method: str, path: str, body: Any) -> Mapping[str, str]:
+    """Return the names in a request: those of its path, and what it creates."""
+    try:
+        names = dict(router().find(method, path)[1])
+    except NoRouteError:
+        return _NO_NAMES
+    if path == "/api/topics" and isinstance(body, dict) and isinstance(body.get("name"), str):
+        names["topic"] = body["name"]
+    return names
 
 
 async def _answered(
@@ -121,7 +136,8 @@ def _code_of(error: ClientError) -> str:
     )
 
 
-def _text_of(error: ClientError) -> str:
-    if isinstance(error, ResponseError):
-        return f"{describe(error.code)}: {error.message}" if error.message else str(error)
-    return str(error)
+def _text_of(error: ClientError, names: Mapping[str, str]) -> str:
+    if not isinstance(error, ResponseError):
+        return str(error)
+    text = f"{describe(error.code)}: {error.message}" if error.message else str(error)
+    return sentence_of(error, names) or text

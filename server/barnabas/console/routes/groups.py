@@ -53,7 +53,7 @@ async def list_groups(call: Call) -> object:
         else:
             row |= {"state": info.state, "members": len(info.members)}
         if lag.total is not None:
-            call.backend.note_lag(group.group_id, lag.total)
+            call.backend.history.lags.note(group.group_id, lag.total)
         rows.append(row)
     return {
         **page.as_json(rows),
@@ -86,7 +86,7 @@ async def describe_group(call: Call) -> object:
         },
         lambda partition: f"{partition.topic} {partition.client_id}",
     )
-    history = call.backend.note_lag(listed.group_id, lag.total) if lag.total is not None else []
+    history = call.backend.history.lags.note(listed.group_id, lag.total) if lag.total is not None else []
     return {
         **_described(lag, lag.info),
         "partitions": page.as_json(

@@ -64,7 +64,7 @@ async def _as_json(requests: Sequence[Seen]) -> list[bytes]:
     events: list[bytes] = []
     texts: list[bytes] = []
     for request in requests:
-        texts.append(as_json(request.as_json()))
+        texts.append(as_json({**request.at_a_glance(), **request.as_json()}))
         await trio.lowlevel.checkpoint()
         if sum(map(len, texts)) >= EVENT_BYTES or request is requests[-1]:
             events.append(b'{"requests":[%s]}' % b",".join(texts))
@@ -76,6 +76,12 @@ async def show_metrics(call: Call) -> object:
     """Return the broker's metrics: families, and samples of those that are asked for."""
     names = tuple(filter(None, call.query.get("names", "").split(",")))
     return {"families": families_of(await _live(call).metrics(), names)}
+
+
+async def metrics_history(call: Call) -> object:
+    """Return sums of the metrics that are plotted without being asked for, over the last 15 minutes."""
+    samples = await _live(call).metrics_history.samples()
+    return {"samples": [{"at": sample.at_ms, "sums": sample.values} for sample in samples]}
 
 
 async def show_log(call: Call) -> object:
@@ -107,6 +113,8 @@ ROUTES = (
                  Parameter("errors", "true for those alone that have failed (false)")), view=REQUESTS),
     Route("GET", "/api/metrics", show_metrics, "Names of metrics, and samples of those asked for, all topics together",
           query=(Parameter("names", "with commas between them (none)"),), view=METRICS),
+    Route("GET", "/api/metrics/history", metrics_history,
+          "Sums of those metrics that the page plots by itself, over the last 15 minutes", view=METRICS),
     Route("GET", "/api/log", show_log, "The broker's log",
           query=(Parameter("since", "lines after this number (0)"),), view=LOG),
     Route("POST", "/api/control/{rest}", steer, "Faults, clock and snapshots: a request of the control API",

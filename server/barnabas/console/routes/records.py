@@ -372,7 +372,7 @@ def _bytes(value: Any, name: str) -> bytes | None:
 _CHOICE = (
     Parameter("partition", "numbers with commas between them (all)"),
     Parameter("committed", "true to leave out what transactions have not committed (false)"),
-    Parameter("as", "auto, json, text, hex or registry (auto)"),
+    Parameter("as", "auto, json, text, hex, registry, msgpack or cbor (auto)"),
 )
 _COLUMNS = Parameter(
     "columns",

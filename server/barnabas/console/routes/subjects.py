@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
+
+import trio
 
 from barnabas.console.base import Call, ConsoleError, Parameter, Query, Route, as_json
 from barnabas.console.outcomes import registry_failure
@@ -14,6 +16,11 @@ from barnabas.registry.client import RegistryClient
 from barnabas.registry.errors import RegistryError
 from barnabas.sandbox.messages import SandboxError
 
+ASKED_MAX = 8
+"""Subjects of a page that are asked for at the same time."""
+FRESH_SECONDS = 30.0
+"""Age at which a subject of a list is asked for again."""
+REMEMBERED_MAX = 1_000
 LIST_BYTES_MAX = 16 << 20
 """Size of a list of subjects that is looked at: some 300,000 names."""
 
@@ -43,11 +50,49 @@ async def list_subjects(call: Call) -> object:
         raise ConsoleError(413, f"the list of subjects has more than {LIST_BYTES_MAX} bytes")
     backend = call.backend
     try:
-        return await backend.sandbox.call(subjects_page, data, dict(call.query), owner=backend.owner)
+        content = await backend.sandbox.call(subjects_page, data, dict(call.query), owner=backend.owner)
     except ValueError:
         raise ConsoleError(502, "the response of the registry is not a list of subjects") from None
     except SandboxError as error:
         raise ConsoleError(503, f"the list of subjects cannot be read: {error}") from None
+    page = json.loads(content)
+    page["rows"] = await _described(call, [row["name"] for row in page["rows"]])
+    return page
+
+
+async def _described(call: Call, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return subjects with their newest versions, as they were within the last seconds; asks for a few at a time."""
+    client, remembered = registry_of(call), call.backend.subjects
+    limiter = trio.CapacityLimiter(ASKED_MAX)
+
+    async def look(name: str) -> None:
+        async with limiter:
+            row: dict[str, Any] = {
+                "name": name,
+                "type": None,
+                "version": None,
+                "id": None,
+                "level": None,
+                "error": None,
+            }
+            try:
+                newest = await client.latest(name)
+                level = await client.ask("GET", f"/config/{quote(name, safe='')}?defaultToGlobal=true")
+                row |= {"type": newest.schema.format, "version": newest.version, "id": newest.id}
+                row["level"] = str(level.get("compatibilityLevel")) if isinstance(level, dict) else None
+            except RegistryError as error:
+                row["error"] = error.message
+            remembered[name] = trio.current_time(), row
+
+    fresh_s = trio.current_time() - FRESH_SECONDS
+    async with trio.open_nursery() as nursery:
+        for name in names:
+            if name not in remembered or remembered[name][0] < fresh_s:
+                nursery.start_soon(look, name)
+    rows = [remembered[name][1] for name in names]
+    while len(remembered) > REMEMBERED_MAX:
+        del remembered[next(iter(remembered))]
+    return rows
 
 
 def subjects_page(data: bytes, query: Mapping[str, str]) -> bytes:
@@ -96,12 +141,14 @@ async def register_schema(call: Call) -> object:
         return await ask(
             call, "POST", f"/compatibility/subjects/{subject}/versions/latest?verbose=true", body
         )
+    call.backend.subjects.pop(call.path["subject"], None)
     return await ask(call, "POST", f"/subjects/{subject}/versions", body)
 
 
 async def delete_subject(call: Call) -> object:
     """Delete a subject, softly."""
     call.confirmed(call.path["subject"])
+    call.backend.subjects.pop(call.path["subject"], None)
     return {"versions": await ask(call, "DELETE", f"/subjects/{quote(call.path['subject'], safe='')}")}
 
 

@@ -1,7 +1,7 @@
 """The state of share partitions, at the coordinator on whichever broker it is (KIP-932).
 
-The rule: a coordinator that has moved, is loading or cannot be reached is asked again a few times, after the leader of
-its partition has been looked up again; each request may be repeated, since epochs fence what is old.
+The rule: a coordinator that has moved, is loading, does not know a topic or cannot be reached is asked again a few times,
+after the leader of its partition has been looked up again; each request may be repeated, since epochs fence what is old.
 """
 
 from __future__ import annotations
@@ -32,11 +32,13 @@ if TYPE_CHECKING:
     from barnabas.coordinators.share.state import StateWrite
 
 CHANNEL = "share-state"
-_MOVED = (
+_TRANSIENT = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 )
+"""Errors after which Kafka's brokers ask again (PersisterStateManager). A coordinator may not know a new topic yet."""
 
 R = TypeVar("R")
 
@@ -159,7 +161,7 @@ class ClusterShareState:
                     return await here()
                 return result_of(await self._answer(coordinator, request))
             except RequestError as error:
-                if error.code not in _MOVED or pause == PAUSES[-1]:
+                if error.code not in _TRANSIENT or pause == PAUSES[-1]:
                     raise
         raise AssertionError("the last attempt returns or raises")
 

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
+from barnabas.records.batch import iter_batches
+from barnabas.records.errors import RecordsError
 from barnabas.serving import apis
 from barnabas.wire import registry
 from barnabas.wire.extent import has_more_entries
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
 RECORDED_MAX = 10_000
 KEPT_ENTRIES_MAX = 100
 """A message with more entries of arrays is kept as JSON, which is cut."""
+SHOWN_TOPICS_MAX = 20
+COUNTED_BYTES_MAX = 4 << 20
+"""Bytes of a request up to which its records are counted, by the headers of its batches."""
 NAMES_MAX = 2_000
 """Partitions, and groups, of a request by which it is selected; the first ones that it names."""
 WIDE_ENTRIES_MIN = 20_000
@@ -42,8 +47,8 @@ class Recorded:
     """One request; `response` is None until it is answered, and stays so where nothing is answered."""
 
     __slots__ = (
-        "_codes", "_groups", "_name_of", "_request", "_response", "_topics", "api_key", "at_ms", "client_id",
-        "connection_id", "correlation_id", "id", "is_answered", "principal", "version",
+        "_codes", "_groups", "_name_of", "_request", "_response", "_topics", "api_key", "at_ms", "bytes", "client_id",
+        "connection_id", "correlation_id", "id", "is_answered", "ms", "principal", "records", "version",
     )  # fmt: skip
 
     def __init__(self, number: int, context: RequestContext, request: Any, name_of: NameOf) -> None:
@@ -56,6 +61,11 @@ class Recorded:
         self.version = context.api_version
         self.correlation_id = context.correlation_id
         self.is_answered = False
+        self.ms: float | None = None
+        """Time until it was answered."""
+        self.records: int | None = None
+        """Records of a Produce request, and bytes of records of that or of what is fetched; None for other APIs."""
+        self.bytes: int | None = None
         self._name_of = name_of
         self._request = request
         self._response: Any = None
@@ -132,6 +142,7 @@ class Recorded:
         if is_secret or (not isinstance(request, dict) and has_more_entries(request, KEPT_ENTRIES_MAX)):
             _ = self.request
         elif key == PRODUCE and not isinstance(request, dict):
+            self.records, self.bytes = _sizes(request, "topic_data", "partition_data", is_counted=True)
             self._request = _with_counts(request, "topic_data", "partition_data")
         if response is None:
             return
@@ -140,7 +151,19 @@ class Recorded:
         if is_secret or has_more_entries(response, KEPT_ENTRIES_MAX):
             _ = self.response
         elif key in (apis.FETCH, SHARE_FETCH):
+            self.bytes = _sizes(response, "responses", "partitions")[1]
             self._response = _with_counts(response, "responses", "partitions")
+
+    def at_a_glance(self) -> dict[str, Any]:
+        """Return what it was about, as JSON: topics, records and their bytes, time."""
+        topics = sorted(self.topics)
+        return {
+            "topics": topics[:SHOWN_TOPICS_MAX],
+            "topics_total": len(topics),
+            "records": self.records,
+            "bytes": self.bytes,
+            "ms": self.ms,
+        }
 
     def as_json(self) -> dict[str, Any]:
         """Return all of it as JSON."""
@@ -165,6 +188,26 @@ def _as_json(message: Any) -> Any:
     from barnabas.tools.inspection.messages import as_json
 
     return as_json(message)
+
+
+def _sizes(message: Any, topics: str, partitions: str, *, is_counted: bool = False) -> tuple[int | None, int]:
+    """Return the number of records in a message, None where they are not counted, and their bytes."""
+    contents = [
+        partition.records
+        for topic in getattr(message, topics)
+        for partition in getattr(topic, partitions)
+        if partition.records is not None
+    ]
+    size = sum(map(len, contents))
+    if not is_counted or size > COUNTED_BYTES_MAX:
+        return None, size
+    try:
+        counts = [header.records_count for data in contents for _, header in iter_batches(data)]
+    except RecordsError:
+        return None, size
+    return (
+        None if any(count < 0 for count in counts) else sum(counts)
+    ), size  # compressed ones of old formats
 
 
 def _counted(records: Any) -> FileRegion:
@@ -278,6 +321,7 @@ class Recorder:
             if self._changed is not None:
                 self._tell()
             response = None
+            began_s = time.perf_counter()
             try:
                 if inner is None:
                     response = await handler(context, request)
@@ -289,6 +333,7 @@ class Recorder:
                     recorded.failed(code)
                 raise
             finally:
+                recorded.ms = round((time.perf_counter() - began_s) * 1_000, 3)
                 recorded.answered(response)
                 if self._changed is not None:
                     self._tell()

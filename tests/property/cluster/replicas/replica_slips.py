@@ -90,9 +90,13 @@ def _up_to_what_the_leader_says(leader, own_end_for_epoch, *, log_end_offset, hi
 
 
 def _goes_on_with_what_it_knew(self, info):
-    before = self._state._followers if self._state is not None else {}
+    before = _followers_of(self)
     _lead(self, info)
-    self._state._followers.update(before)
+    _followers_of(self).update(before)
+
+
+def _followers_of(replica):
+    return {} if replica._state is None else replica._state._followers
 
 
 _advance, _fetched = LeaderState.advance_high_watermark, LeaderState.follower_fetched

@@ -111,8 +111,8 @@ class Histories(RuleBasedStateMachine):
         assert [epoch for epoch, _ in log.epochs.entries] == sorted({batch.epoch for batch in known.log})
         assert (replica.is_leader, replica.leader_epoch) == (known.leads, known.leader_epoch)
         if known.leads:
-            assert replica._state is not None
             now = replica._state
+            assert now is not None
             assert (now.isr, now._pending, now.partition_epoch) == (
                 known.isr, known.pending and IsrChange(*known.pending), known.partition_epoch,
             )  # fmt: skip

@@ -6,6 +6,7 @@ Each goes through its handler; nothing is read or acknowledged. Epochs and parti
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import trio
 from hypothesis import settings
@@ -118,11 +119,15 @@ class Requests(RuleBasedStateMachine):
                 self.sessions.close(session.key)
             self.model.disconnect(connection)
 
+    @property
+    def held(self) -> Any:
+        return self.sessions._sessions
+
     @rule()
     def use_up_the_epochs(self) -> None:
         """As if members had gone on for long."""
         for key, session in self.model.sessions.items():
-            self.sessions._sessions[key].epoch = session.epoch = LAST_EPOCH
+            self.held[key].epoch = session.epoch = LAST_EPOCH
 
     @invariant()
     def same(self) -> None:
@@ -130,7 +135,7 @@ class Requests(RuleBasedStateMachine):
             return
         expected = {
             session.key: (session.connection_id, session.epoch, list(session.topic_partitions))
-            for session in self.sessions._sessions.values()
+            for session in self.held.values()
         }
         assert expected == {
             key: (session.connection, session.epoch, session.partitions)

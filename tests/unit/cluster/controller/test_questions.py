@@ -27,12 +27,23 @@ def known(epochs: dict[int, int]) -> ClusterImage:
     return ClusterImage("c", topics={"t": TopicInfo("t", b"i" * 16, parts)})
 
 
+async def core_of(runtime: Any) -> Any:
+    """The core of the active controller."""
+    cores = []
+
+    async def act(active: Any) -> None:
+        cores.append(active.core)
+
+    await runtime.ask_active("its core", act)
+    return cores[0]
+
+
 async def led_elsewhere(cluster: Cluster) -> Any:
     """The controller, with two partitions that broker 2 leads though broker 1 should."""
     await cluster.create_topic("t", (1, 2), (1, 2))
     await cluster.until(lambda: cluster.state("t", 1) is not None)
     runtime = cluster.brokers[1].runtime
-    core = runtime._active.core
+    core = await core_of(runtime)
     for index in (0, 1):
         state = core.state.states["t", index]
         data = znodes.encode_state(znodes.PartitionState(2, 1, (1, 2), 1))
@@ -150,7 +161,7 @@ async def test_unreachable_other_brokers_are_events(autojump_clock: Any) -> None
         await cluster.create_topic("t", (2, 1), (1, 2))
         await cluster.until(lambda: cluster.state("t", 1) is not None)
         runtime = cluster.brokers[1].runtime
-        state = runtime._active.core.state
+        state = (await core_of(runtime)).state
         contact: Callable[[Broker, bool], None] = runtime._channels.contact
         contact(state.brokers[1], False)
         await trio.sleep(1)
@@ -170,7 +181,7 @@ async def test_unclean_elections_are_held_once_they_are_allowed(autojump_clock: 
         runtime = cluster.brokers[1].runtime
         for path in ("t", "u"):
             for index in range(2 if path == "t" else 1):
-                state = runtime._active.core.state
+                state = (await core_of(runtime)).state
                 now = state.states[path, index]
                 data = znodes.encode_state(znodes.PartitionState(2, 1, (2,), 1))
                 stat = await cluster.admin.set(znodes.state_path(path, index), data)

@@ -175,14 +175,14 @@ class Meddling:
 
     def __init__(self, session: Any, acts: list[Callable[[], Any]]) -> None:
         self._session = session
-        self._acts = acts
+        self.acts = acts
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._session, name)
 
     async def multi(self, operations: Any) -> Any:
-        if self._acts:
-            await self._acts.pop(0)()
+        if self.acts:
+            await self.acts.pop(0)()
         return await self._session.multi(operations)
 
 
@@ -196,7 +196,7 @@ async def test_concurrent_writes_to_a_topic_are_kept() -> None:
     assert await shared.give_topic_id("t", b"i" * 16) == b"i" * 16
     found = znodes.decode_topic("t", it.zookeeper.dump()[path])
     assert found == znodes.TopicAssignment(other.partitions, b"i" * 16)
-    meddling._acts.append(lambda: it.admin.delete(path))
+    meddling.acts.append(lambda: it.admin.delete(path))
     assert not await shared.write_topic("t", None, {})
 
 

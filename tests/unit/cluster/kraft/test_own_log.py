@@ -28,7 +28,7 @@ from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.wire.generated.metadata_records.feature_level import FeatureLevelRecord
 from barnabas.wire.generated.metadata_records.topic import TopicRecord
 from barnabas.wire.metadata_records import encode_record
-from tests.support.effort import EFFORT, drawing
+from tests.support.effort import EFFORT, daily, drawing
 from tests.support.own_stores import (
     DIRECTORY_ID,
     GROUPS,
@@ -237,10 +237,13 @@ async def test_any_one_byte_may_be_wrong(settings, caplog: pytest.LogCaptureFixt
     async with running(disk, **settings) as store:
         await make(store, *groups)
     damage = Damage(disk, groups, settings)
-    random, stride = drawing(), max(1, 12 // EFFORT)
+    random, stride = drawing(), max(1, 36 // EFFORT)
     outcomes = set()
     for name, data in files(disk).items():
-        for position in {*range(random.randrange(stride), len(data), stride), *range(min(len(data), 61))}:
+        for position in {
+            *range(random.randrange(stride), len(data), stride),
+            *daily(range(min(len(data), 61)), 3),
+        }:
             for bits in (0xFF, 1 << random.randrange(8)):
                 outcomes.add(await damage.outcome(name, position, bits, caplog))
     assert outcomes == {"nothing", "end", "lost"}

@@ -15,6 +15,7 @@ from barnabas.cluster.kraft.loader import Loader
 from barnabas.cluster.kraft.observer import Observer
 from barnabas.cluster.kraft.replay import Replay
 from barnabas.log.epochs import LeaderEpochs
+from tests.support.effort import daily
 from tests.support.quorum_walks import run_walk
 
 SEEDS = 4
@@ -212,11 +213,11 @@ PLANTED: dict[Callable[[pytest.MonkeyPatch], None], int] = {
 
 def test_planted_bugs_are_noticed(monkeypatch):
     missed = []
-    for plant, seed in PLANTED.items():
+    for plant in daily(PLANTED, 4):
         with monkeypatch.context() as patch:
             plant(patch)
             try:
-                run_walk(seed)
+                run_walk(PLANTED[plant])
             except Exception:
                 continue
         missed.append(plant.__name__)

@@ -35,9 +35,9 @@ class Metadata:
         self.image = image
 
 
-def credentials(image, *, secret_key="key", now_ms=1_500):
+def credentials(image, *, metadata=None, secret_key="key", now_ms=1_500):
     return ClusterCredentials(
-        Metadata(image), secret_key, clock_ms=lambda: now_ms, entropy=OsEntropy(), threads=OsThreads(),
+        metadata or Metadata(image), secret_key, clock_ms=lambda: now_ms, entropy=OsEntropy(), threads=OsThreads(),
         budget=LoopBudget(),
     )  # fmt: skip
 
@@ -87,13 +87,13 @@ async def test_holder_of_a_token_logs_in_with_its_hmac_in_base64():
 
 
 async def test_a_token_is_found_by_its_hmac_until_it_is_removed():
-    metadata_image = ClusterImage("c").apply(CHANGES)
-    found = credentials(metadata_image)
+    metadata = Metadata(ClusterImage("c").apply(CHANGES))
+    found = credentials(None, metadata=metadata)
     mac = tokens.token_hmac("key", "id-1")
     assert await found.token_with(mac) is TOKEN
     assert await found.token_with(b"another") is None
     later = replace(TOKEN, expires_ms=2_500)
-    found._metadata.image = metadata_image.apply([DelegationTokenChanged(later)])
+    metadata.image = metadata.image.apply([DelegationTokenChanged(later)])
     assert await found.token_with(mac) is later
-    found._metadata.image = metadata_image.apply([DelegationTokenRemoved("id-1")])
+    metadata.image = metadata.image.apply([DelegationTokenRemoved("id-1")])
     assert await found.token_with(mac) is None

@@ -12,7 +12,7 @@ from barnabas.cluster.metadata.access_changes import DelegationTokenChanged
 from barnabas.cluster.metadata.delegation_tokens import DelegationTokens
 from barnabas.cluster.metadata.image import ClusterImage
 from barnabas.errors import RequestError, StorageError
-from barnabas.security.tokens import Token
+from barnabas.security.tokens import Lifetime, Token
 from barnabas.wire.generated.errors import ErrorCode
 
 NOW = 1_000_000
@@ -49,7 +49,7 @@ class Same:
 
 def tokens(cluster: Cluster, now_ms: int = NOW) -> DelegationTokens:
     return DelegationTokens(
-        cluster, cluster, lifetime_max_ms=10_000, expiry_ms=3_000, per_owner_max=2, check_interval_ms=500,  # type: ignore[arg-type]
+        cluster, cluster, lifetime=Lifetime(10_000, 3_000), per_owner_max=2, check_interval_ms=500,  # type: ignore[arg-type]
         clock_ms=lambda: now_ms, entropy=Same(),  # type: ignore[arg-type]
     )  # fmt: skip
 

@@ -88,10 +88,11 @@ async def test_servers_without_multi_read_get_single_reads() -> None:
 
 async def test_another_error_of_many_is_raised() -> None:
     world = World()
-    world.answers = [kazoo_errors.NoAuthError()]
-    with pytest.raises(ZooKeeperError):
-        await world.connection.get_many(["/a"])
-    assert world.connection._has_multi_read
+    world.answers = [kazoo_errors.NoAuthError()] * 2
+    for _ in range(2):
+        with pytest.raises(ZooKeeperError):
+            await world.connection.get_many(["/a"])
+    assert [type(request) for request in world.asked] == [MultiRead] * 2
 
 
 # --- breaks -------------------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ class Client:
 
     def __init__(self) -> None:
         self.sent: list[tuple[Any, Any]] = []
-        self._queue: deque[tuple[Any, Any]] = deque()
+        self._queue = self.queue = deque[tuple[Any, Any]]()
 
     def _call(self, request: Any, result: Any) -> None:
         self.sent.append((request, result))
@@ -107,10 +107,10 @@ def test_requests_without_a_connection_are_not_sent_later() -> None:
         def set_exception(self, error: BaseException) -> None:
             lost.append(type(error))
 
-    traffic.client._queue.extend([("a", Result()), ("ping", None), ("b", Result())])
+    traffic.client.queue.extend([("a", Result()), ("ping", None), ("b", Result())])
     traffic.requests.drop_stale()
     assert lost == [kazoo_errors.ConnectionLoss] * 2
-    assert not traffic.client._queue
+    assert not traffic.client.queue
     traffic.requests.drop_stale()
 
 

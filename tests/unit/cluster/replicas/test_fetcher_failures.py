@@ -124,16 +124,21 @@ async def test_another_number_of_fetchers_spreads_the_partitions_anew(autojump_c
     def publish(change: ConfigChanged) -> int:
         new = follower.image.apply([change])
         fetchers.publish(Delta.of(follower.image, new, [change]))
-        return len({id(one) for one in fetchers._homes.values()})
+        return len(homes())
+
+    def homes() -> set[Any]:
+        return set(fetchers._homes.values())
+
+    def followed() -> set[Any]:
+        return {id(partition) for home in homes() for partition in home._followed.values()}
 
     assert publish(changes[0]) == 1  # the setting that counts is the broker's, which has not changed yet
     config.set_dynamic({"num.replica.fetchers": "3"}, {})
     assert publish(changes[1]) == 1
     assert publish(changes[0]) == 3
-    homes = dict(fetchers._homes)
-    followed = [one for home in homes.values() for one in home._followed.values()]
+    before = homes(), followed()
     assert publish(changes[0]) == 3  # nothing begins anew
-    assert [one for home in homes.values() for one in home._followed.values()] == followed
+    assert (homes(), followed()) == before
     async with follower.fetching():
         for index in range(PARTITIONS):
             leader.append(index, b"x")

@@ -26,23 +26,23 @@ class Meddling:
     """A session beside which somebody else does something just before its next write of a state."""
 
     def __init__(self, session: Any) -> None:
-        self._session = session
+        self.inner = session
         self.acts: list[Callable[[], Any]] = []
         self.sets = 0
         self.creates: list[float] = []
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._session, name)
+        return getattr(self.inner, name)
 
     async def set(self, *given: Any) -> Any:
         self.sets += 1
         if self.acts:
             await self.acts.pop(0)()
-        return await self._session.set(*given)
+        return await self.inner.set(*given)
 
     async def create(self, *given: Any, **named: Any) -> Any:
         self.creates.append(trio.current_time())
-        return await self._session.create(*given, **named)
+        return await self.inner.create(*given, **named)
 
 
 class World:
@@ -139,7 +139,7 @@ async def test_write_errors_other_than_conflicts_are_retried(
     error: type[Exception], autojump_clock: Any
 ) -> None:
     async def act(world: World) -> None:
-        original = world.session._session.get_many
+        original = world.session.inner.get_many
         times: list[float] = []
 
         async def fails(paths: Any) -> Any:
@@ -178,7 +178,7 @@ async def test_failed_notification_is_retried_with_later_changes(autojump_clock:
 
 async def test_with_a_session_that_is_closed_nothing_is_tried_again(autojump_clock: Any) -> None:
     async def act(world: World) -> None:
-        await world.session._session.close()
+        await world.session.inner.close()
         assert world.session.is_closed
         world.join(2)
         await trio.sleep(30)

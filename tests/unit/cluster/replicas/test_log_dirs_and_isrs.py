@@ -214,6 +214,10 @@ async def test_only_logs_that_cannot_come_back_are_given_up(why: str, is_possibl
 # --- the ISR, decided here ----------------------------------------------------------------------------------------
 
 
+async def carry_out(alter: LocalAlterPartition, proposals: Any) -> None:
+    await alter._carry_out(proposals)
+
+
 async def test_a_proposal_that_is_decided_here_is_answered() -> None:
     node = Node(1)
     await node.create(LED._replace(isr=(1,)))
@@ -221,7 +225,7 @@ async def test_a_proposal_that_is_decided_here_is_answered() -> None:
     alter = LocalAlterPartition(1, store)  # type: ignore[arg-type]
     node.replica.follower_fetched(2, 0, log_start_offset=0)
     [(replica, change)] = node.proposals
-    await alter._carry_out([(replica, change._replace(leader_epoch=4)), (replica, change)])
+    await carry_out(alter, [(replica, change._replace(leader_epoch=4)), (replica, change)])
     assert replica.in_sync_replicas == {1, 2}
     assert store.image.topics["t"].partitions[0] == LED._replace(isr=(1, 2), partition_epoch=8)
 
@@ -233,7 +237,7 @@ async def test_a_proposal_that_could_not_be_kept_is_taken_back(autojump_clock: A
     store.error = StorageError("/d", BROKEN)
     alter = LocalAlterPartition(1, store)  # type: ignore[arg-type]
     node.replica.follower_fetched(2, 0, log_start_offset=0)
-    await alter._carry_out(node.proposals[:1])
+    await carry_out(alter, node.proposals[:1])
     assert node.replica.in_sync_replicas == {1}
     node.replica.follower_fetched(2, 0, log_start_offset=0)
     assert len(node.proposals) == 2  # it is made again

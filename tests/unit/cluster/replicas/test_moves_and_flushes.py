@@ -119,6 +119,10 @@ async def test_failed_move_leaves_its_log_and_the_next_one_runs(
 # --- flushes ------------------------------------------------------------------------------------------------------
 
 
+def request_flush_of(node: Node, flusher: Flusher) -> None:
+    node.replica._context.request_flush = flusher.request
+
+
 async def flushing(nursery: trio.Nursery, *, is_full: bool = False) -> tuple[Node, Flusher]:
     """A broker that syncs each record; with `is_full` its log dir stays online where a sync fails."""
     node = Node(1, flush_messages=1)
@@ -127,7 +131,7 @@ async def flushing(nursery: trio.Nursery, *, is_full: bool = False) -> tuple[Nod
     nursery.start_soon(flusher.run)
     await trio.testing.wait_all_tasks_blocked()
     await node.apply([TopicCreated(TopicInfo("t", TOPIC_ID, (SOLE,)))])
-    node.replica._context.request_flush = flusher.request
+    request_flush_of(node, flusher)
     return node, flusher
 
 
@@ -147,7 +151,7 @@ async def test_flush_requested_before_the_flusher_runs_is_made() -> None:
     node = Node(1, flush_messages=1)
     await node.apply([TopicCreated(TopicInfo("t", TOPIC_ID, (SOLE,)))])
     flusher = Flusher(lambda: NOW_MS, node.storage_failed, OsThreads())
-    node.replica._context.request_flush = flusher.request
+    request_flush_of(node, flusher)
     end = node.produce(b"x")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(flusher.run)

@@ -10,11 +10,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinators.groups.streams.tasks import ACTIVE
 from tests.support.classic_consumers import ClassicClient
 from tests.support.consumers import Client, Coordinator, converge
-from tests.support.streams import ALL, Member, Streams, topology
-from tests.support.streams import converge as converge_streams
 
 from .test_large_assignments import Aside
 from .test_migration import go_on
@@ -53,94 +50,6 @@ def target(coordinator: Coordinator) -> dict[str, set[tuple[bytes, int]]]:
     """The target, which is the same for a broker that reads it."""
     assert coordinator.reloaded().groups == coordinator.shard.groups
     return {member_id: set(part) for member_id, part in coordinator.group().target.items()}
-
-
-@pytest.mark.parametrize("instance_id", [None, "j"])
-def test_it_has_the_target_that_is_computed_for_what_it_reads(instance_id):
-    """It is the one that it had before, as if nothing had happened."""
-    coordinator, t, u = two_topics()
-    a, b = Client(coordinator, "a", ["u"], instance_id="i"), Client(coordinator, "b", instance_id=instance_id)
-    a.join()
-    b.join()
-    converge(a, b)
-    assert target(coordinator) == {"a": all_of(u, 2), "b": all_of(t, 3)}
-    takes_over(b, a)
-    assert target(coordinator) == {"b": all_of(t, 3)}
-    converge(b)
-    assert b.owned == all_of(t, 3)
-    assert coordinator.group().static_ids == {"i": "b"}
-    assert coordinator.state() == "Stable"
-
-
-def test_no_partition_is_given_to_it_and_to_another():
-    coordinator, t, u = two_topics()
-    a, b, c = (Client(coordinator, name, ["u"], instance_id=name) for name in "abc")
-    b.topics = ["t"]
-    for client in (a, b, c):
-        client.join()
-    converge(a, b, c)
-    takes_over(b, a)
-    assert target(coordinator) == {"b": all_of(t, 3), "c": all_of(u, 2)}
-    converge(b, c)
-    assert (b.owned, c.owned) == (all_of(t, 3), all_of(u, 2))
-
-
-def test_partitions_of_a_replaced_member_go_to_subscribers():
-    coordinator, t, _ = two_topics()
-    a, b, c = (Client(coordinator, name, instance_id=name) for name in "abc")
-    for client in (a, b, c):
-        client.join()
-    converge(a, b, c)
-    epoch = coordinator.group().epoch
-    takes_over(b, a)
-    assert coordinator.group().epoch == epoch + 1
-    assert set().union(*target(coordinator).values()) == all_of(t, 3)
-    converge(b, c)
-    assert b.owned | c.owned == all_of(t, 3)
-    assert not b.owned & c.owned
-
-
-def test_partitions_of_a_replaced_member_go_within_the_interval():
-    coordinator, t, _ = two_topics()
-    a, b = (Client(coordinator, name, instance_id=name) for name in "ab")
-    a.join()
-    b.join()
-    converge(a, b)
-    coordinator.configure("g", consumer_assignment_interval_ms="1000")
-    takes_over(b, a)
-    coordinator.advance(1_000)
-    converge(b)
-    assert b.owned == all_of(t, 3)
-
-
-def test_takeover_removes_unused_topics_and_expressions():
-    coordinator, t, _ = two_topics()
-    a = Client(coordinator, "a", instance_id="i")
-    b = Client(coordinator, "b", [], regex="u.*")
-    a.join()
-    b.join()
-    converge(a, b)
-    takes_over(b, a, topics=["t"], regex="")
-    assert coordinator.group().regexes == {}
-    assert coordinator.group().subscribed_topics() == {"t"}
-    converge(b)
-    assert b.owned == all_of(t, 3)
-
-
-def test_an_expression_that_it_changes_is_looked_at():
-    coordinator, t, u = two_topics()
-    a = Client(coordinator, "a", [], regex="t.*", instance_id="i")
-    b = Client(coordinator, "b", [], regex="u.*")
-    a.join()
-    b.join()
-    converge(a, b)
-    takes_over(b, a, regex="t|u")
-    assert {name: one.topics for name, one in coordinator.group().regexes.items()} == {
-        "t|u": frozenset({"t", "u"})
-    }
-    assert target(coordinator) == {"b": all_of(t, 3) | all_of(u, 2)}
-    converge(b)
-    assert b.owned == all_of(t, 3) | all_of(u, 2)
 
 
 @pytest.mark.parametrize("topics", [["t"], ["u"]])
@@ -223,40 +132,3 @@ def test_upgrade_by_takeover_has_the_target_of_the_others():
     assert coordinator.group().static_ids == {"i": b.member_id}
     converge(again)
     assert again.owned == all_of(t, 4)
-
-
-@pytest.mark.parametrize("process_id", ["p", "q"])
-def test_tasks_of_the_taker_go_to_the_remaining_members(process_id):
-    """It is another process than the one that is away, or the same."""
-    coordinator = Streams()
-    a = Member(coordinator, "a", instance_id="i")
-    b, c = Member(coordinator, "b", process_id="q"), Member(coordinator, "c", process_id="r")
-    converge_streams(a, b, c)
-    coordinator.streams_heartbeat("a", -2, instance_id="i")
-    b.instance_id, b.process_id, b.epoch = "i", process_id, 0
-    b.beat()
-    active = [
-        task[1:] for part in coordinator.streams().target.values() for task in part if task[0] == ACTIVE
-    ]
-    assert sorted(active) == ALL
-    assert coordinator.reloaded().groups == coordinator.shard.groups
-    converge_streams(b, c)
-    assert sorted(b.active() + c.active()) == ALL
-
-
-def test_streams_takeover_keeps_the_only_task():
-    """It is the target that it had before, and the one that it takes over gives it nothing."""
-    coordinator = Streams(partitions=1)
-    one_part = topology()
-    one_part.subtopologies = one_part.subtopologies[1:]
-    a = Member(coordinator, "a", instance_id="i", topology=one_part)
-    b = Member(coordinator, "b", process_id="q", instance_id="j", topology=one_part)
-    converge_streams(a, b)
-    idle, busy = sorted((a, b), key=lambda streams_member: len(streams_member.tasks))
-    assert (idle.active(), busy.active()) == ([], [("0", 0)])
-    coordinator.streams_heartbeat(idle.id, -2, instance_id=idle.instance_id)
-    busy.instance_id, busy.epoch = idle.instance_id, 0
-    busy.beat()
-    assert coordinator.streams().target == {busy.id: frozenset({(ACTIVE, "0", 0)})}
-    converge_streams(busy)
-    assert busy.active() == [("0", 0)]

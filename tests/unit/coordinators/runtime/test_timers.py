@@ -58,11 +58,12 @@ def world() -> World:
 
 
 def test_postponed_timer_has_one_heap_entry(world):
+    heap = world.timers._heap
     for after_ms in (20, 20, 20, 50, 50, 30):
         world.set("a", after_ms)
-        assert len(world.timers._heap) == 1
+        assert len(heap) == 1
     assert world.times(100) == [(30, "a")]
-    assert world.timers._heap == []
+    assert heap == []
 
 
 def test_cancelled_timer_can_be_set_again(world):

@@ -213,6 +213,7 @@ async def test_what_keeps_a_coordinator_from_answering_is_told(failure, code, au
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ],
     ids=str,
 )

@@ -43,7 +43,8 @@ class Watch:
         self.tap = BrokerTap(text)
         self.seen = Seen()
         self.opens: list[tuple[Any, ...]] = []
-        self.tap._views = SimpleNamespace(observer=self, only_terminal=None)  # type: ignore[assignment]
+        self.views = SimpleNamespace(observer=self, only_terminal=None)
+        self.tap._views = self.views  # type: ignore[assignment]
 
     def exchanged(self, exchange: Exchange) -> None:
         self.seen.exchanges.append(exchange)
@@ -92,7 +93,7 @@ async def test_what_gets_no_line_is_counted_and_keeps_its_number() -> None:
     watch = Watch()
     skipped: list[str] = []
     full = True
-    watch.tap._views.only_terminal = SimpleNamespace(is_full=lambda at: full, skip=skipped.append)  # type: ignore[union-attr]
+    watch.views.only_terminal = SimpleNamespace(is_full=lambda at: full, skip=skipped.append)
     failed = ProduceResponse([ProduceResponse.TopicProduceResponse("t", partition_responses=[
         ProduceResponse.PartitionProduceResponse(0, 6)
     ])])  # fmt: skip

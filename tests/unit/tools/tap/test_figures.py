@@ -249,8 +249,10 @@ def test_so_many_clients_are_counted_and_no_more(monkeypatch: pytest.MonkeyPatch
 def busy() -> Summary:
     """A summary of two clients whose figures all differ."""
     summary = Summary()
-    client = summary._client("app", 100.0)
-    assert client is not None
+    for name, opened_at in (("app", 100.0), ("idle", 50.0)):
+        summary.noted(Connection(1, "10.0.0.1:1000", "10.0.0.2:9092", opened_at, name), opened_at, "odd")
+    client, idle = summary.clients()
+    client.notes = idle.notes = 0
     for name, value in {
         "last_at": 104.0, "software": {"lib 2", "lib 1"}, "users": {"bob", "ann"}, "connections": 3, "unanswered": 5,
         "requests": Counter({("Fetch", 12): 6, ("Fetch", 4): 1, ("Produce", 9): 8, ("SASL token", -1): 2}),
@@ -261,7 +263,6 @@ def busy() -> Summary:
         "asks_for_versions": True,
     }.items():  # fmt: skip
         setattr(client, name, value)
-    summary._client("idle", 50.0)
     return summary
 
 

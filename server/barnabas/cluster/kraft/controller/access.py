@@ -92,16 +92,25 @@ class Permissions:
 
 
 def create_acls(state: ControllerState, request: CreateAclsRequest, caller: Caller) -> Outcome:
-    """Create the ACLs that can be. Raises POLICY_VIOLATION for too many at once."""
+    """Create the ACLs that can be. Raises POLICY_VIOLATION for too many at once.
+
+    As by Kafka 4.4 a network is no host before its level, from which on it would mean its clients.
+    """
     caller.require_on_cluster(Operation.ALTER)
     _require_authorizer(state)
-    knows_networks = state.image.metadata_version >= NETWORKS_LEVEL
     present = set(state.image.acls.values())
     records: dict[bytes, AccessControlEntryRecord] = {}
     response = CreateAclsResponse()
     for creation in request.creations:
         try:
-            acl = acl_of(binding_of(creation, in_znodes=False, knows_networks=knows_networks))
+            is_early = "/" in creation.host and state.image.metadata_version < NETWORKS_LEVEL
+            acl = acl_of(binding_of(creation, in_znodes=False, knows_networks=not is_early))
+            if is_early:
+                raise RequestError(
+                    ErrorCode.UNSUPPORTED_VERSION,
+                    f"networks as hosts need metadata.version {NETWORKS_LEVEL}, and the cluster has "
+                    f"{state.image.metadata_version}",
+                )
         except RequestError as error:
             response.results.append(CreateAclsResponse.AclCreationResult(error.code, error.message))
             continue

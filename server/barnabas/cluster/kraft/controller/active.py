@@ -2,24 +2,35 @@
 
 The rule: the image that handlers see has all records that were appended, and is the committed one again with each leader.
 What cannot be encoded or replayed is never appended; the leader resigns then, since its image can no longer be trusted.
+What concerns many partitions is done in steps, between which others are served, but no other request of the controller.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
 import trio
 
 from barnabas.cluster.kraft.controller.features import LEADERSHIP, RAISING
-from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome, Tick
+from barnabas.cluster.kraft.controller.outcome import (
+    Caller,
+    ControllerState,
+    Handlers,
+    Outcome,
+    Records,
+    Steps,
+    Tick,
+    at_once,
+)
 from barnabas.cluster.kraft.image import METADATA_VERSION, Change, Position, QuorumImage
 from barnabas.cluster.kraft.raft.ports import NotLeaderError, Raft
 from barnabas.cluster.kraft.replay import Replay
 from barnabas.config.loading import BrokerConfig
 from barnabas.environment import Environment
 from barnabas.errors import RequestError
+from barnabas.serving.loop_budget import LoopBudget
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.metadata_records.begin_transaction import BeginTransactionRecord
 from barnabas.wire.generated.metadata_records.feature_level import FeatureLevelRecord
@@ -29,9 +40,14 @@ log = logging.getLogger(__name__)
 
 TICK_SECONDS: Final = 0.1
 RECORDS_PER_BATCH_MAX: Final = 10_000
-"""Records that a controller of Kafka writes as one batch."""
+"""Most records of a batch, as a controller of Kafka writes it; a request that needs more as one is refused."""
+RECORDS_PER_STEP: Final = 20
+HEARTBEAT: Final = 63
 RECORD_BYTES: Final = 24
 """Bytes that a record takes in a batch beside its value, at most."""
+
+_T = TypeVar("_T")
+_Decide = Callable[[ControllerState], Outcome | Steps[Outcome]]
 
 
 class Machine(NamedTuple):
@@ -42,10 +58,25 @@ class Machine(NamedTuple):
     """Work that time asks for, by name."""
     activate: Callable[[ControllerState, bool], tuple[Any, ...]]
     """Records with which a leader begins; true if the last one has left a metadata transaction open."""
-    follow: Callable[[ControllerState, QuorumImage, Sequence[Change]], None]
-    """Takes soft state along after the image has changed from another one."""
+    follow: Callable[[ControllerState, QuorumImage, Sequence[Change]], Iterable[None]]
+    """Takes soft state along after the image has changed from another one, in steps."""
     version_of: Callable[[Any, int], int]
     """Version of a record's message at a level of metadata.version."""
+
+
+class Counts:
+    """Counts of a controller's work since the start; times are in seconds."""
+
+    def __init__(self) -> None:
+        self.started = 0
+        """Requests and periodic work that were begun."""
+        self.timed_out = 0
+        self.heartbeats_timed_out = 0
+        self.errors = 0
+        """Faults of ours."""
+        self.queue_seconds = 0.0
+        """Time for which what was begun had waited for what was before it."""
+        self.seconds = 0.0
 
 
 class ActiveController:
@@ -62,6 +93,7 @@ class ActiveController:
         cluster_id: str,
         batch_bytes_max: int,
         tick_seconds: float = TICK_SECONDS,
+        budget: LoopBudget | None = None,
     ) -> None:
         """`committed` returns the image of all that is committed and applied; `in_transaction` says whether a metadata
         transaction is open there.
@@ -74,6 +106,9 @@ class ActiveController:
         self._cluster_id = cluster_id
         self._batch_bytes_max = batch_bytes_max
         self._tick_seconds = tick_seconds
+        self._budget = budget or LoopBudget()
+        self._deciding = trio.Lock()
+        self.counts = Counts()
         self._raft: Raft | None = None
         self._state: ControllerState | None = None
         self._replay = Replay()
@@ -104,7 +139,16 @@ class ActiveController:
         self._last_offset = -1
         self._state = self._new_state(image)
         self._state.epoch = epoch
-        if not self.do("activation", self._begin) and self._state is not None:
+        try:
+            records = self._begin(self._state)
+            has_transaction = any(isinstance(record, BeginTransactionRecord) for record in records)
+            for _ in self._append(self._state, Outcome(None, records, is_atomic=not has_transaction)):
+                pass
+        except NotLeaderError:
+            self._state = None
+        except Exception:
+            self.counts.errors += 1
+            log.exception("activation: the active controller has failed to do it")
             self._state = None
             self.raft.resign(epoch)
 
@@ -126,24 +170,19 @@ class ActiveController:
         while True:
             await trio.sleep(self._tick_seconds)
             for name, tick in self._machine.ticks.items():
-                self.do(name, tick)
+                await self.do(name, tick)
 
-    def do(self, name: str, records_of: Tick) -> bool:
-        """Append the records that something asks for; returns whether that went well. A failure of ours is logged."""
-        state = self.state()
-        if state is None:
-            return False
+    async def do(self, name: str, records_of: Tick) -> None:
+        """Append the records that something asks for. A failure of ours is logged."""
+        if self._state is None:
+            return
         try:
-            records = records_of(state)
-            if records:
-                self._append(state, records)
+            await self._perform(lambda state: _unasked(records_of(state)))
         except NotLeaderError:
-            self._state = None
-            return False
+            pass  # so is whatever is due: the next leader does it
         except Exception:
+            self.counts.errors += 1
             log.exception("%s: the active controller has failed to do it", name)
-            return False
-        return True
 
     # --- requests -------------------------------------------------------------------------------------------
 
@@ -157,30 +196,65 @@ class ActiveController:
             raise self._not_controller()
         if timeout_ms is not None and timeout_ms <= 0:
             raise RequestError(ErrorCode.REQUEST_TIMED_OUT, "the request leaves no time, and nothing is done")
-        outcome: Outcome = self._machine.handlers[key](state, request, caller)
+        handler = self._machine.handlers[key]
+        with trio.move_on_after(float("inf") if timeout_ms is None else timeout_ms / 1000):
+            try:
+                response, offset, epoch = await self._perform(lambda state: handler(state, request, caller))
+                if offset >= 0:
+                    await self.raft.wait_committed(offset, epoch)
+            except NotLeaderError:
+                raise self._not_controller() from None
+            return response
+        self.counts.timed_out += 1
+        self.counts.heartbeats_timed_out += key == HEARTBEAT
+        raise RequestError(
+            ErrorCode.REQUEST_TIMED_OUT, "it is not done, or its records are not committed yet"
+        )
+
+    async def _perform(self, decide: _Decide) -> tuple[Any, int, int]:
+        """Decide, and append what was decided, before anything else is decided.
+
+        Returns the response, the offset to wait for, and the epoch of this leader. Raises NotLeaderError, RequestError.
+        """
+        counts, arrived = self.counts, self._environment.monotonic()
         try:
-            if outcome.kraft_version is not None:
-                self._last_offset = self.raft.raise_kraft_version(state.epoch, outcome.kraft_version)
-            if outcome.records:
-                self._append(state, outcome.records)
-            await self._wait_committed(self._last_offset, state.epoch, timeout_ms)
-        except NotLeaderError:
-            raise self._not_controller() from None
-        return outcome.response
+            self._deciding.acquire_nowait()
+        except trio.WouldBlock:
+            await self._deciding.acquire()
+        began = self._environment.monotonic()
+        counts.started += 1
+        counts.queue_seconds += began - arrived
+        try:
+            state = self.state()
+            if state is None:
+                raise NotLeaderError("this node does not lead")
+            with trio.CancelScope(shield=True):  # what is half done would be half in the image
+                work = decide(state)
+                outcome = work if isinstance(work, Outcome) else await self._paced(state, work)
+                if outcome.kraft_version is not None:
+                    self._last_offset = self.raft.raise_kraft_version(state.epoch, outcome.kraft_version)
+                offset = await self._paced(state, self._append(state, outcome))
+            return outcome.response, offset, state.epoch
+        finally:
+            counts.seconds += self._environment.monotonic() - began
+            self._deciding.release()
+
+    async def _paced(self, state: ControllerState, work: Steps[_T]) -> _T:
+        """Return the result of work, with others served between its steps. Raises NotLeaderError if it is in vain."""
+        while True:
+            try:
+                next(work)
+            except StopIteration as done:
+                result: _T = done.value
+                return result
+            await self._budget.checkpoint()
+            if self._state is not state:
+                raise NotLeaderError("this node does not lead any more")
 
     def look(self, key: int, request: Any, caller: Caller) -> Any:
         """Return the response to a request that any controller answers, by what is committed. Raises RequestError."""
         state = self._new_state(self._committed())
-        return self._machine.handlers[key](state, request, caller).response
-
-    async def _wait_committed(self, offset: int, epoch: int, timeout_ms: int | None) -> None:
-        if offset < 0:
-            return
-        limit_s = float("inf") if timeout_ms is None else timeout_ms / 1000
-        with trio.move_on_after(limit_s) as scope:
-            await self.raft.wait_committed(offset, epoch)
-        if scope.cancelled_caught:
-            raise RequestError(ErrorCode.REQUEST_TIMED_OUT, "the records are not committed yet")
+        return at_once(self._machine.handlers[key](state, request, caller)).response
 
     def _not_controller(self) -> RequestError:
         leader_id = self.raft.leader_id
@@ -215,24 +289,42 @@ class ActiveController:
         state.committed_offset = self._committed().position.offset
         state.kraft_version = self.raft.leadership.kraft_version
 
-    def _append(self, state: ControllerState, records: Sequence[Any]) -> None:
-        """Append records and replay them. Raises NotLeaderError; what cannot be encoded or replayed is our bug."""
-        level = _level(state, records)
-        values = [encode_record(record, self._machine.version_of(record, level)) for record in records]
-        changes: list[Change] = []
-        try:
-            for value in values:
-                changes += self._replay.apply(decode_record(value)[0])  # as followers do
-        except Exception:
-            log.exception("records of the active controller do not fit its image: it resigns")
-            self._state = None
-            self.raft.resign(state.epoch)
-            raise
-        for batch in _batches(values, self._batch_bytes_max):
+    def _append(self, state: ControllerState, outcome: Outcome) -> Steps[int]:
+        """Append the records of an outcome, replay them, and return the last offset of the log.
+
+        Raises NotLeaderError, and POLICY_VIOLATION for too many. What cannot be encoded or replayed is our bug.
+        """
+        level = _level(state, outcome.records)
+        values: list[bytes] = []
+        for number, record in enumerate(outcome.records, 1):
+            values.append(encode_record(record, self._machine.version_of(record, level)))
+            if number % RECORDS_PER_STEP == 0:
+                yield
+        for batch in _batches(values, self._batch_bytes_max, is_atomic=outcome.is_atomic):
+            changes: list[Change] = []
+            try:
+                for number, value in enumerate(batch, 1):
+                    changes += self._replay.apply(decode_record(value)[0])  # as followers do
+                    if number % RECORDS_PER_STEP == 0:
+                        yield
+            except Exception:
+                self.counts.errors += 1
+                log.exception("records of the active controller do not fit its image: it resigns")
+                self._state = None
+                self.raft.resign(state.epoch)
+                raise
             self._last_offset = self.raft.append(state.epoch, batch)
-        before = state.image
-        state.image = self._replay.publish(Position(self._last_offset, state.epoch, state.now_ms))
-        self._machine.follow(state, before, changes)
+            before = state.image
+            state.image = self._replay.publish(Position(self._last_offset, state.epoch, state.now_ms))
+            yield from self._machine.follow(state, before, changes)
+            yield
+        return self._last_offset
+
+
+def _unasked(work: Records | Steps[Records]) -> Steps[Outcome]:
+    """Return an outcome without a response: what time asks for, and a new leader."""
+    records = work if isinstance(work, tuple) else (yield from work)
+    return Outcome(None, records, is_atomic=False)
 
 
 def _level(state: ControllerState, records: Sequence[Any]) -> int:
@@ -244,14 +336,20 @@ def _level(state: ControllerState, records: Sequence[Any]) -> int:
     return level
 
 
-def _batches(values: Sequence[bytes], bytes_max: int) -> Iterator[Sequence[bytes]]:
-    """Yield the values in batches that are not too large; what a handler must write as one is smaller."""
-    batch: list[bytes] = []
+def _batches(values: Sequence[bytes], bytes_max: int, *, is_atomic: bool) -> Sequence[Sequence[bytes]]:
+    """Return the values in batches that are not too large. Raises POLICY_VIOLATION if they must be one, and do not fit."""
+    batches: list[list[bytes]] = []
     size = 0
     for value in values:
-        if batch and (len(batch) >= RECORDS_PER_BATCH_MAX or size + len(value) > bytes_max):
-            yield batch
-            batch, size = [], 0
-        batch.append(value)
+        if not batches or len(batches[-1]) >= RECORDS_PER_BATCH_MAX or size + len(value) > bytes_max:
+            batches.append([])
+            size = 0
+        batches[-1].append(value)
         size += len(value) + RECORD_BYTES
-    yield batch
+    if is_atomic and len(batches) > 1:
+        raise RequestError(
+            ErrorCode.POLICY_VIOLATION,
+            f"the request leads to {len(values)} records of {sum(map(len, values))} bytes, which must be written together: "
+            f"at most {RECORDS_PER_BATCH_MAX} records and {bytes_max} bytes can be",
+        )
+    return batches

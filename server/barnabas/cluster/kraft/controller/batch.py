@@ -18,7 +18,7 @@ from barnabas.cluster.kraft.controller.conditions import (
 )
 from barnabas.cluster.kraft.controller.features import has_elr
 from barnabas.cluster.kraft.controller.index import Key
-from barnabas.cluster.kraft.controller.outcome import ControllerState
+from barnabas.cluster.kraft.controller.outcome import ControllerState, Steps
 from barnabas.cluster.kraft.controller.partition_changes import Conditions, Election, Target, change
 from barnabas.cluster.kraft.transitions import changed_partition
 from barnabas.cluster.kraft.values import Partition, Topic
@@ -77,8 +77,11 @@ class Batch:
         removed: int | None = None,
         added: int | None = None,
         unclean: int | None = None,
-    ) -> None:
-        """Elect leaders where need be, after a broker left (`removed`), came (`added`) or lost records (`unclean`)."""
+    ) -> Steps[None]:
+        """Elect leaders where need be, after a broker left (`removed`), came (`added`) or lost records (`unclean`).
+
+        A step is one partition.
+        """
         image = self._state.image
 
         def is_alive(broker_id: int) -> bool:
@@ -90,6 +93,7 @@ class Batch:
             isr = tuple(replica for replica in partition.isr if replica not in (removed, unclean))
             target = Target(isr=isr, election=self.election_of(key[0]), unclean_shutdown=unclean)
             self.change(key, target, is_alive)
+            yield
 
     def _conditions(
         self, key: Key, partition: Partition, is_alive: Callable[[int], bool] | None

@@ -19,7 +19,14 @@ from barnabas.cluster.kraft.controller.conditions import (
 )
 from barnabas.cluster.kraft.controller.features import has_elr
 from barnabas.cluster.kraft.controller.index import index_of
-from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome
+from barnabas.cluster.kraft.controller.outcome import (
+    Caller,
+    ControllerState,
+    Handlers,
+    Outcome,
+    Records,
+    Steps,
+)
 from barnabas.cluster.kraft.controller.sessions import sessions_of, timeout_ms
 from barnabas.cluster.kraft.controller.versions import CONTROLLER_REGISTRATION_LEVEL
 from barnabas.cluster.kraft.image import METADATA_VERSION, QuorumImage
@@ -45,7 +52,9 @@ PROTOCOLS: Final = range(4)
 """PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL."""
 
 
-def register_broker(state: ControllerState, request: BrokerRegistrationRequest, caller: Caller) -> Outcome:
+def register_broker(
+    state: ControllerState, request: BrokerRegistrationRequest, caller: Caller
+) -> Steps[Outcome]:
     """Register a broker, or change its registration if it comes from the same process.
 
     Raises INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, BROKER_ID_NOT_REGISTERED (ZooKeeper),
@@ -103,11 +112,12 @@ def register_broker(state: ControllerState, request: BrokerRegistrationRequest, 
             and caller.version >= PREVIOUS_EPOCH_SINCE
             and before.epoch == request.previous_broker_epoch
         )
-        _leave(batch, request.broker_id, is_clean=is_clean)
+        yield from _leave(batch, request.broker_id, is_clean=is_clean)
     batch.records.append(record)
     offset = state.next_offset + len(batch.records) - 1
     sessions.registered(request.broker_id, record.broker_epoch, offset)
-    return Outcome(BrokerRegistrationResponse(broker_epoch=record.broker_epoch), tuple(batch.records))
+    response = BrokerRegistrationResponse(broker_epoch=record.broker_epoch)
+    return Outcome(response, tuple(batch.records), is_atomic=False)
 
 
 def _check_log_dirs(image: QuorumImage, request: BrokerRegistrationRequest) -> None:
@@ -169,48 +179,48 @@ def _by_name(listed: Sequence[Any]) -> list[Any]:
     return list({entry.name: entry for entry in listed}.values())
 
 
-def _leave(batch: Batch, broker_id: int, *, is_clean: bool) -> None:
+def _leave(batch: Batch, broker_id: int, *, is_clean: bool) -> Steps[None]:
     """Do without a process that has ended; one that did not end cleanly may have lost records that were committed."""
     index = index_of(batch.state)
     if has_elr(batch.state.image) and not is_clean:
-        batch.update(index.in_isr(broker_id), unclean=broker_id)
-        batch.update(index.in_elr(broker_id), unclean=broker_id)
+        yield from batch.update(index.in_isr(broker_id), unclean=broker_id)
+        yield from batch.update(index.in_elr(broker_id), unclean=broker_id)
     else:
-        batch.update(index.in_isr(broker_id), removed=broker_id)
+        yield from batch.update(index.in_isr(broker_id), removed=broker_id)
 
 
 # --- fencing --------------------------------------------------------------------------------------------------------
 
 
-def fence(batch: Batch, broker: Broker) -> None:
+def fence(batch: Batch, broker: Broker) -> Steps[None]:
     """Take a broker out of ISRs and leadership, and fence it."""
-    batch.update(index_of(batch.state).in_isr(broker.id), removed=broker.id)
+    yield from batch.update(index_of(batch.state).in_isr(broker.id), removed=broker.id)
     batch.records.append(
         BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=FENCE)
     )
 
 
-def unfence(batch: Batch, broker: Broker) -> None:
+def unfence(batch: Batch, broker: Broker) -> Steps[None]:
     """Unfence a broker, and have it lead what has no leader and can have this one."""
     batch.records.append(
         BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=UNFENCE)
     )
-    batch.update(index_of(batch.state).leaderless(), added=broker.id)
+    yield from batch.update(index_of(batch.state).leaderless(), added=broker.id)
 
 
-def fence_stale(state: ControllerState) -> tuple[Any, ...]:
+def fence_stale(state: ControllerState) -> Steps[Records]:
     """Fence one broker with a session that has ended; the next one sees what became of the partitions."""
     sessions = sessions_of(state)
     for broker_id in sessions.ended(state.monotonic_ms, timeout_ms(state)):
         broker = state.image.brokers.get(broker_id)
         if broker is None:
             sessions.removed(broker_id)
-        elif records := end_session(broker, state):
+        elif records := (yield from end_session(broker, state)):
             return records
     return ()
 
 
-def end_session(broker: Broker, state: ControllerState) -> tuple[Any, ...]:
+def end_session(broker: Broker, state: ControllerState) -> Steps[Records]:
     """End the session of a registration, and fence the broker; nothing if it has registered again since."""
     current = state.image.brokers.get(broker.id)
     if current is None or current.epoch != broker.epoch:
@@ -218,7 +228,7 @@ def end_session(broker: Broker, state: ControllerState) -> tuple[Any, ...]:
     sessions_of(state).end(broker.id, broker.epoch)
     batch = Batch(state)
     if not current.fenced:
-        fence(batch, current)
+        yield from fence(batch, current)
     return tuple(batch.records)
 
 
@@ -234,7 +244,9 @@ def with_session(state: ControllerState, broker_id: int) -> Broker | None:
 # --- leaving for good, and controllers ------------------------------------------------------------------------------
 
 
-def unregister_broker(state: ControllerState, request: UnregisterBrokerRequest, caller: Caller) -> Outcome:
+def unregister_broker(
+    state: ControllerState, request: UnregisterBrokerRequest, caller: Caller
+) -> Steps[Outcome]:
     """Remove a broker; its replicas stay assigned to it. Raises BROKER_ID_NOT_REGISTERED."""
     caller.require_on_cluster(Operation.ALTER)
     broker = state.image.brokers.get(request.broker_id)
@@ -243,10 +255,10 @@ def unregister_broker(state: ControllerState, request: UnregisterBrokerRequest, 
             ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {request.broker_id} is not registered"
         )
     batch, index = Batch(state), index_of(state)
-    batch.update((*index.in_isr(broker.id), *index.in_elr(broker.id)), removed=broker.id)
+    yield from batch.update((*index.in_isr(broker.id), *index.in_elr(broker.id)), removed=broker.id)
     batch.records.append(UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch))
     sessions_of(state).removed(broker.id)
-    return Outcome(UnregisterBrokerResponse(), tuple(batch.records))
+    return Outcome(UnregisterBrokerResponse(), tuple(batch.records), is_atomic=False)
 
 
 def register_controller(

@@ -6,6 +6,7 @@ this controller, all brokers, and the file of this node.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from barnabas.cluster.kraft.controller.outcome import ControllerState
@@ -25,7 +26,7 @@ _MIN_ISR = "min.insync.replicas"
 _UNCLEAN = "unclean.leader.election.enable"
 
 
-def check_size(records: list[Any]) -> None:
+def check_size(records: Sequence[Any]) -> None:
     """Raise POLICY_VIOLATION for more records than one request of a client may lead to."""
     if len(records) > RECORDS_PER_REQUEST_MAX:
         raise RequestError(

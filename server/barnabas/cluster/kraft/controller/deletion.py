@@ -13,7 +13,7 @@ from collections.abc import Container
 from typing import Any
 
 from barnabas.cluster.kraft.controller.conditions import check_size
-from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome
+from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome, Steps
 from barnabas.cluster.kraft.controller.placement import shuffle
 from barnabas.cluster.kraft.image import QuorumImage
 from barnabas.config.broker import DELETE_TOPIC_ENABLE
@@ -33,7 +33,7 @@ _Named = tuple[str | None, bytes]
 """Name and id of a topic, as the request has them."""
 
 
-def delete_topics(state: ControllerState, request: DeleteTopicsRequest, caller: Caller) -> Outcome:
+def delete_topics(state: ControllerState, request: DeleteTopicsRequest, caller: Caller) -> Steps[Outcome]:
     """Delete topics. Raises TOPIC_DELETION_DISABLED, before v3 INVALID_REQUEST; POLICY_VIOLATION for too many at once."""
     if not state.config.get(DELETE_TOPIC_ENABLE):
         code = (
@@ -56,6 +56,7 @@ def delete_topics(state: ControllerState, request: DeleteTopicsRequest, caller: 
             result.error_message = error.message or None
         if result is not None:
             results.append(result)
+        yield
     check_size(records)
     shuffle(results, state.entropy)
     return Outcome(DeleteTopicsResponse(responses=results), tuple(records))

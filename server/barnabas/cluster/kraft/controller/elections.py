@@ -10,12 +10,19 @@ without one get any replica, where their topic allows that.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from barnabas.cluster.kraft.controller.batch import Batch
 from barnabas.cluster.kraft.controller.conditions import check_size
 from barnabas.cluster.kraft.controller.index import Key, index_of
-from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome
+from barnabas.cluster.kraft.controller.outcome import (
+    Caller,
+    ControllerState,
+    Handlers,
+    Outcome,
+    Records,
+    Steps,
+)
 from barnabas.cluster.kraft.controller.partition_changes import Election, Target
 from barnabas.cluster.kraft.values import NO_LEADER
 from barnabas.config.broker import UNCLEAN_LEADER_ELECTION_INTERVAL_MS
@@ -37,7 +44,7 @@ _WHY = {
 _Result = ElectLeadersResponse.PartitionResult
 
 
-def elect_leaders(state: ControllerState, request: ElectLeadersRequest, caller: Caller) -> Outcome:
+def elect_leaders(state: ControllerState, request: ElectLeadersRequest, caller: Caller) -> Steps[Outcome]:
     """Elect leaders of partitions, or of all. Raises INVALID_REQUEST for an unknown type."""
     caller.require_on_cluster(Operation.ALTER)
     election = _TYPES.get(request.election_type)
@@ -48,12 +55,15 @@ def elect_leaders(state: ControllerState, request: ElectLeadersRequest, caller: 
     is_for_all = request.topic_partitions is None
     for name, indexes in _asked(state, request):
         topic_id = state.image.topic_ids.get(name)
-        results = [_elected(batch, topic_id, index, election) for index in indexes]
+        results = []
+        for index in indexes:
+            results.append(_elected(batch, topic_id, index, election))
+            yield
         if is_for_all:
             results = [result for result in results if result.error_code != ErrorCode.ELECTION_NOT_NEEDED]
         response.replica_election_results.append(ElectLeadersResponse.ReplicaElectionResult(name, results))
     check_size(batch.records)
-    return Outcome(response, tuple(batch.records))
+    return Outcome(response, tuple(batch.records), is_atomic=False)
 
 
 def _asked(state: ControllerState, request: ElectLeadersRequest) -> Iterable[tuple[str, Iterable[int]]]:
@@ -93,31 +103,32 @@ def _elect(batch: Batch, key: Key, election: Election) -> ErrorCode:
 # --- by time --------------------------------------------------------------------------------------------------------
 
 
-def balance(state: ControllerState) -> tuple[Any, ...]:
+def balance(state: ControllerState) -> Steps[Records]:
     """Move leaders to the first replicas, so many at once."""
     interval_ms = 1_000 * state.config.value_of("leader.imbalance.check.interval.seconds")
     if not state.config.value_of("auto.leader.rebalance.enable") or not _is_due(
         state, "balance", interval_ms
     ):
         return ()
-    return _elect_by_time(state, "balance", index_of(state).imbalanced, Election.PREFERRED)
+    return (yield from _elect_by_time(state, "balance", index_of(state).imbalanced, Election.PREFERRED))
 
 
-def elect_unclean(state: ControllerState) -> tuple[Any, ...]:
+def elect_unclean(state: ControllerState) -> Steps[Records]:
     """Elect any replica for partitions without a leader, where their topics allow that, so many at once."""
     if not _is_due(state, "unclean", state.config.get(UNCLEAN_LEADER_ELECTION_INTERVAL_MS)):
         return ()
     batch = Batch(state)
     keys = [key for key in index_of(state).leaderless() if batch.election_of(key[0]) is Election.UNCLEAN]
-    return _elect_by_time(state, "unclean", keys, Election.UNCLEAN)
+    return (yield from _elect_by_time(state, "unclean", keys, Election.UNCLEAN))
 
 
 def _elect_by_time(
     state: ControllerState, task: str, keys: Iterable[Key], election: Election
-) -> tuple[Any, ...]:
+) -> Steps[Records]:
     batch = Batch(state)
     for key in keys:
         _elect(batch, key, election)
+        yield
         if len(batch.records) == ELECTIONS_AT_ONCE_MAX:
             _due(state)[task] = state.monotonic_ms  # there may be more: the next call continues
             break

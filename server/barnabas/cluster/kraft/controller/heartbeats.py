@@ -17,7 +17,7 @@ from barnabas.cluster.kraft.controller.conditions import (
     has_directories,
 )
 from barnabas.cluster.kraft.controller.index import index_of
-from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome
+from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome, Steps
 from barnabas.cluster.kraft.controller.sessions import Session, sessions_of
 from barnabas.cluster.kraft.controller.versions import CORDONED_LEVEL
 from barnabas.cluster.kraft.values import Broker
@@ -35,7 +35,7 @@ class Stage(Enum):
     SHUT_DOWN = "shut down"
 
 
-def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest, caller: Caller) -> Outcome:
+def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest, caller: Caller) -> Steps[Outcome]:
     """Prolong a broker's session, and move it to its next stage. Raises STALE_BROKER_EPOCH."""
     caller.require_on_cluster(Operation.CLUSTER_ACTION)
     broker = check_epoch(state.image, request.broker_id, request.broker_epoch)
@@ -47,12 +47,12 @@ def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest, caller: C
     batch = Batch(state, offline_dirs=lost)
     if after is not before:
         if after is Stage.UNFENCED:
-            unfence(batch, broker)
+            yield from unfence(batch, broker)
         elif after is Stage.SHUTTING_DOWN:
-            _begin_shutdown(batch, broker)
+            yield from _begin_shutdown(batch, broker)
         else:
-            fence(batch, broker)
-    _lose_dirs(batch, broker, lost)
+            yield from fence(batch, broker)
+    yield from _lose_dirs(batch, broker, lost)
     _cordon(batch, broker, request)
 
     session.metadata_offset = request.current_metadata_offset
@@ -65,7 +65,7 @@ def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest, caller: C
         is_fenced=after in (Stage.FENCED, Stage.SHUT_DOWN),
         should_shut_down=after is Stage.SHUT_DOWN,
     )
-    return Outcome(response, tuple(batch.records))
+    return Outcome(response, tuple(batch.records), is_atomic=False)
 
 
 def _stage(broker: Broker, session: Session) -> Stage:
@@ -93,7 +93,7 @@ def next_stage(
     return Stage.FENCED if request.want_fence else Stage.UNFENCED
 
 
-def _begin_shutdown(batch: Batch, broker: Broker) -> None:
+def _begin_shutdown(batch: Batch, broker: Broker) -> Steps[None]:
     """Take a broker out of ISRs and leadership while it still serves."""
     if not broker.in_controlled_shutdown:
         batch.records.append(
@@ -101,7 +101,7 @@ def _begin_shutdown(batch: Batch, broker: Broker) -> None:
                 broker_id=broker.id, broker_epoch=broker.epoch, in_controlled_shutdown=1
             )
         )
-    batch.update(index_of(batch.state).in_isr(broker.id), removed=broker.id)
+    yield from batch.update(index_of(batch.state).in_isr(broker.id), removed=broker.id)
 
 
 def _lost_dirs(state: ControllerState, broker: Broker, request: BrokerHeartbeatRequest) -> tuple[bytes, ...]:
@@ -111,10 +111,10 @@ def _lost_dirs(state: ControllerState, broker: Broker, request: BrokerHeartbeatR
     return tuple(directory for directory in broker.log_dirs if directory in request.offline_log_dirs)
 
 
-def _lose_dirs(batch: Batch, broker: Broker, lost: tuple[bytes, ...]) -> None:
+def _lose_dirs(batch: Batch, broker: Broker, lost: tuple[bytes, ...]) -> Steps[None]:
     index = index_of(batch.state)
     for directory in lost:
-        batch.update(index.in_dir(directory), removed=broker.id)
+        yield from batch.update(index.in_dir(directory), removed=broker.id)
     remaining = [directory for directory in broker.log_dirs if directory not in lost]
     if lost and remaining:  # a record without log dirs would mean that they have not changed
         batch.records.append(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from barnabas.cluster.kraft.controller.conditions import is_reserved
-from barnabas.cluster.kraft.controller.outcome import ControllerState
+from barnabas.cluster.kraft.controller.outcome import ControllerState, Steps
 from barnabas.cluster.kraft.image import Change, QuorumImage
 from barnabas.cluster.kraft.values import NO_LEADER, Partition, Topic
 
@@ -44,14 +44,15 @@ class Index:
         """Say whether this is the index of an image."""
         return self._image.partitions is image.partitions and self._image.topics is image.topics
 
-    def follow(self, changes: Iterable[Change], image: QuorumImage) -> None:
-        """Become the index of an image that differs by changes."""
+    def follow(self, changes: Iterable[Change], image: QuorumImage) -> Steps[None]:
+        """Become the index of an image that differs by changes; a step is one of these."""
         for change in changes:
             if change.kind == "partition":
                 self.put(change.key, change.before, change.after)
             elif change.kind == "topic":
                 topic: Topic = change.after or change.before
                 self._name(topic.name, is_added=change.after is not None)
+            yield
         self._image = image
 
     # --- questions ------------------------------------------------------------------------------------------------
@@ -135,8 +136,8 @@ def index_of(state: ControllerState) -> Index:
     return index
 
 
-def follow(state: ControllerState, before: QuorumImage, changes: Iterable[Change]) -> None:
+def follow(state: ControllerState, before: QuorumImage, changes: Iterable[Change]) -> Steps[None]:
     """Take the index along, after the image has changed from `before` to that of the state."""
     index: Index | None = state.parts.get(PART)
     if index is not None and index.is_of(before):
-        index.follow(changes, state.image)
+        yield from index.follow(changes, state.image)

@@ -12,7 +12,7 @@ from barnabas.cluster.kraft.controller.conditions import (
     has_online_dir,
 )
 from barnabas.cluster.kraft.controller.index import Key
-from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome
+from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome, Steps
 from barnabas.cluster.kraft.controller.partition_changes import Target
 from barnabas.cluster.kraft.controller.versions import DIRECTORIES_LEVEL
 from barnabas.cluster.kraft.image import METADATA_VERSION
@@ -27,7 +27,7 @@ from barnabas.wire.generated.errors import ErrorCode
 _Response = AssignReplicasToDirsResponse
 
 
-def assign(state: ControllerState, request: AssignReplicasToDirsRequest, caller: Caller) -> Outcome:
+def assign(state: ControllerState, request: AssignReplicasToDirsRequest, caller: Caller) -> Steps[Outcome]:
     """Assign replicas to log dirs. Raises STALE_BROKER_EPOCH, UNSUPPORTED_VERSION."""
     caller.require_on_cluster(Operation.CLUSTER_ACTION)
     if not has_directories(state.image):
@@ -51,10 +51,11 @@ def assign(state: ControllerState, request: AssignReplicasToDirsRequest, caller:
                     if not has_online_dir(broker, directory.id):
                         lost[key] = None
                 partitions.append(_Response.PartitionData(partition.partition_index, code))
+                yield
             topics.append(_Response.TopicData(topic.topic_id, partitions))
         response.directories.append(_Response.DirectoryData(directory.id, topics))
-    batch.update(lost, removed=broker.id)
-    return Outcome(response, tuple(batch.records))
+    yield from batch.update(lost, removed=broker.id)
+    return Outcome(response, tuple(batch.records), is_atomic=False)
 
 
 def _refusal(batch: Batch, key: Key, broker_id: int) -> int:

@@ -6,9 +6,9 @@ replays them, and answers when they are committed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from barnabas.cluster.kraft.image import EMPTY, QuorumImage
 from barnabas.config.loading import BrokerConfig
@@ -53,14 +53,16 @@ class Caller(NamedTuple):
 class Outcome(NamedTuple):
     """Response of the controller, and the records that must be committed before it is sent.
 
-    The records are messages of `wire/generated/metadata_records`, applied in their order as one batch. `version_of` in
-    `machine` chooses the version of each by the metadata.version.
+    The records are messages of `wire/generated/metadata_records`, applied in their order. `version_of` in `machine`
+    chooses the version of each by the metadata.version.
     """
 
     response: Any
     records: tuple[Any, ...] = ()
     kraft_version: int | None = None
     """Level of kraft.version that the voters go up to before the records; None where it stays."""
+    is_atomic: bool = True
+    """True if the records must be one batch, all or nothing; otherwise some of them may be there without those after."""
 
 
 class Entropy(Protocol):
@@ -71,10 +73,6 @@ class Entropy(Protocol):
 
     def below(self, limit: int, /) -> int:
         """Return a random number from 0 to `limit` - 1."""
-
-
-class Sessions(Protocol):
-    """Soft state about brokers: when each was last heard of; `brokers.py` implements it."""
 
 
 @dataclass(slots=True)
@@ -104,9 +102,27 @@ class ControllerState:
     """Soft state of parts by name (`sessions` of brokers), made anew when the node becomes leader."""
 
 
-Handler = Callable[[ControllerState, Any, Caller], Outcome]
+_T = TypeVar("_T")
+Steps = Generator[None, None, _T]
+"""Work on many partitions, which may be interrupted at each step: nothing else changes the state until it is done."""
+Handler = Callable[[ControllerState, Any, Caller], Outcome | Steps[Outcome]]
 """Handles a request. Raises RequestError for what is refused as a whole."""
 Handlers = Mapping[int, Handler]
 """By API key."""
-Tick = Callable[[ControllerState], tuple[Any, ...]]
-"""Records that are due by time, such as those that fence a broker after its session; called several times a second."""
+Records = tuple[Any, ...]
+Tick = Callable[[ControllerState], Records | Steps[Records]]
+"""Records that are due by time, such as those that fence a broker after its session; called several times a second.
+
+Each that is there is right by itself."""
+
+
+def at_once(work: _T | Steps[_T]) -> _T:
+    """Return the result of work, with all of its steps without a pause."""
+    if not isinstance(work, Generator):
+        return work
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            result: _T = done.value
+            return result

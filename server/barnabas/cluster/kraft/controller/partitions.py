@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from barnabas.cluster.kraft.controller.batch import Batch
 from barnabas.cluster.kraft.controller.conditions import check_epoch, is_active
-from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome
+from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome, Steps
 from barnabas.cluster.kraft.controller.partition_changes import Target
 from barnabas.cluster.kraft.image import QuorumImage
 from barnabas.cluster.kraft.values import RECOVERED, RECOVERING, Partition
@@ -33,7 +33,7 @@ class _Replica(NamedTuple):
     epoch: int
 
 
-def alter_partition(state: ControllerState, request: AlterPartitionRequest, caller: Caller) -> Outcome:
+def alter_partition(state: ControllerState, request: AlterPartitionRequest, caller: Caller) -> Steps[Outcome]:
     """Take proposed ISRs, each partition on its own. Raises STALE_BROKER_EPOCH."""
     caller.require_on_cluster(Operation.CLUSTER_ACTION)
     response = AlterPartitionResponse()
@@ -43,18 +43,16 @@ def alter_partition(state: ControllerState, request: AlterPartitionRequest, call
     batch = Batch(state)
     for topic in request.topics:
         is_known = topic.topic_id in state.image.topics
-        response.topics.append(
-            AlterPartitionResponse.TopicData(
-                topic_id=topic.topic_id,
-                partitions=[
-                    _alter(batch, request.broker_id, topic.topic_id, proposal, caller.version)
-                    if is_known
-                    else _refused(proposal.partition_index, ErrorCode.UNKNOWN_TOPIC_ID)
-                    for proposal in topic.partitions
-                ],
+        results = AlterPartitionResponse.TopicData(topic_id=topic.topic_id)
+        response.topics.append(results)
+        for proposal in topic.partitions:
+            results.partitions.append(
+                _alter(batch, request.broker_id, topic.topic_id, proposal, caller.version)
+                if is_known
+                else _refused(proposal.partition_index, ErrorCode.UNKNOWN_TOPIC_ID)
             )
-        )
-    return Outcome(response, tuple(batch.records))
+            yield
+    return Outcome(response, tuple(batch.records), is_atomic=False)
 
 
 def _alter(batch: Batch, leader_id: int, topic_id: bytes, proposal: _Proposal, version: int) -> _Result:

@@ -95,7 +95,7 @@ class BrokerProcesses:
                     log.info(
                         "the process of broker %d has ended: its listeners refuse connections", broker.id
                     )
-                    self._active.do("end of a session", partial(end_session, broker))
+                    await self._active.do("end of a session", partial(end_session, broker))
                     return
 
     async def _all_refuse(self, endpoints: Iterable[Endpoint]) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Final
 
+from barnabas.cluster.kraft.controller.conditions import check_size
 from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome
 from barnabas.cluster.kraft.image import Entity, QuorumImage
 from barnabas.config import broker as settings
@@ -21,8 +22,6 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.metadata_records.client_quota import ClientQuotaRecord
 
 ALTER_CLIENT_QUOTAS: Final = 49
-RECORDS_PER_REQUEST_MAX: Final = 10_000
-"""Kafka's MAX_RECORDS_PER_USER_OP."""
 
 
 def alter_client_quotas(state: ControllerState, request: AlterClientQuotasRequest, caller: Caller) -> Outcome:
@@ -47,11 +46,7 @@ def alter_client_quotas(state: ControllerState, request: AlterClientQuotasReques
             records += _alter(state.image, parts, operations, finite_only=finite_only)
         except RequestError as error:
             answer.error_code, answer.error_message = error.code, error.message
-    if len(records) > RECORDS_PER_REQUEST_MAX:
-        raise RequestError(
-            ErrorCode.POLICY_VIOLATION,
-            f"{len(records)} quotas are changed; at most {RECORDS_PER_REQUEST_MAX} in one request",
-        )
+    check_size(records)
     response = AlterClientQuotasResponse(entries=list(answers.values()))
     return Outcome(response, () if request.validate_only else tuple(records))
 

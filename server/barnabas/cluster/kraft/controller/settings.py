@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from barnabas.cluster.kraft.controller.conditions import check_size
 from barnabas.cluster.kraft.controller.features import MIN_IN_SYNC, has_elr, voter_ids
 from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome
 from barnabas.cluster.kraft.controller.versions import CORDONED_LEVEL
@@ -47,8 +48,6 @@ ALTER_CONFIGS: Final = 33
 INCREMENTAL_ALTER_CONFIGS: Final = 44
 SET, DELETE, APPEND, SUBTRACT = range(4)
 """Operations of IncrementalAlterConfigs (KIP-339)."""
-RECORDS_PER_REQUEST_MAX: Final = 10_000
-"""Kafka's MAX_RECORDS_PER_USER_OP."""
 BROKER_LOGGER: Final = 8
 _DIGITS_MAX: Final = 11
 
@@ -118,11 +117,7 @@ def _altered(
             records += _alter(state, resource, caller, replaces_all=replaces_all)
         except RequestError as error:
             answer.error_code, answer.error_message = error.code, error.message
-    if len(records) > RECORDS_PER_REQUEST_MAX:
-        raise RequestError(
-            ErrorCode.POLICY_VIOLATION,
-            f"{len(records)} settings are changed; at most {RECORDS_PER_REQUEST_MAX} in one request",
-        )
+    check_size(records)
     response.responses = list(answers.values())
     return Outcome(response, () if request.validate_only else (*records, *_cleared_elr(state, records)))
 

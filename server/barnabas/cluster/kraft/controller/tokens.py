@@ -6,7 +6,6 @@ token's id with `delegation.token.secret.key`. DescribeDelegationToken is for br
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
 
 from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome
@@ -16,7 +15,7 @@ from barnabas.config import broker as settings
 from barnabas.config.authorizer import token_secret_key
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import Operation, ResourceType
-from barnabas.security.tokens import USER_TYPE, Token, later, token_hmac
+from barnabas.security.tokens import USER_TYPE, Lifetime, Token, token_hmac
 from barnabas.wire.generated.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
@@ -68,20 +67,13 @@ def create_delegation_token(
             error
         )
         return Outcome(response)
-    config = state.config
-    lifetime_ms = config.get(settings.DELEGATION_TOKEN_MAX_LIFETIME_MS)
-    if request.max_lifetime_ms > 0:
-        lifetime_ms = min(lifetime_ms, request.max_lifetime_ms)
-    expires_max_ms = later(state.now_ms, lifetime_ms)
-    expires_ms = later(state.now_ms, config.get(settings.DELEGATION_TOKEN_EXPIRY_TIME_MS))
-    token = Token(
+    token = _lifetime(state).new_token(
         uuid_text(new_uuid(state.entropy)),
         owner,
         caller.principal,
-        tuple(f"{renewer.principal_type}:{renewer.principal_name}" for renewer in request.renewers),
+        (f"{renewer.principal_type}:{renewer.principal_name}" for renewer in request.renewers),
+        request.max_lifetime_ms,
         state.now_ms,
-        min(expires_max_ms, expires_ms),
-        expires_max_ms,
     )
     response.issue_timestamp_ms = token.issued_ms
     response.expiry_timestamp_ms = token.expires_ms
@@ -119,43 +111,31 @@ def renew_delegation_token(
     """Let a token live for so long from now on; 0 or less: as the settings say."""
     try:
         token = _token(state, bytes(request.hmac), caller)
-        _check_alive(state, token)
-        _check_allowed(token, caller)
+        token = token.renewed(caller.principal, request.renew_period_ms, _lifetime(state), state.now_ms)
     except RequestError as error:
         return Outcome(
             RenewDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=_timestamp(error))
         )
-    period_ms = state.config.get(settings.DELEGATION_TOKEN_EXPIRY_TIME_MS)
-    if request.renew_period_ms > 0:
-        period_ms = min(period_ms, request.renew_period_ms)
-    expires_ms = min(token.expires_max_ms, later(state.now_ms, period_ms))
-    return Outcome(
-        RenewDelegationTokenResponse(expiry_timestamp_ms=expires_ms),
-        (token_record(replace(token, expires_ms=expires_ms)),),
-    )
+    return Outcome(RenewDelegationTokenResponse(expiry_timestamp_ms=token.expires_ms), (token_record(token),))
 
 
 def expire_delegation_token(
     state: ControllerState, request: ExpireDelegationTokenRequest, caller: Caller
 ) -> Outcome:
     """Let a token expire after so long; one of a period below 0 is removed, expired or not."""
-    period_ms = request.expiry_time_period_ms
-    record: Any
     try:
         token = _token(state, bytes(request.hmac), caller)
-        _check_allowed(token, caller)
-        if period_ms < 0:
-            expires_ms = state.now_ms
-            record = RemoveDelegationTokenRecord(token.token_id)
-        else:
-            _check_alive(state, token)
-            expires_ms = min(token.expires_max_ms, later(state.now_ms, period_ms))
-            record = token_record(replace(token, expires_ms=expires_ms))
+        after = token.expiring(caller.principal, request.expiry_time_period_ms, state.now_ms)
     except RequestError as error:
         return Outcome(
             ExpireDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=_timestamp(error))
         )
-    return Outcome(ExpireDelegationTokenResponse(expiry_timestamp_ms=expires_ms), (record,))
+    if after is None:
+        removal = RemoveDelegationTokenRecord(token.token_id)
+        return Outcome(ExpireDelegationTokenResponse(expiry_timestamp_ms=state.now_ms), (removal,))
+    return Outcome(
+        ExpireDelegationTokenResponse(expiry_timestamp_ms=after.expires_ms), (token_record(after),)
+    )
 
 
 def tick(state: ControllerState) -> tuple[Any, ...]:
@@ -208,14 +188,11 @@ def _token(state: ControllerState, mac: bytes, caller: Caller) -> Token:
     return tokens[ids[mac]]
 
 
-def _check_alive(state: ControllerState, token: Token) -> None:
-    if token.is_expired(state.now_ms):
-        raise RequestError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
-
-
-def _check_allowed(token: Token, caller: Caller) -> None:
-    if not token.may_be_renewed_by(caller.principal):
-        raise RequestError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
+def _lifetime(state: ControllerState) -> Lifetime:
+    return Lifetime(
+        state.config.get(settings.DELEGATION_TOKEN_MAX_LIFETIME_MS),
+        state.config.get(settings.DELEGATION_TOKEN_EXPIRY_TIME_MS),
+    )
 
 
 def _timestamp(error: RequestError) -> int:

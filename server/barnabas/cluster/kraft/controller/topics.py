@@ -20,7 +20,7 @@ from barnabas.cluster.kraft.controller.conditions import (
     is_active,
 )
 from barnabas.cluster.kraft.controller.index import index_of, unified
-from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome
+from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome, Steps
 from barnabas.cluster.kraft.controller.placement import place, usable_brokers
 from barnabas.cluster.kraft.controller.settings import check_topic_configs
 from barnabas.cluster.kraft.image import TOPIC, QuorumImage
@@ -46,7 +46,7 @@ _DEFAULT = -1
 CONFIGS_SINCE = 5
 
 
-def create_topics(state: ControllerState, request: CreateTopicsRequest, caller: Caller) -> Outcome:
+def create_topics(state: ControllerState, request: CreateTopicsRequest, caller: Caller) -> Steps[Outcome]:
     """Create topics, or say whether they could be. Raises POLICY_VIOLATION for too many partitions at once."""
     counts = Counter(topic.name for topic in request.topics)
     refused = _forbidden(counts, caller)
@@ -64,6 +64,7 @@ def create_topics(state: ControllerState, request: CreateTopicsRequest, caller: 
             continue
         results.append(created)
         records += topic_records
+        yield
     check_size(records)
     results += [
         _Created(name=name, error_code=error.code, error_message=error.message or None)
@@ -233,7 +234,9 @@ def _new_partitions(
 # --- growth ---------------------------------------------------------------------------------------------------------
 
 
-def create_partitions(state: ControllerState, request: CreatePartitionsRequest, caller: Caller) -> Outcome:
+def create_partitions(
+    state: ControllerState, request: CreatePartitionsRequest, caller: Caller
+) -> Steps[Outcome]:
     """Add partitions to topics, or say whether they could be. Raises POLICY_VIOLATION for too many at once."""
     counts = Counter(topic.name for topic in request.topics)
     results: list[CreatePartitionsResponse.CreatePartitionsTopicResult] = []
@@ -253,6 +256,7 @@ def create_partitions(state: ControllerState, request: CreatePartitionsRequest, 
         except RequestError as error:
             result.error_code, result.error_message = error.code, error.message or None
         results.append(result)
+        yield
     check_size(records)
     return Outcome(CreatePartitionsResponse(results=results), () if request.validate_only else tuple(records))
 

@@ -21,6 +21,7 @@ from barnabas.cluster.kraft.keeping import LogKeeper
 from barnabas.cluster.kraft.loader import ImageDelta
 from barnabas.cluster.kraft.quorum import Leadership
 from barnabas.cluster.kraft.raft import membership, requests
+from barnabas.cluster.kraft.raft.counts import RaftCounts
 from barnabas.cluster.kraft.raft.peers import Peers
 from barnabas.cluster.kraft.raft.ports import NotLeaderError, RaftListener
 from barnabas.cluster.kraft.raft.requests import Reply
@@ -90,6 +91,7 @@ class RaftNode(AppliedImage):
         self._failure: Exception | None = None
         self._has_ended = False
         self._standing: _Standing | None = None
+        self.counts = RaftCounts()
         self._seen: tuple[Any, ...] = ()
 
     # --- for a controller, and a broker -----------------------------------------------------------------------
@@ -135,7 +137,7 @@ class RaftNode(AppliedImage):
         if self._announced != epoch or self._failure is not None:
             raise NotLeaderError(f"node {self.node_id} does not lead in epoch {epoch}")
         self._note_time()
-        return self._write(self.replica.append(epoch, values, self._now_ms()))
+        return self._write(self.replica.append(epoch, values, self.now_ms()), len(values))
 
     def reason_against_kraft_version(self, level: int) -> str:
         """Return why kraft.version cannot go up to a level, empty if it can."""
@@ -146,9 +148,11 @@ class RaftNode(AppliedImage):
         if self._announced != epoch or self._failure is not None:
             raise NotLeaderError(f"node {self.node_id} does not lead in epoch {epoch}")
         self._note_time()
-        return self._write(self.replica.raise_level(epoch, level, self._now_ms()))
+        before = self.end_offset
+        decision = self.replica.raise_level(epoch, level, self.now_ms())
+        return self._write(decision, decision.end_offset - before)
 
-    def _write(self, decision: Append) -> int:
+    def _write(self, decision: Append, count: int) -> int:
         """Write what this leader appends, and return the offset of the last record. Raises NotLeaderError."""
         try:
             self._stored.append(decision.records, self._wall_clock_ms())
@@ -156,6 +160,7 @@ class RaftNode(AppliedImage):
             self._fail(error)
             raise NotLeaderError(str(error)) from error
         self._unsynced.set()
+        self.counts.has_appended(count, decision.end_offset, trio.current_time())
         return decision.end_offset - 1
 
     async def wait_committed(self, offset: int, epoch: int) -> None:
@@ -170,7 +175,7 @@ class RaftNode(AppliedImage):
     def resign(self, epoch: int) -> None:
         """Give up leading, as after a fault; another voter is asked to take over."""
         if self.replica.leading is not None and self.replica.leading.epoch == epoch:
-            self.replica.resign(self._now_ms())
+            self.replica.resign(self.now_ms())
             self._announce()
             self._spread()
 
@@ -183,9 +188,7 @@ class RaftNode(AppliedImage):
         deadline: float | None = None
         while True:
             reply: Reply = await self._step(
-                lambda: requests.answer(
-                    self.replica, api_key, version, request, self._now_ms(), self._stored
-                ),
+                lambda: requests.answer(self.replica, api_key, version, request, self.now_ms(), self._stored),
                 lambda reply: reply.decisions,
             )
             change = reply.change
@@ -227,7 +230,7 @@ class RaftNode(AppliedImage):
     async def leave(self, seconds: float = LEAVE_SECONDS) -> None:
         """Prepare for the end: resign, and give the other voters a while to hear of it."""
         with trio.move_on_after(seconds):
-            await self._step(lambda: self.replica.stop(self._now_ms()), lambda _: ())
+            await self._step(lambda: self.replica.stop(self.now_ms()), lambda _: ())
             while not self.replica.is_known_to_resign and self._failure is None:
                 await self._news.wait()
 
@@ -247,11 +250,12 @@ class RaftNode(AppliedImage):
         self._spread()
 
     @staticmethod
-    def _now_ms() -> int:
+    def now_ms() -> int:
+        """Return the time of the replica's clock."""
         return int(trio.current_time() * 1000)
 
     def _note_time(self) -> None:
-        self.replica.wall_clock_ahead_ms = self._wall_clock_ms() - self._now_ms()
+        self.replica.wall_clock_ahead_ms = self._wall_clock_ms() - self.now_ms()
 
     async def _step(self, take: Callable[[], T], decisions_of: Callable[[T], Sequence[Decision]]) -> T:
         """Take something in, and carry out what it decides. Raises what ends the node, too."""
@@ -267,9 +271,15 @@ class RaftNode(AppliedImage):
         return taken
 
     async def _carry_out(self, decisions: Sequence[Decision]) -> None:
+        counts, leads = self.counts, self.replica.leading is not None
         try:
             for decision in decisions:
+                before = self._stored.log.log_end_offset
                 await self._keeper.carry_out(decision, self.replica)
+                if isinstance(decision, Append):
+                    count = decision.end_offset - before
+                    counts.fetched += 0 if leads else count
+                    counts.appended += count if leads else 0
             if any(isinstance(decision, Append) for decision in decisions):
                 if self.replica.leading is not None:
                     self._unsynced.set()
@@ -295,6 +305,7 @@ class RaftNode(AppliedImage):
         )
         if seen != self._seen:
             self._seen = seen
+            self.counts.has_committed(self.high_watermark, trio.current_time())
             self._news.set()
             self._news = trio.Event()
 
@@ -303,6 +314,11 @@ class RaftNode(AppliedImage):
         replica = self.replica
         standing = _Standing(replica.role, replica.epoch, replica.leader_id)
         if standing != self._standing:
+            before = self._standing.leader_id if self._standing is not None else -1
+            is_another = standing.leader_id != before
+            self.counts.has_changed(
+                standing.role, standing.leader_id, is_another=is_another, now=trio.current_time()
+            )
             self._standing = standing
             log.info(
                 "quorum: %s in epoch %d, leader %d", standing.role.value, standing.epoch, standing.leader_id
@@ -322,19 +338,19 @@ class RaftNode(AppliedImage):
     async def _drive(self) -> None:
         replica = self.replica
         await self._keeper.sync()  # of what a process that was killed has left to the page cache
-        await self._step(lambda: replica.begin(self._now_ms()), lambda decisions: decisions)
+        await self._step(lambda: replica.begin(self.now_ms()), lambda decisions: decisions)
         self._begun.set()
         assert self._nursery is not None
         while True:
             async with self._step_lock:
                 self._wake = trio.Event()
-                for send in replica.sends(self._now_ms()):
+                for send in replica.sends(self.now_ms()):
                     self._nursery.start_soon(self._until_it_fails, lambda send=send: self._ask(send))
                 deadline_ms = replica.next_deadline()
             with trio.move_on_at(float("inf") if deadline_ms is None else (deadline_ms + 1) / 1000):
                 await self._wake.wait()
-            if deadline_ms is not None and deadline_ms <= self._now_ms():
-                await self._step(lambda: replica.tick(self._now_ms()), lambda decisions: decisions)
+            if deadline_ms is not None and deadline_ms <= self.now_ms():
+                await self._step(lambda: replica.tick(self.now_ms()), lambda decisions: decisions)
 
     async def _ask(self, send: Send) -> None:
         try:
@@ -343,7 +359,7 @@ class RaftNode(AppliedImage):
             log.debug("%s at %s:%d: %s", type(send.message).__name__, *send.address, error)
             is_refused = isinstance(error, RefusedError)
             await self._step(
-                lambda: self.replica.failed(send, self._now_ms(), is_refused=is_refused), lambda _: ()
+                lambda: self.replica.failed(send, self.now_ms(), is_refused=is_refused), lambda _: ()
             )
             return
         if isinstance(response, AddRaftVoterResponse | RemoveRaftVoterResponse) and response.error_code:
@@ -354,14 +370,14 @@ class RaftNode(AppliedImage):
             )
         try:
             await self._step(
-                lambda: self.replica.answered(send, response, self._now_ms()), lambda decisions: decisions
+                lambda: self.replica.answered(send, response, self.now_ms()), lambda decisions: decisions
             )
         except WrongAnswerError as error:
             log.warning("controller at %s:%d: %s", *send.address, error)
             self._spread()
 
     def _synced(self, end_offset: int) -> tuple[Decision, ...]:
-        return self.replica.synced(end_offset, self._now_ms())
+        return self.replica.synced(end_offset, self.now_ms())
 
     async def _sync_own(self) -> None:
         """Sync what the leader appends; several batches at once where other voters are waited for anyway."""

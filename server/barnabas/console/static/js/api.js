@@ -13,8 +13,12 @@ export class ApiError extends Error {
 }
 
 const SLOW_MS = 15000;
+/** Where the page of this cluster stands: an empty path for a lone one. */
+const base = location.pathname.replace(/\/[^/]*$/, "");
+export const urlOf = (path) => `${base}${path}`;
+export const pageOf = (cluster) => `${base.replace(/\/clusters\/[^/]+$/, "")}/clusters/${encodeURIComponent(cluster)}/`;
 /** A response that comes from the console alone says nothing about the cluster. */
-const isOfTheCluster = (path) => path !== "/api/session";
+const isOfTheCluster = (path) => path !== "/api/session" && !path.startsWith("/api/connect");
 
 /** Set the callbacks for the state of the cluster and for a login that is needed. */
 export function listen(state, login) {
@@ -31,10 +35,10 @@ export async function request(method, path, payload = undefined, signal = undefi
   const headers = method === "GET" ? {} : { "X-Console-CSRF": csrf };
   if (payload !== undefined) headers["Content-Type"] = "application/json";
   let answer;
-  const timer = setTimeout(() => onState(false, `no answer for ${SLOW_MS / 1000} s`), SLOW_MS);
+  const timer = isOfTheCluster(path) ? setTimeout(() => onState(false, `no answer for ${SLOW_MS / 1000} s`), SLOW_MS) : 0;
   signal?.addEventListener("abort", () => clearTimeout(timer));
   try {
-    answer = await fetch(path, { method, headers, signal, credentials: "same-origin", body: payload === undefined ? undefined : JSON.stringify(payload) });
+    answer = await fetch(urlOf(path), { method, headers, signal, credentials: "same-origin", body: payload === undefined ? undefined : JSON.stringify(payload) });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     onState(false, "the console does not answer");
@@ -71,7 +75,7 @@ export const part = (text) => encodeURIComponent(text);
 async function refusal(path) {
   const ending = new AbortController();
   try {
-    const answer = await fetch(path, { signal: ending.signal, credentials: "same-origin" });
+    const answer = await fetch(urlOf(path), { signal: ending.signal, credentials: "same-origin" });
     return answer.ok ? "" : ((await answer.json()).error ?? `status ${answer.status}`);
   } catch {
     return "The console does not answer.";
@@ -82,7 +86,7 @@ async function refusal(path) {
 
 /** Follow events of a path until `signal` says enough; `handlers` by event, `failed` and `lost` among them. */
 export function follow(path, values, handlers, signal) {
-  const source = new EventSource(`${path}${query(values)}`);
+  const source = new EventSource(`${urlOf(path)}${query(values)}`);
   for (const [name, handler] of Object.entries(handlers)) {
     if (name !== "lost") source.addEventListener(name, (event) => handler(JSON.parse(event.data), source));
   }

@@ -31,7 +31,7 @@ const PATHS = {
   overview: "M3 12 12 4l9 8M5 10v10h5v-6h4v6h5V10", topics: "M4 6h16M4 12h16M4 18h10", groups: "M8 11a3 3 0 1 0 0-6 3 3 0 0 0 0 6Zm8 1a2.5 2.5 0 1 0 0-5M2.5 19c.5-3 2.6-4.5 5.5-4.5s5 1.5 5.5 4.5M16 14.5c2.6 0 4.5 1.5 5 4",
   brokers: "M4 5h16v6H4zM4 13h16v6H4zM8 8h.01M8 16h.01", quorum: "M12 4v5M12 9l-6 6M12 9l6 6M12 4a2 2 0 1 0 0-.01ZM5 19a2 2 0 1 0 0-.01ZM19 19a2 2 0 1 0 0-.01Z", transactions: "M4 8h13l-3-3M20 16H7l3 3", access: "M12 3 5 6v5c0 4.5 3 8 7 10 4-2 7-5.5 7-10V6z",
   connections: "M9 15l6-6M8 11l-2 2a3.5 3.5 0 0 0 5 5l2-2M16 13l2-2a3.5 3.5 0 0 0-5-5l-2 2", requests: "M3 12h4l3-8 4 16 3-8h4", metrics: "M4 20V10M10 20V4M16 20v-7M21 20H3", log: "M6 3h9l4 4v14H6zM9 12h7M9 16h7",
-  control: "M4 7h10M18 7h2M4 17h2M10 17h10M14 5v4M8 15v4", subjects: "M4 5a8 3 0 0 0 16 0 8 3 0 0 0-16 0v14a8 3 0 0 0 16 0V5M4 12a8 3 0 0 0 16 0", menu: "M4 7h16M4 12h16M4 17h16", theme: "M20 14.500A8 8 0 1 1 9.5 4a6.5 6.5 0 0 0 10.5 10.500Z", out: "M10 4H5v16h5M14 8l4 4-4 4M18 12H9",
+  control: "M4 7h10M18 7h2M4 17h2M10 17h10M14 5v4M8 15v4", subjects: "M4 5a8 3 0 0 0 16 0 8 3 0 0 0-16 0v14a8 3 0 0 0 16 0V5M4 12a8 3 0 0 0 16 0", clusters: "M7 4h10v6H7zM3 14h8v6H3zM13 14h8v6h-8z", connect: "M8 4v5M16 4v5M5 9h14v3a7 7 0 0 1-14 0zM12 19v3", menu: "M4 7h16M4 12h16M4 17h16", theme: "M20 14.500A8 8 0 1 1 9.5 4a6.5 6.5 0 0 0 10.5 10.500Z", out: "M10 4H5v16h5M14 8l4 4-4 4M18 12H9",
 };
 
 /** Make a symbol, hidden from screen readers. */
@@ -69,6 +69,15 @@ export function tile(label, value, note = "", link = null, small = false) {
   return link ? h("a", { class: "tile", href: link }, parts) : h("div", { class: "tile" }, parts);
 }
 
+/** Have parts of a form fold away on narrow screens, behind a button that is returned; `isOpen` at first. */
+export function folding(form, parts, isOpen = false) {
+  const button = h("button", { type: "button", class: "fold", onclick: () => unfold(button.getAttribute("aria-expanded") !== "true") }, "Options");
+  const unfold = (isUnfolded) => { form.classList.toggle("unfolded", isUnfolded); button.setAttribute("aria-expanded", String(isUnfolded)); };
+  for (const part of parts) part.classList.add("folded");
+  unfold(isOpen);
+  return button;
+}
+
 let numbers = 0;
 
 /** Make a field of a form with its label. */
@@ -89,14 +98,14 @@ const back = () => new Promise((done) => { window.addEventListener("popstate", d
  * Ask for something. `act` is called with the form when it is sent, and may throw: its error is shown and the dialog stays.
  * Returns true when it was done, false when the visitor has thought better of it.
  */
-export function ask({ title, content, submit = "Save", danger = false, act, open = null }) {
+export function ask({ title, content, submit = "Save", cancel = "Cancel", danger = false, act, open = null }) {
   return new Promise((resolve) => {
     const id = `dialog-${(numbers += 1)}`;
     const problem = h("div", { "aria-live": "assertive" });
     const button = h("button", { type: "submit", class: danger ? "danger primary" : "primary" }, submit);
-    const cancel = h("button", { type: "button", onclick: () => dialog.close() }, "Cancel");
+    const leave = cancel ? h("button", { type: "button", onclick: () => dialog.close() }, cancel) : null;
     let isDone = false;
-    const form = h("form", { method: "dialog" }, h("h2", { id }, title), h("div", { class: "content" }, problem, content), h("div", { class: "foot" }, cancel, button));
+    const form = h("form", { method: "dialog" }, h("h2", { id }, title), h("div", { class: "content" }, problem, content), h("div", { class: "foot" }, leave, button));
     const dialog = h("dialog", { "aria-labelledby": id }, form);
     form.addEventListener("input", () => fill(problem));
     form.addEventListener("submit", async (event) => {
@@ -135,7 +144,7 @@ export function askName({ title, text, name, submit, act, more = null }) {
   const input = h("input", { name: "confirm", autocomplete: "off", spellcheck: "false", required: true });
   return ask({
     title, submit, danger: true,
-    content: [notice(text, "warn"), more, field("Type the name to go on", input, name)],
+    content: [notice(text, "warn"), more, field("Type the name to confirm", input, name)],
     act: (form) => act(form, input.value),
     open: (_, button) => {
       button.disabled = true;

@@ -16,7 +16,7 @@ export function bytes(value) {
   let unit = 0;
   let size = value;
   while (size >= 1024 && unit < UNITS.length - 1) { size /= 1024; unit += 1; }
-  return `${unit ? size.toFixed(size < 10 ? 1 : 0) : size} ${UNITS[unit]}`;
+  return `${unit ? size.toFixed(size < 10 ? 1 : 0) : Math.round(size)} ${UNITS[unit]}`;
 }
 
 export function rate(value) {
@@ -48,6 +48,9 @@ export function duration(ms) {
   if (seconds < 172800) return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
   return `${Math.floor(seconds / 86400)} d`;
 }
+
+/** Name a release as it was guessed: Kafka 4.2 to 4.3. */
+export const releaseOf = (text) => text.replace(/, which.*/, "").replace(/^nearest to Apache /, "");
 
 export const plural = (count, singular, many = `${singular}s`) => `${number(count)} ${count === 1 ? singular : many}`;
 

@@ -1,14 +1,14 @@
 // The frame of the page: session, navigation, theme, keys, and which view is shown.
 
-import { get, keep, listen, request } from "./api.js";
-import { ask, field, fill, h, icon, notice, select, toast } from "./dom.js";
+import { get, keep, listen, pageOf, request } from "./api.js";
+import { ask, badge, field, fill, h, icon, notice, select, toast } from "./dom.js";
 
 const VIEWS = [
-  ["Cluster", [["", "overview", "Overview"], ["brokers", "brokers", "Brokers"], ["quorum", "quorum", "Controllers"], ["topics", "topics", "Topics"], ["groups", "groups", "Consumer groups"], ["transactions", "transactions", "Transactions"], ["subjects", "subjects", "Schemas", "registry"], ["access", "access", "Access"]]],
+  ["Cluster", [["clusters", "clusters", "All clusters", "clusters"], ["", "overview", "Overview"], ["brokers", "brokers", "Brokers"], ["quorum", "quorum", "Controllers"], ["topics", "topics", "Topics"], ["groups", "groups", "Consumer groups"], ["transactions", "transactions", "Transactions"], ["subjects", "subjects", "Schemas", "registry"], ["connect", "connect", "Kafka Connect", "connects"], ["access", "access", "Access"]]],
   ["This broker", [["connections", "connections", "Clients", "connections"], ["requests", "requests", "Request tap", "requests"], ["metrics", "metrics", "Metrics", "metrics"], ["log", "log", "Log", "log"], ["control", "control", "Test bench", "control"]]],
 ];
-const MODULES = { "": "overview", brokers: "brokers", quorum: "quorum", topics: "topics", groups: "groups", transactions: "transactions", access: "access", connections: "connections", requests: "requests", metrics: "metrics", log: "log", control: "control", subjects: "subjects" };
-const KEYS = { o: "", b: "brokers", q: "quorum", t: "topics", c: "groups", x: "transactions", a: "access", l: "log", m: "metrics" };
+const MODULES = { "": "overview", clusters: "clusters", connect: "connect", brokers: "brokers", quorum: "quorum", topics: "topics", groups: "groups", transactions: "transactions", access: "access", connections: "connections", requests: "requests", metrics: "metrics", log: "log", control: "control", subjects: "subjects" };
+const KEYS = { o: "", b: "brokers", q: "quorum", t: "topics", g: "groups", c: "groups", x: "transactions", s: "subjects", k: "connect", a: "access", n: "connections", r: "requests", m: "metrics", l: "log", h: "clusters" };
 
 let session = null;
 let leaving = null;
@@ -38,11 +38,17 @@ function frame() {
   const menu = h("button", { class: "quiet menu-button", type: "button", "aria-label": "Views", "aria-expanded": "false", "aria-controls": "nav", onclick: () => { const isOpen = nav.classList.toggle("open"); menu.setAttribute("aria-expanded", String(isOpen)); } }, icon("menu"));
   const toggle = h("button", { class: "quiet", type: "button", id: "theme", title: "Theme", "aria-label": `Theme: ${savedTheme()}`, onclick: () => { const next = themes[(themes.indexOf(savedTheme()) + 1) % themes.length]; theme(next); toggle.setAttribute("aria-label", `Theme: ${next}`); toast(`Theme: ${next}`); } }, icon("theme"));
   const who = session.user ? [h("span", { class: "badge info" }, session.user), h("button", { class: "quiet", type: "button", "aria-label": "Log out", title: "Log out", onclick: logOut }, icon("out"))] : [];
-  fill(document.getElementById("top"), menu, h("a", { class: "brand", href: "#/" }, h("img", { src: "icon.svg", alt: "" }), "Barnabas"), h("span", { class: "cluster", id: "cluster" }), h("span", { class: "spacer" }), state, who, toggle);
+  fill(document.getElementById("top"), menu, h("a", { class: "brand", href: "#/" }, h("img", { src: "icon.svg", alt: "" }), "Barnabas"), clusterChoice(), h("span", { class: "cluster", id: "cluster" }), h("span", { class: "spacer" }), session.read_only ? badge("read-only", "info") : null, state, who, toggle);
   fill(nav, VIEWS.map(([title, rows]) => {
-    const shown = rows.filter(([, , , needs]) => !needs || session.views.includes(needs) || (needs === "registry" && session.registry));
+    const shown = rows.filter(([, , , needs]) => !needs || session.views.includes(needs) || (Array.isArray(session[needs]) ? session[needs].length : session[needs]));
     return shown.length ? [h("h2", {}, title), h("ul", {}, shown.map(([path, symbol, text]) => h("li", {}, h("a", { href: `#/${path}`, "data-view": path }, icon(symbol), text))))] : null;
   }));
+}
+
+/** Make the choice of a cluster, where there are several: each has a page and a login of its own. */
+function clusterChoice() {
+  if (!session.clusters.length) return null;
+  return select(session.clusters.map((name) => [name, name, name === session.cluster]), { "aria-label": "Cluster", class: "clusters", onchange: (event) => { location.href = `${pageOf(event.target.value)}#/`; } });
 }
 
 async function logOut() {
@@ -78,7 +84,7 @@ async function show() {
   }
   if (leave.signal.aborted) return;
   const title = main.querySelector("h1");
-  document.title = `${title?.textContent ?? "Console"} · Barnabas console`;
+  document.title = [title?.textContent ?? "Console", session.cluster, "Barnabas console"].filter(Boolean).join(" · ");
   if (document.activeElement === document.body || main.contains(document.activeElement) || document.activeElement?.closest("#nav")) title?.focus({ preventScroll: true });
 }
 
@@ -160,13 +166,30 @@ document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;
   if (event.key === "/") { event.preventDefault(); main.querySelector("input.filter, input[type=search]")?.focus(); }
   else if (event.key === "?") help();
-  else if (lastKey === "g" && event.key in KEYS) location.hash = `#/${KEYS[event.key]}`;
+  else if (lastKey === "g" && event.key in KEYS) {
+    if (isThere(KEYS[event.key])) location.hash = `#/${KEYS[event.key]}`;
+    lastKey = "";
+    return;
+  } else if (event.key === "j" || event.key === "k") move(event.key === "j" ? 1 : -1);
   lastKey = event.key;
 });
 
+const isThere = (view) => document.querySelector(`#nav a[data-view="${view}"]`) !== null;
+
+/** Focus what opens the next row of a list, or the one before; the first without one. */
+function move(step) {
+  const openers = [...main.querySelectorAll("tbody tr:not(.opened)")].map((row) => row.querySelector("a, .opener")).filter(Boolean);
+  const row = document.activeElement?.closest("tr");
+  const at = openers.findIndex((opener) => opener.closest("tr") === row);
+  const next = openers[at < 0 ? 0 : Math.min(Math.max(at + step, 0), openers.length - 1)];
+  next?.focus();
+  next?.scrollIntoView({ block: "nearest" });
+}
+
 function help() {
-  const rows = [["/", "filter or search"], ["Enter", "in a filter: open the first that is left"], ["g o", "overview"], ["g t", "topics"], ["g c", "consumer groups"], ["g b", "brokers"], ["g q", "controllers"], ["g x", "transactions"], ["g a", "access"], ["g m", "metrics"], ["g l", "log"], ["p", "on a record: beside the previous one of its key"], ["?", "this list"], ["Esc", "close a dialog"]];
-  ask({ title: "Keys", submit: "Close", content: h("dl", {}, rows.map(([key, text]) => [h("dt", {}, key.split(" ").map((word) => h("kbd", {}, word))), h("dd", {}, text)])), act: () => true });
+  const views = [["g o", "", "overview"], ["g t", "topics", "topics"], ["g g", "groups", "consumer groups"], ["g x", "transactions", "transactions"], ["g s", "subjects", "schemas"], ["g k", "connect", "Kafka Connect"], ["g a", "access", "access"], ["g b", "brokers", "brokers"], ["g q", "quorum", "controllers"], ["g n", "connections", "clients"], ["g r", "requests", "request tap"], ["g m", "metrics", "metrics"], ["g l", "log", "log"], ["g h", "clusters", "all clusters"]];
+  const rows = [["/", "filter or search"], ["Enter", "in a filter: open the first that is left"], ["j", "next row of a list; Enter opens it"], ["k", "row before"], ...views.filter(([, view]) => isThere(view)).map(([keys, , text]) => [keys, text]), ["p", "on a record: beside the previous one of its key"], ["?", "this list"], ["Esc", "close a dialog"]];
+  ask({ title: "Keys", submit: "Close", cancel: "", content: h("dl", {}, rows.map(([key, text]) => [h("dt", {}, key.split(" ").map((word) => h("kbd", {}, word))), h("dd", {}, text)])), act: () => true });
 }
 
 document.getElementById("skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });

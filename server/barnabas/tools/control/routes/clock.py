@@ -18,7 +18,7 @@ async def show_clock(call: Call) -> object:
 
 
 async def advance_clock(call: Call) -> object:
-    """Let time pass at once."""
+    """Let time pass immediately."""
     clock = _clock(call)
     ms, is_kept = call.body.get("ms"), call.body.get("keep_clients", False)
     if not isinstance(ms, int | float) or isinstance(ms, bool) or not 0 <= ms <= SECONDS_MAX * 1000:
@@ -105,7 +105,9 @@ _SPEED = {
 
 ROUTES = (
     Route("GET", "/v1/clock", show_clock, "The broker's time", answer=_CLOCK),
-    Route("POST", "/v1/clock/advance", advance_clock, "Let time pass at once", body=_ADVANCE, answer=_CLOCK),
+    Route(
+        "POST", "/v1/clock/advance", advance_clock, "Let time pass immediately", body=_ADVANCE, answer=_CLOCK
+    ),
     Route("POST", "/v1/clock/freeze", freeze_clock, "Stop the clock", answer=_CLOCK),
     Route("POST", "/v1/clock/resume", resume_clock, "Let the clock run again", answer=_CLOCK),
     Route(

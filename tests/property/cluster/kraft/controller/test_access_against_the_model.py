@@ -19,6 +19,7 @@ from barnabas.cluster.kraft.translation import acl_of
 from barnabas.cluster.kraft.values import Acl
 from barnabas.cluster.metadata import scram_alterations
 from barnabas.config.features import SAFE_DOWNGRADE, UPGRADE
+from barnabas.security import tokens as lifetimes
 from barnabas.security.tokens import Token
 from barnabas.wire.generated.alter_client_quotas import AlterClientQuotasRequest
 from barnabas.wire.generated.alter_configs import AlterConfigsRequest
@@ -444,13 +445,13 @@ def _what_is_not_there_is_deleted(alteration, has):
 _token = vars(tokens)["_token"]
 
 
-def _expired_from_now(state, token):
-    if token.expires_ms <= state.now_ms:
+def _expired_from_now(token, now_ms):
+    if token.expires_ms <= now_ms:
         raise tokens.RequestError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
 
 
-def _only_the_owner_is_allowed(token, caller):
-    if caller.principal != token.owner:
+def _only_the_owner_is_allowed(token, principal):
+    if principal != token.owner:
         raise tokens.RequestError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
 
 
@@ -483,13 +484,13 @@ SLIPS = {
     "a user may be altered twice": (scram, "TWICE", None),
     "ACLs have another host": (access, "acl_of", _of_another_host),
     "filters of any numbers match": (access, "filter_to_delete", access.filter_of),
-    "a token expires at its end": (tokens, "_check_alive", _expired_from_now),
-    "an expired token is renewed": (tokens, "_check_alive", lambda *_: None),
-    "only owners renew": (tokens, "_check_allowed", _only_the_owner_is_allowed),
-    "anybody renews": (tokens, "_check_allowed", lambda *_: None),
+    "a token expires at its end": (Token, "_check_alive", _expired_from_now),
+    "an expired token is renewed": (Token, "_check_alive", lambda *_: None),
+    "only owners renew": (Token, "_check_allowed", _only_the_owner_is_allowed),
+    "anybody renews": (Token, "_check_allowed", lambda *_: None),
     "a removed token is found": (tokens, "_token", _macs_are_not_forgotten),
     "only one expired token is removed": (tokens, "REMOVED_AT_ONCE_MAX", 1),
-    "times are those of another clock": (tokens, "later", lambda now_ms, duration_ms: duration_ms),
+    "times are those of another clock": (lifetimes, "later", lambda now_ms, duration_ms: duration_ms),
 }  # fmt: skip
 
 

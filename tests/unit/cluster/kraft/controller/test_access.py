@@ -138,9 +138,11 @@ def test_acl_that_makes_no_sense_is_refused_alone(changes):
 @pytest.mark.parametrize(
     ("level", "host", "code"),
     [
-        (31, "10.0.0.0/8", "NONE"),
+        (31, "10.0.0.0/8", "UNSUPPORTED_VERSION"),
         (32, "10.0.0.0/8", "NONE"),
-        (31, "10/x", "NONE"),
+        (31, "10.0.0.1", "NONE"),
+        (31, "10/x", "UNSUPPORTED_VERSION"),
+        (31, "", "INVALID_REQUEST"),
         (32, "10/x", "INVALID_REQUEST"),
     ],
 )
@@ -293,7 +295,8 @@ def test_acl_that_goes_and_comes_under_another_id_still_counts():
 
 
 def test_hosts_are_networks_from_their_level_on():
-    bench = new(ALICE._replace(host="10.0.0.0/8"), level=31)
+    bench = new(level=31)
+    bench.commit(RECORDS["AccessControlEntry"](b"x" * 16, *ALICE._replace(host="10.0.0.0/8")))
     permissions = Permissions(bench.state.config)
     assert not may(permissions, bench, "User:alice")
     bench.commit(RECORDS["FeatureLevel"]("metadata.version", 32))

@@ -10,8 +10,11 @@ from barnabas.cluster.kraft.transitions import MetadataRecordError
 from barnabas.config.loading import BrokerConfig
 from barnabas.environment.real import real_environment
 from barnabas.errors import RequestError
+from barnabas.serving.loop_budget import LoopBudget
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.metadata_records.abort_transaction import AbortTransactionRecord
+from barnabas.wire.generated.metadata_records.begin_transaction import BeginTransactionRecord
+from barnabas.wire.generated.metadata_records.end_transaction import EndTransactionRecord
 from barnabas.wire.generated.metadata_records.feature_level import FeatureLevelRecord
 from barnabas.wire.generated.metadata_records.no_op import NoOpRecord
 from barnabas.wire.generated.metadata_records.remove_topic import RemoveTopicRecord
@@ -60,11 +63,11 @@ def begin(_state, in_transaction):
     return (*aborted, FeatureLevelRecord("metadata.version", 30))
 
 
-def active(voter, ticks=(), bytes_max=1 << 20, activate=begin):
-    machine = Machine(HANDLERS, dict(enumerate(ticks)), activate, lambda *_: None, version_of)
+def active(voter, ticks=(), bytes_max=1 << 20, activate=begin, budget=None):
+    machine = Machine(HANDLERS, dict(enumerate(ticks)), activate, lambda *_: (), version_of)
     controller = ActiveController(
         BrokerConfig(), real_environment(), machine, lambda: voter.image, lambda: voter.in_transaction,
-        cluster_id="cluster", batch_bytes_max=bytes_max, tick_seconds=0.001,
+        cluster_id="cluster", batch_bytes_max=bytes_max, tick_seconds=0.001, budget=budget,
     )  # fmt: skip
     controller.attach(voter)
     return controller
@@ -109,6 +112,18 @@ def test_leader_that_cannot_begin_resigns():
     voter.lead(controller)
     assert not controller.is_active
     assert (voter.leader_id, voter.batches) == (-1, [])
+
+
+@pytest.mark.parametrize(("has_transaction", "batches"), [(False, 0), (True, 2)])
+def test_bootstrap_beyond_a_batch_needs_a_transaction(has_transaction, batches):
+    level = FeatureLevelRecord("metadata.version", 30)
+    bootstrap = (level, *(NoOpRecord(),) * 3)
+    if has_transaction:
+        bootstrap = (BeginTransactionRecord("bootstrap"), *bootstrap, EndTransactionRecord())
+    voter = OnlyVoter()
+    controller = active(voter, activate=lambda *_: bootstrap, bytes_max=100)
+    voter.lead(controller)
+    assert (len(voter.batches), controller.is_active) == (batches, has_transaction)
 
 
 async def test_answer_has_the_offset_of_its_first_record():
@@ -196,14 +211,92 @@ async def test_handler_that_fails_leaves_the_leader_active():
     assert await ask(controller, COUNT) == 0
 
 
-async def test_records_beyond_a_batch_are_several_batches():
+@pytest.mark.parametrize(
+    ("count", "bytes_max", "sizes"), [(5, 50, [2, 2, 1]), (10_100, 1 << 20, [10_000, 100])]
+)
+async def test_records_beyond_a_batch_are_several_batches(count, bytes_max, sizes):
     voter = OnlyVoter()
-    controller = active(voter, bytes_max=50)
+    controller = active(voter, bytes_max=bytes_max)
     voter.lead(controller)
-    HANDLERS[9] = lambda *_: Outcome(None, (NoOpRecord(),) * 5)
+    HANDLERS[9] = lambda *_: Outcome(None, (NoOpRecord(),) * count, is_atomic=False)
     await ask(controller, 9)
-    assert [len(batch) for batch in voter.batches[1:]] == [2, 2, 1]
-    assert voter.image.position.offset == 5
+    assert [len(batch) for batch in voter.batches[1:]] == sizes
+    assert voter.image.position.offset == count
+
+
+@pytest.mark.parametrize(
+    ("count", "bytes_max", "batches"),
+    [(10_000, 1 << 20, 2), (10_001, 1 << 20, 1), (2, 50, 2), (3, 50, 1)],
+)
+async def test_atomic_records_are_one_batch_or_refused(count, bytes_max, batches):
+    voter = OnlyVoter()
+    controller = active(voter, bytes_max=bytes_max)
+    voter.lead(controller)
+    HANDLERS[9] = lambda *_: Outcome("done", (NoOpRecord(),) * count)
+    if batches == 1:
+        assert await code_of(controller, 9) == ErrorCode.POLICY_VIOLATION
+    else:
+        assert await ask(controller, 9) == "done"
+    assert len(voter.batches) == batches
+    assert await ask(controller, COUNT) == 0
+
+
+class Clock:
+    """Time that passes with each look at it, so that each turn is used up at once."""
+
+    now = 0.0
+
+    def __call__(self):
+        self.now += 1.0
+        return self.now
+
+
+async def test_work_in_steps_keeps_other_requests_of_it_waiting():
+    voter, order = OnlyVoter(), []
+    controller = active(voter, budget=LoopBudget(clock=Clock()))
+    voter.lead(controller)
+
+    def in_steps(state, _request, _caller):
+        order.append("begun")
+        for _ in range(20):
+            yield
+        order.append(len(state.image.topics))
+        return Outcome("", (TopicRecord("a", b"a" * 16),) * 1 + (NoOpRecord(),) * 10_000, is_atomic=False)
+
+    HANDLERS[9] = in_steps
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask, controller, 9)
+        while not order:
+            await trio.lowlevel.checkpoint()
+        order.append("others run")
+        order.append(await ask(controller, COUNT))
+    assert order == ["begun", "others run", 0, 1]
+    assert [len(batch) for batch in voter.batches] == [1, 10_000, 1]
+
+
+async def test_leader_that_changes_between_steps_appends_nothing_more():
+    voter, begun = OnlyVoter(), trio.Event()
+    controller = active(voter, budget=LoopBudget(clock=Clock()))
+    voter.lead(controller)
+
+    def in_steps(_state, _request, _caller):
+        begun.set()
+        for _ in range(20):
+            yield
+        return Outcome("", (NoOpRecord(),))
+
+    HANDLERS[9] = in_steps
+    async with trio.open_nursery() as nursery:
+
+        async def refused():
+            assert await code_of(controller, 9) == ErrorCode.NOT_CONTROLLER
+
+        nursery.start_soon(refused)
+        await begun.wait()
+        voter.lose()
+        voter.lead(controller)
+    assert all(NoOpRecord() not in batch for batch in voter.batches)
+    assert await ask(controller, COUNT) == 0
 
 
 async def test_work_that_time_asks_for_is_appended_by_the_leader():

@@ -4,7 +4,7 @@ import pytest
 
 from barnabas.cluster.kraft.controller import index
 from barnabas.cluster.kraft.controller.brokers import fence_stale
-from barnabas.cluster.kraft.controller.outcome import ControllerState
+from barnabas.cluster.kraft.controller.outcome import ControllerState, at_once
 from barnabas.cluster.kraft.image import Change
 from barnabas.config.loading import BrokerConfig
 from barnabas.testing.simulation.world import SimulatedEntropy
@@ -33,11 +33,11 @@ def test_fencing_looks_at_the_partitions_of_the_broker_alone():
     )
     image = active.image._replace(partitions=partitions)
     state = ControllerState(active.state.config, active.state.entropy, 9, image=image, monotonic_ms=0)
-    assert fence_stale(state) == ()
+    assert at_once(fence_stale(state)) == ()
     index.index_of(state)
     Sealed.is_sealed = True
     state.monotonic_ms = 9_001
-    records = fence_stale(state)
+    records = at_once(fence_stale(state))
     Sealed.is_sealed = False
     assert len(records) == 2_001
     assert {record.leader for record in records[:-1]} == {2}
@@ -58,7 +58,7 @@ def test_index_does_not_follow_changes_of_another_image():
     other = ActiveImage().start(1)
     other.create("t", (1,))
     index.index_of(state)
-    index.follow(state, other.image, [Change("topic", b"x", None, None)])
+    at_once(index.follow(state, other.image, [Change("topic", b"x", None, None)]))
     state.image = other.image
     assert index.index_of(state).leads(1)
 

@@ -115,17 +115,18 @@ def _refused_but(code):
 
 
 def _stays_in_isr(self, keys, *, removed=None, added=None, unclean=None):
-    _update(self, keys, removed=None, added=added, unclean=unclean)
+    return _update(self, keys, removed=None, added=added, unclean=unclean)
 
 
 def _comes_in_vain(self, keys, *, removed=None, added=None, unclean=None):
-    _update(self, keys, removed=removed, added=None, unclean=unclean)
+    return _update(self, keys, removed=removed, added=None, unclean=unclean)
 
 
 def _fence_alone(of, broker):
     of.records.append(
         brokers.BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=1)
     )
+    return ()
 
 
 def _forgets_the_session(self, broker_id, epoch, offset):
@@ -159,6 +160,7 @@ def _shutdown_keeps_leaders(of, broker):
             broker_id=broker.id, broker_epoch=broker.epoch, in_controlled_shutdown=1
         )
     )
+    return ()
 
 
 def _forgets_what_is_added(of, key, replicas, *, keeps_factor):
@@ -252,7 +254,7 @@ SLIPS = {
     ),
     "an earlier leader epoch is taken": (partitions, "refusal", _refused_but(ErrorCode.FENCED_LEADER_EPOCH)),
     "a later epoch is taken": (partitions, "refusal", _refused_but(ErrorCode.NOT_CONTROLLER)),
-    "a new process leaves the ISRs as they are": (brokers, "_leave", lambda *_, **__: None),
+    "a new process leaves the ISRs as they are": (brokers, "_leave", lambda *_, **__: ()),
     "each stop was clean": (brokers, "has_elr", lambda _: False),
     "a broker is fenced and leads": (brokers, "fence", _fence_alone),
     "a session ends early": (
@@ -272,7 +274,7 @@ SLIPS = {
     "a shutdown waits for the quickest": (BrokerSessions, "lowest_active_offset", _highest_offset),
     "a broker is unfenced before it has caught up": (heartbeats, "next_stage", _unfenced_early),
     "a shutdown leaves the leaders where they are": (heartbeats, "_begin_shutdown", _shutdown_keeps_leaders),
-    "a lost dir is not noticed": (heartbeats, "_lose_dirs", lambda *_: None),
+    "a lost dir is not noticed": (heartbeats, "_lose_dirs", lambda *_: ()),
     "new partitions have all replicas in sync": (topics, "_in_sync", lambda _, replicas: tuple(replicas)),
     "a replaced reassignment forgets what it added": (
         reassignments,

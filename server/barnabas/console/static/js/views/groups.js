@@ -97,7 +97,7 @@ async function reset(path, name, refresh, partition = null) {
     { label: "Partition", cell: (row) => `${row.topic}-${row.partition}` }, { label: "Committed", number: true, cell: (row) => number(row.committed) }, { label: "New", number: true, cell: (row) => number(row.new) }, { label: "", cell: (row) => (row.error ? badge(row.error, "bad") : "") },
   ], planned.rows, { caption: "What would be set" }));
   const isSure = await ask({
-    title: `Reset offsets of ${name}`, submit: "Go on",
+    title: `Reset offsets of ${name}`, submit: "Continue",
     content: [h("div", { class: "fields" }, field("Read on from", to), valueField, timeField), field("Topics", topics, "TOPIC or TOPIC:PARTITION, with commas between them"), h("button", { type: "button", onclick: async () => { try { showPlan(await post(`${path}/offsets`, payload())); } catch (error) { fill(plan, notice(error.message, "bad")); } } }, "Show what would be set"), plan],
     act: async () => { showPlan(await post(`${path}/offsets`, payload())); },
   });

@@ -22,7 +22,7 @@ export async function show({ main, signal }) {
     status.textContent = `${number(shown.length)} lines, newest first`;
   }
   fill(main, head("Log", "What the broker has logged since it was started, at its level of logging."), problem,
-    h("section", { class: "card log", "aria-label": "Log" }, h("div", { class: "bar" }, filter, level), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Lines" }, h("table", { "aria-label": "Lines" }, h("thead", {}, h("tr", {}, [`Time (${zone()})`, "Level", "Place", "Text"].map((label) => h("th", { scope: "col", class: label === "Place" ? "wide" : "" }, label)))), rows)), h("div", { class: "pages" }, status)));
+    h("section", { class: "card log", "aria-label": "Log" }, h("div", { class: "bar" }, filter, level), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Lines" }, h("table", { "aria-label": "Lines" }, h("thead", {}, h("tr", {}, [`Time (${zone()})`, "Level", "Logger", "Text"].map((label) => h("th", { scope: "col", class: label === "Logger" ? "wide" : "" }, label)))), rows)), h("div", { class: "pages" }, status)));
   draw();
   repeat(async () => {
     try {

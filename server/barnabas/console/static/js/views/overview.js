@@ -3,7 +3,7 @@
 import { get } from "../api.js";
 import { plot } from "../chart.js";
 import { badge, body, card, fill, h, head, notice, tile } from "../dom.js";
-import { bytes, duration, number, plural, short } from "../format.js";
+import { bytes, duration, number, plural, releaseOf, short } from "../format.js";
 import { repeat } from "../table.js";
 import { groupLink } from "./groups.js";
 import { topicTable } from "./topics.js";
@@ -31,10 +31,10 @@ export async function show(context) {
     const isWell = topics && !topics.offline && !topics.under_replicated;
     fill(tiles,
       tile("Health", topics ? badge(isWell ? "all partitions in sync" : topics.offline ? `${plural(topics.offline, "partition")} without leader` : `${number(topics.under_replicated)} under-replicated`, isWell ? "good" : topics.offline ? "bad" : "warn") : "–", `controller: broker ${cluster.controller}`, null, true),
-      tile("Brokers", number(cluster.brokers), cluster.release.replace(/, which.*/, ""), "#/brokers"),
+      tile("Brokers", number(cluster.brokers), `like ${releaseOf(cluster.release)}`, "#/brokers"),
       topics ? tile("Topics", number(topics.count), `${number(topics.internal)} internal`, "#/topics") : null,
       topics ? tile("Partitions", number(topics.partitions), `${number(topics.under_replicated)} under-replicated`, "#/topics?unhealthy=true") : null,
-      groups ? tile("Groups", number(groups.count), Object.entries(groups.states).map(([name, count]) => `${count} ${name}`).join(", ") || "none yet", "#/groups") : null,
+      groups ? tile("Groups", number(groups.count), Object.entries(groups.states).map(([name, count]) => `${count} ${name}`).join(", ") || (context.session.user ? "none that you may see" : "none yet"), "#/groups") : null,
       ...now(samples));
     const reasons = [...new Set([summary.note, ...unseen].filter(Boolean))];
     fill(notes, reasons.length ? notice(`Some of this cannot be shown: ${reasons.join("; ")}`, "warn") : null);

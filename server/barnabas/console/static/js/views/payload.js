@@ -3,7 +3,7 @@
 import { h } from "../dom.js";
 import { bytes } from "../format.js";
 
-const FORMS = { null: "null", json: "JSON", text: "text", hex: "hex" };
+const FORMS = { null: "null", json: "JSON", text: "text", hex: "hex", msgpack: "MessagePack", cbor: "CBOR" };
 const COLOURED_MAX = 200000;
 const PREVIEW_MAX = 300;
 const MARK_SEEN = 60;

@@ -1,8 +1,8 @@
 // Records of a topic: pages from any point, the live tail, search, one in full, files.
 
 import { keepInAddress } from "../address.js";
-import { follow, get, post, query } from "../api.js";
-import { ask, badge, field, fill, h, notice, select, toast } from "../dom.js";
+import { follow, get, post, query, urlOf } from "../api.js";
+import { ask, badge, field, fill, folding, h, notice, select, toast } from "../dom.js";
 import { bytes, number, plural, time, zone } from "../format.js";
 import { besidePrevious } from "./beside.js";
 import { formOf, preview, visible, whole } from "./payload.js";
@@ -34,7 +34,7 @@ export async function showRecords(place, { path, name, count, values, signal, ha
   const offset = h("input", { type: "number", min: "0", value: "0", "aria-label": "Offset", hidden: true });
   const at = h("input", { type: "datetime-local", step: "1", "aria-label": "Time", hidden: true });
   const partition = count > 1 ? select([["", "All partitions"], ...Array.from({ length: Math.min(count, 1000) }, (_, index) => [String(index), `Partition ${index}`])], { "aria-label": "Partition", id: "partition" }) : h("input", { type: "hidden", value: "" });
-  const form = select([["auto", "Auto"], ["json", "JSON"], ["text", "Text"], ["hex", "Hex"], ["registry", "Registry"]], { "aria-label": "Show as", id: "form" });
+  const form = select([["auto", "Any format"], ["json", "JSON"], ["text", "Text"], ["hex", "Hex"], ["registry", "By schema"], ["msgpack", "MessagePack"], ["cbor", "CBOR"]], { "aria-label": "Show as", id: "form" });
   const committed = h("input", { type: "checkbox" });
   const text = h("input", { type: "search", class: "filter", "aria-label": "Search for", autocomplete: "off", spellcheck: "false", oninput: () => text.removeAttribute("aria-invalid") });
   const mode = select([["text", "Text"], ["regex", "Regex"], ["where", "Filter"]], { "aria-label": "Search by", onchange: fit });
@@ -59,7 +59,7 @@ export async function showRecords(place, { path, name, count, values, signal, ha
     text.classList.toggle("long", mode.value === "where");
   }
   function explain() {
-    ask({ title: "Filters", submit: "Close", content: [h("p", { class: "soft" }, "Conditions over decoded records, joined by and, or, not and parentheses. What is not there meets no condition."), h("br"), h("dl", { class: "examples" }, EXAMPLES.map(([filter, meaning]) => [h("dt", { class: "mono" }, filter), h("dd", {}, meaning)]))], act: () => true });
+    ask({ title: "Filters", submit: "Close", cancel: "", content: [h("p", { class: "soft" }, "Conditions over decoded records, joined by and, or, not and parentheses. What is not there meets no condition."), h("br"), h("dl", { class: "examples" }, EXAMPLES.map(([filter, meaning]) => [h("dt", { class: "mono" }, filter), h("dd", {}, meaning)]))], act: () => true });
   }
   const sought = () => (!text.value ? {} : mode.value === "where" ? { where: text.value } : { text: text.value, in: within.value, regex: mode.value === "regex" });
   let turned = {};
@@ -77,7 +77,7 @@ export async function showRecords(place, { path, name, count, values, signal, ha
   }
   function fitHeads(names) {
     shownColumns = names;
-    fill(heads, ["Place", `Time (${zone()})`, "Key", ...names, "Value", "Size"].map((label, index) => h("th", { scope: "col", class: index === names.length + 4 ? "number" : index === 1 ? "wide" : "" }, label)));
+    fill(heads, ["Partition:offset", `Time (${zone()})`, "Key", ...names, "Value", "Size"].map((label, index) => h("th", { scope: "col", class: index === names.length + 4 ? "number wide" : index === 1 ? "wide" : "" }, index ? label : [h("span", { class: "wide" }, "Partition:offset"), h("span", { class: "narrow" }, "Offset")])));
   }
   const width = () => String(5 + shownColumns.length);
   const start = () => ({ from: from.value, offset: from.value === "offset" ? offset.value : "", time: from.value === "time" && at.value ? new Date(at.value).getTime() : "" });
@@ -133,7 +133,7 @@ export async function showRecords(place, { path, name, count, values, signal, ha
   function add(records, isOnTop) {
     if (!shown) { fill(rows); fitHeads(Object.keys(records[0]?.columns ?? {})); }
     for (const record of records) {
-      const line = recordRow(path, record, () => ({ ...choice(), ...sought() }), signal, (like) => produce(path, name, count, hasRegistry, like));
+      const line = recordRow(path, record, () => ({ ...choice(), ...sought() }), signal, async (like) => { try { await produce(path, name, count, hasRegistry, await sendable(path, like)); } catch (error) { toast(error.message, "bad"); } });
       if (isOnTop) rows.prepend(line); else rows.append(line);
       shown += 1;
     }
@@ -205,7 +205,7 @@ export async function showRecords(place, { path, name, count, values, signal, ha
   }
 
   async function save(kind) {
-    const link = h("a", { href: `${path}/export${query({ ...choice(), ...start(), ...sought(), format: kind, limit: 1000 })}`, download: `${name}.${kind}` });
+    const link = h("a", { href: `${urlOf(path)}/export${query({ ...choice(), ...start(), ...sought(), format: kind, limit: 1000 })}`, download: `${name}.${kind}` });
     document.body.append(link);
     link.click();
     link.remove();
@@ -238,6 +238,8 @@ export async function showRecords(place, { path, name, count, values, signal, ha
   fitHeads([]);
   if (isOfRecord) from.value = "offset";
   fit();
+  const isChosen = [from, partition, form, mode, within].some((input) => input.selectedIndex > 0) || committed.checked;
+  go.before(folding(controls, [from, offset, at, partition, form, committed.parentElement, mode, within, helper], isChosen));
   empty("Reading …");
   if (values.has("live")) { toggleTail(); return; }
   await show();
@@ -248,7 +250,7 @@ function recordRow(path, record, choice, signal, send) {
   const id = `${record.partition}:${record.offset}`;
   const opener = h("button", { type: "button", class: "opener", "aria-expanded": "false", "aria-label": `${id}, partition and offset` }, id);
   const size = (payload) => Math.max(payload.size, 0);
-  const line = h("tr", { class: "record-row" }, h("td", {}, opener), h("td", { class: "nowrap wide" }, time(record.timestamp)), h("td", { class: "payload key" }, preview(record.key)), ...Object.values(record.columns ?? {}).map((text) => h("td", { class: "column mono" }, text === null ? "–" : visible(text))), h("td", { class: "payload" }, preview(record.value)), h("td", { class: "number nowrap" }, bytes(size(record.key) + size(record.value))));
+  const line = h("tr", { class: "record-row" }, h("td", {}, opener), h("td", { class: "nowrap wide" }, time(record.timestamp)), h("td", { class: "payload key" }, preview(record.key)), ...Object.values(record.columns ?? {}).map((text) => h("td", { class: "column mono" }, text === null ? "–" : visible(text))), h("td", { class: "payload" }, preview(record.value)), h("td", { class: "number nowrap wide" }, bytes(size(record.key) + size(record.value))));
   const opened = () => (line.nextElementSibling?.classList.contains("opened") ? line.nextElementSibling : null);
   const how = () => { const { partition: _, columns: __, ...values } = choice(); return values; };
   const beside = (place, record) => besidePrevious(place, path, record, { as: how().as, committed: how().committed }, signal);
@@ -296,6 +298,18 @@ async function copy(text, what) {
     if (!isDone) { toast("The browser does not allow the page to copy.", "bad"); return; }
   }
   toast(`${what} copied.`);
+}
+
+const BINARY = ["msgpack", "cbor"];
+
+/** Return a record with the bytes of what was read as MessagePack or CBOR, which the page does not write. */
+async function sendable(path, record) {
+  const payloads = (other) => [other.key, other.value, ...other.headers.map((header) => header.value)];
+  if (!payloads(record).some((payload) => BINARY.includes(payload.form))) return record;
+  const unread = await get(`${path}/records/${record.partition}/${record.offset}`, { as: "hex" });
+  if (payloads(unread).some((payload) => payload.cut)) throw new Error("This record is too large to be sent again from here.");
+  const bytesOf = (payload, hex) => (BINARY.includes(payload.form) ? hex : payload);
+  return { ...record, key: bytesOf(record.key, unread.key), value: bytesOf(record.value, unread.value), headers: record.headers.map((header, index) => ({ name: header.name, value: bytesOf(header.value, unread.headers[index].value) })) };
 }
 
 /** Write a record as JSON, its numbers as they are. */

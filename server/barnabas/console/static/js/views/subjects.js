@@ -1,19 +1,27 @@
 // Subjects of the registry, their versions and schemas.
 
 import { get, part, post, request } from "../api.js";
-import { ask, askName, badge, body, card, field, fill, h, head, select, tile, toast } from "../dom.js";
+import { ask, askName, badge, body, broken, card, field, fill, h, head, select, tile, toast } from "../dom.js";
 import { pagedTable } from "../table.js";
 import { whole } from "./payload.js";
 import { comparing } from "./versions.js";
+
+const TYPES = { AVRO: "Avro", JSON: "JSON Schema", PROTOBUF: "Protobuf" };
 
 export async function show(context) {
   if (context.parts[0]) { await showSubject(context); return; }
   const { main, signal } = context;
   const list = pagedTable({
-    title: "Subjects", label: "subjects", signal, placeholder: "Filter subjects", empty: "No schemas yet.", load: (values) => get("/api/subjects", values, signal),
-    columns: [{ label: "Subject", sort: "name", class: "name", cell: (row) => h("a", { href: `#/subjects/${part(row.name)}` }, row.name) }],
+    title: "Subjects", label: "subjects", signal, placeholder: "Filter subjects", empty: "No schemas yet.", every: 15000, load: (values) => get("/api/subjects", values, signal),
+    columns: [
+      { label: "Subject", sort: "name", class: "name", cell: (row) => h("a", { href: `#/subjects/${part(row.name)}` }, broken(row.name)) },
+      { label: "Type", cell: (row) => (row.error ? badge(row.error, "bad") : badge(TYPES[row.type] ?? row.type, "info")) },
+      { label: "Version", number: true, cell: (row) => row.version ?? "–" },
+      { label: "Id", number: true, class: "wide", cell: (row) => row.id ?? "–" },
+      { label: "Compatibility", class: "wide", cell: (row) => (row.level ? badge(row.level.toLowerCase().replaceAll("_", " ")) : "–") },
+    ],
   });
-  fill(main, head("Schemas", "", [h("button", { type: "button", class: "primary", onclick: async () => { if (await register("")) list.refresh(); } }, "Register schema")]), list.card);
+  fill(main, head("Schemas", "Subjects of the registry, with the newest version of each.", [h("button", { type: "button", class: "primary", onclick: async () => { if (await register("")) list.refresh(); } }, "Register schema")]), list.card);
 }
 
 async function showSubject({ main, parts, values, signal }) {

@@ -111,7 +111,7 @@ async function trim(path, name) {
   const rows = plan.rows.map((row) => ({ ...row, input: h("input", { type: "number", min: String(row.first), max: String(row.before), value: String(row.before), "aria-label": `Offset of partition ${row.partition}` }) }));
   let before = {};
   const isChosen = await ask({
-    title: `Delete records of ${name}`, submit: "Go on", danger: true,
+    title: `Delete records of ${name}`, submit: "Continue", danger: true,
     content: [h("p", {}, "All records before these offsets go. As it stands: all."), table([{ label: "Partition", number: true, cell: (row) => row.partition }, { label: "First", number: true, cell: (row) => number(row.first) }, { label: "Delete before", cell: (row) => row.input }], rows, { caption: "Offsets" })],
     act: () => { before = Object.fromEntries(rows.map((row) => [row.partition, Number(row.input.value)])); },
   });

@@ -10,7 +10,9 @@ import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.junit.jupiter.api.extension.AfterAllCallback;
@@ -27,16 +29,22 @@ import org.junit.jupiter.api.extension.ExtensionContext;
  * With {@code --brokers} it is a cluster, and each test gets another one.
  */
 public final class KafkaBroker implements BeforeAllCallback, BeforeEachCallback, AfterAllCallback {
+    private static final String WAY_OUT =
+            "install it with `pip install barnabas`, or name the command in BARNABAS_COMMAND, as `uvx barnabas`";
     private final List<String> command = new ArrayList<>();
     private final HttpClient http = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).build();
     private Process process;
     private String bootstrap;
     private String controlUrl;
+    private String ready;
     private boolean wasUsed;
     private final boolean isCluster;
 
     public KafkaBroker(String... options) {
-        String barnabas = System.getenv().getOrDefault("BARNABAS_COMMAND", "barnabas");
+        this(System.getenv().getOrDefault("BARNABAS_COMMAND", "barnabas"), options);
+    }
+
+    KafkaBroker(String barnabas, String[] options) {
         command.addAll(List.of(barnabas.trim().split("\\s+")));
         command.add("test-server");
         command.addAll(List.of(options));
@@ -46,6 +54,31 @@ public final class KafkaBroker implements BeforeAllCallback, BeforeEachCallback,
     /** {@code host:port} for {@code bootstrap.servers}, of a cluster with commas between; of another one in each test. */
     public String bootstrap() {
         return bootstrap;
+    }
+
+    /**
+     * Settings of a client that logs in as a user, alice or bob, of a broker that was started with {@code --security}; with
+     * {@code SSL} alone it shows that user's certificate.
+     */
+    public Map<String, Object> clientSettings(String user) {
+        Map<String, Object> settings = new HashMap<>();
+        String protocol = field(ready, "protocol");
+        settings.put("bootstrap.servers", bootstrap);
+        settings.put("security.protocol", protocol);
+        if (protocol.startsWith("SASL")) {
+            settings.put("sasl.mechanism", field(ready, "mechanism"));
+            settings.put("sasl.jaas.config", "org.apache.kafka.common.security.plain.PlainLoginModule required username=\""
+                    + user + "\" password=\"" + field(ready.substring(ready.indexOf("passwords")), user) + "\";");
+        }
+        if (protocol.endsWith("SSL")) {
+            settings.put("ssl.truststore.type", "PEM");
+            settings.put("ssl.truststore.location", field(ready, "ca"));
+        }
+        if (protocol.equals("SSL")) {
+            settings.put("ssl.keystore.type", "PEM");
+            settings.put("ssl.keystore.location", field(ready.substring(ready.indexOf("certificates")), user));
+        }
+        return settings;
     }
 
     /** Where the control API is. */
@@ -153,12 +186,18 @@ public final class KafkaBroker implements BeforeAllCallback, BeforeEachCallback,
         start();
     }
 
-    private void start() throws IOException {
-        process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+    /** Starts the broker, where no JUnit does it; {@link #stop} ends it. */
+    public void start() throws IOException {
+        try {
+            process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+        } catch (IOException error) {
+            throw new IOException("cannot start the broker: " + error.getMessage() + "; " + WAY_OUT, error);
+        }
         String line = new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8)).readLine();
         if (line == null) {
             throw new IllegalStateException("the broker did not start; standard error says why");
         }
+        ready = line;
         bootstrap = field(line, "bootstrap_servers");
         controlUrl = field(line, "control_url");
     }
@@ -176,8 +215,18 @@ public final class KafkaBroker implements BeforeAllCallback, BeforeEachCallback,
 
     @Override
     public void afterAll(ExtensionContext context) throws IOException, InterruptedException {
+        stop();
+    }
+
+    /** Ends the broker. */
+    public void stop() throws IOException, InterruptedException {
         process.getOutputStream().close(); // whereupon it ends
         process.waitFor();
+    }
+
+    /** As {@link #bootstrap}, by the name that Testcontainers has for it. */
+    public String getBootstrapServers() {
+        return bootstrap;
     }
 
     private static String encoded(String text) {

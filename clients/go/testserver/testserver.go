@@ -14,10 +14,20 @@ import (
 	"testing"
 )
 
+const wayOut = "install it with `pip install barnabas`, or name the command in BARNABAS_COMMAND, as `uvx barnabas`"
+
 // Broker is one broker, or with --brokers a cluster. It ends with the test that has started it, and with this process at the latest.
 type Broker struct {
 	Bootstrap  string `json:"bootstrap_servers"` // host:port for a client's seed brokers, of a cluster with commas between
 	ControlURL string `json:"control_url"`
+	// Security is what clients are given of a broker that was started with --security.
+	Security struct {
+		Protocol     string            `json:"protocol"`
+		Mechanism    string            `json:"mechanism"`
+		Passwords    map[string]string `json:"passwords"`    // by user
+		CA           string            `json:"ca"`           // path of a PEM file
+		Certificates map[string]string `json:"certificates"` // by user, paths of PEM files with the key
+	} `json:"security"`
 }
 
 // Start starts a broker with the arguments of `barnabas test-server` and waits until it answers.
@@ -39,7 +49,7 @@ func Start(t testing.TB, options ...string) *Broker {
 		t.Fatal(err)
 	}
 	if err := command.Start(); err != nil {
-		t.Fatalf("starting %s: %v", words[0], err)
+		t.Fatalf("cannot start the broker: %v; %s", err, wayOut)
 	}
 	t.Cleanup(func() {
 		input.Close() // whereupon it ends
