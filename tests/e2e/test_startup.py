@@ -63,7 +63,6 @@ NOT_AT_START = (
     "opentelemetry",
     "prometheus_client",
     "re2",
-    "tabulate",
     "urllib.request",
     "xxhash",
     "yaml",

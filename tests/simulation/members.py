@@ -10,7 +10,7 @@ from typing import Any
 
 import trio
 
-from barnabas.client.client import GROUP
+from barnabas.client.base_client import GROUP
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.heartbeat import HeartbeatRequest
 from barnabas.wire.generated.join_group import JoinGroupRequest

@@ -10,7 +10,7 @@ from typing import Any
 
 import trio
 
-from barnabas.client.client import GROUP, TRANSACTION
+from barnabas.client.base_client import GROUP, TRANSACTION
 from barnabas.wire.generated.add_offsets_to_txn import AddOffsetsToTxnRequest
 from barnabas.wire.generated.add_partitions_to_txn import AddPartitionsToTxnRequest
 from barnabas.wire.generated.errors import ErrorCode

@@ -14,7 +14,7 @@ import pytest
 
 from barnabas.broker.serve_options import collect
 from barnabas.broker.startup import advertised_listeners, parse_endpoint
-from barnabas.cli import _add_serve
+from barnabas.cli.options import add_serve
 from barnabas.config.keeper import is_clustered
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.without_effect import judge
@@ -29,7 +29,7 @@ COMPOSE = (ROOT / "deploy/compose.yaml").read_text()
 
 def config_of(arguments: list[str]) -> BrokerConfig:
     parser = argparse.ArgumentParser()
-    _add_serve(parser.add_subparsers())
+    add_serve(parser.add_subparsers())
     given = collect(parser.parse_args(arguments))
     config = BrokerConfig(given.settings, given.origins)
     assert config.unknown == []

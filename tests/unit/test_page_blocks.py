@@ -264,15 +264,17 @@ def parse(words: list[str]) -> None:
         group: click.Command = Root()
         context = click.Context(group, info_name="barnabas")
         arguments = words
-        while isinstance(group, click.Group):
+        while isinstance(group, click.Group) and not (
+            group.invoke_without_command and arguments[0][0] == "-"
+        ):
             word, found, arguments = group.resolve_command(context, arguments)
             assert found is not None
-            context = click.Context(found, parent=context, info_name=word)
+            context, words = click.Context(found, parent=context, info_name=word), arguments
             if not isinstance(found, click.Group):
                 break
             group = found
         try:
-            found.make_context(word, arguments, parent=context.parent)
+            found.make_context(word, words, parent=context.parent)
         except click.BadParameter as error:
             if "does not exist" not in error.message:  # which a file of the reader's does
                 raise

@@ -11,7 +11,7 @@ FILE_LINES_MAX, FUNCTION_LINES_MAX = 500, 70
 TABLES = ("tools/conformance/tables/", "tools/conformance/suites/")
 IN_LINE = "variable-length integers are read in line: a call for each costs more than the reading"
 LONGER = {
-    "barnabas/cli.py:_add_serve": "a table: one option after the other",
+    "barnabas/cli/options.py:add_serve": "a table: one option after the other",
     "barnabas/records/record.py:iter_body": IN_LINE,
     "barnabas/records/scan.py:walk": IN_LINE,
 }

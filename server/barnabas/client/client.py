@@ -1,49 +1,25 @@
-"""A client of a cluster: connections by broker, leaders of partitions, and retries where they may help.
+"""The client of Trio programs: connections by broker, which any number of tasks share.
 
-The rule: metadata is a guess that a broker corrects. An error that says that it was wrong (or a connection that is
-lost) makes the client ask for it again before it sends the request again.
+The rule: as of `base_client`; a connection that is being opened is one task's, which a caller's cancellation does not end.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import trio
 
 from barnabas.client.background import background
-from barnabas.client.connection import Connection, Dial, dial_tcp, start_connection
-from barnabas.client.errors import ClientError, ClosedError, ConnectionLostError, ResponseError, check
+from barnabas.client.base_client import BaseClient
+from barnabas.client.connection import Connection, Dial, InTrio, dial_tcp, start_connection
+from barnabas.client.errors import ClientError, ClosedError
 from barnabas.client.settings import ClientSettings, Endpoint, parse_bootstrap
-from barnabas.wire.generated.errors import ErrorCode
-from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
 
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
-Topic = MetadataResponse.MetadataResponseTopic
-
-GROUP, TRANSACTION, SHARE = 0, 1, 2
-"""Types of coordinators, as FindCoordinator has them."""
-METADATA_VERSION_MAX = 12
-_WRONG_COORDINATOR = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-_MANY_KEYS_SINCE = 4
-
-
-@dataclass(slots=True)
-class _Known:
-    """The metadata of a topic, and when it came (trio's clock, s); `learned_at` is -inf if it was wrong."""
-
-    topic: Topic
-    learned_at: float
-    _by_number: dict[int, MetadataResponse.MetadataResponsePartition] | None = None
-
-    def by_number(self) -> dict[int, MetadataResponse.MetadataResponsePartition]:
-        """Return the partitions by their numbers: to look through all for each of thousands takes long."""
-        if self._by_number is None:
-            self._by_number = {info.partition_index: info for info in self.topic.partitions}
-        return self._by_number
 
 
 @dataclass(slots=True)
@@ -54,277 +30,40 @@ class _Opening:
     failure: ClientError | None = None
 
 
-def top_level_error(response: Any) -> int:
-    """Return the error code of a whole response; 0 where it has none."""
-    return getattr(response, "error_code", 0)
-
-
-class Client:
+class Client(InTrio, BaseClient[Connection]):
     """Lifecycle: `open_client`. Any number of tasks may ask at the same time."""
 
     def __init__(
         self, nursery: trio.Nursery, bootstrap: Iterable[Endpoint], settings: ClientSettings, dial: Dial
     ) -> None:
-        self.settings = settings
-        self.cluster_id = ""
-        self.controller_id = -1
-        self.brokers: dict[int, Endpoint] = {}
-        """The brokers as the newest metadata has them."""
+        super().__init__(bootstrap, settings)
         self._nursery = nursery
-        self._bootstrap = tuple(bootstrap)
         self._dial = dial
-        self._connections: dict[tuple[Endpoint, str], Connection] = {}
         self._opening: dict[tuple[Endpoint, str], _Opening] = {}
-        self._topics: dict[str, _Known] = {}
-        self._coordinators: dict[tuple[int, str], int] = {}
-        self._brokers_at = -math.inf
-        self._is_closed = False
 
-    # --- brokers to ask -------------------------------------------------------------------------------------
+    async def sleep(self, seconds: float) -> None:
+        """Wait, and let other tasks run."""
+        await trio.sleep(seconds)
 
-    async def any_connection(self) -> Connection:
-        """Return a connection to some broker, an open one first.
+    async def each(self, keys: Iterable[K], ask: Callable[[K], Awaitable[T]]) -> dict[K, T | ClientError]:
+        """Do something for each key in a task of its own."""
+        unique = list(dict.fromkeys(keys))
+        results: dict[K, T | ClientError] = {}
 
-        Raises ConnectionLostError when none can be reached, AuthenticationError, ClosedError.
-        """
-        for (_, lane), connection in self._connections.items():
-            if connection.is_open and not lane:
-                return connection
-        last: ClientError = ConnectionLostError("no bootstrap servers")
-        for endpoint in dict.fromkeys((*self.brokers.values(), *self._bootstrap)):
+        async def run(key: K) -> None:
             try:
-                return await self._connection(endpoint, "")
-            except ConnectionLostError as error:
-                last = error
-        raise last
-
-    async def broker(self, broker_id: int, *, lane: str = "") -> Connection:
-        """Return a connection to a broker. Raises ConnectionLostError, also for a broker that is not known.
-
-        Each lane has a connection of its own: a response waits for those of all requests before it.
-        """
-        if broker_id not in self.brokers or self._is_old(self._brokers_at):
-            await self.refresh()
-        endpoint = self.brokers.get(broker_id)
-        if endpoint is None:
-            raise ConnectionLostError(f"broker {broker_id} is not in the cluster")
-        return await self._connection(endpoint, lane)
-
-    async def leader(self, topic: str, partition: int) -> int:
-        """Return the broker that leads a partition. Raises ResponseError, ConnectionLostError."""
-        doing = f"looking for the leader of {topic}-{partition}"
-        await self.topic(topic)
-        info = self._topics[topic].by_number().get(partition)
-        if info is None or info.leader_id < 0:
-            self.forget(topic)  # it may have got more partitions
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            raise ResponseError(
-                code if info is None else info.error_code or ErrorCode.LEADER_NOT_AVAILABLE, doing
-            )
-        return info.leader_id
-
-    async def topic(self, name: str) -> Topic:
-        """Return the metadata of a topic, at most `metadata_max_age_ms` old. Raises ResponseError, ConnectionLostError."""
-        cached = self._topics.get(name)
-        if cached is None or self._is_old(cached.learned_at):
-            await self.refresh([name])
-            cached = self._topics.get(name)
-            if cached is None:
-                raise ConnectionLostError(f"the broker's metadata lacks topic {name!r}")
-        return cached.topic
-
-    async def coordinator(self, key: str, key_type: int = GROUP) -> int:
-        """Return the broker that coordinates a group or a transactional id. Raises ResponseError, ConnectionLostError."""
-        from barnabas.wire.generated.find_coordinator import FindCoordinatorRequest
-
-        cached = self._coordinators.get((key_type, key))
-        if cached is not None:
-            return cached
-        connection = await self.any_connection()
-        version = connection.version_of(10)
-        request = FindCoordinatorRequest(key_type=key_type)
-        if version >= _MANY_KEYS_SINCE:
-            request.coordinator_keys = [key]
-        else:
-            request.key = key
-        response = await connection.ask(request, version=version)
-        doing = f"looking for the coordinator of {key!r}"
-        if version >= _MANY_KEYS_SINCE and not response.coordinators:
-            raise ResponseError(ErrorCode.COORDINATOR_NOT_AVAILABLE, doing)
-        coordinator = response.coordinators[0] if version >= _MANY_KEYS_SINCE else response
-        check(coordinator.error_code, doing, coordinator.error_message)
-        self.brokers[coordinator.node_id] = Endpoint(coordinator.host, coordinator.port)
-        self._coordinators[key_type, key] = coordinator.node_id
-        return int(coordinator.node_id)
-
-    async def refresh(self, topics: Iterable[str] | None = ()) -> None:
-        """Ask for the brokers, and for these topics (None: all). Raises ResponseError, ConnectionLostError."""
-        names = None if topics is None else list(topics)
-        response = await self.metadata(names)
-        for topic in response.topics if names else ():
-            check(topic.error_code, f"asking for topic {topic.name!r}")
-
-    async def metadata(self, names: list[str] | None, *, create: bool = False) -> MetadataResponse:
-        """Ask for the brokers, and for these topics (None: all), and keep what is good. Raises ConnectionLostError.
-
-        `create`: whether the broker may create those that do not exist, if it does such things.
-        """
-        connection = await self.any_connection()
-        version = connection.version_of(3, METADATA_VERSION_MAX)
-        request = MetadataRequest(allow_auto_topic_creation=create or version < 4)
-        if names is None:
-            request.topics = None if version else []
-        else:
-            asked = names if names or version else [""]  # in version 0 an empty list would mean all
-            request.topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in asked]
-        response: MetadataResponse = await connection.ask(request, version=version)
-        self.cluster_id = response.cluster_id or ""
-        self.controller_id = response.controller_id
-        self.brokers = {node.node_id: Endpoint(node.host, node.port) for node in response.brokers}
-        self._brokers_at = trio.current_time()
-        for topic in response.topics:
-            if topic.name and not topic.error_code:
-                self._learn(topic.name, topic)
-            elif names:
-                self._topics.pop(topic.name or "", None)
-        return response
-
-    def known(self, name: str) -> Topic | None:
-        """Return the newest metadata of a topic, however old, without asking for it."""
-        cached = self._topics.get(name)
-        return None if cached is None else cached.topic
-
-    def _learn(self, name: str, topic: Topic) -> None:
-        """Keep what is new of a topic: a broker that lags behind names leaders of older epochs (KIP-320)."""
-        cached = self._topics.get(name)
-        if cached is not None and cached.topic.topic_id == topic.topic_id:
-            newer = {info.partition_index: info for info in cached.topic.partitions}
-            topic.partitions = [
-                newer[info.partition_index]
-                if info.partition_index in newer
-                and newer[info.partition_index].leader_epoch > info.leader_epoch >= 0
-                else info
-                for info in topic.partitions
-            ]
-        self._topics[name] = _Known(topic, trio.current_time())
-
-    def _is_old(self, learned_at: float) -> bool:
-        return trio.current_time() - learned_at > self.settings.metadata_max_age_ms / 1000
-
-    def forget(self, *topics: str) -> None:
-        """Mark metadata as stale, of these topics or of everything: it is requested again before its next use."""
-        for topic in topics or tuple(self._topics):
-            if topic in self._topics:
-                self._topics[topic].learned_at = -math.inf
-        if not topics:
-            self._coordinators.clear()
-            self._brokers_at = -math.inf
-
-    def forget_coordinator(self, key: str, key_type: int = GROUP) -> None:
-        """Drop the cached coordinator of a key; the next request looks it up again."""
-        self._coordinators.pop((key_type, key), None)
-
-    # --- asking ---------------------------------------------------------------------------------------------
-
-    async def ask(self, message: Any, **options: Any) -> Any:
-        """Ask any broker; options as of `Connection.ask`. Asks again while that may help."""
-
-        async def attempt() -> Any:
-            return await (await self.any_connection()).ask(message, **options)
-
-        return await self.retrying(attempt)
-
-    async def ask_broker(self, broker_id: int, message: Any, **options: Any) -> Any:
-        """Ask a certain broker."""
-
-        async def attempt() -> Any:
-            return await (await self.broker(broker_id)).ask(message, **options)
-
-        return await self.retrying(attempt)
-
-    async def ask_controller(
-        self, message: Any, *, error_of: Callable[[Any], int] = top_level_error, **options: Any
-    ) -> Any:
-        """Ask the controller, or any broker where none is named; NOT_CONTROLLER makes the client look again."""
-
-        async def attempt() -> Any:
-            if not self.brokers or self._is_old(self._brokers_at):
-                await self.refresh()
-            has_controller = self.controller_id in self.brokers
-            connection = await (self.broker(self.controller_id) if has_controller else self.any_connection())
-            response = await connection.ask(message, **options)
-            if error_of(response) == ErrorCode.NOT_CONTROLLER:
-                raise ResponseError(ErrorCode.NOT_CONTROLLER, "asking the controller")
-            return response
-
-        return await self.retrying(attempt)
-
-    async def ask_leader(
-        self,
-        topic: str,
-        partition: int,
-        message: Any,
-        *,
-        error_of: Callable[[Any], int] = lambda _: 0,
-        **options: Any,
-    ) -> Any:
-        """Ask the leader of a partition; `error_of` finds the error code of a response, to ask again if it may pass."""
-
-        async def attempt() -> Any:
-            connection = await self.broker(await self.leader(topic, partition))
-            response = await connection.ask(message, **options)
-            if response is not None:
-                check(error_of(response), f"asking the leader of {topic}-{partition}")
-            return response
-
-        return await self.retrying(attempt)
-
-    async def ask_coordinator(
-        self,
-        key: str,
-        message: Any,
-        *,
-        key_type: int = GROUP,
-        error_of: Callable[[Any], int] = top_level_error,
-        lane: str = "",
-        **options: Any,
-    ) -> Any:
-        """Ask the coordinator of a group or transactional id; NOT_COORDINATOR and the like make it look again."""
-
-        async def attempt() -> Any:
-            connection = await self.broker(await self.coordinator(key, key_type), lane=lane)
-            response = await connection.ask(message, **options)
-            code = error_of(response)
-            if code in (*_WRONG_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
-                self.forget_coordinator(key, key_type)
-                raise ResponseError(code, f"asking the coordinator of {key!r}")
-            return response
-
-        return await self.retrying(attempt)
-
-    async def retrying(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Do something until it succeeds, fails for good, or has been tried often enough, each time with new metadata."""
-        backoff_s = self.settings.retry_backoff_ms / 1000
-        for retries_remaining in range(self.settings.retries, -1, -1):
-            try:
-                return await attempt()
+                results[key] = await ask(key)
             except ClientError as error:
-                if not error.is_retriable or not retries_remaining:
-                    raise
-            self.forget()
-            await trio.sleep(backoff_s)
-            backoff_s = min(backoff_s * 2, self.settings.retry_backoff_max_ms / 1000)
-        raise AssertionError("not reached")
+                results[key] = error
 
-    # --- connections ----------------------------------------------------------------------------------------
+        async with trio.open_nursery() as nursery:
+            for key in unique:
+                nursery.start_soon(run, key)
+        return {key: results[key] for key in unique}
 
-    async def _connection(self, endpoint: Endpoint, lane: str) -> Connection:
+    async def open_connection(self, endpoint: Endpoint, lane: str) -> Connection:
+        """Connect to an address, once for all tasks that ask for it."""
         place = endpoint, lane
-        connection = self._connections.get(place)
-        if connection is not None and connection.is_open:
-            return connection
-        if self._is_closed:
-            raise ClosedError("the client is closed")
         opening = self._opening.get(place)
         if opening is None:
             # A task of the client: a caller's cancellation does not abort an attempt that others share.
@@ -348,12 +87,6 @@ class Client:
         finally:
             del self._opening[place]
             opening.done.set()
-
-    def close(self) -> None:
-        """Close all connections; pending requests raise ConnectionLostError or ClosedError."""
-        self._is_closed = True
-        for connection in self._connections.values():
-            connection.close()
 
 
 @asynccontextmanager

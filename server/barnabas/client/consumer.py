@@ -21,11 +21,9 @@ from barnabas.client.background import background
 from barnabas.client.client import Client, open_client
 from barnabas.client.connection import Dial, dial_tcp
 from barnabas.client.consuming import offsets
-from barnabas.client.consuming.classic import ClassicMembership
 from barnabas.client.consuming.commits import Commits
 from barnabas.client.consuming.fetching import Fetcher
 from barnabas.client.consuming.handing import Handing
-from barnabas.client.consuming.heartbeating import ConsumerMembership
 from barnabas.client.consuming.locating import Locator
 from barnabas.client.consuming.membership import Membership, Subscription
 from barnabas.client.consuming.partition import Partition
@@ -120,10 +118,11 @@ class Consumer:
             raise ValueError("a consumer subscribes to topics, or to a pattern")
         compiled = compile_pattern(pattern) if isinstance(pattern, str) else pattern
         if self._membership is None:
+            from barnabas.client.consuming.kinds import membership_kind  # which only members need
+
             if self._partitions:
                 raise RuntimeError("the consumer has partitions that were assigned by hand")
-            kind = ConsumerMembership if self.settings.group_protocol == "consumer" else ClassicMembership
-            self._membership = kind(self.client, self._topics, self.settings, self)
+            self._membership = membership_kind(self.settings)(self.client, self._topics, self.settings, self)
             self._nursery.start_soon(self._membership.run)
         self._callbacks = {"assigned": on_assigned, "revoked": on_revoked, "lost": on_lost or on_revoked}
         self._membership.subscribe(Subscription(topics, compiled))

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import trio
 
+from barnabas.client.base_connection import RESPONSE_BYTES_MAX, SET_ASIDE_BYTES
+from barnabas.network.dialing import CLOSED_BY_BROKER
 from barnabas.wire.framing import SIZE_BYTES, check_frame_size
 
-RESPONSE_BYTES_MAX = 2**31 - 1
 READ_BYTES = 64 << 10
-SET_ASIDE_BYTES = 16 << 20
-"""The most that is set aside for a response before any of its bytes have come."""
 
 
 class FrameReader:
@@ -54,7 +53,7 @@ class FrameReader:
         if self._socket is not None:
             count = await self._socket.recv_into(view)
             if not count:
-                raise ConnectionResetError("the broker closed the connection")
+                raise ConnectionResetError(CLOSED_BY_BROKER)
             return count
         data = await self._receive(min(len(view), 1 << 20))
         view[: len(data)] = data
@@ -63,5 +62,5 @@ class FrameReader:
     async def _receive(self, bytes_max: int) -> bytes:
         data = await self._stream.receive_some(bytes_max)
         if not data:
-            raise ConnectionResetError("the broker closed the connection")
+            raise ConnectionResetError(CLOSED_BY_BROKER)
         return bytes(data)

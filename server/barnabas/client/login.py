@@ -9,9 +9,8 @@ import math
 import random
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
-
-import trio
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from barnabas.client.errors import AuthenticationError
 from barnabas.client.sasl import exchange
@@ -20,12 +19,26 @@ if TYPE_CHECKING:
     from barnabas.client.sasl import Exchange
     from barnabas.client.settings import Endpoint, SaslCredentials
 
+T = TypeVar("T")
 NONCE_BYTES = 32
 RENEWED_AFTER_MIN, RENEWED_AFTER_MAX = 0.85, 0.95
 """Between these parts of a login's life it is renewed, at random, so that not all clients come at once (as in Kafka)."""
 
+
 Ask = Callable[[Any, int], Awaitable[Any]]
 """Sends a request of a version, and returns its response."""
+
+
+class Waiting(Protocol):
+    """What tells the time and runs what blocks."""
+
+    async def in_thread(
+        self, work: Callable[[], T], *, limiter: Any = None, may_be_abandoned: bool = False
+    ) -> T:
+        """Return what a function returns that blocks, or calculates for long."""
+
+    def now(self) -> float:
+        """Return the time, s."""
 
 
 class Login:
@@ -36,12 +49,11 @@ class Login:
         self._peer = peer
         self._due_at = math.inf
 
-    @property
-    def is_due(self) -> bool:
-        """True once it is time to log in again, before anything else is asked."""
-        return trio.current_time() >= self._due_at
+    def is_due(self, now: float) -> bool:
+        """Say whether it is time to log in again, before anything else is asked."""
+        return now >= self._due_at
 
-    async def run(self, ask: Ask, version: int) -> None:
+    async def run(self, ask: Ask, version: int, waiting: Waiting) -> None:
         """Log in. `version` is that of SaslAuthenticate. Raises AuthenticationError, and what `ask` raises."""
         from barnabas.wire.generated.sasl_authenticate import SaslAuthenticateRequest
         from barnabas.wire.generated.sasl_handshake import SaslHandshakeRequest
@@ -53,25 +65,25 @@ class Login:
             raise AuthenticationError(f"{peer} offers {offered}, not {credentials.mechanism}")
         messages = exchange(credentials, secrets.token_bytes(NONCE_BYTES), peer.host)
         lifetime_ms = 0
-        begun_at = trio.current_time()
-        data: bytes | None = await _first_message(credentials, messages)
+        begun_at = waiting.now()
+        data: bytes | None = await _first_message(waiting, credentials, messages)
         while data is not None:
             answer = await ask(SaslAuthenticateRequest(auth_bytes=data), version)
             if answer.error_code:
                 raise AuthenticationError(f"{peer} refuses the login: {answer.error_message}")
             lifetime_ms = answer.session_lifetime_ms
             # In a thread: SCRAM hashes the password as often as the broker says.
-            data = await trio.to_thread.run_sync(_next_message, messages, bytes(answer.auth_bytes))
+            data = await waiting.in_thread(partial(_next_message, messages, bytes(answer.auth_bytes)))
         share = random.uniform(RENEWED_AFTER_MIN, RENEWED_AFTER_MAX)
         self._due_at = begun_at + lifetime_ms / 1000 * share if lifetime_ms > 0 else math.inf
 
 
-async def _first_message(credentials: SaslCredentials, messages: Exchange) -> bytes:
+async def _first_message(waiting: Waiting, credentials: SaslCredentials, messages: Exchange) -> bytes:
     if credentials.tokens is None and credentials.tickets is None:
         return next(messages)
     # In a thread, which may be left alone: an identity provider, or a key distribution centre, is asked.
     limiter = None if credentials.tickets is None else credentials.tickets.limiter
-    return await trio.to_thread.run_sync(next, messages, abandon_on_cancel=True, limiter=limiter)
+    return await waiting.in_thread(partial(next, messages), limiter=limiter, may_be_abandoned=True)
 
 
 def _next_message(messages: Exchange, answer: bytes) -> bytes | None:

@@ -6,12 +6,13 @@ The rule: names and values are those of Kafka's and librdkafka's clients, as far
 from __future__ import annotations
 
 import re
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    import ssl
+
     from barnabas.client.tokens import Tokens
     from barnabas.network.kerberos import Tickets
 
@@ -155,6 +156,8 @@ def _bearer(settings: Mapping[str, str]) -> SaslCredentials:
             f"sasl.oauthbearer.{name}", settings.get(f"sasl.oauthbearer.client.credentials.{name}", "")
         )
 
+    import ssl
+
     authorities = settings.get("https.ca.location")
     try:
         tls = ssl.create_default_context(cafile=authorities) if authorities else None
@@ -186,6 +189,8 @@ def extensions_of(text: str) -> tuple[tuple[str, str], ...]:
 
 def tls_context(settings: Mapping[str, str]) -> ssl.SSLContext:
     """Return a TLS context with authorities and certificate by `ssl.*`. Raises ValueError, also for unreadable files."""
+    import ssl
+
     authorities = settings.get("ssl.ca.location")
     try:
         context = ssl.create_default_context(cafile=authorities)

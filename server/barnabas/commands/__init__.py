@@ -26,13 +26,17 @@ COMMANDS = {
         "barnabas.commands.metadata",
         "metadata of a Kafka 4 cluster: from its log on disk, or its controllers",
     ),
-    "registry": ("barnabas.commands.registry", "serve a schema registry that the cluster keeps"),
+    "registry": ("barnabas.commands.registry", "serve a schema registry that the cluster keeps, or ask one"),
     "http": (
         "barnabas.commands.http",
         "serve a REST API for produce, consume and administration of any cluster",
     ),
     "console": ("barnabas.console.command", "serve a console for browsers, of any cluster"),
     "mcp": ("barnabas.mcp.command", "give agents tools for a cluster, by the Model Context Protocol"),
+    "profiles": (
+        "barnabas.commands.profile_commands",
+        "name clusters with their logins: list, create, use, edit",
+    ),
     "completion": ("barnabas.commands.completion", "print completion for bash, zsh or fish"),
     "doctor": ("barnabas.commands.doctor", "find out why clients cannot work with a broker"),
 }

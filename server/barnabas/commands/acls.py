@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import click
 
 from barnabas.client import ClientError
-from barnabas.client.admin import Acl
-from barnabas.client.administration.access import CLUSTER_NAME, OPERATIONS
+from barnabas.client import admin as administration
+from barnabas.client.administration.words import CLUSTER_NAME, OPERATIONS
 from barnabas.commands.errors import CommandError, name_of
 from barnabas.commands.output import Table
 from barnabas.commands.session import Session, asking, confirm, destructive
@@ -79,7 +79,7 @@ def _filter(command: F) -> F:
     return _resources(command)
 
 
-def _filters(options: Mapping[str, Any]) -> list[Acl]:
+def _filters(options: Mapping[str, Any]) -> list[administration.Acl]:
     """Return the filters that options stand for: one for each resource, or one for all."""
     rest = (
         options["pattern"],
@@ -88,7 +88,9 @@ def _filters(options: Mapping[str, Any]) -> list[Acl]:
         options["operation"],
         options["permission"],
     )
-    return [Acl(kind, name, *rest) for kind, name in _named(options)] or [Acl("any", None, *rest)]
+    return [administration.Acl(kind, name, *rest) for kind, name in _named(options)] or [
+        administration.Acl("any", None, *rest)
+    ]
 
 
 @COMMAND.command("list")
@@ -99,8 +101,8 @@ async def list_acls(session: Session, **options: Any) -> None:
     session.output.show(ACLS, [acl._asdict() for acl in await _matching(session, _filters(options))])
 
 
-async def _matching(session: Session, filters: Iterable[Acl]) -> list[Acl]:
-    matching: dict[Acl, None] = {}
+async def _matching(session: Session, filters: Iterable[administration.Acl]) -> list[administration.Acl]:
+    matching: dict[administration.Acl, None] = {}
     for filter_ in filters:
         matching |= dict.fromkeys(await session.admin.acls(filter_))
     return list(matching)
@@ -165,7 +167,9 @@ async def create(
         if ":" not in principal:
             raise click.UsageError(f"{principal!r} is no principal: User:{principal} is expected")
     acls = [
-        Acl(kind, name, "literal" if kind == "cluster" else pattern, principal, host, operation, permission)
+        administration.Acl(
+            kind, name, "literal" if kind == "cluster" else pattern, principal, host, operation, permission
+        )
         for (kind, name), operation, (principal, permission), host in itertools.product(
             named, operations, principals, hosts
         )
@@ -173,7 +177,7 @@ async def create(
     session.output.show(ACLS, _rows(await session.admin.create_acls(acls)))
 
 
-def _rows(outcomes: Mapping[Acl, ClientError | None]) -> list[dict[str, Any]]:
+def _rows(outcomes: Mapping[administration.Acl, ClientError | None]) -> list[dict[str, Any]]:
     return [
         {**acl._asdict(), "error": None if error is None else name_of(error)}
         for acl, error in outcomes.items()
@@ -194,7 +198,7 @@ async def delete(session: Session, yes: bool, **options: Any) -> None:
         for acl in acls:
             session.output.note(" ".join(str(part) for part in acl))
     confirm(f"delete {len(acls)} ACLs", yes=yes)
-    outcomes: dict[Acl, ClientError | None] = {}
+    outcomes: dict[administration.Acl, ClientError | None] = {}
     for filter_ in filters:
         outcomes |= await session.admin.delete_acls(filter_)
     session.output.show(ACLS, _rows(outcomes))

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from barnabas.client import ClientError
-from barnabas.client.administration.cluster import (
-    PREFERRED,
-    SAFE_DOWNGRADE,
-    UNCLEAN,
-    UNSAFE_DOWNGRADE,
-    UPGRADE,
-)
+from barnabas.client.administration.words import PREFERRED, SAFE_DOWNGRADE, UNCLEAN, UNSAFE_DOWNGRADE, UPGRADE
 from barnabas.commands.errors import CommandError, name_of
 from barnabas.commands.output import Table
 from barnabas.commands.parsing import key_value, topic_partition
@@ -125,7 +118,7 @@ async def list_brokers(session: Session, fenced: bool) -> None:
         CLUSTER,
         [{"cluster_id": cluster.cluster_id, "controller": controller, "brokers": len(cluster.brokers)}],
     )
-    table = BROKERS if fenced else replace(BROKERS, json_only=("is_fenced",))
+    table = BROKERS if fenced else BROKERS._replace(json_only=("is_fenced",))
     session.output.show(
         table,
         [

@@ -9,9 +9,11 @@ import argparse
 from collections.abc import Callable, Mapping
 
 import click
-from click.shell_completion import get_completion_class
+from click.shell_completion import CompletionItem, get_completion_class
 
-from barnabas.commands.program import Root
+from barnabas.commands import COMMANDS
+from barnabas.commands.program import CLIENT, Root
+from barnabas.environment.lazy import import_when_used
 
 SHELLS = ("bash", "zsh", "fish")
 VARIABLE = "_BARNABAS_COMPLETE"
@@ -32,6 +34,18 @@ class Everything(Root):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
         return [*self._parsers, *super().list_commands(ctx)]
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return commands that begin so, with the summaries of the tables: none is imported for its own."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        summaries = {name: summary for name, (summary, _) in self._parsers.items()}
+        summaries |= {name: summary for name, (_, summary) in COMMANDS.items()}
+        return [
+            CompletionItem(name, help=summary)
+            for name, summary in summaries.items()
+            if name.startswith(incomplete)
+        ]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command; one of argparse with its options alone."""
@@ -86,6 +100,7 @@ def _type_of(action: argparse.Action) -> click.ParamType[object] | None:
 def answer(instruction: str, parsers: Parsers) -> int:
     """Answer a shell that asks; `instruction` is the value of VARIABLE. Returns the exit code."""
     shell, _, what = instruction.partition("_")
+    import_when_used(*CLIENT)
     completion_class = get_completion_class(shell)
     if completion_class is None or what not in ("source", "complete"):
         return 1

@@ -7,8 +7,9 @@ from typing import Any
 import click
 
 from barnabas.client import ClientError
-from barnabas.client.admin import ConfigChange, Resource
-from barnabas.client.administration.configs import APPEND, DELETE, SET, SUBTRACT, TYPES
+from barnabas.client import admin as administration
+from barnabas.client.administration.words import APPEND, DELETE, SET, SUBTRACT, TYPES
+from barnabas.commands.completing import resource_names
 from barnabas.commands.errors import CommandError, name_of
 from barnabas.commands.output import Table
 from barnabas.commands.parsing import key_value
@@ -48,11 +49,11 @@ def COMMAND() -> None:  # noqa: N802
 
 async def _resources(
     session: Session, kind: str, names: tuple[str, ...], *, is_regex: bool
-) -> list[Resource]:
+) -> list[administration.Resource]:
     """Return resources by names or patterns; without names all of a kind. Raises CommandError, ClientError."""
     if names and not is_regex:
         return [
-            Resource(kind, "" if kind == "broker" and name == ALL_BROKERS else name)
+            administration.Resource(kind, "" if kind == "broker" and name == ALL_BROKERS else name)
             for name in dict.fromkeys(names)
         ]
     every: list[str]
@@ -71,7 +72,7 @@ async def _resources(
     chosen = matching(every, names or (".*",), is_regex=True)
     if not chosen and names:
         raise CommandError(f"no {kind} matches {', '.join(names)}")
-    return [Resource(kind, name) for name in chosen]
+    return [administration.Resource(kind, name) for name in chosen]
 
 
 @COMMAND.command("list")
@@ -88,7 +89,7 @@ async def list_resources(session: Session, kind: str | None) -> None:
 
 @COMMAND.command("describe")
 @click.argument("kind", type=_KIND)
-@click.argument("names", nargs=-1)
+@click.argument("names", nargs=-1, shell_complete=resource_names)
 @regex
 @click.option("-k", "--key", "keys", multiple=True, metavar="KEY", help="Only this setting; may be repeated.")
 @click.option("--all", "shows_all", is_flag=True, help="Also settings that have their defaults.")
@@ -139,7 +140,7 @@ async def describe(
 
 @COMMAND.command("alter")
 @click.argument("kind", type=_KIND)
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, shell_complete=resource_names, required=True)
 @regex
 @click.option("--set", "sets", type=key_value, metavar="KEY=VALUE", multiple=True, help="Set a setting.")
 @click.option("--delete", "deletes", metavar="KEY", multiple=True, help="Back to the default.")
@@ -163,10 +164,10 @@ async def alter(
     dry_run: bool,
 ) -> None:
     """Change some settings of resources, and leave the others."""
-    changes = [ConfigChange(key, SET, value) for key, value in sets]
-    changes += [ConfigChange(key, DELETE, None) for key in deletes]
-    changes += [ConfigChange(key, APPEND, value) for key, value in appends]
-    changes += [ConfigChange(key, SUBTRACT, value) for key, value in subtracts]
+    changes = [administration.ConfigChange(key, SET, value) for key, value in sets]
+    changes += [administration.ConfigChange(key, DELETE, None) for key in deletes]
+    changes += [administration.ConfigChange(key, APPEND, value) for key, value in appends]
+    changes += [administration.ConfigChange(key, SUBTRACT, value) for key, value in subtracts]
     if not changes:
         raise click.UsageError("give --set, --delete, --append or --subtract")
     resources = await _resources(session, kind, names, is_regex=regex)

@@ -8,22 +8,26 @@ never an option.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from barnabas.client import ClientSettings, Endpoint, parse_bootstrap
 from barnabas.commands import profiles
 from barnabas.commands.errors import CommandError
 from barnabas.environment import secret_files
 
+if TYPE_CHECKING:
+    from barnabas.client import ClientSettings, Endpoint
+
 F = TypeVar("F", bound=Callable[..., Any])
 
-DEFAULT_BOOTSTRAP = "localhost:9092"
+DEFAULT_PORT = 9092
+DEFAULT_BOOTSTRAP = f"localhost:{DEFAULT_PORT}"
+_IS_HOST = re.compile(r"[\w.-]+|\[[0-9A-Fa-f:.]+\]")
 DEFAULT_MECHANISM = "SCRAM-SHA-512"
 PASSWORD_VARIABLE = "BARNABAS_PASSWORD"
 CONNECT_SECONDS_MAX = 10.0
@@ -32,23 +36,14 @@ OWN_SETTINGS = ("bootstrap.servers", "sasl.password.file")
 _PASSWORDS = frozenset(("sasl.password", "sasl.password.file"))
 
 
-def _profiles(
-    ctx: click.Context,  # noqa: ARG001
-    param: click.Parameter,  # noqa: ARG001
-    incomplete: str,
-) -> list[str]:
-    """Return the profiles that begin so, for completion."""
-    return [name for name in profiles.names() if name.startswith(incomplete)]
-
-
 _FILE = click.Path(dir_okay=False)
 _BOOTSTRAP = click.option(
-    "-b", "--bootstrap", metavar="HOST:PORT,...", envvar="BARNABAS_BOOTSTRAP",
-    help=f"Brokers to ask first. Default: the profile's, else {DEFAULT_BOOTSTRAP}.",
+    "-b", "--bootstrap", metavar="HOST[:PORT],...", envvar="BARNABAS_BOOTSTRAP",
+    help=f"Brokers to ask first, on port {DEFAULT_PORT} unless given. Default: the profile's, else {DEFAULT_BOOTSTRAP}.",
 )  # fmt: skip
 _OPTIONS = (
     click.option(
-        "--profile", metavar="NAME", shell_complete=_profiles, envvar="BARNABAS_PROFILE",
+        "--profile", metavar="NAME", shell_complete=profiles.complete, envvar="BARNABAS_PROFILE",
         help="Address and login from ~/.config/barnabas/profiles.toml.",
     ),
     click.option("--client-config", metavar="FILE", type=_FILE, help="Settings of clients, one KEY=VALUE a line."),
@@ -66,6 +61,8 @@ _OPTIONS = (
     ),
     click.option("--json", "as_json", is_flag=True, help="Print JSON."),
 )  # fmt: skip
+_OF_BROKERS = _OPTIONS[3:10]
+"""Those that say how a broker is reached."""
 NAMES = (
     "bootstrap", "profile", "client_config", "properties", "tls", "ca", "cert", "cert_key", "user", "password_file",
     "mechanism", "timeout", "as_json",
@@ -97,27 +94,52 @@ def login_options(command: F) -> F:
     return command
 
 
-def connecting_of(options: dict[str, Any]) -> Connecting:
-    """Return where and how to connect. Raises CommandError, click.UsageError."""
-    properties = profiles.read(options["profile"])
-    typed = dict(_pair(text, "--property") for text in options["properties"])
-    if options["client_config"]:
-        properties = _over(properties, _file(options["client_config"]))
-    short = _of_options(options, {**properties, **typed})
-    properties = _over(properties, {**typed, **short})
+def asking_options(command: F) -> F:
+    """Add the options to a command that asks something else than a broker: settings, patience, and JSON."""
+    for option in reversed([option for option in _OPTIONS if option not in _OF_BROKERS]):
+        command = option(command)
+    return command
+
+
+def connecting_of(options: dict[str, Any], *, may_ask: bool = True) -> Connecting:
+    """Return where and how to connect; `may_ask` the user, for a password. Raises CommandError, click.UsageError."""
+    from barnabas.client import ClientSettings, parse_bootstrap
+
+    properties, typed = properties_of(options)
     password_file = properties.get("sasl.password.file")
     if password_file:
         properties["sasl.password"] = secret_of_file(password_file)
     if properties.get("security.protocol", "").startswith("SASL") and _lacks_password(properties):
-        properties["sasl.password"] = _password(properties.get("sasl.username", ""))
+        properties["sasl.password"] = _password(properties.get("sasl.username", ""), may_ask=may_ask)
     bootstrap = options["bootstrap"] or properties.get("bootstrap.servers") or DEFAULT_BOOTSTRAP
     milliseconds = str(int(options["timeout"] * 1000) or 1)
     try:
-        endpoints = parse_bootstrap(bootstrap)
+        endpoints = parse_bootstrap(with_ports(bootstrap))
         settings = ClientSettings.of({**properties, "request.timeout.ms": milliseconds})
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     return Connecting(endpoints, settings, properties, typed)
+
+
+def properties_of(
+    options: dict[str, Any], *, uses_default: bool = True
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return settings of profile, file and options, and those that were typed. Raises CommandError, click.UsageError."""
+    has_profile = uses_default or options["profile"]
+    properties = profiles.read(options["profile"]) if has_profile else {}
+    typed = dict(_pair(text, "--property") for text in options["properties"] or ())
+    if options["client_config"]:
+        properties = _over(properties, _file(options["client_config"]))
+    short = _of_options(options, {**properties, **typed})
+    return _over(properties, {**typed, **short}), typed
+
+
+def with_ports(addresses: str) -> str:
+    """Return addresses, of which those without a port get Kafka's."""
+    return ",".join(
+        f"{address}:{DEFAULT_PORT}" if _IS_HOST.fullmatch(address) else address
+        for address in map(str.strip, addresses.split(","))
+    )
 
 
 def _over(below: dict[str, str], above: dict[str, str]) -> dict[str, str]:
@@ -160,11 +182,11 @@ def _lacks_password(properties: dict[str, str]) -> bool:
     return (mechanism == "PLAIN" or mechanism.startswith("SCRAM")) and not properties.get("sasl.password")
 
 
-def _password(user: str) -> str:
+def _password(user: str, *, may_ask: bool) -> str:
     """Return a password from the environment or from the terminal. Raises click.UsageError."""
     if password := os.environ.get(PASSWORD_VARIABLE):
         return password
-    if not sys.stdin.isatty():
+    if not may_ask or not sys.stdin.isatty():
         raise click.UsageError(
             f"no password for {user!r}: give --password-file, or set {PASSWORD_VARIABLE}; standard input is no terminal"
         )
@@ -182,7 +204,8 @@ def secret_of_file(path: str) -> str:
 
 def _file(path: str) -> dict[str, str]:
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"{path}: {getattr(error, 'strerror', error)}") from None
     lines = [line.strip() for line in text.splitlines()]

@@ -9,40 +9,34 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import trio
 
-from barnabas.client import (
-    Client,
-    ConsumedRecord,
-    Consumer,
-    ConsumerSettings,
-    ResponseError,
-    TopicPartition,
-    open_client,
-    open_consumer,
-)
-from barnabas.client.background import background
+import barnabas.client as kafka
+from barnabas.commands.completing import group_names, topic_names
 from barnabas.commands.connection import NAMES, Connecting, connecting_of, connection_options
 from barnabas.commands.errors import CommandError, explain
 from barnabas.commands.parsing import moment_ms
-from barnabas.commands.records_out import DEFAULT_FORMAT, formatter, header_matches, json_line
-from barnabas.commands.schemas import Decoding, Json, registry_of, registry_option
+from barnabas.commands.schemas import Decoding, registry_of, registry_option
+from barnabas.commands.session import require_topic
 from barnabas.ending import DONE, FAILED, INTERRUPTED
 from barnabas.environment.terminal import counted, visible
-from barnabas.filters import Content, Fields, FilterError, FilterLimitError, Node, compile_filter
 from barnabas.patterns import PatternError, compile_bytes
 
-RECORDS_PER_WRITE = 500
-WRITTEN_SECONDS = 0.1
+if TYPE_CHECKING:
+    from barnabas.commands.printing import Printer
+    from barnabas.filters import Node
+
+DEFAULT_FORMAT = "%s\\n"
 STDOUT = 1
-Place = TopicPartition
-Filter = Callable[[ConsumedRecord], bool]
+BYTES_PER_WRITE = 1 << 20
+"""About how much of what was fetched is opened and printed in one go."""
+OFFSET_MAX = 2**63 - 1
+WRITTEN_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +68,8 @@ def _pattern(text: str) -> Any:
 
 
 def _condition(text: str) -> Node:
+    from barnabas.filters import FilterError, compile_filter
+
     try:
         return compile_filter(text)
     except FilterError as error:
@@ -87,7 +83,7 @@ def _header(text: str) -> tuple[str, Any]:
 
 
 @click.command("consume")
-@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@click.argument("topics", nargs=-1, shell_complete=topic_names, required=True, metavar="TOPIC...")
 @click.option(
     "-p",
     "--partition",
@@ -113,7 +109,11 @@ def _header(text: str) -> tuple[str, Any]:
 )
 @click.option("-F", "--follow", is_flag=True, help="Go on with what is to come.")
 @click.option(
-    "-g", "--group", metavar="ID", help="Be a member of a group: its partitions, its offsets, and follow."
+    "-g",
+    "--group",
+    metavar="ID",
+    shell_complete=group_names,
+    help="Be a member of a group: its partitions, its offsets, and follow.",
 )
 @click.option("--regex", "-r", is_flag=True, help="TOPIC is a regular expression; with --group.")
 @click.option("-n", "--count", type=click.IntRange(1), help="Print no more records than this.")
@@ -163,12 +163,16 @@ def _header(text: str) -> tuple[str, Any]:
     help="kcat's: %t %p %o %k %s %h %T %K %S, and %D.",
 )
 @click.option("-Z", "--null", default="", metavar="TEXT", help="What to print for a null key or value.")
+@click.option("--raw", is_flag=True, help="Have a terminal obey control characters in records.")
 @click.option("--uncommitted", is_flag=True, help="Also records of open and of aborted transactions.")
 @registry_option
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing at the end.")
 @connection_options
 def COMMAND(**options: Any) -> int:  # noqa: N802
     """Print records of TOPICs."""
+    from barnabas.commands.printing import Printer
+    from barnabas.commands.records_out import formatter, json_lines
+
     shared_options = {name: options.pop(name) for name in NAMES}
     if options["regex"]:
         if options["group"] is None:
@@ -180,9 +184,9 @@ def COMMAND(**options: Any) -> int:  # noqa: N802
     if options["follow"] and options["end"] is not None:
         raise click.UsageError("--follow never ends, --to says where")
     try:
-        null, is_shown = os.fsencode(options["null"]), os.isatty(STDOUT)
+        null, is_shown = os.fsencode(options["null"]), os.isatty(STDOUT) and not options["raw"]
         render = (
-            json_line if shared_options["as_json"] else formatter(options["layout"], null, is_shown=is_shown)
+            json_lines if shared_options["as_json"] else formatter(options["layout"], null, is_shown=is_shown)
         )
     except ValueError as error:
         raise click.UsageError(f"--format: {error}") from None
@@ -192,119 +196,9 @@ def COMMAND(**options: Any) -> int:  # noqa: N802
     return trio.run(_run, connecting, options, Printer(render, options, decoding))
 
 
-class Printer:
-    """Standard output, and what goes there."""
-
-    def __init__(
-        self,
-        render: Callable[[ConsumedRecord], bytes],
-        options: dict[str, Any],
-        decoding: Decoding | None = None,
-    ) -> None:
-        self.printed = 0
-        self.unread = 0
-        """Records that cannot be read by their schema, or take the filter too many steps; they are not printed."""
-        self.is_writing = False
-        self.decoding = decoding
-        self._render = render
-        self._filters = _filters(options)
-        self._condition: Node | None = options["where"]
-        self._count: int | None = options["count"]
-
-    @property
-    def is_full(self) -> bool:
-        """True once as many records as were asked for are printed."""
-        return self._count is not None and self.printed >= self._count
-
-    @property
-    def records_max(self) -> int:
-        """Number of records to ask for: no more than will be printed, so that no more count as read."""
-        return (
-            RECORDS_PER_WRITE if self._count is None else min(RECORDS_PER_WRITE, self._count - self.printed)
-        )
-
-    async def write(self, records: list[ConsumedRecord]) -> None:
-        """Print the records that match the filters, in a thread: a slow reader of the output does not block other tasks.
-
-        What cannot be read by its schema is a line on standard error. Raises OSError; CommandError for a registry that
-        cannot be asked.
-        """
-        if self.decoding is not None:
-            records, reasons = await self.decoding.records(records)
-            self._tell(reasons)
-        if self._condition is not None:
-            records, reasons = await trio.to_thread.run_sync(
-                _meeting, self._condition, records, abandon_on_cancel=True
-            )
-            self._tell(reasons)
-        shown = [record for record in records if all(matches(record) for matches in self._filters)]
-        if shown:
-            data = b"".join([self._render(record) for record in shown])
-            self.is_writing = True
-            await trio.to_thread.run_sync(self._print, data, len(shown), abandon_on_cancel=True)
-
-    def _tell(self, reasons: Sequence[str]) -> None:
-        """Print why records cannot be looked at."""
-        self.unread += len(reasons)
-        for reason in reasons:
-            print(f"barnabas consume: {visible(reason)}", file=sys.stderr)
-
-    def _print(self, data: bytes, count: int) -> None:
-        """Write records and count them, in a thread that is abandoned when the program ends meanwhile."""
-        _write(data)
-        self.printed += count
-        self.is_writing = False
-
-
-def _write(data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(STDOUT, view) :]
-
-
-def _meeting(condition: Node, records: Sequence[ConsumedRecord]) -> tuple[list[ConsumedRecord], list[str]]:
-    """Return records that meet a condition, and why others could not be looked at."""
-    meeting, reasons = [], []
-    for record in records:
-        headers = [(name, Content(data)) for name, data in record.headers]
-        fields = Fields(
-            record.topic, record.partition, record.offset, record.timestamp_ms, _content(record.key),
-            _content(record.value), headers,
-        )  # fmt: skip
-        try:
-            if condition.matches(fields):
-                meeting.append(record)
-        except FilterLimitError as error:
-            reasons.append(f"{record.topic} partition {record.partition} offset {record.offset}: {error}")
-    return meeting, reasons
-
-
-def _content(data: bytes | None) -> Content:
-    return Content(data, data.value) if isinstance(data, Json) else Content(data)
-
-
-def _filters(options: dict[str, Any]) -> list[Filter]:
-    filters: list[Filter] = [
-        lambda record, pattern=sought: record.key is not None and pattern.search(record.key) is not None  # type: ignore[misc]
-        for sought in options["keys"]
-    ]
-    filters += [
-        lambda record, pattern=sought: record.value is not None and pattern.search(record.value) is not None  # type: ignore[misc]
-        for sought in options["values"]
-    ]
-    filters += [
-        lambda record, name=name, pattern=pattern: header_matches(name, pattern, record)  # type: ignore[misc]
-        for name, pattern in options["headers"]
-    ]
-    return filters
-
-
 async def _run(connecting: Connecting, options: dict[str, Any], printer: Printer) -> int:
-    async with open_client(connecting.bootstrap, connecting.settings) as client:
-        await client.any_connection()  # a wrong address is told at once
-        if options["group"] is not None and not options["regex"]:
-            for topic in options["topics"]:
-                await _tell_if_missing(client, topic)
+    from barnabas.client.background import background
+
     scope = trio.CancelScope()
 
     async def end_at_signal() -> None:
@@ -313,15 +207,20 @@ async def _run(connecting: Connecting, options: dict[str, Any], printer: Printer
                 scope.cancel()
 
     settings = _settings(connecting.properties, options)
+    printer.checks_crcs = settings.checks_crcs
     async with (
         printer.decoding or nullcontext(),
         background() as nursery,
-        open_consumer(
+        kafka.open_consumer(
             connecting.bootstrap, settings=settings, client_settings=connecting.settings
         ) as consumer,
     ):
         nursery.start_soon(end_at_signal)
         with scope:
+            await consumer.client.any_connection()  # a wrong address is told at once
+            if options["group"] is not None and not options["regex"]:
+                for topic in options["topics"]:
+                    await _tell_if_missing(consumer.client, topic)
             if options["group"] is not None:
                 await _print_group(consumer, options, printer)
             else:
@@ -336,7 +235,7 @@ async def _run(connecting: Connecting, options: dict[str, Any], printer: Printer
     return FAILED if printer.unread else DONE
 
 
-def _settings(properties: dict[str, str], options: dict[str, Any]) -> ConsumerSettings:
+def _settings(properties: dict[str, str], options: dict[str, Any]) -> kafka.ConsumerSettings:
     """Return the settings, from properties and options. Raises click.UsageError."""
     settings = dict(properties)
     if options["group"] is not None:
@@ -354,12 +253,12 @@ def _settings(properties: dict[str, str], options: dict[str, Any]) -> ConsumerSe
     if options["uncommitted"]:
         settings["isolation.level"] = "read_uncommitted"
     try:
-        return ConsumerSettings.of({"isolation.level": "read_committed", **settings})
+        return kafka.ConsumerSettings.of({"isolation.level": "read_committed", **settings})
     except ValueError as error:
         raise click.UsageError(str(error)) from None
 
 
-async def _print_group(consumer: Consumer, options: dict[str, Any], printer: Printer) -> None:
+async def _print_group(consumer: kafka.Consumer, options: dict[str, Any], printer: Printer) -> None:
     topics = options["topics"]
     if options["regex"]:
         consumer.subscribe(pattern="|".join(f"(?:{topic})$" for topic in topics))
@@ -368,16 +267,16 @@ async def _print_group(consumer: Consumer, options: dict[str, Any], printer: Pri
     await _print_on(consumer, options["idle"], printer)
 
 
-async def _tell_if_missing(client: Client, topic: str) -> None:
+async def _tell_if_missing(client: kafka.Client, topic: str) -> None:
     """Say that a topic is not there (yet), which a member of a group waits for."""
     try:
         await client.topic(topic)
-    except ResponseError as error:
+    except kafka.ResponseError as error:
         waits = "; waiting for it to be made" if error.is_retriable else ""
         print(f"barnabas consume: {visible(explain(error))}{waits}", file=sys.stderr)
 
 
-async def _print_on(consumer: Consumer, idle_s: float | None, printer: Printer) -> None:
+async def _print_on(consumer: kafka.Consumer, idle_s: float | None, printer: Printer) -> None:
     """Print what comes, for ever, or until nothing has come for so long."""
     while not printer.is_full:
         with trio.move_on_after(float("inf") if idle_s is None else idle_s) as patience:
@@ -387,15 +286,17 @@ async def _print_on(consumer: Consumer, idle_s: float | None, printer: Printer) 
         await printer.write(records)
 
 
-async def _print_topics(consumer: Consumer, options: dict[str, Any], printer: Printer) -> None:
+async def _print_topics(consumer: kafka.Consumer, options: dict[str, Any], printer: Printer) -> None:
     places = []
     for topic in options["topics"]:
+        if not await require_topic(consumer.client, topic):
+            raise CommandError(f"there is no topic {topic!r}; `barnabas topics list` shows what there is")
         there = await consumer.partitions(topic)
         missing = sorted(set(options["partitions"]) - set(there))
         if missing:
             raise CommandError(f"topic {topic} has no partition {', '.join(map(str, missing))}")
         places += [
-            Place(topic, number)
+            kafka.TopicPartition(topic, number)
             for number in there
             if not options["partitions"] or number in options["partitions"]
         ]
@@ -408,7 +309,7 @@ async def _print_topics(consumer: Consumer, options: dict[str, Any], printer: Pr
     for place in places:
         consumer.seek(place, max(begins[place], bounds[0][place]))
     if follows:
-        await _print_on(consumer, options["idle"], printer)
+        await _print_until(consumer, dict.fromkeys(places, OFFSET_MAX), options["idle"], printer)
     else:
         # Up to the log ends of now, no further.
         lasts = {place: min(end, bounds[1][place]) for place, end in ends.items()}
@@ -418,20 +319,32 @@ async def _print_topics(consumer: Consumer, options: dict[str, Any], printer: Pr
 
 
 async def _print_until(
-    consumer: Consumer, lasts: dict[Place, int], idle_s: float | None, printer: Printer
+    consumer: kafka.Consumer, lasts: dict[kafka.TopicPartition, int], idle_s: float | None, printer: Printer
 ) -> None:
     """Print what comes before these offsets, or until nothing has come for so long."""
     while not printer.is_full:
         with trio.move_on_after(float("inf") if idle_s is None else idle_s) as patience:
-            records = await consumer.receive_until(lasts, printer.records_max)
-        if patience.cancelled_caught or not records:
+            if printer.takes_batches:
+                fetched = await consumer.receive_unopened(lasts, BYTES_PER_WRITE)
+            else:
+                records = await consumer.receive_until(lasts, printer.records_max)
+        if patience.cancelled_caught:
             return
-        await printer.write(records)
+        if printer.takes_batches:
+            if not fetched:
+                return
+            await printer.write_batches(fetched, lasts)
+        elif not records:
+            return
+        else:
+            await printer.write(records)
 
 
 async def _offsets(
-    consumer: Consumer, where: Position, bounds: tuple[dict[Place, int], dict[Place, int]]
-) -> dict[Place, int]:
+    consumer: kafka.Consumer,
+    where: Position,
+    bounds: tuple[dict[kafka.TopicPartition, int], dict[kafka.TopicPartition, int]],
+) -> dict[kafka.TopicPartition, int]:
     """Return the offset of a position in each partition."""
     begins, ends = bounds
     if where.kind == "beginning":

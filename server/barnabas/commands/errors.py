@@ -6,28 +6,30 @@ The rule: a sentence names what was asked, what came back, and the option or com
 from __future__ import annotations
 
 import re
-import socket
-import ssl
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from barnabas.client import (
-    AuthenticationError,
-    ClientError,
-    ConnectionLostError,
-    ResponseError,
-    UnsupportedVersionError,
-)
+if TYPE_CHECKING:
+    import ssl
+
+    from barnabas.client import ClientError, ConnectionLostError
 
 CLOSED = "closed the connection"
 _ADVICE = {
     "UNKNOWN_TOPIC_OR_PARTITION": "`barnabas topics list` shows what there is",
     "GROUP_ID_NOT_FOUND": "`barnabas groups list` shows what there is",
-    "NON_EMPTY_GROUP": "stop its members first",
+    "NON_EMPTY_GROUP": "stop its members first, or remove them with `barnabas groups remove-members`",
+    "TOPIC_ALREADY_EXISTS": "--if-not-exists treats that as success",
     "SECURITY_DISABLED": "the broker has no authorizer: set authorizer.class.name",
     "DELEGATION_TOKEN_AUTH_DISABLED": "the broker has no delegation.token.secret.key",
     "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED": "log in with SASL or a certificate; a token cannot make tokens",
 }
 """Advice by error code, where one helps nearly always."""
+
+
+_UNKNOWN_SETTING = re.compile(
+    r"(?i)unknown (topic|group|client[- ]metrics)? ?(?:setting|config(?:uration)? ?(?:name)?):? '?([a-z][\w.]+)"
+)
 
 
 class CommandError(Exception):
@@ -36,6 +38,13 @@ class CommandError(Exception):
 
 def explain(error: BaseException) -> str:
     """Return what to say about an error of a client or a command."""
+    from barnabas.client import (
+        AuthenticationError,
+        ConnectionLostError,
+        ResponseError,
+        UnsupportedVersionError,
+    )
+
     if isinstance(error, ConnectionLostError):
         return _connection(error)
     if isinstance(error, AuthenticationError):
@@ -50,10 +59,33 @@ def explain(error: BaseException) -> str:
 def advised(text: str) -> str:
     """Add to the text of an error what helps against it, if something does."""
     advice = next((_ADVICE[name] for name in re.findall(r"[A-Z][A-Z_]+", text) if name in _ADVICE), "")
+    advice = advice or _nearest_setting(text)
     return f"{text}; {advice}" if advice else text
 
 
+def _nearest_setting(text: str) -> str:
+    """Return a hint at a setting with a name like the one that a broker refuses, in our words or in Kafka's."""
+    match = _UNKNOWN_SETTING.search(text)
+    if match is None:
+        return ""
+    from difflib import get_close_matches
+
+    from barnabas.config import client_metrics, group, topic
+
+    kind, name = (match[1] or "topic").replace(" ", "-").lower(), match[2]
+    tables: dict[str, Iterable[str]] = {
+        "topic": topic.SETTINGS,
+        "group": group.rows(),
+        "client-metrics": client_metrics.SETTINGS,
+    }
+    near = get_close_matches(name, list(tables.get(kind, topic.SETTINGS)), n=1, cutoff=0.75)
+    return f"did you mean {near[0]}?" if near else ""
+
+
 def _connection(error: ConnectionLostError) -> str:
+    import socket
+    import ssl
+
     address, _, reason = str(error).partition(": ")
     for cause in causes(error):
         if isinstance(cause, ConnectionRefusedError):
@@ -74,6 +106,8 @@ def _connection(error: ConnectionLostError) -> str:
 
 
 def _plain(error: ssl.SSLError) -> str:
+    import ssl
+
     if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         return "it ends the connection"
     return (error.reason or str(error)).lower().replace("_", " ")
@@ -89,9 +123,9 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 def name_of(error: ClientError) -> str:
     """Return the text of an error for the column of a table."""
-    if isinstance(error, ResponseError):
-        from barnabas.client.errors import describe
+    from barnabas.client.errors import ResponseError, describe
 
+    if isinstance(error, ResponseError):
         name = describe(error.code)
         return f"{name}: {error.message}" if error.message else name
     return str(error)

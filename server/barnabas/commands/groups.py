@@ -7,8 +7,9 @@ from typing import Any
 import click
 
 from barnabas.client import ClientError
-from barnabas.client.admin import GroupInfo, ListedGroup
-from barnabas.client.administration.groups import KINDS, SHARE
+from barnabas.client import admin as administration
+from barnabas.client.administration.words import KINDS, SHARE
+from barnabas.commands.completing import group_names
 from barnabas.commands.errors import CommandError, name_of
 from barnabas.commands.lagging import GroupLag, lags_of
 from barnabas.commands.output import Table
@@ -95,7 +96,7 @@ def COMMAND() -> None:  # noqa: N802
 
 async def _listed(
     session: Session, names: tuple[str, ...], *, is_regex: bool
-) -> tuple[dict[str, ListedGroup], list[str]]:
+) -> tuple[dict[str, administration.ListedGroup], list[str]]:
     """Return the groups of these names or patterns, and the names that there are not. Raises CommandError, ClientError."""
     groups, failures = await session.admin.list_groups()
     matches = matching(groups, names, is_regex=is_regex)
@@ -108,7 +109,7 @@ async def _listed(
 
 
 @COMMAND.command("list")
-@click.argument("names", nargs=-1)
+@click.argument("names", nargs=-1, shell_complete=group_names)
 @regex
 @click.option(
     "--state", "states", multiple=True, metavar="STATE", help="Only in this state; may be repeated."
@@ -140,7 +141,7 @@ async def list_groups(
 
 
 @COMMAND.command("describe")
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, shell_complete=group_names, required=True)
 @regex
 @asking(DESCRIBED, MEMBERS, LAGS)
 async def describe(session: Session, names: tuple[str, ...], regex: bool) -> None:
@@ -150,7 +151,7 @@ async def describe(session: Session, names: tuple[str, ...], regex: bool) -> Non
     rows = [_described(lag) for lag in lags.values()]
     rows += [{"group": name, "error": "GROUP_ID_NOT_FOUND"} for name in missing]
     session.output.show(DESCRIBED, rows)
-    infos = [lag.info for lag in lags.values() if isinstance(lag.info, GroupInfo)]
+    infos = [lag.info for lag in lags.values() if isinstance(lag.info, administration.GroupInfo)]
     session.output.show(
         MEMBERS,
         [
@@ -207,7 +208,7 @@ def _described(lag: GroupLag) -> dict[str, Any]:
 
 
 @COMMAND.command("reset-offsets")
-@click.argument("group")
+@click.argument("group", shell_complete=group_names)
 @click.option(
     "-t",
     "--topic",
@@ -262,7 +263,7 @@ async def reset_offsets(
 
 
 @COMMAND.command("delete")
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, shell_complete=group_names, required=True)
 @regex
 @destructive
 @asking(OUTCOMES)
@@ -283,7 +284,7 @@ async def delete(session: Session, names: tuple[str, ...], regex: bool, yes: boo
 
 
 @COMMAND.command("delete-offsets")
-@click.argument("group")
+@click.argument("group", shell_complete=group_names)
 @click.argument("partitions", nargs=-1, required=True, type=topic_partition, metavar="TOPIC[:PARTITION]...")
 @destructive
 @asking(PARTITION_OUTCOMES)
@@ -332,7 +333,7 @@ async def delete_offsets(
 
 
 @COMMAND.command("remove-members")
-@click.argument("group")
+@click.argument("group", shell_complete=group_names)
 @click.option("--member", "members", multiple=True, metavar="ID", help="A member id; may be repeated.")
 @click.option("--instance", "instances", multiple=True, metavar="ID", help="An instance id; may be repeated.")
 @click.option("--all", "removes_all", is_flag=True, help="All members.")

@@ -12,7 +12,8 @@ import trio
 
 from barnabas.commands.connection import NAMES, connecting_of, connection_options
 from barnabas.commands.schemas import registry_of, registry_option
-from barnabas.commands.serving import address_of, of_user, serve, serving_options
+from barnabas.commands.serving import address_of, of_user, serve
+from barnabas.commands.serving_options import serving_options
 from barnabas.rest.backend import Cluster
 from barnabas.rest.serving import DEFAULT_ADDRESS, WHAT, RestServer
 

@@ -5,15 +5,18 @@ The rule: names of metrics are those of kafka_exporter, so that dashboards for i
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
-import trio
 
 from barnabas.client import ClientError, Endpoint
-from barnabas.client.admin import GroupInfo
+from barnabas.client import admin as administration
+from barnabas.client.sockets import finished
+from barnabas.commands.completing import group_names
 from barnabas.commands.errors import CommandError, name_of
 from barnabas.commands.groups import LAGS, lag_rows
 from barnabas.commands.lagging import GroupLag, lags_of
@@ -44,7 +47,7 @@ def _address(text: str) -> tuple[str, int]:
 
 
 @click.command("lag")
-@click.argument("names", nargs=-1)
+@click.argument("names", nargs=-1, shell_complete=group_names)
 @regex
 @click.option("--partitions", is_flag=True, help="Also the lag of each partition.")
 @click.option("--metrics", is_flag=True, help="As text for Prometheus.")
@@ -114,14 +117,15 @@ async def _serve(
     """Serve metrics until a signal comes. Raises CommandError where the address cannot be used."""
     from prometheus_client.exposition import start_http_server
 
-    token = trio.lowlevel.current_trio_token()
+    turn = threading.Lock()
 
     class Collector:
         """Metrics of this moment, for the threads that answer."""
 
         def collect(self) -> Iterator[Any]:
             """Measure and yield them; a failure is an answer with status 500."""
-            lags = trio.from_thread.run(lambda: _measure(session, names, is_regex=is_regex), trio_token=token)
+            with turn:
+                lags = finished(_measure(session, names, is_regex=is_regex))
             yield from families(lags)
 
     host, port = listen
@@ -129,13 +133,17 @@ async def _serve(
         server, thread = start_http_server(port, host, registry=Collector())
     except OSError as error:
         raise CommandError(f"cannot listen on {Endpoint(host, port)}: {error.strerror}") from None
-    with trio.open_signal_receiver(*end_signals()) as signals:
+    ended = threading.Event()
+    handlers = {number: signal.signal(number, lambda *_: ended.set()) for number in end_signals()}
+    try:
         print(f"barnabas lag is ready: http://{Endpoint(host, server.server_port)}/metrics", flush=True)
-        async for _ in signals:
-            break
-    await trio.to_thread.run_sync(server.shutdown)
+        ended.wait()
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    server.shutdown()
     server.server_close()
-    await trio.to_thread.run_sync(thread.join)
+    thread.join()
 
 
 class _Lags:
@@ -168,7 +176,7 @@ def families(lags: dict[str, GroupLag]) -> list[Any]:
     )
     ends: dict[tuple[str, int], int] = {}
     for name, group_lag in lags.items():
-        if isinstance(group_lag.info, GroupInfo):
+        if isinstance(group_lag.info, administration.GroupInfo):
             members.add_metric([name], len(group_lag.info.members))
         for row in group_lag.partitions:
             labels = [name, row.topic, str(row.partition)]

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from barnabas.client import ClientError
-from barnabas.client.admin import LATEST, Admin, GroupInfo, ListedGroup
-from barnabas.client.administration.groups import SHARE
+from barnabas.client import admin as administration
+from barnabas.client.administration.words import SHARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class PartitionLag:
 class GroupLag:
     """A group with its members and the lags of its partitions; both are empty where it cannot be described."""
 
-    listed: ListedGroup
-    info: GroupInfo | ClientError
+    listed: administration.ListedGroup
+    info: administration.GroupInfo | ClientError
     partitions: list[PartitionLag]
 
     @property
@@ -42,7 +42,7 @@ class GroupLag:
 
 
 async def lags_of(
-    admin: Admin, groups: Mapping[str, ListedGroup], topic: str | None = None
+    admin: administration.Admin, groups: Mapping[str, administration.ListedGroup], topic: str | None = None
 ) -> dict[str, GroupLag]:
     """Describe groups and measure their lags, in one topic alone if that is given.
 
@@ -57,7 +57,7 @@ async def lags_of(
     committed = await admin.committed(name for name in groups if name not in shares)
     committed |= await admin.share_offsets(shares)
     places = {place for name in groups for place in {*_offsets(committed[name]), *_readers(infos[name])}}
-    latest = await admin.offsets(dict.fromkeys(filter(is_wanted, places), LATEST))
+    latest = await admin.offsets(dict.fromkeys(filter(is_wanted, places), administration.LATEST))
     lags = {}
     for name, listed in groups.items():
         offsets, readers, info = committed[name], _readers(infos[name]), infos[name]
@@ -83,7 +83,7 @@ def _offsets(offsets: object) -> list[tuple[str, int]]:
     return list(offsets) if isinstance(offsets, dict) else []
 
 
-def _readers(info: GroupInfo | ClientError) -> dict[tuple[str, int], tuple[str, str, str]]:
+def _readers(info: administration.GroupInfo | ClientError) -> dict[tuple[str, int], tuple[str, str, str]]:
     """Return member, client and host by partition; in a share group, where a partition has several, one of them."""
     if isinstance(info, ClientError):
         return {}

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from barnabas.commands.errors import advised
+from barnabas.commands.tables import BOLD, GREEN, RED, Look, look_of_stdout, table_text
 from barnabas.ending import DONE, FAILED
 from barnabas.environment.terminal import visible, visible_json
 
@@ -24,8 +23,7 @@ TIME = "_at_ms"
 """End of a column's name that is a time since 1970, which people are shown as a date."""
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(NamedTuple):
     """One table of a command: its key in JSON, its columns with their meanings, and those that only JSON has."""
 
     name: str
@@ -71,10 +69,17 @@ class Output:
         if not self._is_first:
             print()
         self._is_first = False
+        look = look_of_stdout()
         if title:
-            print(visible(title))
-        text = _facts(table, shown[0]) if table.is_single else _text(table, shown)
+            print(look.coloured(visible(title), BOLD))
+        text = _facts(table, shown[0]) if table.is_single else _text(table, shown, look)
         print(text or f"no {table.name.replace('_', ' ')}")
+
+    def text(self, lines: Iterable[str]) -> None:
+        """Print lines that are no table: those of a diff in its colours, on a terminal."""
+        look, colours = look_of_stdout(), {"+": GREEN, "-": RED}
+        for line in lines:
+            print(look.coloured(visible(line), colours.get(line[:1], "")))
 
     def note(self, text: str) -> None:
         """Tell people something that is not part of the result: on standard error."""
@@ -106,27 +111,21 @@ def _shown(table: Table, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return [name for name in table.columns if name not in table.json_only and (name != ERROR or has_error)]
 
 
-def _text(table: Table, rows: Sequence[Mapping[str, Any]]) -> str:
+def _text(table: Table, rows: Sequence[Mapping[str, Any]], look: Look) -> str:
     """Return a table in aligned columns, numbers to the right."""
     if not rows:
         return ""
-    from tabulate import tabulate
-
     columns = _shown(table, rows)
-    cells = [[cell(name, row[name]) for name in columns] for row in rows]
-    right = [all(type(row[name]) in (int, float, type(None)) for row in rows) for name in columns]
-    align = [
-        "right" if is_number and not name.endswith(TIME) else "left"
-        for name, is_number in zip(columns, right, strict=True)
+    cells = [[_cell(name, row[name]) for name in columns] for row in rows]
+    right = [
+        not name.endswith(TIME) and all(type(row[name]) in (int, float, type(None)) for row in rows)
+        for name in columns
     ]
-    text = tabulate(
-        cells,
-        headers=[_title(column) for column in columns],
-        tablefmt="plain",
-        disable_numparse=True,
-        colalign=align,
-    )
-    return "\n".join(line.rstrip() for line in text.splitlines())
+    return table_text([_title(column) for column in columns], cells, right, look, red=_title(ERROR))
+
+
+def _cell(name: str, value: Any) -> str:
+    return advised(cell(name, value)) if name == ERROR else cell(name, value)
 
 
 def _facts(table: Table, row: Mapping[str, Any]) -> str:
@@ -158,6 +157,8 @@ def date_text(time_ms: int) -> str:
     """Return a time as a date: `-` for none, and the number for one after the year 9999, as of microseconds."""
     if time_ms < 0:
         return "-"
+    from datetime import UTC, datetime
+
     try:
         return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
     except (ValueError, OverflowError, OSError):

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 import click
 import trio
 
-from barnabas.client import Delivery, Producer, ProducerSettings, ResponseError, open_producer
-from barnabas.client.background import background
+import barnabas.client as kafka
+from barnabas.client import admin as administration
+from barnabas.commands.completing import topic_names
 from barnabas.commands.errors import CommandError
 from barnabas.commands.output import Table
 from barnabas.commands.parsing import moment_ms, unescaped
 from barnabas.commands.records_in import Parsed, Reading, json_record, line_record
 from barnabas.commands.schemas import encoded, own_sandbox, registry_of, registry_option, serializer_of
-from barnabas.commands.session import Session, asking
+from barnabas.commands.session import Session, asking, confirm, require_topic
 from barnabas.environment.terminal import counted
 from barnabas.records.compression import CODECS_BY_NAME
-from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.commands.connection import Connecting
@@ -64,12 +64,12 @@ class Sent:
     records: int = 0
     bytes: int = 0
     partitions: set[int] = field(default_factory=set)
-    first: Delivery | None = None
-    last: Delivery | None = None
+    first: kafka.Delivery | None = None
+    last: kafka.Delivery | None = None
 
 
 @click.command("produce")
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.argument("values", nargs=-1)
 @click.option(
     "-f",
@@ -129,14 +129,16 @@ class Sent:
 @click.option("--key-schema", metavar="SCHEMA", help="The same for keys, of TOPIC-key.")
 @click.option("--auto-create", is_flag=True, help="Have the broker create the topic if it does such things.")
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
-@asking(PRODUCED)
+@asking(PRODUCED, with_trio=True)
 async def COMMAND(session: Session, topic: str, values: tuple[str, ...], **options: Any) -> None:  # noqa: N802
     """Send records to TOPIC: VALUES, or lines of files or of standard input."""
+    from barnabas.client.background import background
+
     reading = _reading(values, options)
     settings = _settings(session.connecting.properties, options)
     registry = _registry(session.connecting, options)
     if not options["auto_create"]:
-        await _require(session, topic)
+        await _require(session, topic, may_ask=bool(values))
     sent = Sent(trio.current_time())
     async with AsyncExitStack() as stack:
         encoding = await _encoding(topic, registry, options, stack)
@@ -144,7 +146,9 @@ async def COMMAND(session: Session, topic: str, values: tuple[str, ...], **optio
             nursery = await stack.enter_async_context(background())
             nursery.start_soon(_show_progress, sent)
         common = replace(session.client.settings, creates_topics=options["auto_create"])
-        async with open_producer(session.connecting.bootstrap, settings, client_settings=common) as producer:
+        async with kafka.open_producer(
+            session.connecting.bootstrap, settings, client_settings=common
+        ) as producer:
             records = await stack.enter_async_context(aclosing(_records(values, reading, options)))
             written = await stack.enter_async_context(aclosing(_encoded(records, encoding)))
             await _send_all(producer, topic, written, options, sent)
@@ -159,26 +163,28 @@ async def COMMAND(session: Session, topic: str, values: tuple[str, ...], **optio
     session.output.show(PRODUCED, [{**row, "first": first, "last": last, "seconds": round(seconds, 3)}])
 
 
-async def _require(session: Session, topic: str) -> None:
-    """Look whether the topic is there, for as long as one that has just been made may be unknown. Raises CommandError."""
-    try:
-        await session.client.retrying(lambda: session.client.topic(topic))
-    except ResponseError as error:
-        if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise CommandError(
-                f"there is no topic {topic!r}; `barnabas topics create {topic}` makes it, "
-                "or --auto-create has the broker create it"
-            ) from None
-        if not error.is_retriable:
-            raise
+async def _require(session: Session, topic: str, *, may_ask: bool) -> None:
+    """Look whether the topic is there; a user at a terminal may have it made. Raises CommandError, ClientError."""
+    if await require_topic(session.client, topic):
+        return
+    if may_ask and sys.stdin.isatty() and sys.stderr.isatty():
+        confirm(f"there is no topic {topic!r}: create it", yes=False)
+        outcomes = await session.admin.create_topics([administration.NewTopic(topic)])
+        for error in filter(None, outcomes.values()):
+            raise error
+        return
+    raise CommandError(
+        f"there is no topic {topic!r}; `barnabas topics create {topic}` makes it, "
+        "or --auto-create has the broker create it"
+    )
 
 
-def _place(delivery: Delivery) -> str:
+def _place(delivery: kafka.Delivery) -> str:
     record = delivery.result()
     return f"{record.partition}:{record.offset}" if record.offset >= 0 else f"{record.partition}"
 
 
-def _settings(properties: dict[str, str], options: dict[str, Any]) -> ProducerSettings:
+def _settings(properties: dict[str, str], options: dict[str, Any]) -> kafka.ProducerSettings:
     """Return the settings, from properties and options. Raises click.UsageError."""
     named = {
         "compression.type": options["compression"],
@@ -189,7 +195,7 @@ def _settings(properties: dict[str, str], options: dict[str, Any]) -> ProducerSe
     chosen = {name: value for name, value in named.items() if value is not None}
     try:
         return replace(
-            ProducerSettings.of({**properties, **chosen}),
+            kafka.ProducerSettings.of({**properties, **chosen}),
             creates_topics=options["auto_create"],
             max_block_ms=float(properties.get("max.block.ms", 20_000)),
         )
@@ -327,7 +333,7 @@ async def _encoded(
 
 
 async def _send_all(
-    producer: Producer, topic: str, records: AsyncIterator[Parsed], options: dict[str, Any], sent: Sent
+    producer: kafka.Producer, topic: str, records: AsyncIterator[Parsed], options: dict[str, Any], sent: Sent
 ) -> None:
     """Send all records, in transactions if there is a transactional id. Raises ClientError for the first that fails."""
     if producer.settings.transactional_id is None:
@@ -348,7 +354,9 @@ async def _send_all(
         await producer.commit_transaction()
 
 
-async def _send(producer: Producer, topic: str, record: Parsed, options: dict[str, Any], sent: Sent) -> None:
+async def _send(
+    producer: kafka.Producer, topic: str, record: Parsed, options: dict[str, Any], sent: Sent
+) -> None:
     if options["rate"] is not None:
         await trio.sleep_until(sent.began + sent.records / options["rate"])
     key = record.key

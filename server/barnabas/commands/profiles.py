@@ -19,21 +19,29 @@ from __future__ import annotations
 
 import os
 import stat
-import tomllib
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from barnabas.commands.errors import CommandError
 
+if TYPE_CHECKING:
+    import click
+
 SECRETS = ("password", "client.secret", "credentials.secret", "auth.user.info", "auth.token")
 DEFAULT = "default"
+EXAMPLE = """\
+# Clusters under names, for --profile. Settings are those of Kafka's clients.
+default = "local"
+
+[local]
+bootstrap.servers = "localhost:9092"
+"""
 _OTHERS = stat.S_IRGRP | stat.S_IROTH | stat.S_IWGRP | stat.S_IWOTH
 
 
-def path() -> Path:
+def path() -> str:
     """Return the path of the user's file."""
     config = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-    return Path(config).expanduser() / "barnabas" / "profiles.toml"
+    return os.path.join(os.path.expanduser(config), "barnabas", "profiles.toml")
 
 
 def read(name: str | None) -> dict[str, str]:
@@ -41,7 +49,7 @@ def read(name: str | None) -> dict[str, str]:
 
     Raises CommandError for a file that is wrong or readable by others, and for a name that it has not.
     """
-    profiles, default = _all()
+    profiles, default = every()
     chosen = default if name is None else name
     if not chosen:
         return {}
@@ -54,21 +62,38 @@ def read(name: str | None) -> dict[str, str]:
 def names() -> list[str]:
     """Return the names in the file, nothing where it cannot be read."""
     try:
-        return sorted(_all()[0])
+        return sorted(every()[0])
     except CommandError:
         return []
 
 
-def _all() -> tuple[dict[str, dict[str, str]], str]:
-    """Return all profiles, and the name of the default."""
+def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001
+    """Return the profiles that begin so, for completion."""
+    return [name for name in names() if name.startswith(incomplete)]
+
+
+def every() -> tuple[dict[str, dict[str, str]], str]:
+    """Return all profiles, and the name of the default. Raises CommandError."""
     file = path()
     try:
-        text = file.read_text(encoding="utf-8")
-        mode = file.stat().st_mode
+        with open(file, encoding="utf-8") as opened:
+            text, mode = opened.read(), os.fstat(opened.fileno()).st_mode
     except FileNotFoundError:
         return {}, ""
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"{file}: {getattr(error, 'strerror', error)}") from None
+    profiles, default = parsed(text, file)
+    if mode & _OTHERS and any(
+        _holds_secret(*pair) for profile in profiles.values() for pair in profile.items()
+    ):
+        raise CommandError(f"{file} holds a password and others may read or change it: chmod 600 {file}")
+    return profiles, default
+
+
+def parsed(text: str, file: str) -> tuple[dict[str, dict[str, str]], str]:
+    """Return the profiles in the text of a file, and the name of the default. Raises CommandError."""
+    import tomllib
+
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -79,10 +104,6 @@ def _all() -> tuple[dict[str, dict[str, str]], str]:
         if not isinstance(table, dict):
             raise CommandError(f"{file}: {name} is no profile: [{name}] and its settings are expected")
         profiles[name] = _flat(table)
-    if mode & _OTHERS and any(
-        _holds_secret(*pair) for profile in profiles.values() for pair in profile.items()
-    ):
-        raise CommandError(f"{file} holds a password and others may read or change it: chmod 600 {file}")
     return profiles, str(default)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from barnabas.client.admin import Quota
+from barnabas.client import admin as administration
 from barnabas.commands.output import Table
 from barnabas.commands.parsing import key_value
 from barnabas.commands.session import Session, asking
@@ -68,7 +68,7 @@ def _shown(entity: Mapping[str, str | None]) -> dict[str, str | None]:
     return {kind.replace("-", "_"): DEFAULT if name is None else name for kind, name in entity.items()}
 
 
-def _rows(quotas: Iterable[Quota]) -> list[dict[str, Any]]:
+def _rows(quotas: Iterable[administration.Quota]) -> list[dict[str, Any]]:
     return [
         {**_shown(dict(quota.entity)), "key": key, "value": value}
         for quota in quotas
@@ -150,7 +150,9 @@ async def resolve(session: Session, names: tuple[tuple[str, str], ...]) -> None:
     session.output.show(QUOTAS, _rows(applying(await session.admin.quotas(), entity)))
 
 
-def applying(quotas: Iterable[Quota], entity: Mapping[str, str | None]) -> list[Quota]:
+def applying(
+    quotas: Iterable[administration.Quota], entity: Mapping[str, str | None]
+) -> list[administration.Quota]:
     """Return the quotas that apply to a user with a client id, or to an address; each quota from the nearest entity."""
     values_of = {quota.entity: quota.values for quota in quotas}
     user, client, ip = (entity.get(kind) for kind in KINDS)
@@ -175,4 +177,4 @@ def applying(quotas: Iterable[Quota], entity: Mapping[str, str | None]) -> list[
         seen |= new.keys()
         if new:
             applied[key] = new
-    return [Quota(key, values) for key, values in applied.items()]
+    return [administration.Quota(key, values) for key, values in applied.items()]

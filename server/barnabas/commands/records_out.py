@@ -7,77 +7,133 @@ The rule: values are printed as the bytes that they are, but for what a terminal
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, groupby, repeat
+from typing import Any, NamedTuple, cast
 
 from barnabas.client import ConsumedRecord
 from barnabas.commands.output import date_text
 from barnabas.commands.parsing import unescaped
 from barnabas.commands.schemas import Json
 from barnabas.environment.terminal import visible_data, visible_json
+from barnabas.records.record import Record
 from barnabas.tools.inspection.plain_records import plain, plain_headers
 
-DEFAULT_FORMAT = "%s\\n"
-Piece = Callable[[ConsumedRecord], bytes]
+Entry = ConsumedRecord | Record
+"""A record as the consumer gives it, or as it is in its batch."""
 
 
-def formatter(text: str, null: bytes, *, is_shown: bool = False) -> Piece:
-    """Return a function that prints a record as a format says. Raises ValueError for one that is none.
+class Lines(NamedTuple):
+    """Records of one batch, to be printed."""
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    records: Sequence[Entry]
+
+
+Render = Callable[[Lines], bytes]
+Column = Callable[[Lines], Iterable[bytes]]
+"""What stands at one place of the format, for each record."""
+
+
+def formatter(text: str, null: bytes, *, is_shown: bool = False) -> Render:
+    """Return a function that prints records as a format says. Raises ValueError for one that is none.
 
     %s value, %k key, %S and %K their sizes (-1 for null), %t topic, %p partition, %o offset, %T timestamp in ms,
     %D timestamp as ISO 8601, %h headers, %e leader epoch, %% a percent sign; \\n \\t \\r \\0 \\xHH.
     `is_shown`: it goes to a terminal, which is not to obey what is in keys, values and headers.
     """
-    pieces: list[Piece] = []
+    columns: list[Column] = []
+    ends: list[bytes] = []
     for literal, directive in re.findall(r"([^%]*)(?:%(.?))?", text, re.S):
         if literal:
-            pieces.append(_constant(unescaped(literal)))
+            ends.append(unescaped(literal))
+            columns.append(_constant(ends[-1]))
         if directive:
-            piece = _piece(directive, null)
-            pieces.append(_shown(piece) if is_shown and directive in "skh" else piece)
+            column = _column(directive, null)
+            columns.append(_shown(column) if is_shown and directive in "skh" else column)
     if re.search(r"(?<!%)(?:%%)*%$", text):
         raise ValueError("it ends with a single %")
-    return lambda record: b"".join([piece(record) for piece in pieces])
+
+    def render(lines: Lines) -> bytes:
+        return b"".join(chain.from_iterable(zip(*[column(lines) for column in columns], strict=True)))
+
+    def render_joined(lines: Lines) -> bytes:
+        return ends[0].join(columns[0](lines)) + (ends[0] if lines.records else b"")
+
+    # A value and what ends it, the default: the shortest way.
+    is_plain = len(columns) == 2 and len(ends) == 1 and re.match("%[^%]", text) is not None
+    return render_joined if is_plain else render
 
 
-def _shown(piece: Piece) -> Piece:
-    return lambda record: visible_data(piece(record))
+def _shown(column: Column) -> Column:
+    return lambda lines: map(visible_data, column(lines))
 
 
-def _constant(data: bytes) -> Piece:
-    return lambda record: data  # noqa: ARG005
+def _constant(data: bytes) -> Column:
+    return lambda lines: repeat(data, len(lines.records))
 
 
-def _piece(directive: str, null: bytes) -> Piece:
-    pieces: dict[str, Piece] = {
-        "s": lambda record: null if record.value is None else record.value,
-        "k": lambda record: null if record.key is None else record.key,
-        "S": lambda record: b"%d" % (-1 if record.value is None else len(record.value)),
-        "K": lambda record: b"%d" % (-1 if record.key is None else len(record.key)),
-        "t": lambda record: record.topic.encode(),
-        "p": lambda record: b"%d" % record.partition,
-        "o": lambda record: b"%d" % record.offset,
-        "T": lambda record: b"%d" % record.timestamp_ms,
-        "D": lambda record: date_text(record.timestamp_ms).encode(),
-        "e": lambda record: b"%d" % record.leader_epoch,
-        "h": lambda record: b",".join(
-            name.encode("utf-8", "surrogateescape") + b"=" + (null if value is None else value)
-            for name, value in record.headers
-        ),
-        "%": lambda record: b"%",  # noqa: ARG005
+def _column(directive: str, null: bytes) -> Column:
+    columns: dict[str, Column] = {
+        "s": lambda lines: _without_nulls([record.value for record in lines.records], null),
+        "k": lambda lines: _without_nulls([record.key for record in lines.records], null),
+        "S": lambda lines: [b"%d" % _size(record.value) for record in lines.records],
+        "K": lambda lines: [b"%d" % _size(record.key) for record in lines.records],
+        "t": lambda lines: _constant(lines.topic.encode())(lines),
+        "p": lambda lines: _constant(b"%d" % lines.partition)(lines),
+        "o": lambda lines: [b"%d" % record.offset for record in lines.records],
+        "T": lambda lines: [b"%d" % _time_ms(record) for record in lines.records],
+        "D": lambda lines: [date_text(_time_ms(record)).encode() for record in lines.records],
+        "e": lambda lines: _constant(b"%d" % lines.leader_epoch)(lines),
+        "h": lambda lines: [
+            b",".join(
+                name.encode("utf-8", "surrogateescape") + b"=" + (null if value is None else value)
+                for name, value in record.headers
+            )
+            for record in lines.records
+        ],
+        "%": _constant(b"%"),
     }
-    if directive not in pieces:
-        raise ValueError(f"there is no %{directive}; there are {' '.join('%' + piece for piece in pieces)}")
-    return pieces[directive]
+    if directive not in columns:
+        raise ValueError(f"there is no %{directive}; there are {' '.join('%' + name for name in columns)}")
+    return columns[directive]
 
 
-def json_line(record: ConsumedRecord) -> bytes:
-    """Return a record as a line of JSON."""
+def _without_nulls(column: list[bytes | None], null: bytes) -> Iterable[bytes]:
+    if None in column:
+        return [null if data is None else data for data in column]
+    return cast(list[bytes], column)
+
+
+def _size(data: bytes | None) -> int:
+    return -1 if data is None else len(data)
+
+
+def _time_ms(record: Entry) -> int:
+    return record.timestamp if isinstance(record, Record) else record.timestamp_ms
+
+
+def lines_of(records: Iterable[ConsumedRecord]) -> Iterator[Lines]:
+    """Return records by where they come from, in their order."""
+    for place, group in groupby(
+        records, lambda record: (record.topic, record.partition, record.leader_epoch)
+    ):
+        yield Lines(*place, list(group))
+
+
+def json_lines(lines: Lines) -> bytes:
+    """Return records as lines of JSON."""
+    return b"".join([_json_line(lines, record) for record in lines.records])
+
+
+def _json_line(lines: Lines, record: Entry) -> bytes:
     value = {
-        "topic": record.topic,
-        "partition": record.partition,
+        "topic": lines.topic,
+        "partition": lines.partition,
         "offset": record.offset,
-        "timestamp": record.timestamp_ms,
+        "timestamp": _time_ms(record),
         "key": _plain(record.key),
         "value": _plain(record.value),
         "headers": plain_headers(record.headers),
@@ -90,7 +146,7 @@ def _plain(data: bytes | None) -> Any:
     return data.value if isinstance(data, Json) else plain(data)
 
 
-def header_matches(name: str, pattern: Any, record: ConsumedRecord) -> bool:
+def header_matches(name: str, pattern: Any, record: Entry) -> bool:
     """Say whether a record has a header with this name, and a value that the pattern finds something in."""
     return any(
         key == name and (pattern is None or pattern.search(value or b"") is not None)

@@ -46,17 +46,23 @@ def _described(command: click.Command, context: click.Context) -> Iterator[str]:
     yield f"\n{'#' * min(depth, 4)} {context.command_path}\n"
     yield (command.help or "").strip() + "\n"
     if isinstance(command, click.Group):
+        if command.invoke_without_command:
+            yield from _own_options(command, context)
         for name, subcommand in command.commands.items():
             yield from _described(subcommand, click.Context(subcommand, context, name))
         return
+    yield from _own_options(command, context)
+    for table in getattr(command.callback, "tables", ()):
+        yield from _keys(table)
+
+
+def _own_options(command: click.Command, context: click.Context) -> Iterator[str]:
     pieces = " ".join(command.collect_usage_pieces(context))
     yield f"    {context.command_path} {pieces}"
     own = [option for option in _of(command) if option.name not in NAMES]
     if own:
         yield ""
         yield from _options(own)
-    for table in getattr(command.callback, "tables", ()):
-        yield from _keys(table)
 
 
 def _options(options: list[click.Option]) -> Iterator[str]:

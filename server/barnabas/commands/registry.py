@@ -1,23 +1,27 @@
-"""`barnabas registry`: a schema registry that a Kafka keeps, any Kafka.
+"""`barnabas registry`: a schema registry that a Kafka keeps, any Kafka; and commands that ask a registry, any that does as
+Confluent's.
 
-The rule: it is the registry of `serve --registry`; several may serve the same topic, each reads and writes.
+The rule: without a command it serves, the registry of `serve --registry`; several may serve the same topic, each reads and
+writes. Its commands are in `registry_commands`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import trio
 
+from barnabas.commands import registry_commands
 from barnabas.commands.connection import NAMES, connecting_of, connection_options
-from barnabas.commands.serving import address_of, of_user, serve, serving_options
-from barnabas.registry.access import Logins
-from barnabas.registry.serving import DEFAULT_ADDRESS, WHAT, RegistryServer
-from barnabas.registry.store import TOPIC_NAME
+from barnabas.commands.serving_options import serving_options
+
+if TYPE_CHECKING:
+    import trio
+
+DEFAULT_ADDRESS, TOPIC_NAME = "localhost:8081", "_schemas"
 
 
-@click.command("registry")
+@click.group("registry", invoke_without_command=True, commands=registry_commands.ALL)
 @serving_options(DEFAULT_ADDRESS, many_logins=False)
 @click.option(
     "--open", "is_open", is_flag=True, help="Allow everything without a login, also from other machines."
@@ -26,8 +30,15 @@ from barnabas.registry.store import TOPIC_NAME
     "--topic", metavar="NAME", default=TOPIC_NAME, show_default=True, help="The topic that keeps it."
 )
 @connection_options
-def COMMAND(**options: Any) -> int:  # noqa: N802
-    """Serve a schema registry, which Confluent's clients use, until a signal."""
+@click.pass_context
+def COMMAND(context: click.Context, /, **options: Any) -> int:  # noqa: N802
+    """Serve a schema registry, which Confluent's clients use, until a signal; or, with a command, ask one."""
+    if context.invoked_subcommand is not None:
+        return 0
+    from barnabas.commands.serving import address_of, of_user, serve
+    from barnabas.registry.access import Logins
+    from barnabas.registry.serving import WHAT, RegistryServer
+
     connecting = connecting_of({name: options.pop(name) for name in NAMES})
     mechanism = options["login"]
     logins = Logins(connecting.bootstrap, of_user(connecting, mechanism)) if mechanism else None

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from barnabas.client import ClientError
-from barnabas.client.admin import EARLIEST, LATEST, Admin, CommittedOffset, partitions_of
+from barnabas.client import admin as administration
 from barnabas.commands.errors import CommandError, name_of
 from barnabas.commands.output import Table
 from barnabas.commands.parsing import moment_ms
@@ -57,7 +57,10 @@ class Target:
             return cls(offset=value)
         if name == "shift_by":
             return cls(shift=value)
-        return cls(time_ms={"to_earliest": EARLIEST, "to_latest": LATEST}.get(name) or moment_ms(value))
+        return cls(
+            time_ms={"to_earliest": administration.EARLIEST, "to_latest": administration.LATEST}.get(name)
+            or moment_ms(value)
+        )
 
 
 def TARGETS(command: F) -> F:  # noqa: N802
@@ -101,7 +104,7 @@ def read_offsets(path: str) -> dict[TopicPartition, int]:
 
 
 async def chosen_partitions(
-    admin: Admin,
+    admin: administration.Admin,
     topics: Sequence[tuple[str, int | None]],
     committed: Mapping[TopicPartition, Any],
     target: Target,
@@ -125,7 +128,7 @@ async def chosen_partitions(
     for topic in infos.values():
         if isinstance(topic, ClientError):
             raise topic
-    every = partitions_of(infos)
+    every = administration.partitions_of(infos)
     _require([partition for partition in topics if partition[1] is not None], every, "there is no partition")
     return [partition for partition in every if partition in topics or (partition[0], None) in topics]
 
@@ -144,15 +147,15 @@ def _require(
 
 
 async def new_offsets(
-    admin: Admin,
+    admin: administration.Admin,
     group: str,
     partitions: Sequence[TopicPartition],
-    committed: Mapping[TopicPartition, CommittedOffset | ClientError],
+    committed: Mapping[TopicPartition, administration.CommittedOffset | ClientError],
     target: Target,
 ) -> list[dict[str, Any]]:
     """Return rows of RESET; offsets that a partition has not are moved to its nearest end, as Kafka's tool does."""
-    first = await admin.offsets(dict.fromkeys(partitions, EARLIEST))
-    last = await admin.offsets(dict.fromkeys(partitions, LATEST))
+    first = await admin.offsets(dict.fromkeys(partitions, administration.EARLIEST))
+    last = await admin.offsets(dict.fromkeys(partitions, administration.LATEST))
     at = {} if target.time_ms is None else await admin.offsets(dict.fromkeys(partitions, target.time_ms))
     rows = []
     for place in partitions:
@@ -164,7 +167,7 @@ async def new_offsets(
             "is_done": False,
             "new": None,
         }
-        row["committed"] = before.offset if isinstance(before, CommittedOffset) else None
+        row["committed"] = before.offset if isinstance(before, administration.CommittedOffset) else None
         row["error"] = None
         start, end, there = first[place], last[place], at.get(place)
         failure = next((value for value in (start, end, there) if isinstance(value, ClientError)), None)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from barnabas.sandbox.pool import Sandbox
 
 F = TypeVar("F", bound=Callable[..., Any])
+DEFAULT_URL = "http://localhost:8081"
+"""Address of a registry, for commands that ask nothing else."""
 FORMATS = {".avsc": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
 """Formats of schemas, by the ends of their files' names."""
 TEXT_CHARS_MAX = 1 << 30
@@ -65,9 +67,11 @@ def registry_of(url: str | None, connecting: Connecting) -> RegistryAt | None:
     Its certificate authorities default to those of the broker's client. Settings in a profile or a file for another
     registry do not apply to that of the option.
     """
+    properties = connecting.properties
+    if not url and not any(name.startswith("schema.registry.") for name in properties):
+        return None  # nothing of a registry is loaded
     from barnabas.registry.client_settings import CA, PREFIX, URL, RegistryAt, over
 
-    properties = connecting.properties
     address = properties.get(URL, "") if url is None else url
     typed = {name: text for name, text in connecting.typed.items() if name.startswith(PREFIX)}
     settings = over(properties, {**typed, URL: address})
@@ -159,10 +163,11 @@ async def serializer_of(client: RegistryClient, subject: str, selector: str, san
             return await Serializer.of_latest(client, subject, sandbox)
         if selector.isdecimal():
             return await Serializer.of_id(client, int(selector), sandbox)
-        return await Serializer.of_schema(client, subject, _schema(selector), sandbox)
+        return await Serializer.of_schema(client, subject, schema_of_file(selector), sandbox)
 
 
-def _schema(name: str) -> Any:
+def schema_of_file(name: str) -> Any:
+    """Return the schema in a file; the end of its name tells the format. Raises CommandError."""
     from barnabas.registry.schemas import Schema
 
     path = Path(name)

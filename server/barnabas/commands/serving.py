@@ -8,13 +8,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, TextIO, TypeVar
+from typing import Any, TextIO
 
-import click
 import trio
 
 from barnabas.client import ClientError, ClientSettings
-from barnabas.client.settings import MECHANISMS, SaslCredentials
+from barnabas.client.settings import SaslCredentials
 from barnabas.commands.connection import Connecting
 from barnabas.commands.errors import CommandError
 from barnabas.commands.errors import explain as explain_client
@@ -24,39 +23,6 @@ from barnabas.environment.terminal import visible_lines
 from barnabas.errors import leaves
 from barnabas.network.visitors import Address, AddressError, read_address
 from barnabas.registry.errors import RegistryError
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-LOGINS = MECHANISMS[:3]
-"""Mechanisms by which a name and a password log in."""
-_FILE = click.Path(dir_okay=False)
-
-
-def serving_options(default_address: str, *, many_logins: bool) -> Callable[[F], F]:
-    """Return what adds the options to a command; `many_logins` where users may choose a mechanism."""
-    options = (
-        click.option(
-            "--listen", metavar="HOST:PORT", default=default_address, show_default=True, help="Where to serve it."
-        ),
-        click.option("--listen-cert", metavar="FILE", type=_FILE, help="Its certificate (PEM): it speaks TLS then."),
-        click.option("--listen-key", metavar="FILE", type=_FILE, help="The key, if it is not in the same file."),
-        click.option(
-            "--login", metavar="MECHANISM", type=click.Choice(LOGINS), multiple=many_logins,
-            help=f"Have users log in with the broker's names and passwords, by {', '.join(LOGINS)}; its ACLs say what they "
-            "may do.",
-        ),
-        click.option(
-            "--log-level", type=click.Choice(("debug", "info", "warning", "error")), default="warning", show_default=True,
-            help="How much to log on standard error.",
-        ),
-    )  # fmt: skip
-
-    def added(command: F) -> F:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return added
 
 
 def address_of(options: dict[str, Any], what: str) -> Address:

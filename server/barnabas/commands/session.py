@@ -12,37 +12,41 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
-import trio
 
-from barnabas.client import Client, open_client
-from barnabas.client.admin import Admin
+from barnabas.client import admin, sockets
 from barnabas.commands.connection import NAMES, Connecting, connecting_of, connection_options
 from barnabas.commands.errors import CommandError
 from barnabas.commands.output import Output, Table
 from barnabas.environment.terminal import visible
 from barnabas.patterns import PatternError, compile_pattern
 
+if TYPE_CHECKING:
+    from barnabas.client.base_client import BaseClient
+
+PROPAGATION_PAUSES_S = 0.1, 0.3
+"""In which other brokers learn of a topic that was just made."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(NamedTuple):
     """The cluster that is asked, and where results go."""
 
-    client: Client
-    admin: Admin
+    client: BaseClient[Any]
+    admin: admin.Admin
     output: Output
     connecting: Connecting
 
 
-def asking(*tables: Table) -> Callable[[Callable[..., Awaitable[int | None]]], Callable[..., int]]:
+def asking(
+    *tables: Table, with_trio: bool = False
+) -> Callable[[Callable[..., Awaitable[int | None]]], Callable[..., int]]:
     """Make a command of `async def work(session, **options)`; `tables` are what it may show.
 
-    What it returns is the exit code; None leaves that to the rows that were shown.
+    What it returns is the exit code; None leaves that to the rows that were shown. Its client blocks, which saves loading
+    an event loop, but for a command that has tasks of its own: that one runs `with_trio`.
     """
 
     def decorate(work: Callable[..., Awaitable[int | None]]) -> Callable[..., int]:
@@ -50,7 +54,13 @@ def asking(*tables: Table) -> Callable[[Callable[..., Awaitable[int | None]]], C
         def run(**options: Any) -> int:
             shared_options = {name: options.pop(name) for name in NAMES}
             connecting = connecting_of(shared_options)
-            return trio.run(_run, work, connecting, Output(as_json=shared_options["as_json"]), options)
+            output = Output(as_json=shared_options["as_json"])
+            if with_trio:
+                import trio
+
+                return trio.run(_run_with_trio, work, connecting, output, options)
+            with sockets.socket_client(connecting.bootstrap, connecting.settings) as client:
+                return sockets.finished(_run(work, client, connecting, output, options))
 
         run.tables = tables  # type: ignore[attr-defined]  # for the reference
         return connection_options(run)
@@ -60,15 +70,27 @@ def asking(*tables: Table) -> Callable[[Callable[..., Awaitable[int | None]]], C
 
 async def _run(
     work: Callable[..., Awaitable[int | None]],
+    client: BaseClient[Any],
     connecting: Connecting,
     output: Output,
     options: dict[str, Any],
 ) -> int:
+    await client.any_connection()
+    code = await work(Session(client, admin.Admin(client), output, connecting), **options)
+    finished_with = output.finish()
+    return finished_with if code is None else code
+
+
+async def _run_with_trio(
+    work: Callable[..., Awaitable[int | None]],
+    connecting: Connecting,
+    output: Output,
+    options: dict[str, Any],
+) -> int:
+    from barnabas.client import open_client
+
     async with open_client(connecting.bootstrap, connecting.settings) as client:
-        await client.any_connection()
-        code = await work(Session(client, Admin(client), output, connecting), **options)
-        finished = output.finish()
-        return finished if code is None else code
+        return await _run(work, client, connecting, output, options)
 
 
 def destructive(command: F) -> F:
@@ -102,3 +124,27 @@ def matching(names: Iterable[str], selected: Iterable[str], *, is_regex: bool) -
     except PatternError as error:
         raise click.UsageError(f"{error.shown} is no regular expression: {error.reason}") from None
     return sorted(name for name in names if any(pattern.fullmatch(name) for pattern in patterns))
+
+
+async def require_topic(client: BaseClient[Any], topic: str) -> bool:
+    """Say whether a topic is there, at once but for the time in which one that was just made may be unknown.
+
+    Raises ClientError for what the broker says of it otherwise.
+    """
+    from barnabas.client import ResponseError
+    from barnabas.wire.generated.errors import ErrorCode
+
+    for pause_s in (*PROPAGATION_PAUSES_S, None):
+        try:
+            await client.topic(topic)
+        except ResponseError as error:
+            if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                if error.is_retriable:
+                    return True  # it is being made: what follows waits for it
+                raise
+            if pause_s is None:
+                return False
+            await client.sleep(pause_s)
+        else:
+            return True
+    raise AssertionError("not reached")

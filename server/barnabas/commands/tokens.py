@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from barnabas.client.admin import Principal, Token
+from barnabas.client import admin as administration
 from barnabas.commands.connection import secret_of_file
 from barnabas.commands.errors import CommandError
 from barnabas.commands.output import Table
@@ -31,12 +31,12 @@ TOKENS = Table(
 EXPIRY = Table("tokens", {"token_id": "token id", "expires_at_ms": "until when it is good, in ms since 1970"})
 
 
-def principal(text: str) -> Principal:
+def principal(text: str) -> administration.Principal:
     """Read `TYPE:NAME`. Raises click.BadParameter."""
     kind, colon, name = text.partition(":")
     if not colon or not kind or not name:
         raise click.BadParameter(f"{text!r} is no principal: User:{text} is expected")
-    return Principal(kind, name)
+    return administration.Principal(kind, name)
 
 
 @click.group("tokens")
@@ -44,7 +44,7 @@ def COMMAND() -> None:  # noqa: N802
     """Delegation tokens: logins for programs that need no password."""
 
 
-def _row(token: Token, *, with_secret: bool) -> dict[str, Any]:
+def _row(token: administration.Token, *, with_secret: bool) -> dict[str, Any]:
     return {
         "token_id": token.token_id,
         "owner": str(token.owner),
@@ -75,7 +75,10 @@ def _row(token: Token, *, with_secret: bool) -> dict[str, Any]:
 )
 @asking(TOKENS)
 async def create(
-    session: Session, owner: Principal | None, renewers: tuple[Principal, ...], lifetime: int | None
+    session: Session,
+    owner: administration.Principal | None,
+    renewers: tuple[administration.Principal, ...],
+    lifetime: int | None,
 ) -> None:
     """Create a token, for the user that is logged in."""
     token = await session.admin.create_token(
@@ -90,7 +93,7 @@ async def create(
 )
 @click.option("--secret", is_flag=True, help="Show the passwords of the tokens too.")
 @asking(TOKENS)
-async def describe(session: Session, owners: tuple[Principal, ...], secret: bool) -> None:
+async def describe(session: Session, owners: tuple[administration.Principal, ...], secret: bool) -> None:
     """Show the tokens that the user may see."""
     tokens = await session.admin.tokens(owners or None)
     session.output.show(TOKENS, [_row(token, with_secret=secret) for token in tokens])

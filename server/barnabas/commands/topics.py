@@ -8,14 +8,8 @@ from typing import Any
 import click
 
 from barnabas.client import ClientError
-from barnabas.client.admin import (
-    EARLIEST,
-    LATEST,
-    MAX_TIMESTAMP,
-    NewTopic,
-    TopicInfo,
-    partitions_of,
-)
+from barnabas.client import admin as administration
+from barnabas.commands.completing import topic_names
 from barnabas.commands.errors import CommandError, name_of
 from barnabas.commands.output import Table
 from barnabas.commands.parsing import key_value, moment_ms, topic_partition
@@ -77,7 +71,7 @@ def COMMAND() -> None:  # noqa: N802
 
 
 @COMMAND.command("list")
-@click.argument("names", nargs=-1)
+@click.argument("names", nargs=-1, shell_complete=topic_names)
 @regex
 @click.option("--internal", is_flag=True, help="Also topics of the broker's own.")
 @asking(TOPICS)
@@ -92,11 +86,11 @@ async def list_topics(session: Session, names: tuple[str, ...], regex: bool, int
     )
 
 
-def _is_internal(topic: TopicInfo | ClientError) -> bool:
-    return isinstance(topic, TopicInfo) and topic.is_internal
+def _is_internal(topic: administration.TopicInfo | ClientError) -> bool:
+    return isinstance(topic, administration.TopicInfo) and topic.is_internal
 
 
-def _row(name: str, topic: TopicInfo | ClientError) -> dict[str, Any]:
+def _row(name: str, topic: administration.TopicInfo | ClientError) -> dict[str, Any]:
     if isinstance(topic, ClientError):
         return {"name": name, "error": name_of(topic)}
     replicas = max((len(partition.replicas) for partition in topic.partitions), default=0)
@@ -110,7 +104,7 @@ def _row(name: str, topic: TopicInfo | ClientError) -> dict[str, Any]:
 
 
 @COMMAND.command("describe")
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, shell_complete=topic_names, required=True)
 @regex
 @asking(TOPICS, PARTITIONS)
 async def describe(session: Session, names: tuple[str, ...], regex: bool) -> None:
@@ -130,7 +124,7 @@ async def describe(session: Session, names: tuple[str, ...], regex: bool) -> Non
                 "offline": partition.offline,
             }
             for name, topic in topics.items()
-            if isinstance(topic, TopicInfo)
+            if isinstance(topic, administration.TopicInfo)
             for partition in topic.partitions
         ],
     )
@@ -138,7 +132,7 @@ async def describe(session: Session, names: tuple[str, ...], regex: bool) -> Non
 
 async def _named(
     session: Session, names: Iterable[str], *, is_regex: bool, with_internal: bool = True
-) -> dict[str, TopicInfo | ClientError]:
+) -> dict[str, administration.TopicInfo | ClientError]:
     """Return the topics of these names or patterns; a pattern finds no internal ones unless told. Raises CommandError."""
     topics = await session.admin.topics(None if is_regex else names)
     if not is_regex:
@@ -150,8 +144,18 @@ async def _named(
     return {name: topics[name] for name in matches}
 
 
+def _new_topic(text: str) -> tuple[str, int | None]:
+    """Read `NAME` or `NAME:PARTITIONS`, as of `serve --topic`. Raises click.BadParameter."""
+    name, colon, count = text.partition(":")
+    if not colon:
+        return name, None
+    if not name or not count.isdecimal() or not int(count):
+        raise click.BadParameter(f"{text!r} is not NAME or NAME:PARTITIONS; -c KEY=VALUE gives settings")
+    return name, int(count)
+
+
 @COMMAND.command("create")
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, required=True, metavar="NAME[:PARTITIONS]...", type=_new_topic)
 @click.option(
     "-p", "--partitions", type=click.IntRange(1), default=None, help="How many; default: the broker's."
 )
@@ -172,7 +176,7 @@ async def _named(
 @asking(OUTCOMES)
 async def create(
     session: Session,
-    names: tuple[str, ...],
+    names: tuple[tuple[str, int | None], ...],
     partitions: int | None,
     replicas: int | None,
     configs: tuple[tuple[str, str], ...],
@@ -180,7 +184,10 @@ async def create(
     dry_run: bool,
 ) -> None:
     """Create topics."""
-    new = [NewTopic(name, partitions or -1, replicas or -1, dict(configs)) for name in names]
+    new = [
+        administration.NewTopic(name, count or partitions or -1, replicas or -1, dict(configs))
+        for name, count in names
+    ]
     outcomes = await session.admin.create_topics(new, only_check=dry_run)
     done = "would be created" if dry_run else "created"
     rows = []
@@ -201,7 +208,7 @@ def outcome_row(name: str, done: str, error: ClientError | None) -> dict[str, An
 
 
 @COMMAND.command("alter")
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, shell_complete=topic_names, required=True)
 @regex
 @click.option(
     "-p", "--partitions", type=click.IntRange(1), required=True, help="How many in all; never fewer."
@@ -219,7 +226,7 @@ async def alter(
 
 
 @COMMAND.command("delete")
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, shell_complete=topic_names, required=True)
 @regex
 @destructive
 @asking(OUTCOMES)
@@ -232,7 +239,7 @@ async def delete(session: Session, names: tuple[str, ...], regex: bool, yes: boo
 
 
 @COMMAND.command("offsets")
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, shell_complete=topic_names, required=True)
 @regex
 @click.option(
     "--at", metavar="TIME", help="Also the first offset at or after: ISO 8601, ms since 1970, -2h, max."
@@ -243,12 +250,12 @@ async def offsets(
     session: Session, names: tuple[str, ...], regex: bool, at: str | None, committed: bool
 ) -> None:
     """Show first and last offsets of partitions, and the offset of a time."""
-    time_ms = None if at is None else MAX_TIMESTAMP if at == "max" else moment_ms(at)
+    time_ms = None if at is None else administration.MAX_TIMESTAMP if at == "max" else moment_ms(at)
     topics = await _named(session, names, is_regex=regex)
-    partitions = partitions_of(topics)
+    partitions = administration.partitions_of(topics)
     admin = session.admin
-    earliest = await admin.offsets(dict.fromkeys(partitions, EARLIEST))
-    latest = await admin.offsets(dict.fromkeys(partitions, LATEST), is_committed=committed)
+    earliest = await admin.offsets(dict.fromkeys(partitions, administration.EARLIEST))
+    latest = await admin.offsets(dict.fromkeys(partitions, administration.LATEST), is_committed=committed)
     at_time = {} if time_ms is None else await admin.offsets(dict.fromkeys(partitions, time_ms))
     rows: list[dict[str, Any]] = [
         {"topic": name, "error": name_of(topic)}
@@ -272,7 +279,14 @@ async def offsets(
 
 
 @COMMAND.command("trim")
-@click.argument("names", nargs=-1, required=True, metavar="TOPIC[:PARTITION]...", type=topic_partition)
+@click.argument(
+    "names",
+    nargs=-1,
+    shell_complete=topic_names,
+    required=True,
+    metavar="TOPIC[:PARTITION]...",
+    type=topic_partition,
+)
 @click.option("--before", metavar="OFFSET", required=True, help="An offset, `end` for all records, or @TIME.")
 @destructive
 @asking(TRIMMED)
@@ -282,7 +296,7 @@ async def trim(session: Session, names: tuple[tuple[str, int | None], ...], befo
     for topic in topics.values():
         if isinstance(topic, ClientError):
             raise topic
-    every = partitions_of(topics)
+    every = administration.partitions_of(topics)
     trimmed = [place for place in every if (place[0], None) in names or place in names]
     missing = [
         f"{topic}:{number}" for topic, number in names if number is not None and (topic, number) not in every
@@ -314,12 +328,12 @@ async def _cuts(
     if before.isdecimal():
         return dict.fromkeys(partitions, int(before))
     if before == "end":
-        time_ms = LATEST
+        time_ms = administration.LATEST
     elif before.startswith("@"):
         time_ms = moment_ms(before[1:])
     else:
         raise click.UsageError(f"--before {before}: an offset, `end` or @TIME is expected")
-    latest = await session.admin.offsets(dict.fromkeys(partitions, LATEST))
+    latest = await session.admin.offsets(dict.fromkeys(partitions, administration.LATEST))
     at_time = await session.admin.offsets(dict.fromkeys(partitions, time_ms))
     cuts = {}
     for place in partitions:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from barnabas.client import ClientError
-from barnabas.client.admin import ProducerState, TransactionInfo, partitions_of
+from barnabas.client import admin as administration
 from barnabas.commands.errors import CommandError, name_of
 from barnabas.commands.output import Table
 from barnabas.commands.parsing import duration_ms, topic_partition
@@ -161,7 +161,7 @@ async def _partitions(
     for topic in topics.values():
         if isinstance(topic, ClientError):
             raise topic
-    every = partitions_of(topics)
+    every = administration.partitions_of(topics)
     if not selected:
         return every
     missing = [
@@ -189,7 +189,7 @@ async def producers(session: Session, partitions: tuple[tuple[str, int | None], 
     session.output.show(PRODUCERS, rows)
 
 
-def _producer(topic: str, number: int, state: ProducerState) -> dict[str, Any]:
+def _producer(topic: str, number: int, state: administration.ProducerState) -> dict[str, Any]:
     return {
         "topic": topic,
         "partition": number,
@@ -260,7 +260,7 @@ async def find_hanging(
     producers = await session.admin.producers(places)
     before_ms = int(time.time() * 1000) - max_timeout - GRACE_MS
     rows: list[dict[str, Any]] = []
-    old: list[tuple[tuple[str, int], ProducerState]] = []
+    old: list[tuple[tuple[str, int], administration.ProducerState]] = []
     for place, states in producers.items():
         if isinstance(states, ClientError):
             rows.append({"topic": place[0], "partition": place[1], "error": name_of(states)})
@@ -271,7 +271,7 @@ async def find_hanging(
             if state.transaction_offset >= 0 and state.last_at_ms < before_ms
         ]
     ids: dict[int, str] = {}
-    infos: dict[str, TransactionInfo | ClientError] = {}
+    infos: dict[str, administration.TransactionInfo | ClientError] = {}
     if old:
         listed, failures = await session.admin.list_transactions(
             producer_ids=sorted({state.producer_id for _, state in old})
@@ -292,7 +292,11 @@ async def find_hanging(
     session.output.has_failed = session.output.has_failed or is_found
 
 
-def _hangs(info: TransactionInfo | ClientError, partition: tuple[str, int], state: ProducerState) -> bool:
+def _hangs(
+    info: administration.TransactionInfo | ClientError,
+    partition: tuple[str, int],
+    state: administration.ProducerState,
+) -> bool:
     """Say whether the coordinator will not end it: its transaction has another epoch, or not this partition."""
     if isinstance(info, ClientError):
         raise info

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from barnabas.client import ClientError
-from barnabas.client.administration.access import ITERATIONS, MECHANISMS
+from barnabas.client.administration.words import ITERATIONS, MECHANISMS
 from barnabas.commands.connection import secret_of_file
 from barnabas.commands.errors import CommandError, name_of
 from barnabas.commands.output import Table

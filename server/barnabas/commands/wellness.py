@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from barnabas.client import ClientError, Connection, Endpoint
-from barnabas.client.admin import MAX_TIMESTAMP, Admin, NewTopic, Resource, TopicInfo, partitions_of
+from barnabas.client import admin as administration
 from barnabas.commands.errors import explain, name_of
 from barnabas.commands.findings import NOTE, OK, PROBLEM, SKIPPED, Findings
 from barnabas.environment.terminal import counted
@@ -49,7 +49,7 @@ def check_versions(connection: Connection, findings: Findings) -> None:
         findings.add("versions", subject, OK, str(guess(advertised)))
 
 
-async def check_controller(admin: Admin, findings: Findings) -> None:
+async def check_controller(admin: administration.Admin, findings: Findings) -> None:
     """Tell if no controller is known: topics cannot be made then, nor leaders elected."""
     cluster = await admin.describe_cluster()
     if cluster.controller_id < 0:
@@ -69,10 +69,10 @@ async def check_controller(admin: Admin, findings: Findings) -> None:
         )
 
 
-async def check_partitions(admin: Admin, findings: Findings) -> None:
+async def check_partitions(admin: administration.Admin, findings: Findings) -> None:
     """Tell partitions without a leader, with too few replicas in sync, and with replicas that are down."""
     topics = await admin.topics()
-    infos = [topic for topic in topics.values() if isinstance(topic, TopicInfo)]
+    infos = [topic for topic in topics.values() if isinstance(topic, administration.TopicInfo)]
     limits = await _min_in_sync(admin, [topic.name for topic in infos])
     offline, below, behind = [], [], []
     for topic in infos:
@@ -101,9 +101,9 @@ async def check_partitions(admin: Admin, findings: Findings) -> None:
         )
 
 
-async def _min_in_sync(admin: Admin, topics: Iterable[str]) -> dict[str, int]:
+async def _min_in_sync(admin: administration.Admin, topics: Iterable[str]) -> dict[str, int]:
     configs = await admin.describe_configs(
-        [Resource("topic", topic) for topic in topics], names=["min.insync.replicas"]
+        [administration.Resource("topic", topic) for topic in topics], names=["min.insync.replicas"]
     )
     limits = {}
     for resource, entries in configs.items():
@@ -118,7 +118,7 @@ def _some(names: list[str]) -> str:
     return shown if len(names) <= NAMES_SHOWN else f"{shown}, ..."
 
 
-async def check_log_dirs(admin: Admin, findings: Findings) -> None:
+async def check_log_dirs(admin: administration.Admin, findings: Findings) -> None:
     """Tell log dirs that have failed or are nearly full."""
     for broker, dirs in (await admin.log_dirs()).items():
         if isinstance(dirs, ClientError):
@@ -148,14 +148,16 @@ async def check_log_dirs(admin: Admin, findings: Findings) -> None:
 
 
 async def check_clock(
-    admin: Admin, findings: Findings, *, writes: bool, clock: Callable[[], float] = time.time
+    admin: administration.Admin, findings: Findings, *, writes: bool, clock: Callable[[], float] = time.time
 ) -> None:
     """Tell if clocks differ: the broker's, by a record that it stamps, or that of producers, by their newest records."""
     if writes:
         await _check_brokers_clock(admin, findings, clock)
     topics = await admin.topics()
-    partitions = [place for place in partitions_of(topics) if not place[0].startswith("__")]
-    newest = await admin.offsets(dict.fromkeys(partitions, MAX_TIMESTAMP)) if partitions else {}
+    partitions = [place for place in administration.partitions_of(topics) if not place[0].startswith("__")]
+    newest = (
+        await admin.offsets(dict.fromkeys(partitions, administration.MAX_TIMESTAMP)) if partitions else {}
+    )
     now_ms = int(clock() * 1000)
     times = {
         place: at.timestamp_ms
@@ -182,13 +184,17 @@ async def check_clock(
         )
 
 
-async def _check_brokers_clock(admin: Admin, findings: Findings, clock: Callable[[], float]) -> None:
+async def _check_brokers_clock(
+    admin: administration.Admin, findings: Findings, clock: Callable[[], float]
+) -> None:
     """Append a record that the broker stamps to a topic made for it, and compare."""
     from barnabas.wire.generated.produce import ProduceRequest as Request
 
     name = f"barnabas-doctor-{secrets.token_hex(4)}"
     failure = (
-        await admin.create_topics([NewTopic(name, 1, 1, {"message.timestamp.type": "LogAppendTime"})])
+        await admin.create_topics(
+            [administration.NewTopic(name, 1, 1, {"message.timestamp.type": "LogAppendTime"})]
+        )
     )[name]
     if failure is not None:
         findings.add("clock", "broker", SKIPPED, f"no topic can be made to read it: {name_of(failure)}")
@@ -220,7 +226,7 @@ async def _check_brokers_clock(admin: Admin, findings: Findings, clock: Callable
         await _delete(admin, name, findings)
 
 
-async def _delete(admin: Admin, name: str, findings: Findings) -> None:
+async def _delete(admin: administration.Admin, name: str, findings: Findings) -> None:
     """Delete the topic that was made, or tell that it is left."""
     try:
         error = (await admin.delete_topics([name]))[name]

@@ -15,7 +15,7 @@ import trio
 
 from barnabas.client import Client, ClientSettings, open_client
 from barnabas.client.admin import Admin
-from barnabas.client.administration.access import OPERATIONS
+from barnabas.client.administration.words import OPERATIONS
 from barnabas.console.history import History, measure
 from barnabas.console.measuring import AllMeasured
 from barnabas.console.topic_index import TopicIndex

@@ -11,7 +11,8 @@ import trio
 from barnabas.client.settings import tls_context
 from barnabas.commands.connection import NAMES, Connecting, connecting_of, connection_options, secret_of_file
 from barnabas.commands.schemas import registry_of, registry_option
-from barnabas.commands.serving import address_of, serve, serving_options
+from barnabas.commands.serving import address_of, serve
+from barnabas.commands.serving_options import serving_options
 from barnabas.console.connect_client import NAME, NAME_RULE, ConnectClient, connects_of
 from barnabas.console.server import DEFAULT_PORT, WHAT, ConsoleServer
 from barnabas.console.target import Cluster, Target

@@ -5,7 +5,8 @@ The rule: a file that others may read or change holds no secret.
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
+import stat
 
 
 class SecretError(ValueError):
@@ -15,10 +16,10 @@ class SecretError(ValueError):
 def secret_of_file(path: str) -> str:
     """Return the first line of a file. Raises SecretError, also for a file that others may read."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        mode = Path(path).stat().st_mode
+        with open(path, encoding="utf-8") as file:
+            text, mode = file.read(), os.fstat(file.fileno()).st_mode
     except (OSError, UnicodeDecodeError) as error:
         raise SecretError(f"{path}: {getattr(error, 'strerror', error)}") from None
-    if mode & 0o077 and Path(path).is_file():
+    if mode & 0o077 and stat.S_ISREG(mode):
         raise SecretError(f"{path} holds a secret and others may read or change it: chmod 600 {path}")
     return text.partition("\n")[0].rstrip("\r")

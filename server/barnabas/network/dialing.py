@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
-
-import trio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from barnabas.errors import leaves
+
+if TYPE_CHECKING:
+    import trio
+
+CLOSED_BY_BROKER = "the broker closed the connection"
 
 
 async def dial(host: str, port: int) -> trio.SocketStream:
@@ -15,17 +20,22 @@ async def dial(host: str, port: int) -> trio.SocketStream:
     Raises OSError, of several addresses of the host that of one that has not simply refused: ConnectionRefusedError says
     that all have.
     """
+    import trio  # which a client without an event loop does without
+
     try:
         stream = await trio.open_tcp_stream(host, port)
     except OSError as error:
         if error.__cause__ is None:  # the name of the host is not known
             raise
         causes = [leaf for leaf in leaves(error.__cause__) if isinstance(leaf, OSError)]
-        raise next(
-            (cause for cause in causes if not isinstance(cause, ConnectionRefusedError)), causes[0]
-        ) from None
+        raise first_reason(causes) from None
     stream.setsockopt(trio.socket.IPPROTO_TCP, trio.socket.TCP_NODELAY, 1)
     return stream
+
+
+def first_reason(causes: Sequence[OSError]) -> OSError:
+    """Return why none of a host's addresses can be reached: what is not simply refused goes first."""
+    return next((cause for cause in causes if not isinstance(cause, ConnectionRefusedError)), causes[0])
 
 
 def reason_of(error: BaseException) -> str:

@@ -15,7 +15,7 @@ from barnabas.broker.serve_options import (
     collect_shared,
     collect_stored,
 )
-from barnabas.cli import _add_serve
+from barnabas.cli.options import add_serve
 from barnabas.config.setting import SettingError
 
 NO_FILE = {
@@ -26,7 +26,7 @@ NO_FILE = {
 
 def given(*arguments: str, demo: dict[str, str] | None = None) -> CollectedSettings:
     parser = argparse.ArgumentParser()
-    _add_serve(parser.add_subparsers())
+    add_serve(parser.add_subparsers())
     return collect(parser.parse_args(["serve", *arguments]), demo)
 
 

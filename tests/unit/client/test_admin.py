@@ -12,10 +12,11 @@ import pytest
 from barnabas.client import ConsumerSettings, ResponseError, open_client, open_consumer
 from barnabas.client.admin import EARLIEST, LATEST, Admin, NewTopic, Resource
 from barnabas.client.administration.access import Acl, Principal, Quota
-from barnabas.client.administration.cluster import UNCLEAN, Feature
-from barnabas.client.administration.configs import APPEND, DELETE, SET, SUBTRACT, ConfigChange
+from barnabas.client.administration.cluster import Feature
+from barnabas.client.administration.configs import ConfigChange
 from barnabas.client.administration.offsets import CommittedOffset
 from barnabas.client.administration.topics import MAX_TIMESTAMP, OffsetAt
+from barnabas.client.administration.words import APPEND, DELETE, SET, SUBTRACT, UNCLEAN
 from barnabas.wire.generated.api_versions import ApiVersionsRequest
 from barnabas.wire.generated.errors import ErrorCode
 from tests.support.brokers import NOW_MS, Client, running

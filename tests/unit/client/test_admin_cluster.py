@@ -8,9 +8,6 @@ import pytest
 
 from barnabas.client import ConnectionLostError, ResponseError
 from barnabas.client.administration.cluster import (
-    SAFE_DOWNGRADE,
-    UNCLEAN,
-    UPGRADE,
     BrokerInfo,
     ClusterInfo,
     LogDir,
@@ -18,6 +15,7 @@ from barnabas.client.administration.cluster import (
     Reassignment,
     ReplicaSize,
 )
+from barnabas.client.administration.words import SAFE_DOWNGRADE, UNCLEAN, UPGRADE
 from barnabas.wire.generated.alter_partition_reassignments import AlterPartitionReassignmentsResponse
 from barnabas.wire.generated.describe_cluster import DescribeClusterResponse
 from barnabas.wire.generated.describe_log_dirs import DescribeLogDirsResponse

@@ -186,7 +186,7 @@ async def test_delegation_tokens_are_told_with_each_of_their_times() -> None:
 async def test_failing_leaders_are_retried_with_growing_pauses(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("barnabas.client.administration.base.random.uniform", lambda low, high: 1.0)
+    monkeypatch.setattr("random.uniform", lambda low, high: 1.0)
     cluster = Cluster()
     cluster.versions = {**VERSIONS, 2: (1, 7)}
     asked: list[float] = []

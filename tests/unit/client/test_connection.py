@@ -12,7 +12,8 @@ import pytest
 import trio
 import trio.testing
 
-from barnabas.client.connection import SASL_HANDSHAKE, Connection, open_connection
+from barnabas.client.base_connection import SASL_HANDSHAKE
+from barnabas.client.connection import Connection, open_connection
 from barnabas.client.errors import (
     AuthenticationError,
     ConnectionLostError,

@@ -5,15 +5,16 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from barnabas.cli import main
-from barnabas.commands import session
+from barnabas.client import admin as administration
+from barnabas.client import sockets
 from barnabas.testing import KafkaBroker, start_thread
 
 USERS = {
@@ -83,16 +84,16 @@ class StandIn(Commands):
 
 @pytest.fixture
 def cluster(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> StandIn:
-    @asynccontextmanager
-    async def opened(*_: Any) -> AsyncIterator[Any]:
+    @contextmanager
+    def opened(*_: Any) -> Iterator[Any]:
         async def any_connection() -> None:
             pass
 
         yield SimpleNamespace(any_connection=any_connection)
 
     created = StandIn(capsys)
-    monkeypatch.setattr(session, "open_client", opened)
-    monkeypatch.setattr(session, "Admin", lambda _: created)
+    monkeypatch.setattr(sockets, "socket_client", opened)
+    monkeypatch.setattr(administration, "Admin", lambda _: created)
     return created
 
 

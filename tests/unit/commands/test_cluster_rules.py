@@ -10,8 +10,6 @@ import pytest
 
 from barnabas.client import ClientError, ResponseError
 from barnabas.client.administration.cluster import (
-    PREFERRED,
-    UNCLEAN,
     BrokerInfo,
     ClusterInfo,
     LogDir,
@@ -19,6 +17,7 @@ from barnabas.client.administration.cluster import (
     Reassignment,
     ReplicaSize,
 )
+from barnabas.client.administration.words import PREFERRED, UNCLEAN
 
 from .conftest import StandIn
 

@@ -41,7 +41,7 @@ def connecting(*arguments: str) -> Connecting:
 
 def written(text: str, mode: int = 0o600) -> Path:
     """Write the user's file of profiles."""
-    path = profiles.path()
+    path = Path(profiles.path())
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(mode)
     path.write_text(text)
@@ -147,13 +147,13 @@ def test_profile_names_may_nest_and_paths_start_at_home() -> None:
 @pytest.mark.parametrize("text", ["[a\n", "a = 1\n", '[a]\nsasl.password = "x"\n'])
 def test_a_file_that_cannot_be_used_has_no_names_to_complete(text: str) -> None:
     written(text, 0o644)
-    with pytest.raises(CommandError, match=str(profiles.path())):
+    with pytest.raises(CommandError, match=profiles.path()):
         profiles.read(None)
     assert profiles.names() == []
 
 
 def test_a_file_of_profiles_that_cannot_be_read_is_named() -> None:
-    path = profiles.path()
+    path = Path(profiles.path())
     path.mkdir(parents=True)
     with pytest.raises(CommandError, match=r"profiles\.toml: Is a directory$"):
         profiles.read(None)

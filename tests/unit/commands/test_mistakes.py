@@ -84,7 +84,9 @@ def words_of(path: tuple[str, ...], text: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "path", [(), *sorted({path[:number] for path in EVERY for number in range(1, len(path))})], ids=str
+    "path",
+    [(), *sorted({path[:number] for path in EVERY for number in range(1, len(path))} - set(SERVING))],
+    ids=str,
 )
 def test_a_command_that_lacks_its_command_shows_them(
     path: tuple[str, ...], capsys: pytest.CaptureFixture[str]
@@ -100,6 +102,47 @@ def test_a_command_that_lacks_its_command_shows_them(
 def test_a_name_like_none_is_answered_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["quotas", "list"]) == 2
     assert "No such command 'list'. There are alter, describe, resolve.\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "text"),
+    [
+        ("help", 0, "usage: barnabas"),
+        ("help topics", 0, "Usage: barnabas topics"),
+        ("version", 0, "barnabas 0."),
+        ("", 2, "Start a broker:    barnabas serve"),
+        ("topic list", 2, "Did you mean 'topics'?"),
+        ("serve --port 9093", 2, "unrecognized arguments: --port 9093; give --listen HOST:PORT"),
+        ("serve --ephemral", 2, "did you mean --ephemeral?"),
+        ("topics list --bootstrap-server x", 2, "Did you mean '--bootstrap'?"),
+        ("topics list -b nowhere.invalid", 1, "the name of nowhere.invalid:9092 does not resolve"),
+        ("topics create lines:x", 2, "'lines:x' is not NAME or NAME:PARTITIONS"),
+        ("registry subject", 2, "Did you mean 'subjects'?"),
+        ("profiles use x", 1, "has no profile 'x'; it has none"),
+    ],
+)
+def test_mistyped_line_is_answered_with_what_to_do(
+    line: str, code: int, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        ended_with = main(line.split())
+    except SystemExit as end:  # of argparse
+        ended_with = int(end.code or 0)
+    output = capsys.readouterr()
+    assert ended_with == code
+    assert text in output.out + output.err
+
+
+def test_refusals_of_brokers_have_the_way_out_beside_them(run: Commands) -> None:
+    assert run.rows("topics", "topics", "create", "hinted:3")[0]["outcome"] == "created"
+    assert run.rows("topics", "topics", "list", "hinted")[0]["partitions"] == 3
+    out, _ = run("topics", "create", "hinted", code=1)
+    assert "--if-not-exists treats that as success" in out
+    for words in (["configs", "alter", "topic", "hinted", "--set"], ["topics", "create", "other", "-c"]):
+        out, _ = run(*words, "retention.msx=1", code=1)
+        assert "'retention.msx'; did you mean retention.ms?" in out
+    out, _ = run("groups", "delete", "nothing", "--yes", code=1)
+    assert "`barnabas groups list` shows what there is" in out
 
 
 # --- addresses --------------------------------------------------------------------------------------------------

@@ -16,14 +16,15 @@ import pytest
 
 from barnabas.cli import main
 from barnabas.client import ConsumedRecord
-from barnabas.commands import consume
+from barnabas.commands import consume, printing
 from barnabas.commands.records_in import Parsed, Reading, json_record, line_record
-from barnabas.commands.records_out import formatter, json_line
+from barnabas.commands.records_out import formatter, json_lines, lines_of
 from barnabas.testing import KafkaBroker
 from barnabas.testing.in_process import start_thread
 from barnabas.testing.running import import_path
 
 RECORD = ConsumedRecord("t", 3, 7, 1_700_000_000_123, b"k", "ä".encode(), [("h", b"1"), ("n", None)], 2)
+(LINES,) = lines_of([RECORD])
 Run = Callable[..., tuple[int, bytes, str]]
 
 
@@ -192,14 +193,14 @@ def test_record_in_writing_counts_when_a_signal_comes(
     run: Run, topic: str, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run("produce", topic, "a", "-p", "0")
-    write = consume._write
+    write = printing._write
 
     def slowly(data: bytes) -> None:
         write(data)
         os.kill(os.getpid(), number)
         time.sleep(0.1)
 
-    monkeypatch.setattr(consume, "_write", slowly)
+    monkeypatch.setattr(printing, "_write", slowly)
     monkeypatch.setattr(consume, "WRITTEN_SECONDS", 1.0)
     assert run("consume", topic, "-F", "--from", "beginning") == (130, b"a\n", "1 record\n")
 
@@ -218,7 +219,7 @@ def test_progress_is_shown_at_a_terminal_unless_it_is_quiet(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("consume", "no-such-topic"), "UNKNOWN_TOPIC_OR_PARTITION"),
+        (("consume", "no-such-topic"), "there is no topic"),
         (("consume", "{topic}", "-p", "7"), "has no partition 7"),
         (("produce", "{topic}", "x", "-p", "7"), "has no partition 7"),
         (("consume", "{topic}", "-f", "%x"), "there is no %x"),
@@ -257,13 +258,13 @@ def test_ended_consumer_reports_number_of_printed_records(
 
 
 def test_a_format_prints_bytes_as_they_are() -> None:
-    assert formatter("%s|%k\\x00\\t%D %e\\q", b"")(RECORD) == (
+    assert formatter("%s|%k\\x00\\t%D %e\\q", b"")(LINES) == (
         "ä|k\0\t2023-11-14T22:13:20.123+00:00 2\\q".encode()
     )
     for wrong in ("%", "%%%", "%z"):
         with pytest.raises(ValueError, match="%"):
             formatter(wrong, b"")
-    assert json.loads(json_line(RECORD))["headers"] == [{"h": "1"}, {"n": None}]
+    assert json.loads(json_lines(LINES))["headers"] == [{"h": "1"}, {"n": None}]
 
 
 def test_lines_and_objects_are_read() -> None:

@@ -15,7 +15,7 @@ from barnabas.commands.connection import Connecting
 from barnabas.commands.errors import CommandError
 from barnabas.commands.produce import _encoded
 from barnabas.commands.records_in import Parsed
-from barnabas.commands.records_out import json_line
+from barnabas.commands.records_out import json_lines, lines_of
 from barnabas.commands.schemas import Decoding, Json, registry_of
 from barnabas.registry.client import RegistryClient
 from barnabas.registry.decoding import DecodedText
@@ -82,8 +82,8 @@ async def test_record_is_read_by_schemas_of_its_key_and_value() -> None:
     assert (first.key, first.value, first.offset) == (b'{"a": "key"}', b"plain", 7)
     assert (second.key, second.value) == (None, b'{"a": "value"}')
     assert (last.key, last.value, last.offset) == (b'{"a": "k"}', b"plain", 10)
-    assert json.loads(json_line(first))["key"] == {"a": "key"}
-    assert json.loads(json_line(second))["value"] == {"a": "value"}
+    assert json.loads(json_lines(*lines_of([first])))["key"] == {"a": "key"}
+    assert json.loads(json_lines(*lines_of([second])))["value"] == {"a": "value"}
     assert len(reasons) == 1
     assert reasons[0].startswith("t partition 1 offset 9: the data does not fit its schema")
     assert Json.of("ä") == '"ä"'.encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -227,3 +228,78 @@ def test_an_address_with_a_password_makes_a_profile_a_secret(
         profile.write_text(f'[a]\nbootstrap.servers = "127.0.0.1:1"\nschema.registry.url = "{url}"\n')
         assert main(["topics", "list", "--profile", "a"]) == 1
         assert (f"chmod 600 {profile}" in capsys.readouterr().err) == is_secret, url
+
+
+# --- commands that ask a registry ---------------------------------------------------------------------------------
+
+
+def test_subject_is_registered_checked_shown_and_deleted(run: Run, tmp_path: Path) -> None:
+    first, second, wrong = (str(tmp_path / name) for name in ("a.avsc", "b.avsc", "c.avsc"))
+    Path(first).write_text(ORDER)
+    Path(second).write_text(ORDER.replace("]}", ',{"name":"t","type":"long","default":0}]}'))
+    Path(wrong).write_text(ORDER.replace('"string"', '"bytes"').replace('"int"', '"boolean"'))
+    subject = "a/subject-value"
+
+    def answer(*arguments: str, code: int = 0) -> Any:
+        ended_with, output, error = run("registry", *arguments, "--json")
+        assert (ended_with, error) == (code, "")
+        (value,) = json.loads(output).values()
+        return value
+
+    registered = answer("register", subject, first)
+    assert (registered["subject"], registered["version"]) == (subject, 1)
+    assert answer("register", subject, second)["version"] == 2
+    assert answer("register", subject, first) == registered
+    assert answer("subjects", "a/") == [{"subject": subject}]
+    shown = answer("get", subject, "1")
+    assert (shown["id"], shown["type"], shown["references"]) == (registered["id"], "AVRO", [])
+    assert answer("get", "--id", str(registered["id"]))["schema"] == shown["schema"]
+    assert json.loads(run("registry", "get", subject, "1", "--raw")[1]) == json.loads(ORDER)
+    assert answer("check", subject, second)["is_compatible"]
+    refused = answer("check", subject, wrong, "--version", "all", code=1)
+    assert not refused["is_compatible"]
+    assert refused["messages"]
+    assert any('+      "name": "t"' in line for line in answer("diff", subject, "1", code=1)["lines"])
+    assert answer("diff", subject, "1", "1")["lines"] == []
+    assert answer("level", subject) == {"subject": subject, "level": "BACKWARD"}
+    assert answer("level", subject, "--set", "full") == {"subject": subject, "level": "FULL"}
+    assert answer("level", subject, "--delete") == {"subject": subject, "level": "BACKWARD"}
+    assert answer("mode") == {"subject": None, "mode": "READWRITE"}
+    assert answer("mode", subject, "--set", "READONLY")["mode"] == "READONLY"
+    assert answer("mode", subject, "--delete")["mode"] == "READWRITE"
+    assert answer("delete", subject, "1", "--yes") == {"subject": subject, "versions": [1]}
+    assert answer("delete", subject, "--yes") == {"subject": subject, "versions": [2]}
+    assert answer("subjects", "a/", "--deleted") == [{"subject": subject}]
+    assert answer("delete", subject, "--permanent", "--yes") == {"subject": subject, "versions": [1, 2]}
+    assert answer("subjects", "a/", "--deleted") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["get", "no-such"], 1, "Subject 'no-such' not found. (40401); `barnabas registry subjects` shows"),
+        (["get"], 2, "give a SUBJECT, or --id"),
+        (["get", "--id", "999"], 1, "Schema 999 not found"),
+        (["register", "s", "x.txt"], 1, "a schema's file ends with .avsc, .json, .proto"),
+        (["register", "s", "{wrong}"], 1, "(42201)"),
+        (["register", "s", "{wrong}", "--reference", "x"], 2, "NAME=SUBJECT:VERSION is expected"),
+        (["check", "no-such", "{order}", "--version", "7"], 1, "(4040"),
+        (["level", "--set", "x"], 2, "'x' is not one of 'backward'"),
+        (["mode", "s", "--set", "READONLY", "--delete"], 2, "exclude each other"),
+        (["delete", "no-such"], 1, "give --yes"),
+        (["delete", "no-such", "--yes"], 1, "(40401)"),
+        (["subjects", "--registry", "http://127.0.0.1:1"], 1, "cannot be reached"),
+        (["subjects", "--registry", "nowhere"], 2, "is not the address of a registry"),
+        (["subject"], 2, "Did you mean 'subjects'?"),
+    ],
+)
+def test_registry_refusal_is_a_line_that_says_why(
+    run: Run, tmp_path: Path, arguments: list[str], code: int, text: str
+) -> None:
+    (tmp_path / "wrong.avsc").write_text("no schema")
+    (tmp_path / "order.avsc").write_text(ORDER)
+    words = [word.format(wrong=tmp_path / "wrong.avsc", order=tmp_path / "order.avsc") for word in arguments]
+    ended_with, output, error = run("registry", *words)
+    assert (ended_with, output) == (code, "")
+    assert text in error
+    assert len(error.splitlines()) <= (2 if code == 2 else 1)

@@ -10,7 +10,9 @@ import pytest
 import trio
 
 from barnabas.cli import main
-from barnabas.commands import registry
+from barnabas.commands import serving
+from barnabas.registry import access
+from barnabas.registry import serving as registry_serving
 from tests.support.certificates import written as certificates_in
 
 # --- the registry --------------------------------------------------------------------------------------------------
@@ -33,8 +35,8 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
             noted.append((bootstrap, settings.client_id, logins, topic))
             task_status.started()
 
-    monkeypatch.setattr(registry, "RegistryServer", Server)
-    monkeypatch.setattr(registry, "Logins", lambda bootstrap, make: (bootstrap, make("ann", "pw").sasl))
+    monkeypatch.setattr(registry_serving, "RegistryServer", Server)
+    monkeypatch.setattr(access, "Logins", lambda bootstrap, make: (bootstrap, make("ann", "pw").sasl))
 
     def serve_once(name: str, start: Callable[[trio.Nursery], Awaitable[str]], level: str) -> int:
         async def run() -> None:
@@ -44,7 +46,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
         trio.run(run)
         return 0
 
-    monkeypatch.setattr(registry, "serve", serve_once)
+    monkeypatch.setattr(serving, "serve", serve_once)
     return noted
 
 

@@ -9,7 +9,7 @@ from .conftest import Commands
 
 def test_topics_are_created_and_listed(run: Commands) -> None:
     out, _ = run("topics", "create", "a", "b", "-p", "3", "-c", "retention.ms=1000")
-    assert out.splitlines() == ["NAME    OUTCOME", "a       created", "b       created"]
+    assert out.splitlines() == ["NAME  OUTCOME", "a     created", "b     created"]
     result = run.rows("topics", "topics", "list", "a")
     assert [{**one, "id": len(one["id"])} for one in result] == [
         {"name": "a", "partitions": 3, "replicas": 1, "is_internal": False, "id": 22, "error": None}

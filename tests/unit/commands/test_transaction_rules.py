@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -114,7 +113,7 @@ OPEN, OTHER, SETTLED = (
 
 
 def test_an_abort_that_starts_at_offset_0_is_one(cluster: StandIn) -> None:
-    first = replace(OPEN, transaction_offset=0)
+    first = OPEN._replace(transaction_offset=0)
     cluster.answers |= {"producers": {("a", 0): [first]}, "abort_transaction": None}
     cluster("transactions", "abort", "a:0", "--start-offset", "0", "--yes")
     assert cluster.asked_for("abort_transaction") == [[("a", 0), first]]
@@ -175,10 +174,10 @@ OLD = ProducerState(8, 1, 0, LIMIT_MS - 1, 0, 10)
     ("info", "hangs"),
     [
         (KNOWN, False),
-        (replace(KNOWN, producer_epoch=2), True),
-        (replace(KNOWN, partitions=(("a", 5), ("b", 4))), True),
-        (replace(KNOWN, state="PrepareCommit"), False),
-        *((replace(KNOWN, state=one), True) for one in ("Empty", "CompleteCommit", "CompleteAbort", "Dead")),
+        (KNOWN._replace(producer_epoch=2), True),
+        (KNOWN._replace(partitions=(("a", 5), ("b", 4))), True),
+        (KNOWN._replace(state="PrepareCommit"), False),
+        *((KNOWN._replace(state=one), True) for one in ("Empty", "CompleteCommit", "CompleteAbort", "Dead")),
     ],
 )
 @pytest.mark.usefixtures("clock")

@@ -127,15 +127,15 @@ def test_numbers_stand_to_the_right_times_and_texts_to_the_left(capsys: pytest.C
         [{"name": "a", "size": 1}, {"name": "bcd", "size": 1000, "is_big": True, "seen_at_ms": 0, "id": 7}],
     )
     assert capsys.readouterr().out.splitlines() == [
-        "NAME      SIZE  BIG    SEEN",
-        "a            1  -      -",
-        "bcd       1000  yes    1970-01-01T00:00:00.000+00:00",
+        "NAME  SIZE  BIG  SEEN",
+        "a        1  -    -",
+        "bcd   1000  yes  1970-01-01T00:00:00.000+00:00",
     ]
     output.show(ROWS, [], title="None")
     output.show(ROWS, [{"name": "a", "size": "x"}, {"name": "b", "size": 1}])
     assert capsys.readouterr().out.splitlines() == [
         "", "None", "no some rows", "",
-        "NAME    SIZE      BIG  SEEN", "a       x           -  -", "b       1           -  -",
+        "NAME  SIZE  BIG  SEEN", "a     x       -  -", "b     1       -  -",
     ]  # fmt: skip
     assert output.finish() == 0
     assert capsys.readouterr() == ("", "")
@@ -228,7 +228,8 @@ def test_an_error_is_explained_with_what_helps(error: Exception, text: str) -> N
 
 def test_first_advice_for_an_error_is_shown() -> None:
     assert advised("A_CODE: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND") == (
-        "A_CODE: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND; stop its members first"
+        "A_CODE: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND; stop its members first, "
+        "or remove them with `barnabas groups remove-members`"
     )
     assert advised("none") == "none"
     assert name_of(ResponseError(68, "asking")) == "NON_EMPTY_GROUP"

@@ -8,7 +8,8 @@ import pytest
 
 import barnabas
 from barnabas.broker.serve_options import SET_OPTION, collect
-from barnabas.cli import USAGE_ERROR, _add_serve, main
+from barnabas.cli import USAGE_ERROR, main
+from barnabas.cli.options import add_serve
 from barnabas.config.loading import BrokerConfig
 
 
@@ -101,7 +102,7 @@ def test_an_empty_list_of_log_dirs_is_refused(capsys, name):
 def given(*arguments):
     """The settings of a command line."""
     parser = argparse.ArgumentParser()
-    _add_serve(parser.add_subparsers())
+    add_serve(parser.add_subparsers())
     return collect(parser.parse_args(["serve", *arguments])).settings
 
 
@@ -136,7 +137,7 @@ def test_advertise_asks_for_a_name_where_there_are_several(capsys):
 
 def test_every_option_of_serve_is_read_somewhere() -> None:
     commands = argparse.ArgumentParser().add_subparsers()
-    _add_serve(commands)
+    add_serve(commands)
     declared = set(vars(commands.choices["serve"].parse_args([]))) - {"run"}
     (package,) = barnabas.__path__
     read = {

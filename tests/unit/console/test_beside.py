@@ -127,7 +127,7 @@ async def test_described_settings_contain_no_user() -> None:
     ("arguments", "told"),
     [
         (["--login", "PLAIN", "-X", "sasl.username=ann"], "remove sasl.username"),
-        (["--bootstrap", "nonsense"], "is not host:port"),
+        (["--bootstrap", "nonsense:"], "is not host:port"),
         (["--token-file", "/nowhere"], "No such file"),
     ],
 )

@@ -14,7 +14,7 @@ import trio.testing
 
 from barnabas.client import ClientError, ClientSettings, ConnectionLostError
 from barnabas.client.admin import EARLIEST, Admin, OffsetAt
-from barnabas.client.administration.access import OPERATIONS
+from barnabas.client.administration.words import OPERATIONS
 from barnabas.console import backend as backends
 from barnabas.console import own_broker, sessions
 from barnabas.console.backend import SAMPLE_SECONDS_MIN, Backend

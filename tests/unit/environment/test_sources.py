@@ -36,7 +36,7 @@ MAY = {
     "serving/loop_budget.py": "measures the real loop; a simulated broker gets another budget",
     "log/workers.py": "its threads and time for synchronous code",
     "network/visitors.py": "lets in who watches a process, over its real network",
-    "cli.py": "part of the process, before there is a broker",
+    "cli/__init__.py": "part of the process, before there is a broker",
     "environment/ephemeral.py": "part of the process, before there is a broker",
     "environment/log_lines.py": "part of the process, whatever clock its broker has",
     "environment/output.py": "part of the process",

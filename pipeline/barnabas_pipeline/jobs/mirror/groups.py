@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from barnabas.client import ClientError
 from barnabas.client.admin import CommittedOffset
-from barnabas.client.administration.groups import CLASSIC, CONSUMER
+from barnabas.client.administration.words import CLASSIC, CONSUMER
 from barnabas.wire.topic_partitions import TopicPartition
 from barnabas_pipeline import faults
 from barnabas_pipeline.errors import IncompleteError

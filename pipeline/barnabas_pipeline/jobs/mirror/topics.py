@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from barnabas.client import ClientError
 from barnabas.client.admin import Admin, ConfigChange, ConfigEntry, NewTopic, Resource, TopicInfo
-from barnabas.client.administration.configs import DELETE, SET
+from barnabas.client.administration.words import DELETE, SET
 from barnabas.client.errors import ResponseError
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas_pipeline import faults

@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import trio
-
 from barnabas.client.administration.base import Base, Outcome, outcome
+from barnabas.client.administration.words import (
+    ITERATIONS,
+    MECHANISMS,
+    OPERATIONS,
+    PATTERN_TYPES,
+    PERMISSIONS,
+    RESOURCE_TYPES,
+)
 from barnabas.client.errors import ClientError, check
 
-RESOURCE_TYPES = (
-    "unknown",
-    "any",
-    "topic",
-    "group",
-    "cluster",
-    "transactional-id",
-    "delegation-token",
-    "user",
-)
-PATTERN_TYPES = ("unknown", "any", "match", "literal", "prefixed")
-OPERATIONS = (
-    "unknown", "any", "all", "read", "write", "create", "delete", "alter", "describe", "cluster-action",
-    "describe-configs", "alter-configs", "idempotent-write", "create-tokens", "describe-tokens", "two-phase-commit",
-)  # fmt: skip
-PERMISSIONS = ("unknown", "any", "deny", "allow")
-CLUSTER_NAME = "kafka-cluster"
-MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
-ITERATIONS = 8192
 _MATCH_EXACT, _MATCH_DEFAULT, _MATCH_ANY = range(3)
 
 
@@ -57,8 +41,7 @@ class Principal(NamedTuple):
         return f"{self.type}:{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """A delegation token; times in ms since 1970."""
 
     token_id: str
@@ -141,14 +124,18 @@ class Access(Base):
         self, user: str, password: str, *, mechanism: str = "SCRAM-SHA-512", iterations: int = ITERATIONS
     ) -> None:
         """Give a user a password; it leaves this process hashed. Raises ResponseError."""
+        # Neither is needed by the other calls, and both bring OpenSSL.
+        import hashlib
+        import secrets
+
         from barnabas.wire.generated.alter_user_scram_credentials import (
             AlterUserScramCredentialsRequest as Request,
         )
 
         salt = secrets.token_bytes(24)
         algorithm = mechanism.removeprefix("SCRAM-").replace("-", "").lower()
-        salted = await trio.to_thread.run_sync(
-            hashlib.pbkdf2_hmac, algorithm, password.encode(), salt, iterations
+        salted = await self.client.in_thread(
+            lambda: hashlib.pbkdf2_hmac(algorithm, password.encode(), salt, iterations)
         )
         upsertion = Request.ScramCredentialUpsertion(user, MECHANISMS[mechanism], iterations, salt, salted)
         await self._alter_users(Request([], [upsertion]), f"setting the password of {user!r}")
@@ -313,6 +300,5 @@ def _filter_fields(acl: Acl) -> tuple[Any, ...]:
 
 
 __all__ = [
-    "CLUSTER_NAME", "ITERATIONS", "MECHANISMS", "OPERATIONS", "PATTERN_TYPES", "PERMISSIONS", "RESOURCE_TYPES",
     "Access", "Acl", "Entity", "Principal", "Quota", "Token",
 ]  # fmt: skip

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
-import trio
-
-from barnabas.client.client import Client
+from barnabas.client.base_client import BaseClient
+from barnabas.client.base_connection import BaseConnection
 from barnabas.client.errors import ClientError, ConnectionLostError, ResponseError
 from barnabas.wire.topic_partitions import TopicPartition
 
@@ -40,7 +38,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 class Base:
     """A client, and how several of its brokers are asked."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: BaseClient[Any]) -> None:
         self.client = client
 
     @property
@@ -50,7 +48,8 @@ class Base:
 
     async def _version(self, key: int) -> int:
         """Return the version in which any broker is asked. Raises UnsupportedVersionError."""
-        return (await self.client.any_connection()).version_of(key)
+        connection: BaseConnection = await self.client.any_connection()
+        return connection.version_of(key)
 
     async def _brokers(self) -> list[int]:
         await self.client.refresh()
@@ -61,23 +60,7 @@ class Base:
     ) -> dict[int, Any | ClientError]:
         """Ask brokers, all without a list, at the same time: response or error by broker."""
         broker_ids = await self._brokers() if brokers is None else list(brokers)
-        return await self._each(broker_ids, lambda broker: self.client.ask_broker(broker, message))
-
-    async def _each(self, keys: Iterable[K], ask: Callable[[K], Awaitable[V]]) -> dict[K, V | ClientError]:
-        """Do something for each at the same time: result or error for each, in the order of `keys`."""
-        unique = list(dict.fromkeys(keys))
-        results: dict[K, V | ClientError] = {}
-
-        async def run(key: K) -> None:
-            try:
-                results[key] = await ask(key)
-            except ClientError as error:
-                results[key] = error
-
-        async with trio.open_nursery() as nursery:
-            for key in unique:
-                nursery.start_soon(run, key)
-        return {key: results[key] for key in unique}
+        return await self.client.each(broker_ids, lambda broker: self.client.ask_broker(broker, message))
 
     async def _of_leaders(
         self,
@@ -99,7 +82,7 @@ class Base:
                 break
             if results:
                 self.client.forget(*by_topic(remaining))
-                await trio.sleep(backoff_s * random.uniform(0.8, 1.2))
+                await self.client.sleep(backoff_s * _spread())
                 backoff_s = min(backoff_s * 2, self.client.settings.retry_backoff_max_ms / 1000)
             results |= await self._once_of_leaders(remaining, ask)
         return {partition: results[partition] for partition in unique}
@@ -115,14 +98,14 @@ class Base:
             await self.client.refresh(by_topic(partitions))  # all topics with one request
         for number, (topic, partition) in enumerate(partitions):
             if number % PARTITIONS_PER_TURN == PARTITIONS_PER_TURN - 1:
-                await trio.lowlevel.checkpoint()
+                await self.client.sleep(0)
             try:
                 leader = await self.client.leader(topic, partition)
             except ClientError as error:
                 results[topic, partition] = error
             else:
                 by_leader.setdefault(leader, []).append((topic, partition))
-        answers = await self._each(by_leader, lambda leader: ask(leader, by_leader[leader]))
+        answers = await self.client.each(by_leader, lambda leader: ask(leader, by_leader[leader]))
         for leader, answer in answers.items():
             if isinstance(answer, ClientError):
                 results |= dict.fromkeys(by_leader[leader], answer)
@@ -130,6 +113,13 @@ class Base:
                 missing = ConnectionLostError(f"broker {leader} has left it out of its answer")
                 results |= {partition: answer.get(partition, missing) for partition in by_leader[leader]}
         return results
+
+
+def _spread() -> float:
+    """Return about 1, so that not all clients come again at once."""
+    import random
+
+    return random.uniform(0.8, 1.2)
 
 
 def _may_pass(value: object) -> bool:

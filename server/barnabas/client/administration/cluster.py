@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from barnabas.client.administration.base import Base, Outcome, by_topic, outcome
+from barnabas.client.administration.words import PREFERRED, UPGRADE
 from barnabas.client.errors import ClientError, check
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.metadata import MetadataRequest
 from barnabas.wire.topic_partitions import TopicPartition
 
-PREFERRED, UNCLEAN = 0, 1
-"""Elections: of the first replica, or of any that lives, which may lose records."""
-UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 _DESCRIBE_CLUSTER, _UPDATE_FEATURES, _ELECT_LEADERS = 60, 57, 43
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerInfo:
+class BrokerInfo(NamedTuple):
     """A broker as it advertises itself."""
 
     broker_id: int
@@ -29,8 +25,7 @@ class BrokerInfo:
     is_fenced: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterInfo:
+class ClusterInfo(NamedTuple):
     """A cluster; a controller of -1 says that none is known."""
 
     cluster_id: str
@@ -38,8 +33,7 @@ class ClusterInfo:
     brokers: tuple[BrokerInfo, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaSize:
+class ReplicaSize(NamedTuple):
     """A replica in a log dir: its bytes, and how many offsets it lags behind; `is_future`: it moves there."""
 
     topic: str
@@ -49,8 +43,7 @@ class ReplicaSize:
     is_future: bool
 
 
-@dataclass(frozen=True, slots=True)
-class LogDir:
+class LogDir(NamedTuple):
     """A log dir of a broker; -1 bytes where a broker does not tell them."""
 
     broker_id: int
@@ -61,8 +54,7 @@ class LogDir:
     replicas: tuple[ReplicaSize, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Feature:
+class Feature(NamedTuple):
     """A feature: the levels that the broker supports, and the one that is finalized, None if none is."""
 
     name: str
@@ -71,8 +63,7 @@ class Feature:
     finalized_level: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Reassignment:
+class Reassignment(NamedTuple):
     """Replicas of a partition that are being moved."""
 
     replicas: tuple[int, ...]
@@ -80,8 +71,7 @@ class Reassignment:
     removing: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumNode:
+class QuorumNode(NamedTuple):
     """A voter or observer of the metadata quorum; times in ms since 1970, -1 where they are not told."""
 
     node_id: int

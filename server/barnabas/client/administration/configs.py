@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from barnabas.client.administration.base import Base, Outcome
+from barnabas.client.administration.words import TYPES
 from barnabas.client.errors import ClientError, check
 
-TYPES = {"topic": 2, "broker": 4, "broker-logger": 8, "client-metrics": 16, "group": 32}
-"""Numbers of the kinds of resources that have settings."""
 NAMES = {number: name for name, number in TYPES.items()}
-SET, DELETE, APPEND, SUBTRACT = range(4)
-"""Operations of IncrementalAlterConfigs."""
 SOURCES = {
     1: "topic",
     2: "broker",
@@ -35,8 +31,7 @@ class Resource(NamedTuple):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigEntry:
+class ConfigEntry(NamedTuple):
     """A setting; `value` is None where it is secret, `synonyms` are (name, value, source) in the order they count."""
 
     name: str
@@ -85,7 +80,7 @@ class Configs(Base):
             check(result.error_code, f"describing {_text(resource)}", result.error_message)
             return [_entry(config, version) for config in result.configs]
 
-        return await self._each(resources, ask)
+        return await self.client.each(resources, ask)
 
     async def alter_configs(
         self, changes: Mapping[Resource, Iterable[ConfigChange]], *, only_check: bool = False
@@ -104,7 +99,7 @@ class Configs(Base):
             (result,) = response.responses
             check(result.error_code, f"changing {_text(resource)}", result.error_message)
 
-        return await self._each(changes, ask)
+        return await self.client.each(changes, ask)
 
     async def config_resources(self, kinds: Iterable[str] = ()) -> list[Resource]:
         """Return the resources that have settings of their own."""
@@ -149,6 +144,6 @@ def _entry(entry: Any, version: int) -> ConfigEntry:
 
 
 __all__ = [
-    "APPEND", "DELETE", "NAMES", "SET", "SOURCES", "SUBTRACT", "TYPES", "ConfigChange", "ConfigEntry", "Configs",
+    "NAMES", "SOURCES", "ConfigChange", "ConfigEntry", "Configs",
     "Resource",
 ]  # fmt: skip

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from barnabas.client.administration.base import Base, Outcome, outcome
+from barnabas.client.administration.words import CLASSIC, CONSUMER, SHARE, STREAMS
 from barnabas.client.errors import ClientError, ResponseError, check
 from barnabas.wire.codec import decode_prefix
 from barnabas.wire.errors import DecodeError
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.topic_partitions import TopicPartition
 
-CLASSIC, CONSUMER, SHARE, STREAMS = KINDS = "classic", "consumer", "share", "streams"
 _LIST_GROUPS = 16
 _STATES_SINCE, _TYPES_SINCE = 4, 5
 
 
-@dataclass(frozen=True, slots=True)
-class ListedGroup:
+class ListedGroup(NamedTuple):
     """A group in a list; `state` is empty where brokers are too old to tell it."""
 
     group_id: str
@@ -29,8 +27,7 @@ class ListedGroup:
     coordinator: int
 
 
-@dataclass(frozen=True, slots=True)
-class GroupMember:
+class GroupMember(NamedTuple):
     """A member of a group, and the partitions that it has; `epoch` is None in a classic group."""
 
     member_id: str
@@ -42,8 +39,7 @@ class GroupMember:
     assignment: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class GroupInfo:
+class GroupInfo(NamedTuple):
     """A group with its members; `epoch` is None in a classic group."""
 
     group_id: str
@@ -87,7 +83,7 @@ class Groups(Base):
 
         groups: dict[str, ListedGroup] = {}
         failures = {}
-        for broker, answer in (await self._each(await self._brokers(), ask)).items():
+        for broker, answer in (await self.client.each(await self._brokers(), ask)).items():
             if isinstance(answer, ClientError):
                 failures[broker] = answer
             else:
@@ -96,7 +92,7 @@ class Groups(Base):
 
     async def describe_groups(self, kinds: dict[str, str]) -> dict[str, GroupInfo | ClientError]:
         """Describe groups, by group id and kind."""
-        return await self._each(kinds, lambda group_id: self._describe(group_id, kinds[group_id]))
+        return await self.client.each(kinds, lambda group_id: self._describe(group_id, kinds[group_id]))
 
     async def _describe(self, group_id: str, kind: str) -> GroupInfo:
         request: Any
@@ -155,7 +151,7 @@ class Groups(Base):
             (result,) = response.results
             check(result.error_code, f"deleting group {group_id!r}", result.error_message)
 
-        return await self._each(group_ids, ask)
+        return await self.client.each(group_ids, ask)
 
     async def remove_members(
         self, group_id: str, members: Iterable[GroupMember], *, reason: str = "removed by an administrator"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from barnabas.client.administration.base import Base, Outcome, by_topic, outcome
 from barnabas.client.errors import ClientError, UnsupportedVersionError, check
@@ -16,8 +15,7 @@ _OFFSET_FETCH_MAX = _OFFSET_COMMIT_MAX = 9
 _MANY_GROUPS_SINCE, _ALL_TOPICS_SINCE = 8, 2
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
+class CommittedOffset(NamedTuple):
     """An offset that a group has committed; `lag` in records is that of a share group's coordinator, else -1."""
 
     offset: int
@@ -34,7 +32,7 @@ class Offsets(Base):
 
     async def committed(self, group_ids: Iterable[str]) -> dict[str, Committed | ClientError]:
         """Return all that groups have committed."""
-        return await self._each(group_ids, self._committed)
+        return await self.client.each(group_ids, self._committed)
 
     async def _committed(self, group_id: str) -> Committed:
         from barnabas.wire.generated.offset_fetch import OffsetFetchRequest as Request
@@ -131,7 +129,7 @@ class Offsets(Base):
                     )
             return dict(sorted(offsets.items()))
 
-        return await self._each(group_ids, ask)
+        return await self.client.each(group_ids, ask)
 
     async def set_share_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import trio
 
@@ -24,8 +23,7 @@ PAGE_PARTITIONS = 1_000
 """Partitions that are decoded in one turn of the event loop: some 10 ms."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionInfo:
+class PartitionInfo(NamedTuple):
     """A partition as the metadata has it; a leader of -1 says that there is none."""
 
     number: int
@@ -36,8 +34,7 @@ class PartitionInfo:
     offline: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TopicInfo:
+class TopicInfo(NamedTuple):
     """A topic as the metadata has it."""
 
     name: str
@@ -46,8 +43,7 @@ class TopicInfo:
     partitions: tuple[PartitionInfo, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
+class NewTopic(NamedTuple):
     """A topic to be made; -1 stands for the broker's default. `replicas` assigns partitions by hand."""
 
     name: str
@@ -57,8 +53,7 @@ class NewTopic:
     replicas: Mapping[int, tuple[int, ...]] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetAt:
+class OffsetAt(NamedTuple):
     """An offset that was looked up; `timestamp_ms` is -1 where the broker tells none, `offset` where there is none."""
 
     offset: int

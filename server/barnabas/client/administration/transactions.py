@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from barnabas.client.administration.base import Base, by_topic, outcome
-from barnabas.client.client import TRANSACTION
+from barnabas.client.base_client import TRANSACTION
 from barnabas.client.errors import ClientError, UnsupportedVersionError, check
 from barnabas.wire.topic_partitions import TopicPartition
 
@@ -14,8 +14,7 @@ _LIST_TRANSACTIONS = 66
 _DURATIONS_SINCE, _PATTERNS_SINCE = 1, 2
 
 
-@dataclass(frozen=True, slots=True)
-class ListedTransaction:
+class ListedTransaction(NamedTuple):
     """A transactional id in a list."""
 
     transactional_id: str
@@ -24,8 +23,7 @@ class ListedTransaction:
     coordinator: int
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionInfo:
+class TransactionInfo(NamedTuple):
     """A transactional id with its transaction; `started_at_ms` is -1 where none is under way."""
 
     transactional_id: str
@@ -38,8 +36,7 @@ class TransactionInfo:
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerState:
+class ProducerState(NamedTuple):
     """A producer that a partition knows; `transaction_offset` is where its open transaction begins, -1 for none."""
 
     producer_id: int
@@ -85,7 +82,7 @@ class Transactions(Base):
 
         transactions: list[ListedTransaction] = []
         failures = {}
-        for broker, answer in (await self._each(await self._brokers(), ask)).items():
+        for broker, answer in (await self.client.each(await self._brokers(), ask)).items():
             if isinstance(answer, ClientError):
                 failures[broker] = answer
             else:
@@ -116,7 +113,7 @@ class Transactions(Base):
                 tuple((topic.topic, number) for topic in state.topics for number in sorted(topic.partitions)),
             )
 
-        return await self._each(ids, ask)
+        return await self.client.each(ids, ask)
 
     async def producers(
         self, partitions: Iterable[TopicPartition]

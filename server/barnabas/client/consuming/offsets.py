@@ -14,10 +14,6 @@ from barnabas.client.errors import CommitFailedError, FencedInstanceError, Respo
 from barnabas.client.topics import TopicWatch
 from barnabas.client.values import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from barnabas.wire.generated.errors import ErrorCode
-from barnabas.wire.generated.list_offsets import ListOffsetsRequest
-from barnabas.wire.generated.offset_commit import OffsetCommitRequest
-from barnabas.wire.generated.offset_fetch import OffsetFetchRequest
-from barnabas.wire.generated.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 
 T = TypeVar("T")
 
@@ -54,6 +50,8 @@ async def list_offsets(
     client: Client, topics: TopicWatch, times: Mapping[TopicPartition, int], *, committed_only: bool
 ) -> Found[OffsetAndTimestamp | None]:
     """Look for an offset for each partition and time; None where no record is so new. Raises ClientError."""
+    from barnabas.wire.generated.list_offsets import ListOffsetsRequest
+
     results = Found[OffsetAndTimestamp | None]()
     doing = "asking for an offset of"
     for leader, places in _by_leader(topics, times, results, doing).items():
@@ -87,6 +85,8 @@ async def epoch_ends(
 
     Leaves out what brokers before 2.1 say of that to consumers, which is nothing.
     """
+    from barnabas.wire.generated.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+
     results = Found[tuple[int, int]]()
     doing = "asking where an epoch ends in"
     for leader, places in _by_leader(topics, epochs, results, doing).items():
@@ -136,6 +136,8 @@ async def committed(
 
     `stable`: refuse what an open transaction may still change (UNSTABLE_OFFSET_COMMIT, which passes).
     """
+    from barnabas.wire.generated.offset_fetch import OffsetFetchRequest
+
     by_topic: dict[str, list[int]] = {}
     for place in places:
         by_topic.setdefault(place.topic, []).append(place.partition)
@@ -174,6 +176,8 @@ async def commit(
     client: Client, group: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> None:
     """Commit offsets of a group. Raises CommitFailedError, FencedInstanceError, other ClientErrors."""
+    from barnabas.wire.generated.offset_commit import OffsetCommitRequest
+
     connection = await client.broker(await client.coordinator(group.group_id), lane=LANE)
     version = connection.version_of(_OFFSET_COMMIT, BY_NAME_VERSION_MAX)
     by_topic: dict[str, OffsetCommitRequest.OffsetCommitRequestTopic] = {}

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
+from barnabas.client.consuming.opening import damaged, readable_batches
 from barnabas.client.errors import ClientError, DamagedRecordsError
 from barnabas.client.values import ConsumedRecord, FetchedRecords, TopicPartition
-from barnabas.records.any_magic import iter_any_records
-from barnabas.records.batch import BatchHeader, TimestampType, check_crc, iter_batches
+from barnabas.records.batch import BatchHeader, TimestampType, iter_batches
 from barnabas.records.committed import AbortedBatches, AbortedTransaction
 from barnabas.records.errors import RecordsError
 from barnabas.records.varint import Buffer
@@ -56,24 +56,19 @@ def _records(
     checks_crcs: bool,
 ) -> Iterator[ConsumedRecord]:
     topic, partition = place
-    for position, header in batches:
-        try:
-            if checks_crcs and not check_crc(data, position, header):
-                raise DamagedRecordsError(
-                    f"{place} at {header.base_offset}: a batch does not fit its checksum"
-                )
-            if aborted.hides(data, position, header) or header.is_control:
-                continue
+    at = offset
+    try:
+        for header, opened in readable_batches(place, data, batches, aborted, checks_crcs=checks_crcs):
+            at, epoch = header.base_offset, header.leader_epoch
             is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
-            epoch = header.leader_epoch
-            for record in iter_any_records(data, position):
+            for record in opened:
                 if record.offset >= offset:  # a batch may begin before it
                     yield ConsumedRecord(
                         topic, partition, record.offset, record.timestamp, record.key, record.value,
                         record.headers, epoch, is_append_time,
                     )  # fmt: skip
-        except RecordsError as error:
-            raise DamagedRecordsError(f"{place} at {header.base_offset}: {error.message}") from error
+    except RecordsError as error:
+        raise damaged(place, at, error) from error
 
 
 class Partition:

@@ -14,7 +14,7 @@ from typing import Any
 
 import trio
 
-from barnabas.client.client import GROUP, TRANSACTION
+from barnabas.client.base_client import GROUP, TRANSACTION
 from barnabas.client.connection import Connection
 from barnabas.client.errors import (
     ClientError,

@@ -19,7 +19,7 @@ from barnabas.client import (
     Endpoint,
     UnsupportedVersionError,
 )
-from barnabas.client.client import top_level_error
+from barnabas.client.base_client import top_level_error
 from barnabas.client.connection import start_connection
 from barnabas.wire import registry
 from barnabas.wire.generated.errors import ErrorCode

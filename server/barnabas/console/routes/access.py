@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 from barnabas.client import ClientError
 from barnabas.client.admin import Acl
-from barnabas.client.administration.access import (
+from barnabas.client.administration.words import (
     MECHANISMS,
     OPERATIONS,
     PATTERN_TYPES,
@@ -135,7 +134,7 @@ async def list_tokens(call: Call) -> object:
     """Return delegation tokens, without what one could log in with."""
     rows: list[dict[str, Any]] = []
     for token in await call.backend.admin.tokens():
-        row = dataclasses.asdict(token)
+        row = token._asdict()
         del row["hmac"]
         row["owner"], row["requester"] = str(token.owner), str(token.requester)
         row["renewers"] = [str(renewer) for renewer in token.renewers]

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from barnabas.client import ClientError
 from barnabas.client.admin import GroupInfo, ListedGroup
-from barnabas.client.administration.groups import KINDS, SHARE
+from barnabas.client.administration.words import KINDS, SHARE
 from barnabas.client.errors import ResponseError
 from barnabas.commands.errors import CommandError
 from barnabas.commands.lagging import GroupLag, lags_of

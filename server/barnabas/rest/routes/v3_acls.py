@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas.client.admin import Acl
-from barnabas.client.administration.access import OPERATIONS, PATTERN_TYPES, PERMISSIONS, RESOURCE_TYPES
+from barnabas.client.administration.words import OPERATIONS, PATTERN_TYPES, PERMISSIONS, RESOURCE_TYPES
 from barnabas.rest.base import V3, Answer, Call, Fields, Parameter, Route
 from barnabas.rest.errors import INVALID_PAYLOAD, RestError
 from barnabas.rest.resources import at, cluster_of, collection, resource

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from barnabas.client import ClientError
 from barnabas.client.admin import ConfigChange, ConfigEntry, Resource
-from barnabas.client.administration.configs import DELETE, SET
+from barnabas.client.administration.words import DELETE, SET
 from barnabas.rest.base import V3, Answer, Call, Fields, Parameter, Route
 from barnabas.rest.errors import RestError, failure_of
 from barnabas.rest.resources import Segments, at, cluster_of, collection, resource, topic_of

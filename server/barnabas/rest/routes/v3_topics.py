@@ -15,7 +15,7 @@ from barnabas.client.admin import (
     Reassignment,
     TopicInfo,
 )
-from barnabas.client.administration.access import OPERATIONS
+from barnabas.client.administration.words import OPERATIONS
 from barnabas.rest.base import INT32_MAX, V3, Answer, Call, Fields, Parameter, Route
 from barnabas.rest.errors import RestError
 from barnabas.rest.resources import at, cluster_of, collection, partition_of, related, resource, topic_of

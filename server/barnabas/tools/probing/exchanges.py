@@ -15,6 +15,7 @@ from typing import Any
 
 import trio
 
+from barnabas.client.connection import InTrio
 from barnabas.client.errors import AuthenticationError, ConnectionLostError
 from barnabas.client.login import Login
 from barnabas.client.settings import ClientSettings, Endpoint
@@ -114,7 +115,7 @@ class Target:
     async def _log_in(self, wire: Wire) -> None:
         assert self.settings.sasl is not None
         try:
-            await Login(self.settings.sasl, self.endpoint).run(wire.ask, 1)
+            await Login(self.settings.sasl, self.endpoint).run(wire.ask, 1, InTrio())
         except ExchangeError as error:
             raise AuthenticationError(f"{self.endpoint}: login: {error}") from error
 
