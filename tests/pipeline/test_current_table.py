@@ -82,11 +82,11 @@ def rows(table: CurrentTable) -> dict[int, str]:
 
 def test_the_table_is_below_the_other_under_its_name(events: Table) -> None:
     found = CurrentTable(events)
-    assert (found.place.name, found.place.location) == (NAME, f"{events.place.location}/current/{NAME}")
+    assert (found.place.name, found.place.location) == (NAME, f"{events.place.location}/_current/{NAME}")
     other = CurrentTable(events, "other.rows")
     assert (other.place.name, other.place.location) == (
         "other.rows",
-        f"{events.place.location}/current/other.rows",
+        f"{events.place.location}/_current/other.rows",
     )
     assert other.place.catalog == events.place.catalog
     with pytest.raises(UsageError, match=r"'rows' is no NAMESPACE\.NAME"):
@@ -165,7 +165,7 @@ def test_what_no_snapshot_names_goes_when_it_is_old_enough(table: CurrentTable) 
     table.commit(Applied(shape=FORM.shape, gone=table.applied.gone), [], [], keep_snapshots=1)
     root = local_path(table.place.location)
     assert root is not None
-    stray = [root / name / "x" for name in ("data", "metadata", "gone", "ledger")]
+    stray = [root / name / "x" for name in ("data", "metadata", "_gone", "_ledger")]
     for path in stray:
         path.write_bytes(b"x")
     young, old = [*root.rglob("*.parquet")], 1_000_000_000

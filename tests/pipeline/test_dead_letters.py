@@ -48,7 +48,7 @@ def test_dead_letter_table_names_the_entry_of_its_ledger(place: Place) -> None:
     load(place, 5, dead=2)
     load(place, 3)
     dead = DeadLetters(Table(place))
-    assert (dead.place.name, dead.place.location) == (NAME, f"{place.location}/dead")
+    assert (dead.place.name, dead.place.location) == (NAME, f"{place.location}/_dead")
     assert dead.publish()
     state, theirs = Table(place).state(), catalog(place).load_table(NAME)
     assert theirs.location() == dead.place.location

@@ -17,6 +17,7 @@ from pyiceberg.table.locations import load_location_provider
 
 from barnabas_pipeline import faults
 from barnabas_pipeline.formats.base import event_ms
+from barnabas_pipeline.lake import store
 from barnabas_pipeline.lake.columns import DEAD_SCHEMA, event_hours, lake_schema, span_of
 from barnabas_pipeline.lake.iceberg import Layout, numbered
 from barnabas_pipeline.lake.ledger import DataFile
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 OPEN_FILES_MAX = 64
 TARGET_FILE_BYTES = 128 << 20
 COMPRESSION = "zstd"
-DEAD = "dead"
 
 
 class OpenFile:
@@ -186,7 +186,7 @@ def write_dead(layout: Layout, letters: pa.Table, topic_id: str, partition: int)
     metadata, io = layout.open()
     columns = dead_columns()
     file = OpenFile(
-        io, f"{metadata.location}/{DEAD}/{uuid.uuid4().hex}.parquet", numbered(DEAD_SCHEMA, columns)
+        io, f"{metadata.location}/{store.DEAD}/{uuid.uuid4().hex}.parquet", numbered(DEAD_SCHEMA, columns)
     )
     file.write(letters.cast(DEAD_SCHEMA))
     entry = DataFile(file.location, letters.num_rows, 0, "", topic_id, partition)
