@@ -191,9 +191,9 @@ def test_files_of_earlier_snapshots_are_kept_by_a_vacuum(
         commit(table, changed((1, None), offset=10 * n), is_moving=True)
     root = local_path(table.place.location)
     assert root is not None
-    assert len([*(root / "gone").iterdir()]) == 2
+    assert len([*(root / "_gone").iterdir()]) == 2
     assert table.vacuum(-1) == 0
-    (root / "gone" / "x").write_bytes(b"")
+    (root / "_gone" / "x").write_bytes(b"")
     delete = type(table.iceberg.io).delete
 
     def faster(self: Any, location: str) -> None:
@@ -202,7 +202,7 @@ def test_files_of_earlier_snapshots_are_kept_by_a_vacuum(
 
     monkeypatch.setattr(type(table.iceberg.io), "delete", faster)
     assert table.vacuum(-1) == 1
-    assert len([*(root / "gone").iterdir()]) == 2
+    assert len([*(root / "_gone").iterdir()]) == 2
 
 
 def test_vacuum_during_a_rename_of_current_rows_keeps_files(
@@ -213,7 +213,7 @@ def test_vacuum_during_a_rename_of_current_rows_keeps_files(
 
     def late(io: Any, location: str) -> Any:
         found = [*listing(io, location)]
-        if location.endswith("/gone"):
+        if location.endswith("/_gone"):
             catalog(table.events.place).rename_table(NAME, "barnabas.renamed")
         return iter(found)
 

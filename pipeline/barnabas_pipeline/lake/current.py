@@ -178,6 +178,13 @@ class CurrentTable:
             ]
             if fields != [(column, str(transform))]:
                 raise self._partitioned_otherwise()
+            columns = {field.name for field in self.iceberg.schema().fields}
+            lacking, foreign = {*form.arrow.names} - columns, columns - {*form.arrow.names}
+            if lacking and foreign:
+                raise UsageError(
+                    f"{self.place.name} lacks {', '.join(sorted(lacking))}, and has {', '.join(sorted(foreign))}: "
+                    "undo it if another engine has renamed a column, else drop the foreign one"
+                )
             iceberg.evolve(self.iceberg, form.arrow)
 
     def _create(self, form: Form) -> None:

@@ -25,6 +25,7 @@ from barnabas_pipeline.lake.iceberg import (
     VERSION,
     Lineage,
     changing,
+    check_writable,
     explained,
     is_elsewhere,
     ledger_of,
@@ -157,6 +158,7 @@ class DeadLetters:
             old = named_files(iceberg, present - expected.keys())
         named = {VERSION: str(state.version), PATH: state.path, SHA256: state.digest}
         described = [describe(iceberg.io, iceberg.metadata, file) for file in add.values()]
+        check_writable(iceberg)
         transaction = changing(iceberg, named, described, old)
         faults.point("dead.before_commit")
         transaction.commit_transaction()

@@ -31,9 +31,12 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionKey
     from pyiceberg.table.metadata import TableMetadata
 
+    from barnabas_pipeline.data_types import Integers
+
 OPEN_FILES_MAX = 64
 TARGET_FILE_BYTES = 128 << 20
 COMPRESSION = "zstd"
+ERASED_SCHEMA = pa.schema([pa.field("partition", pa.int32()), pa.field("offset", pa.int64())])
 
 
 class OpenFile:
@@ -195,6 +198,18 @@ def write_dead(layout: Layout, letters: pa.Table, topic_id: str, partition: int)
     entry.offset_max = pc.max(letters["end_offset"]).as_py() - 1
     entry.offsets = pc.sum(pc.subtract(letters["end_offset"], letters["offset"])).as_py()
     entry.reasons = {row["values"]: row["counts"] for row in pc.value_counts(letters["reason"]).to_pylist()}
+    return entry
+
+
+def write_erased(layout: Layout, offsets: Integers, topic_id: str, partition: int) -> DataFile:
+    """Write the offsets of rows that were removed on purpose, rising, into one file."""
+    metadata, io = layout.open()
+    file = OpenFile(io, f"{metadata.location}/{store.ERASED}/{uuid.uuid4().hex}.parquet", ERASED_SCHEMA)
+    partitions = pa.array(np.full(len(offsets), partition, np.int32))
+    file.write(pa.table([partitions, pa.array(offsets, pa.int64())], schema=ERASED_SCHEMA))
+    entry = DataFile(file.location, len(offsets), 0, "", topic_id, partition, offsets=len(offsets))
+    entry.size, entry.sha256, _ = file.finish()
+    entry.offset_min, entry.offset_max = int(offsets[0]), int(offsets[-1])
     return entry
 
 

@@ -292,6 +292,17 @@ def evolve(table: IcebergTable, schema: pa.Schema) -> None:
     raise IncompleteError(f"others change the schema of {name}: run again")
 
 
+def check_columns(table: IcebergTable, schema: pa.Schema) -> None:
+    """Raise UsageError if a table lacks columns of Arrow's, or has some in a type that is too narrow."""
+    columns = table.schema().as_struct()
+    for field in schema_without_ids(schema).as_struct().fields:
+        if not _fits(StructType(field), columns):
+            raise UsageError(
+                f"table {'.'.join(table.name())} has no column {field.name} that fits any more: another engine has "
+                f"renamed, dropped or changed it; undo that"
+            )
+
+
 def _fits(kind: IcebergType, column_type: IcebergType) -> bool:
     """Return whether a table can hold values of a type: it has all fields, nested ones included, as wide or wider."""
     match kind, column_type:
@@ -563,10 +574,15 @@ def is_elsewhere(table: IcebergTable) -> bool:
     return is_relocated and snapshot.manifest_list.startswith(f"{before}/")
 
 
+def is_writable(table: IcebergTable) -> bool:
+    """Return whether the format of a table can be written here; another engine may have upgraded it."""
+    return table.metadata.format_version <= FORMAT_VERSION_MAX
+
+
 def check_writable(table: IcebergTable) -> None:
     """Raise UsageError for a table that another engine has given a format that cannot be written here."""
     version = table.metadata.format_version
-    if version > FORMAT_VERSION_MAX:
+    if not is_writable(table):
         raise UsageError(
             f"table {'.'.join(table.name())} has format version {version}, which can be read here, not written: "
             f"an upgrade by another engine cannot be undone; load into a new table with --table"

@@ -25,7 +25,7 @@ from barnabas_pipeline import faults
 from barnabas_pipeline.errors import IncompleteError, UsageError
 from barnabas_pipeline.lake import iceberg, old, scan, store
 from barnabas_pipeline.lake.columns import lake_schema
-from barnabas_pipeline.lake.coordinates import Seen, dead_offsets, row_offsets
+from barnabas_pipeline.lake.coordinates import Seen, erased_offsets, row_offsets
 from barnabas_pipeline.lake.iceberg import KIND, PATH, SHA256, VERSION, Catalogs, Head, Layout, Lineage, Place
 from barnabas_pipeline.lake.ledger import BrokenLakeError, DataFile, Entry, Files, State, digest
 from barnabas_pipeline.lake.scan import Piece, Span
@@ -99,7 +99,8 @@ class Table:
 
     @property
     def layout(self) -> Layout:
-        """The table as workers have to know it."""
+        """The table as workers have to know it. Raises UsageError if another engine has renamed or dropped a column."""
+        self._check_columns()
         return iceberg.layout_of(self.existing)
 
     def refresh(self) -> State:
@@ -172,7 +173,7 @@ class Table:
                 return False
         for file in entry.erased:
             offset_range = OffsetRange(file.partition, file.offset_min, file.offset_max + 1)
-            if count(offset_range, dead_offsets(layout, [Seen(file)], offset_range)[1]):
+            if count(offset_range, erased_offsets(layout, [file], offset_range)):
                 return False
         return True if entry.redriven or entry.erased else None
 
@@ -185,6 +186,12 @@ class Table:
             raise UsageError(f"{self.place.location} has no version {version}")
         later = self.entries(version)[0]
         return Entry.state(*self._read(later.previous_path, later.previous))
+
+    def _check_columns(self) -> None:
+        """Raise UsageError if the table lacks a column that the ledger says it has: its values would be read as null."""
+        if self.state().version:
+            schema = lake_schema(EventSchema.from_dict(self.state().schema))
+            iceberg.check_columns(self._opened, schema)
 
     def exists(self) -> bool:
         """Return whether the table has a commit."""
@@ -267,6 +274,7 @@ class Table:
             if self._iceberg is None:
                 raise IncompleteError(f"table {self.place.name} was created, and is gone again")
             iceberg.check_writable(self._iceberg)
+            self._check_columns()
             iceberg.evolve(self._iceberg, lake_schema(schema))
 
     def adopt(self, state: State, entry: Entry, files: list[DataFile]) -> None:
