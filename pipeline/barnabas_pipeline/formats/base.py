@@ -106,7 +106,10 @@ class BlockDecoder:
             return np.empty(0, np.int64), self.arrow.empty_table(), []
         if self.careful:
             return self._decode_each(columns)
-        parts, doubtful = self._decode_fast(columns)
+        try:
+            parts, doubtful = self._decode_fast(columns)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return self._decode_each(columns)
         if len(doubtful) == len(columns):
             return self._decode_each(columns)
         bad: list[BadRecord] = []

@@ -52,6 +52,7 @@ from pyiceberg.types import (
     LongType,
     MapType,
     StructType,
+    TimeType,
 )
 from pyiceberg.utils.config import Config
 
@@ -280,7 +281,7 @@ def evolve(table: IcebergTable, schema: pa.Schema) -> None:
             return
         try:
             with table.update_schema() as update:
-                update.union_by_name(schema)
+                update.union_by_name(_without_times(schema, table.schema()))
         except CommitFailedException:
             table.refresh()
             continue
@@ -290,6 +291,12 @@ def evolve(table: IcebergTable, schema: pa.Schema) -> None:
             raise UsageError(f"table {name}: a column of it has another type than the field of the schema")
         return
     raise IncompleteError(f"others change the schema of {name}: run again")
+
+
+def _without_times(schema: pa.Schema, table: Schema) -> pa.Schema:
+    """Return the columns of Arrow's but for those that a table of an earlier release has as times of day."""
+    times = {field.name for field in table.fields if isinstance(field.field_type, TimeType)}
+    return pa.schema([field for field in schema if field.name not in times])
 
 
 def check_columns(table: IcebergTable, schema: pa.Schema) -> None:
@@ -316,6 +323,8 @@ def _fits(kind: IcebergType, column_type: IcebergType) -> bool:
                 kind.value_type, column_type.value_type
             )
         case IntegerType(), LongType():
+            return True
+        case LongType(), TimeType():  # of a table of an earlier release
             return True
         case FloatType(), DoubleType():
             return True
@@ -352,6 +361,8 @@ def _typed(kind: pa.DataType, column_type: IcebergType) -> pa.DataType:
     if isinstance(column_type, MapType):
         key = _numbered(kind.key_field, column_type.key_type, column_type.key_id)
         return pa.map_(key, _numbered(kind.item_field, column_type.value_type, column_type.value_id))
+    if isinstance(column_type, TimeType):
+        return pa.time64("us")
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", kind.tz)
     return pa.int32() if pa.types.is_integer(kind) and kind.bit_width < 32 else kind
