@@ -60,7 +60,9 @@ PLAIN = {
     "date": Plain(pa.date32(), 1, DAY_MIN, DAY_MAX),
     "date_days": Plain(pa.date32(), 1, DAY_MIN, DAY_MAX),
     "local_iso8601": Plain(_LOCAL),
-    "time_ms": Plain(pa.int64(), 1000, 0, DAY_US // 1000 - 1),  # in us since midnight: no type of Spark's holds a time
+    "time_ms": Plain(
+        pa.int64(), 1000, 0, DAY_US // 1000 - 1
+    ),  # in us since midnight: no type of Spark's holds a time
     "time_us": Plain(pa.int64(), 1, 0, DAY_US - 1),
     "timestamp_s": _time_of(1_000_000, _UTC),
     "timestamp_ms": _time_of(1_000, _UTC),
@@ -284,7 +286,7 @@ def widened(old: Type, new: Type) -> Type | None:
     if old == new or old == "json":
         return old
     match old, new:
-        case (("int", "long") | ("float", "double")) if isinstance(new, str):
+        case ("int", "long") | ("float", "double") if isinstance(new, str):
             return new
         case ("long", "int") | ("double", "float"):
             return old

@@ -154,7 +154,9 @@ def named_apart(fields: tuple[Field, ...]) -> tuple[Field, ...]:
         name = field.name
         while name.lower() in RESERVED or (name != field.name and name.lower() in taken):
             name += "_"
-        renamed = field if name == field.name else replace(field, name=name, aliases=(field.name, *field.aliases))
+        renamed = (
+            field if name == field.name else replace(field, name=name, aliases=(field.name, *field.aliases))
+        )
         columns.setdefault(name.lower(), renamed)
     return tuple(columns.values())
 

@@ -26,7 +26,9 @@ def place(s3: FailingS3, tmp_path: Path) -> Place:
 
 def test_all_that_a_local_lake_does_is_done_in_a_store(s3: FailingS3, place: Place) -> None:
     use_lake(place)
-    assert sum("/_ledger/" in key for key in s3.objects() if key.startswith(place.location.split("/")[3])) == 3
+    assert (
+        sum("/_ledger/" in key for key in s3.objects() if key.startswith(place.location.split("/")[3])) == 3
+    )
 
 
 @pytest.mark.parametrize("what", ["error", "lost", "error after", "slow"])

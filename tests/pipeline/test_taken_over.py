@@ -76,7 +76,9 @@ def test_table_of_an_earlier_release_is_read_as_it_is(earlier: Place) -> None:
     assert files_below(earlier) == before
 
 
-@pytest.mark.parametrize("commit", [lambda place: load(place, 2), lambda place: load(place, 2, dead=1), compact])
+@pytest.mark.parametrize(
+    "commit", [lambda place: load(place, 2), lambda place: load(place, 2, dead=1), compact]
+)
 def test_next_commit_takes_ledger_and_dead_letters_over(earlier: Place, commit: Any) -> None:
     before = files_below(earlier)
     commit(earlier)

@@ -258,7 +258,11 @@ def add_retain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topic", required=True)
     add_table(parser)
     parser.add_argument(
-        "--days", required=True, type=float, metavar="N", help="age of events from which their hours are removed"
+        "--days",
+        required=True,
+        type=float,
+        metavar="N",
+        help="age of events from which their hours are removed",
     )
     parser.add_argument(
         "--now", type=common.parse_time, metavar="TIME", help="current time; default: that of the clock"

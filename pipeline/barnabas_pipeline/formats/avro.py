@@ -20,7 +20,7 @@ from barnabas_pipeline.formats.avro_values import Reader
 from barnabas_pipeline.formats.binary import NO_ID, BinaryDecoder, Writer
 from barnabas_pipeline.formats.framing import View
 from barnabas_pipeline.formats.registry import Registry
-from barnabas_pipeline.formats.resolve import as_json
+from barnabas_pipeline.formats.resolve import as_json, has_kept
 from barnabas_pipeline.log.columns import NotSureError
 
 if TYPE_CHECKING:
@@ -42,12 +42,8 @@ class AvroWriter:
         value = self._row(reader)
         if not reader.is_inexact:
             return value, {}
-        whole = self._row(Reader(payload, keeps=True))
-        return value, {
-            field.name: as_json(whole[field.name], field.type)
-            for field in self.fields
-            if whole[field.name] != value[field.name]
-        }
+        held = {field.name: (value[field.name], field.type) for field in self.fields}
+        return value, {name: as_json(*pair) for name, pair in held.items() if has_kept(pair[0])}
 
     def _row(self, reader: Reader) -> Row:
         value = reader.whole(self.plan)

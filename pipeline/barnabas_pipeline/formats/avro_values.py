@@ -36,11 +36,9 @@ def _refuse(detail: str) -> RefusedError:
 class Reader:
     """Reads the parts of one value, one after the other."""
 
-    def __init__(self, data: bytes, *, keeps: bool = False) -> None:
-        """`keeps`: times that no column holds are read as they are written, for `_extra`, instead of cut or null."""
+    def __init__(self, data: bytes) -> None:
         self.data = data
-        self.keeps = keeps
-        self.is_inexact = False
+        self.is_inexact = False  # it has times that no column holds as they are
         self.at = 0
         self.budget = len(data) + EMPTY_ITEMS_MAX
         self.empties = EMPTY_FIELDS_PER_BYTE * len(data) + EMPTY_ITEMS_MAX
@@ -68,7 +66,7 @@ class Reader:
         assert isinstance(plan.type, str)
         if plan.type in OF_TIME and is_beyond(value, plan.type):
             self.is_inexact = True
-            return Kept(value) if self.keeps else None
+            return Kept(value)
         plain = PLAIN[plan.type]
         assert plain.min is not None
         assert plain.max is not None
@@ -125,7 +123,7 @@ class Reader:
         if not is_more_exact(text):
             return time
         self.is_inexact = True
-        return Kept(text) if self.keeps else time
+        return Kept(text, time)
 
     def _enum(self, plan: Plan) -> str:
         return plan.symbols[self._index(len(plan.symbols))]

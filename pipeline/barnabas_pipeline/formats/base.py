@@ -188,6 +188,8 @@ class BlockDecoder:
         times = [("the record's timestamp", timestamp_ms)]
         if name != NO_EVENT_TIME:
             event_time = row[name]
+            if event_time is None:
+                raise RefusedError("time", f"{name} is no time of the years 1 to 9999")
             if _field(self.schema, name).type != "long":
                 event_time //= 1000
             times.insert(0, (name, event_time))

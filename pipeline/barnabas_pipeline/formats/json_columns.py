@@ -36,7 +36,13 @@ from barnabas_pipeline.log.columns import NotSureError
 if TYPE_CHECKING:
     from barnabas_pipeline.data_types import Column
 
-_READ_AS = {"float": pa.float64(), "bytes": pa.string(), "date": pa.string(), "iso8601": pa.string(), "local_iso8601": pa.string()}
+_READ_AS = {
+    "float": pa.float64(),
+    "bytes": pa.string(),
+    "date": pa.string(),
+    "iso8601": pa.string(),
+    "local_iso8601": pa.string(),
+}
 
 
 def can_read(field: Field) -> bool:

@@ -221,7 +221,7 @@ class Checker:
             return None
         kind = field.type
         if isinstance(kind, str):
-            if kind in OF_TIME and not field.required and is_beyond(value, kind):
+            if kind in OF_TIME and kind != "date" and is_beyond(value, kind):
                 self.strange = True
                 return None
             self.strange |= kind in OF_TEXT and is_more_exact(value)
@@ -399,8 +399,10 @@ def is_beyond(value: Json, kind: str) -> bool:
 
 def is_more_exact(value: Json) -> bool:
     """Return whether a time has more digits behind the point than a column holds."""
-    match = isinstance(value, str) and (_ISO8601.fullmatch(value) or _ISO8601.fullmatch(f"{value}Z"))
-    return bool(match) and bool((match[3] or "")[6:].strip("0"))
+    if not isinstance(value, str):
+        return False
+    match = _ISO8601.fullmatch(value) or _ISO8601.fullmatch(f"{value}Z")
+    return match is not None and bool((match[3] or "")[6:].strip("0"))
 
 
 def _local_iso8601(value: Json, path: str) -> int:
@@ -449,6 +451,8 @@ _PLAIN: dict[str, Callable[[Json, str], Value]] = {
 }
 OF_TEXT = ("iso8601", "local_iso8601")
 OF_TIME = frozenset(
-    name for name, plain in PLAIN.items() if plain.max not in (None, INT64_MAX) and name.startswith(("date_", "time", "local"))
+    name
+    for name, plain in PLAIN.items()
+    if plain.max not in (None, INT64_MAX) and name.startswith(("date", "time", "local"))
 )
 """Types that hold a time as a whole number with bounds."""

@@ -6,7 +6,7 @@ The rule: an audit reads the whole log and all files again, and what it does not
     the log has the very batches that the load decoded                     digests; if not: values are compared
     every file has the size and the SHA-256 that the ledger says           if not: values are compared
     every value is what the log says, decoded again                        all of them with `deep`
-    a row that was removed on purpose is named by the ledger               or by a snapshot of another engine, which is noted
+    a row that was removed on purpose is named by the ledger               or by another engine's snapshot, and noted
 
 Rows at offsets that the log no longer has (retention, compaction) can only be checked by their files.
 docs/decisions/0050-levels-of-an-audit.md says what is proven by which level.
@@ -56,7 +56,9 @@ class AuditReport:
     rows_decoded: int = 0  # of these, the ones of which the values were compared too
     rows_gone_from_log: int = 0
     erased: int = 0
-    erased_by_others: int = 0  # of these, rows that snapshots of other engines have deleted and no entry has noted yet
+    erased_by_others: int = (
+        0  # of these, rows that snapshots of other engines have deleted and no entry has noted yet
+    )
     notes: list[str] = field(default_factory=list)
     lag: int = 0
     sealed: list[str] = field(default_factory=list)
@@ -106,7 +108,9 @@ def audit(
         _check_rows(spark, table, inventory, log, options.log, bounds, report, comparing)
         report.lag = sum(max(0, bound.end - state.ends.get(p, bound.start)) for p, bound in bounds.items())
         if seal and not report.problems and not is_writable(table.existing):
-            report.notes.append(f"{table.place.name} has a format that cannot be written here: no hour is sealed")
+            report.notes.append(
+                f"{table.place.name} has a format that cannot be written here: no hour is sealed"
+            )
             seal = False
         if seal and noted and not report.problems:
             schema = EventSchema.from_dict(state.schema)

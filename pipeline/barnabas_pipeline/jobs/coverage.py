@@ -182,8 +182,8 @@ def _pieces(inventory: Inventory, log: Log, runs: list[Run]) -> Iterator[Piece]:
         parts = [(piece, True) for piece in split(log, [run.in_log])]
         for offset_range, in_log in (*parts, (before, False), (behind, False)):
             if len(offset_range):
-                near = (_near(files, offset_range) for files in (rows, dead))
-                yield Piece(n, offset_range, in_log, *near, _near(erased, offset_range))
+                near = _near(rows, offset_range), _near(dead, offset_range), _near(erased, offset_range)
+                yield Piece(n, offset_range, in_log, *near)
 
 
 def _near(files: list[F], offset_range: OffsetRange) -> tuple[F, ...]:

@@ -77,7 +77,9 @@ def retain(root: Place | str, *, before_ms: int) -> EraseSummary:
     return _remove(table, "retain", condition, {"name": "retain", "before": before_ms}, "")
 
 
-def _remove(table: Table, kind: str, where: BooleanExpression, job: dict[str, object], note: str) -> EraseSummary:
+def _remove(
+    table: Table, kind: str, where: BooleanExpression, job: dict[str, object], note: str
+) -> EraseSummary:
     """Remove rows in one commit, planned again where another writer was faster."""
     while True:
         check_writable(table.existing)
@@ -96,7 +98,7 @@ def _remove(table: Table, kind: str, where: BooleanExpression, job: dict[str, ob
             _rewrite(table.layout, piece, schema, where, entry, offsets)
         entry.erased = list(offsets.write(table.layout))
         summary.rows = sum(file.offsets for file in entry.erased)
-        if not summary.rows:
+        if not entry.remove:
             return summary
         summary.files_before, summary.files_after = len(entry.remove), len(entry.add)
         seen = table.existing.metadata_location
@@ -112,27 +114,36 @@ def _remove(table: Table, kind: str, where: BooleanExpression, job: dict[str, ob
 
 
 def _rewrite(
-    layout: Layout, piece: Piece, schema: EventSchema, where: BooleanExpression, entry: Entry, offsets: Offsets
+    layout: Layout,
+    piece: Piece,
+    schema: EventSchema,
+    where: BooleanExpression,
+    entry: Entry,
+    offsets: Offsets,
 ) -> None:
     """Write the rows of a file again that do not meet a condition, if some do."""
     metadata, _ = layout.open()
     condition = expression_to_pyarrow(bind(metadata.schema(), where, case_sensitive=True), metadata.schema())
+    columns = lake_schema(schema)
+
+    def parts() -> Iterator[tuple[pa.Table, pa.ChunkedArray]]:
+        for rows in scan.rows(layout, [piece], columns):
+            matches = ds.dataset(rows).to_table(columns={"matches": condition})["matches"]
+            yield rows, pc.fill_null(matches.cast(pa.bool_()), False)
+
+    if not any(pc.any(mask).as_py() for _, mask in parts()):
+        return
     writers: dict[str, TableWriter] = {}
-    erased = 0
-    for rows in scan.rows(layout, [piece], lake_schema(schema)):
-        matches = ds.dataset(rows).to_table(columns={"matches": condition})["matches"]
-        mask = pc.fill_null(matches.cast(pa.bool_()), False)
-        gone = rows.filter(mask)
-        erased += len(gone)
-        offsets.add(gone)
+    for rows, mask in parts():
+        offsets.add(rows.filter(mask))
         kept = rows.filter(pc.invert(mask))
         for topic_id in pc.unique(kept["_topic_id"]).to_pylist():
             if topic_id not in writers:
                 writers[topic_id] = TableWriter(layout, schema, topic_id or "", piece.bounds.partition)
-            writers[topic_id].write(kept.filter(pc.equal(kept["_topic_id"], topic_id)))
-    if erased:
-        entry.add += [file for writer in writers.values() for file in writer.close()]
-        entry.remove.append(piece.path)
+            mine = pc.equal(kept["_topic_id"], topic_id) if topic_id else pc.is_null(kept["_topic_id"])
+            writers[topic_id].write(kept.filter(mine))
+    entry.add += [file for writer in writers.values() for file in writer.close()]
+    entry.remove.append(piece.path)
 
 
 class Offsets:
@@ -204,7 +215,9 @@ def deletions_of_others(table: Table, entries: Iterable[Entry]) -> Deletions:
             count = sum(len(values) for _, values in gone.items())
             if count:
                 result.snapshots.append(snapshot.snapshot_id)
-                result.told.append(f"snapshot {snapshot.snapshot_id} of {_engine(snapshot)} deleted {count} rows")
+                result.told.append(
+                    f"snapshot {snapshot.snapshot_id} of {_engine(snapshot)} deleted {count} rows"
+                )
                 for coordinates, values in gone.items():
                     lost._parts.setdefault(coordinates, []).append(values)
         snapshot = parent

@@ -124,7 +124,9 @@ class CurrentTable:
     def __init__(self, events: Table, name: str = "") -> None:
         name = iceberg.checked_name(name or f"{events.place.name}{SUFFIX}")
         self.events = events
-        self.place = replace(events.place, name=name, location=f"{events.place.location}/{store.CURRENT}/{name}")
+        self.place = replace(
+            events.place, name=name, location=f"{events.place.location}/{store.CURRENT}/{name}"
+        )
         self.iceberg: IcebergTable | None = None
         self.applied = Applied()
         self.is_behind = False  # of `applied`, since it was rolled back to a snapshot of another engine

@@ -62,7 +62,11 @@ class DeadLetters:
             for _ in range(CONFLICTS_MAX):
                 iceberg = self._open_or_create()
                 head = ledger_of(iceberg)
-                if self._follows(iceberg) and state.dead_version <= head.version and not is_elsewhere(iceberg):
+                if (
+                    self._follows(iceberg)
+                    and state.dead_version <= head.version
+                    and not is_elsewhere(iceberg)
+                ):
                     self._published = head.version
                     return False
                 with suppress(

@@ -581,8 +581,9 @@ def is_elsewhere(table: IcebergTable) -> bool:
     """Return whether the current snapshot of a table was written before the table was relocated."""
     snapshot = table.current_snapshot()
     before = earlier(table.location())
-    is_relocated = before != table.location() and snapshot is not None
-    return is_relocated and snapshot.manifest_list.startswith(f"{before}/")
+    if snapshot is None or before == table.location():
+        return False
+    return snapshot.manifest_list.startswith(f"{before}/")
 
 
 def is_writable(table: IcebergTable) -> bool:

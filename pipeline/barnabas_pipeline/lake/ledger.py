@@ -261,7 +261,9 @@ class Entry:
                 key: PartitionCommit(**partition) for key, partition in raw["partitions"].items()
             }
             for name in _FILES:
-                raw[name] = [DataFile(**entry) for entry in (raw.get(name, ()) if name == "erased" else raw[name])]
+                raw[name] = [
+                    DataFile(**entry) for entry in (raw.get(name, ()) if name == "erased" else raw[name])
+                ]
             return cls(**raw)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise BrokenLakeError(f"an entry of the ledger cannot be read: {error!r}") from None

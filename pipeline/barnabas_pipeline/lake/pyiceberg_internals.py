@@ -109,9 +109,7 @@ def replacing(
     transaction: Transaction, io: FileIO, snapshot_properties: dict[str, str], *, is_alone: bool = False
 ) -> _ReplacingFiles:
     """Begin a snapshot that puts other files with the same rows in the place of some, or of all: `is_alone`."""
-    producer = _ReplacingFiles(
-        Operation.OVERWRITE, transaction, io, snapshot_properties=snapshot_properties
-    )
+    producer = _ReplacingFiles(Operation.OVERWRITE, transaction, io, snapshot_properties=snapshot_properties)
     producer.is_alone = is_alone
     return producer
 
@@ -120,7 +118,9 @@ def as_second_version(metadata: TableMetadata) -> TableMetadata:
     """Return metadata that can be written as text: that of version 3, for reading, as version 2 has it."""
     if not isinstance(metadata, TableMetadataV3):
         return metadata
-    values = {name: getattr(metadata, name) for name in TableMetadataV2.model_fields if name != "format_version"}
+    values = {
+        name: getattr(metadata, name) for name in TableMetadataV2.model_fields if name != "format_version"
+    }
     return TableMetadataV2.model_construct(**values, format_version=2)
 
 

@@ -163,9 +163,9 @@ class Table:
         layout = iceberg.layout_of(self._opened)
 
         def count(offset_range: OffsetRange, offsets: Integers) -> int:
-            there = row_offsets(
-                layout, [file for file in mine if file.may_have(*offset_range)], offset_range, entry.topic_id
-            )
+            partition, start, end = offset_range.partition, offset_range.start, offset_range.end
+            near = [file for file in mine if file.may_have(partition, start, end)]
+            there = row_offsets(layout, near, offset_range, entry.topic_id)
             return int(np.isin(offsets, there).sum())
 
         for key, offsets in entry.redriven.items():
@@ -257,7 +257,9 @@ class Table:
         with iceberg.explained():
             first = f"{after + 1:020d}-"  # by name, so that files of others there are no error
             listed = store.listing(self._opened.io, self.state().path.rpartition("/")[0])
-            paths = {name: file.location for file in listed if (name := file.location.rpartition("/")[2]) > first}
+            paths = {
+                name: file.location for file in listed if (name := file.location.rpartition("/")[2]) > first
+            }
             with ThreadPoolExecutor(READ_AHEAD_THREADS) as pool:
                 data = pool.map(lambda path: store.read(self._opened.io, path), paths.values())
                 return dict(zip(paths, data, strict=True))
@@ -330,7 +332,7 @@ class Table:
             list(pool.map(lambda path: store.copy(self._opened.io, path, copies[path]), copies))
 
     def _check_foreign(self) -> None:
-        """Raise BrokenLakeError if another engine has brought rows that the ledger has not loaded, such as cherry-picked."""
+        """Raise BrokenLakeError if another engine has brought rows that no load has covered, such as cherry-picked ones."""
         state = self.state()
         if iceberg.ledger_of(self._opened).is_own:
             return

@@ -21,7 +21,13 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table as IcebergTable
 
-DIRECTORIES = ("data", "metadata", store.ERASED, store.DEAD, store.DEAD[1:])  # the last one of an earlier release
+DIRECTORIES = (
+    "data",
+    "metadata",
+    store.ERASED,
+    store.DEAD,
+    store.DEAD[1:],
+)  # the last one of an earlier release
 
 
 def vacuum(root: Place | str, *, age_seconds: float, clock: Callable[[], float] = time.time) -> int:
