@@ -296,7 +296,7 @@ def evolve(table: IcebergTable, schema: pa.Schema) -> None:
 def _without_times(schema: pa.Schema, table: Schema) -> pa.Schema:
     """Return the columns of Arrow's but for those that a table of an earlier release has as times of day."""
     times = {field.name for field in table.fields if isinstance(field.field_type, TimeType)}
-    return pa.schema([field for field in schema if field.name not in times])
+    return pa.schema([field for field in schema if field.name not in times]) if times else schema
 
 
 def check_columns(table: IcebergTable, schema: pa.Schema) -> None:
