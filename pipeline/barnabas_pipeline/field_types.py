@@ -338,7 +338,7 @@ def find(fields: tuple[Field, ...], other: Field) -> Field | None:
 def merged(old: tuple[Field, ...], new: tuple[Field, ...]) -> tuple[Field, ...]:
     """Return the fields of old and new, the added ones nullable and at the end.
 
-    A field whose type has become another stays as it is, so that records are judged one by one. So does one that differs
+    A field that has become of another type stays as it is, so that records are judged one by one. So does one that differs
     from a new one in upper and lower case alone, which has no column then: most engines take the two for one.
     """
     fields = []

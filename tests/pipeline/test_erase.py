@@ -82,7 +82,7 @@ def test_erased_row_that_comes_back_is_named_by_an_audit(cell: Cell) -> None:
         cell.audit()
 
 
-def test_deletion_by_another_engine_is_noted_once_and_outlives_expiry(cell: Cell) -> None:
+def test_deletion_by_others_is_noted_once_and_outlives_expiry(cell: Cell) -> None:
     delete(cell)
     report = cell.audit()
     assert (report.erased_by_others, len(report.notes)) == (1, 1)

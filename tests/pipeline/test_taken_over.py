@@ -1,4 +1,4 @@
-"""Tables of earlier releases, whose ledger and dead letters engines take for orphans: taken over by the next commit."""
+"""Ledgers and dead letters of earlier releases, which engines take for orphans: taken over by the next commit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEAD_NAME = "barnabas.logins__dead"
 
 
 def load_as_earlier(place: Place, count: int, dead: int) -> None:
-    """Commit a load as releases did whose directories are `ledger` and `dead`."""
+    """Commit a load as releases did with directories `ledger` and `dead`."""
     table = Table(place)
     entry = staged(table, count, dead=dead)
     for file in entry.dead_add:

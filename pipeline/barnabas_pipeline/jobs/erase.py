@@ -224,14 +224,14 @@ def deletions_of_others(table: Table, entries: Iterable[Entry]) -> Deletions:
     if result.snapshots:
         for rows in scan.rows(layout, table.pieces(), IDENTITY):
             present.add(rows)
-        known = Offsets()
+        in_ledger = Offsets()
         for entry in entries:
             for file in entry.erased:
                 span = OffsetRange(file.partition, file.offset_min, file.offset_max + 1)
-                known._parts.setdefault((file.topic_id, file.partition), []).append(
+                in_ledger._parts.setdefault((file.topic_id, file.partition), []).append(
                     erased_offsets(layout, [file], span)
                 )
-        result.offsets = lost.without(present).without(known)
+        result.offsets = lost.without(present).without(in_ledger)
     return result
 
 

@@ -94,7 +94,7 @@ class CachingTransaction(Transaction):
 
 
 class _ReplacingFiles(_OverwriteFiles):
-    """An overwrite whose snapshot says that the rows are the same: `replace`, which pyiceberg counts no totals of."""
+    """An overwrite with a snapshot that says that the rows are the same: `replace`, which pyiceberg counts no totals of."""
 
     is_alone = False
 

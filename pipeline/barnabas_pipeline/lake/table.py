@@ -127,7 +127,7 @@ class Table:
         return self._state
 
     def _counting(self, newest: Head) -> Head:
-        """Return the newest entry whose rows are in the current snapshot, of which no ancestor names an entry.
+        """Return the newest entry that has its rows in the current snapshot, no ancestor of which names an entry.
 
         Raises BrokenLakeError where that cannot be told: the rows of the newest entry were deleted, or the table was
         rolled back to before it and changed since.
