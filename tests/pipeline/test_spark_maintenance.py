@@ -41,14 +41,14 @@ def cherry_pick(cell: Cell, table: str) -> list[str]:
 
 def fast_forward(_: Cell, table: str) -> list[str]:
     return [
-        f"ALTER TABLE barnabas.{table} CREATE BRANCH tried",
-        f"DELETE FROM barnabas.{table}.branch_tried WHERE _offset = 1",
+        f"ALTER TABLE {table} CREATE BRANCH tried",
+        f"DELETE FROM {table}.branch_tried WHERE _offset = 1",
         f"CALL barnabas.system.fast_forward('{table}', 'main', 'tried')",
     ]
 
 
 def sql(*statements: str) -> Callable[[Cell, str], list[str]]:
-    return lambda _, table: [statement.replace("TABLE_", f"barnabas.{table}") for statement in statements]
+    return lambda _, table: [statement.replace("TABLE_", table) for statement in statements]
 
 
 MERGE_ON_READ = "ALTER TABLE TABLE_ SET TBLPROPERTIES ('write.delete.mode'='merge-on-read')"
@@ -91,7 +91,7 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Cell]:
         for _ in range(LOADS):
             cell.load()
         cells[name] = cell
-        statements += make(cell, f"barnabas.{name}")
+        statements += make(cell, f"barnabas.barnabas.{name}")
     before = time.time() - DAYS_AGO
     root = local_path(cells["orphans"].place.location)
     assert root is not None
