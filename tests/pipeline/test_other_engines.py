@@ -251,7 +251,7 @@ OUTCOMES: dict[Callable[[Cell], None], str] = {
     roll_back:                                         "0 0 0 0 0 0 0 0 0",
     roll_back_to_a_rewritten_one_and_expire:           "0 0 0 0 0 0 0 0 0",
     roll_back_to_a_rewritten_one_change_it_and_expire: "3 3 3 3 3 3 3 3 3",
-    cherry_pick:                                       "3 3 3 3 0 3 0 0 0",
+    cherry_pick:                                       "3 3 3 3 0 0 0 0 0",
     branch_and_fast_forward:                           "0 0 0 0 0 0 0 0 0",
     append:                                            "0 3 0 3 0 0 0 0 0",
     rename_column:                                     "4 4 4 4 4 4 0 4 4",
