@@ -149,7 +149,7 @@ class Run:
             self._load = self.cluster.submit(command, self.directory / "load.log", conf=SPECULATION)
 
     def _entries(self) -> int:
-        return len([*self.lake.glob(f"{sender.TOPIC}/ledger/*")])
+        return len([*self.lake.glob(f"{sender.TOPIC}/_ledger/*")])
 
     def _has_gone_on(self) -> bool:
         """Say whether a load has committed since it was set back last, or was long enough about it."""

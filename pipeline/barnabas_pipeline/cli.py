@@ -29,6 +29,8 @@ JOBS = {
     "backfill": ("lake", "decode the records of some hours again, and replace their rows"),
     "compact": ("lake", "merge many small files of an hour into few large ones"),
     "audit": ("lake", "compare the lake with the log, record by record; seal complete hours"),
+    "erase": ("lake", "remove rows by a condition, such as those of a member, so that audits know of it"),
+    "retain": ("lake", "remove the rows of hours that are older than some days"),
     "redrive": ("lake", "decode dead letters again, and load those that can be decoded now"),
     "current": ("current", "keep the newest row of each key of a compacted topic or a change stream"),
     "migrate": ("migrate", "convert a lake of the earlier format, without a catalog, to an Iceberg table"),
@@ -47,7 +49,7 @@ Those of `derived` that it has no functions for share `add_derived` and `run_der
 """
 
 
-WITHOUT_SPARK = {"simulate", "redrive", "migrate", "infer-schema", "current"}
+WITHOUT_SPARK = {"simulate", "redrive", "erase", "retain", "migrate", "infer-schema", "current"}
 """Jobs that start no Spark session, and so need no Java; `current` does for much at a time."""
 
 

@@ -2,7 +2,7 @@
 
 The rule: a column holds exactly what a record says. What no column can hold exactly is refused or kept as text.
 
-    boolean int long unsigned_long float double string bytes uuid json date date_days time_ms time_us iso8601
+    boolean int long unsigned_long float double string bytes uuid json date date_days time_ms time_us iso8601 local_iso8601
     timestamp_s timestamp_ms timestamp_us timestamp_ns local_timestamp_s local_timestamp_ms local_timestamp_us ..._ns
     {"decimal": [PRECISION, SCALE]} {"enum": [TEXT, ...]} {"array": TYPE} {"map": TYPE} {"record": [FIELD, ...]}
     {"decimal": [PRECISION, SCALE], "bytes": true}     in JSON base64 of a whole number, as Kafka Connect writes it
@@ -59,8 +59,11 @@ PLAIN = {
     "iso8601": Plain(_UTC),
     "date": Plain(pa.date32(), 1, DAY_MIN, DAY_MAX),
     "date_days": Plain(pa.date32(), 1, DAY_MIN, DAY_MAX),
-    "time_ms": Plain(pa.time64("us"), 1000, 0, DAY_US // 1000 - 1),
-    "time_us": Plain(pa.time64("us"), 1, 0, DAY_US - 1),
+    "local_iso8601": Plain(_LOCAL),
+    "time_ms": Plain(
+        pa.int64(), 1000, 0, DAY_US // 1000 - 1
+    ),  # in us since midnight: no type of Spark's holds a time
+    "time_us": Plain(pa.int64(), 1, 0, DAY_US - 1),
     "timestamp_s": _time_of(1_000_000, _UTC),
     "timestamp_ms": _time_of(1_000, _UTC),
     "timestamp_us": _time_of(1, _UTC),
@@ -277,13 +280,22 @@ def fields_from(entries: Iterable[Document], depth: int = 0) -> tuple[Field, ...
 def widened(old: Type, new: Type) -> Type | None:
     """Return the type of a column that holds `old` and has to hold `new` too; None if it cannot.
 
-    Nested records gain nullable fields; nothing else changes, so that files that were ever written can be read.
+    Nested records gain nullable fields, and numbers are widened as Iceberg widens columns, so that files that were ever
+    written can be read. Text that holds JSON takes any value.
     """
-    if old == new:
+    if old == new or old == "json":
         return old
     match old, new:
+        case ("int", "long") | ("float", "double") if isinstance(new, str):
+            return new
+        case ("long", "int") | ("double", "float"):
+            return old
+        case Decimal(), Decimal() if (old.scale, old.is_bytes) == (new.scale, new.is_bytes):
+            return Decimal(max(old.precision, new.precision), old.scale, old.is_bytes)
         case Enum(), Enum():
             return Enum(tuple(dict.fromkeys((*old.symbols, *new.symbols))))
+        case (Enum(), "string") | ("string", Enum()):
+            return "string"
         case str(), str() if PLAIN[old].arrow == PLAIN[new].arrow and "json" not in (old, new):
             return old
         case Array(), Array():
@@ -293,11 +305,9 @@ def widened(old: Type, new: Type) -> Type | None:
             value = _widened_field(old.value, new.value)
             return None if value is None else Map(value, old.key)
         case Record(), Record():
-            fields = merged(old.fields, new.fields)
-            return None if fields is None else Record(fields)
+            return Record(merged(old.fields, new.fields))
         case Union(), Union():
-            branches = merged(old.branches, new.branches)
-            return None if branches is None else Union(branches)
+            return Union(merged(old.branches, new.branches))
     return None
 
 
@@ -325,19 +335,18 @@ def find(fields: tuple[Field, ...], other: Field) -> Field | None:
     return None
 
 
-def merged(old: tuple[Field, ...], new: tuple[Field, ...]) -> tuple[Field, ...] | None:
-    """Return the fields of old and new, the added ones nullable and at the end; None if one has changed its type."""
+def merged(old: tuple[Field, ...], new: tuple[Field, ...]) -> tuple[Field, ...]:
+    """Return the fields of old and new, the added ones nullable and at the end.
+
+    A field that has become of another type stays as it is, so that records are judged one by one. So does one that differs
+    from a new one in upper and lower case alone, which has no column then: most engines take the two for one.
+    """
     fields = []
     for field in old:
         other = find(new, field)
-        kept = field if other is None else _widened_field(field, other)
-        if kept is None:
-            return None
-        fields.append(kept)
+        fields.append((None if other is None else _widened_field(field, other)) or field)
     for field in new:
-        if find(old, field) is None:
-            if any(field.name.lower() == other.name.lower() for other in fields):
-                return None
+        if find(old, field) is None and field.name.lower() not in {other.name.lower() for other in fields}:
             fields.append(
                 Field(
                     field.name,
@@ -351,6 +360,23 @@ def merged(old: tuple[Field, ...], new: tuple[Field, ...]) -> tuple[Field, ...] 
                 )
             )
     return tuple(fields)
+
+
+def refused(old: tuple[Field, ...], new: tuple[Field, ...], path: str = "") -> list[str]:
+    """Name the fields of `new` that `merged` has no column for, with why."""
+    texts = []
+    names = {field.name.lower() for field in old}
+    for field in new:
+        mine = find(old, field)
+        if mine is None:
+            if field.name.lower() in names:
+                texts.append(f"{path}{field.name} differs from another field in case alone")
+            names.add(field.name.lower())
+        elif isinstance(mine.type, Record) and isinstance(field.type, Record):
+            texts += refused(mine.type.fields, field.type.fields, f"{path}{field.name}.")
+        elif widened(mine.type, field.type) is None:
+            texts.append(f"{path}{field.name} cannot become {name_of(field.type)} from {name_of(mine.type)}")
+    return texts
 
 
 def from_whole(column: Column, kind: str) -> Column:

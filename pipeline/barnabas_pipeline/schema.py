@@ -23,6 +23,7 @@ from barnabas_pipeline.field_types import (
     fields_from,
     merged,
     name_of,
+    refused,
     widened,
 )
 
@@ -34,6 +35,13 @@ __all__ = ["BUILT_IN", "INT64_MAX", "NO_EVENT_TIME", "EventSchema", "Field", "lo
 NO_EVENT_TIME = "_timestamp"
 """The event time of a schema without one: the timestamp of the record."""
 KEY_COLUMN = "_key_fields"
+RESERVED = frozenset({
+    "_extra", "_topic_id", "_topic_partition", "_offset", "_timestamp", "_leader_epoch", "_key", "_headers", KEY_COLUMN,
+    "_bucket", "_changed_at", "_source_lsn", "_bad",
+    "_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number",
+    "_change_type", "_change_ordinal", "_commit_snapshot_id",
+})  # fmt: skip
+"""Names, in lower case, of our columns beside those of events, and of Iceberg's metadata columns."""
 _TIME_TYPES = ("long", "timestamp_ms", "timestamp_s", "timestamp_us", "iso8601")
 
 
@@ -83,8 +91,12 @@ class EventSchema:
 
     def checked(self) -> EventSchema:
         """Return the schema itself. Raises UsageError if it cannot be that of a table."""
-        if any(field.name.startswith("_") for field in self.fields):
-            raise UsageError(f"schema {self.name}: field names must not begin with an underscore")
+        for field in self.fields:
+            if field.name.lower() in RESERVED:
+                raise UsageError(
+                    f"schema {self.name}: {field.name} is the name of a column of every table: give the field another one, "
+                    f"and its own in `aliases`"
+                )
         if self.event_time != NO_EVENT_TIME and not any(
             field.name == self.event_time and field.type in _TIME_TYPES and field.required
             for field in self.fields
@@ -122,14 +134,31 @@ class EventSchema:
                 )
 
     def grown(self, newer: EventSchema) -> EventSchema:
-        """Return this schema with what is new in another one, nullable and at the end. Raises UsageError if it cannot
-        be."""
+        """Return this schema with what is new in another one, nullable and at the end, and with wider numbers."""
         fields, key = merged(self.fields, newer.fields), merged(self.key, newer.key)
-        if fields is None or key is None:
-            raise UsageError(
-                f"schema {self.name}: a field of it has another type in the newest schema: give the table's schema"
-            )
         return replace(self, fields=fields, key=key if self.key else ()).checked()
+
+    def refused(self, newer: EventSchema) -> list[str]:
+        """Name what `grown` has no column for: values of it are dead letters, or stay in `_extra`."""
+        return [*refused(self.fields, newer.fields), *refused(self.key, newer.key, "key ")]
+
+
+def named_apart(fields: tuple[Field, ...]) -> tuple[Field, ...]:
+    """Return the fields of a registry's schema or a sample as columns: those with a name that is reserved under another.
+
+    Of names that differ in upper and lower case alone the first has a column.
+    """
+    columns: dict[str, Field] = {}
+    taken = {field.name.lower() for field in fields}
+    for field in fields:
+        name = field.name
+        while name.lower() in RESERVED or (name != field.name and name.lower() in taken):
+            name += "_"
+        renamed = (
+            field if name == field.name else replace(field, name=name, aliases=(field.name, *field.aliases))
+        )
+        columns.setdefault(name.lower(), renamed)
+    return tuple(columns.values())
 
 
 def _schema(name: str, **fields: tuple[Value, ...]) -> EventSchema:

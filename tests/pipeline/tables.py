@@ -186,4 +186,4 @@ def add_snapshot(place: Place) -> None:
 
 def entries_of(place: Place) -> list[Path]:
     """The files of the ledger of a table on this machine, whether they count or not."""
-    return sorted(Path(f"{place.location}/ledger".removeprefix("file://")).iterdir())
+    return sorted(Path(f"{place.location}/_ledger".removeprefix("file://")).iterdir())

@@ -149,36 +149,45 @@ def test_columns_are_added_in_at_most_twenty_tries(refusals: int) -> None:
 # --- what a snapshot says ---------------------------------------------------------------------------------------------
 
 
-def said(version: int | None, parent: int | None, number: int) -> Any:
+def said(version: int | None, parent: int | None, number: int, **more: str) -> Any:
     named = {} if version is None else {
         "barnabas.ledger-version": str(version),
         "barnabas.ledger-path": f"path {version}",
         "barnabas.ledger-sha256": f"digest {version}",
     }  # fmt: skip
-    summary = SimpleNamespace(additional_properties=named)
-    return SimpleNamespace(snapshot_id=number, parent_snapshot_id=parent, summary=summary)
+    summary = SimpleNamespace(additional_properties={**named, **more})
+    return SimpleNamespace(
+        snapshot_id=number, parent_snapshot_id=parent, sequence_number=number, summary=summary
+    )
+
+
+SURE, BEHIND, UNKNOWN = iceberg.Lineage.SURE, iceberg.Lineage.BEHIND, iceberg.Lineage.UNKNOWN
+NEWEST = {"barnabas.ledger-snapshot": "50", "barnabas.ledger-sequence": "50"}
 
 
 @pytest.mark.parametrize(
-    ("snapshots", "expected"),
+    ("snapshots", "version", "lineage", "is_own"),
     [
-        ([], (5, "path 5", "digest 5")),
-        ([said(7, None, 1)], (7, "path 7", "digest 7")),
-        ([said(7, None, 1), said(8, 1, 2)], (8, "path 8", "digest 8")),
-        ([said(7, None, 1), said(None, 1, 2), said(None, 2, 3)], (7, "path 7", "digest 7")),
-        ([said(None, None, 1), said(None, 1, 2)], (5, "path 5", "digest 5")),
-        ([said(None, 99, 2)], (5, "path 5", "digest 5")),  # its parent has expired
+        ([], 5, SURE, True),
+        ([said(7, None, 1)], 7, SURE, True),
+        ([said(7, None, 1), said(8, 1, 2)], 8, SURE, True),
+        ([said(7, None, 1), said(None, 1, 2), said(None, 2, 3)], 7, SURE, False),
+        ([said(None, 50, 51)], 5, SURE, False),  # the snapshot of the newest entry has expired
+        ([said(None, 51, 52)], 5, UNKNOWN, False),  # and one of another engine
+        ([said(None, 48, 49)], 5, BEHIND, False),
+        ([said(None, 48, 49), said(None, 49, 51)], 5, BEHIND, False),  # rolled back, and changed since
     ],
 )
 def test_newest_snapshot_with_an_entry_names_the_ledger(
-    snapshots: list[Any], expected: tuple[int, str, str]
+    snapshots: list[Any], version: int, lineage: iceberg.Lineage, is_own: bool
 ) -> None:
     by_number = {one.snapshot_id: one for one in snapshots}
     table = SimpleNamespace(
         current_snapshot=lambda: snapshots[-1] if snapshots else None,
         snapshot_by_id=by_number.get,
-        properties=said(5, None, 0).summary.additional_properties,
+        properties=said(5, None, 0, **NEWEST).summary.additional_properties,
     )
+    expected = (version, f"path {version}", f"digest {version}", lineage, is_own)
     assert iceberg.ledger_of(table) == expected
 
 

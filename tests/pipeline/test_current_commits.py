@@ -110,7 +110,7 @@ def test_old_files_go_when_no_snapshot_names_them(tmp_path: Path) -> None:
 def objects(found: CurrentRows) -> set[Path]:
     """All files of a table but those of its ledger, which are kept."""
     directory = Path(found.table.place.location.removeprefix("file://"))
-    return {one for one in directory.rglob("*") if one.is_file() and one.parent.name != "ledger"}
+    return {one for one in directory.rglob("*") if one.is_file() and one.parent.name != "_ledger"}
 
 
 # --- the command ----------------------------------------------------------------------------------------------------

@@ -82,11 +82,11 @@ def rows(table: CurrentTable) -> dict[int, str]:
 
 def test_the_table_is_below_the_other_under_its_name(events: Table) -> None:
     found = CurrentTable(events)
-    assert (found.place.name, found.place.location) == (NAME, f"{events.place.location}/current/{NAME}")
+    assert (found.place.name, found.place.location) == (NAME, f"{events.place.location}/_current/{NAME}")
     other = CurrentTable(events, "other.rows")
     assert (other.place.name, other.place.location) == (
         "other.rows",
-        f"{events.place.location}/current/other.rows",
+        f"{events.place.location}/_current/other.rows",
     )
     assert other.place.catalog == events.place.catalog
     with pytest.raises(UsageError, match=r"'rows' is no NAMESPACE\.NAME"):
@@ -165,7 +165,7 @@ def test_what_no_snapshot_names_goes_when_it_is_old_enough(table: CurrentTable) 
     table.commit(Applied(shape=FORM.shape, gone=table.applied.gone), [], [], keep_snapshots=1)
     root = local_path(table.place.location)
     assert root is not None
-    stray = [root / name / "x" for name in ("data", "metadata", "gone", "ledger")]
+    stray = [root / name / "x" for name in ("data", "metadata", "_gone", "_ledger")]
     for path in stray:
         path.write_bytes(b"x")
     young, old = [*root.rglob("*.parquet")], 1_000_000_000
@@ -191,9 +191,9 @@ def test_files_of_earlier_snapshots_are_kept_by_a_vacuum(
         commit(table, changed((1, None), offset=10 * n), is_moving=True)
     root = local_path(table.place.location)
     assert root is not None
-    assert len([*(root / "gone").iterdir()]) == 2
+    assert len([*(root / "_gone").iterdir()]) == 2
     assert table.vacuum(-1) == 0
-    (root / "gone" / "x").write_bytes(b"")
+    (root / "_gone" / "x").write_bytes(b"")
     delete = type(table.iceberg.io).delete
 
     def faster(self: Any, location: str) -> None:
@@ -202,7 +202,7 @@ def test_files_of_earlier_snapshots_are_kept_by_a_vacuum(
 
     monkeypatch.setattr(type(table.iceberg.io), "delete", faster)
     assert table.vacuum(-1) == 1
-    assert len([*(root / "gone").iterdir()]) == 2
+    assert len([*(root / "_gone").iterdir()]) == 2
 
 
 def test_vacuum_during_a_rename_of_current_rows_keeps_files(
@@ -213,7 +213,7 @@ def test_vacuum_during_a_rename_of_current_rows_keeps_files(
 
     def late(io: Any, location: str) -> Any:
         found = [*listing(io, location)]
-        if location.endswith("/gone"):
+        if location.endswith("/_gone"):
             catalog(table.events.place).rename_table(NAME, "barnabas.renamed")
         return iter(found)
 

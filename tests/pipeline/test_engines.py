@@ -83,7 +83,8 @@ def run_spark(place: Place, *statements: str) -> list[list[str]]:
     lake = str(local_path(place.location.rpartition("/")[0]))
     command = ["java", "-Xmx700m", *opened, "-cp", f"{fetched('spark-4.1.3', 'spark41')}/*", program, lake]
     done = subprocess.run([*command, *statements], capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr[-3000:]
+    errors = [line for line in done.stderr.splitlines() if "Exception" in line]
+    assert done.returncode == 0, errors or done.stderr[-3000:]
     return [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("row ")]
 
 

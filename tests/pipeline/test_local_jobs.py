@@ -220,9 +220,7 @@ def audited_without_values(options: LoadOptions) -> audits.AuditReport:
         compared.append((arguments[5], arguments[6]))
         return Differences()
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(audits, "compare", compare)
-        report = audited(options)
+    report = audited(options, comparing=compare)
     audited_without_values.compared = compared[0]  # type: ignore[attr-defined]
     return report
 

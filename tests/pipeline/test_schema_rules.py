@@ -170,9 +170,14 @@ def test_a_draft_has_the_narrowest_type_of_all_values(values: Any, kind: Any, re
     assert drafted(*values) == {"f": (kind, required)}
 
 
-def test_a_draft_leaves_out_what_is_ours_and_needs_an_object() -> None:
-    found = draft("t", [None, b"no", b"5", b'{"_x": 1, "a": 1}'])
-    assert [one.name for one in found.fields] == ["a"]
+def test_a_draft_renames_what_is_ours_and_needs_an_object() -> None:
+    found = draft("t", [None, b"no", b"5", b'{"_x": 1, "a": 1, "_key": "k", "_KEY_": 1, "A": 2}'])
+    assert [(one.name, *one.aliases) for one in found.fields] == [
+        ("_x",),
+        ("a",),
+        ("_key__", "_key"),
+        ("_KEY_",),
+    ]
     for values in ([b"5", None], [b"{}"]):
         with pytest.raises(UsageError, match="no JSON object"):
             draft("t", values)

@@ -26,7 +26,9 @@ def place(s3: FailingS3, tmp_path: Path) -> Place:
 
 def test_all_that_a_local_lake_does_is_done_in_a_store(s3: FailingS3, place: Place) -> None:
     use_lake(place)
-    assert sum("/ledger/" in key for key in s3.objects() if key.startswith(place.location.split("/")[3])) == 3
+    assert (
+        sum("/_ledger/" in key for key in s3.objects() if key.startswith(place.location.split("/")[3])) == 3
+    )
 
 
 @pytest.mark.parametrize("what", ["error", "lost", "error after", "slow"])
@@ -52,7 +54,7 @@ def test_a_store_that_fails_now_and_then_costs_nothing(
     ]
 
 
-@pytest.mark.parametrize("part", ["/ledger/", "/data/", "/metadata/"])
+@pytest.mark.parametrize("part", ["/_ledger/", "/data/", "/metadata/"])
 @pytest.mark.parametrize("what", ["error", "lost", "error after"])
 def test_store_that_refuses_objects_ends_a_load_that_can_resume(
     s3: FailingS3, place: Place, what: str, part: str

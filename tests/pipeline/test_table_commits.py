@@ -204,7 +204,7 @@ def test_failing_catalog_ends_a_commit_that_can_be_repeated(place: Place) -> Non
 def test_many_entries_are_read_and_uncommitted_ones_ignored(place: Place) -> None:
     for _ in range(5):
         load(place, 1)
-    ledger = local_path(f"{place.location}/ledger")
+    ledger = local_path(f"{place.location}/_ledger")
     assert ledger is not None
     (ledger / f"{3:020d}-of-a-writer-that-died.json").write_text("{")
     table = Table(place, read_ahead_min=2)
@@ -221,7 +221,7 @@ def test_many_entries_are_read_and_uncommitted_ones_ignored(place: Place) -> Non
 def test_changed_entry_is_found_by_its_successor(place: Place, which: int, how: str) -> None:
     for _ in range(3):
         load(place, 1)
-    ledger = local_path(f"{place.location}/ledger")
+    ledger = local_path(f"{place.location}/_ledger")
     assert ledger is not None
     [path] = ledger.glob(f"{which:020d}-*")
     if how == "lost":
@@ -240,7 +240,7 @@ def test_what_would_break_the_ledger_is_not_even_written(place: Place) -> None:
     made.partitions["0"].start = 11
     with pytest.raises(BrokenLakeError, match="10 is next, not 11"):
         table.commit(made)
-    ledger = local_path(f"{place.location}/ledger")
+    ledger = local_path(f"{place.location}/_ledger")
     assert ledger is not None
     assert len([*ledger.iterdir()]) == 1
 

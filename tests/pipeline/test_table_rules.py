@@ -96,7 +96,7 @@ def test_many_entries_are_read_ahead_once_each(
     monkeypatch.setattr(store, "read", lambda io, path: (reads.append(path), read(io, path))[1])
     found = table.entries(after)
     assert [one.version for one in found] == list(range(after + 1, 6))
-    assert listed == ([f"{place.location}/ledger"] if is_listed else [])
+    assert listed == ([f"{place.location}/_ledger"] if is_listed else [])
     numbers = [int(one.rpartition("/")[2][:20]) for one in reads if one.endswith(".json")]
     assert sorted(numbers) == list(range(after + 1, 6)), "each once, and none that nobody asked for"
 

@@ -49,10 +49,10 @@ def test_old_unnamed_objects_are_orphans(place: Place) -> None:
     load(place, 5, dead=2)
     assert DeadLetters(Table(place)).publish()
     load(place, 5, dead=1)
-    old = [stray(place, name) for name in ("metadata/b", "data/x/a", "dead/c", "dead/metadata/d")]
+    old = [stray(place, name) for name in ("metadata/b", "data/x/a", "dead/c", "_dead/metadata/d")]
     for name in ("data/young", "metadata/young"):
         stray(place, name, NEW)
-    for name in ("ledger/e", "current/f", "g"):
+    for name in ("_ledger/e", "_current/f", "g"):
         stray(place, name)
     assert find_orphans(Table(place), 3600) == sorted(old)
     assert find_orphans(Table(place), -20_000) == sorted(
@@ -156,7 +156,7 @@ def test_a_vacuum_removes_and_counts_what_was_compacted_away(place: Place) -> No
     compact(place)
     old -= {piece.path for piece in Table(place).pieces()}
     assert len(old) == 2
-    more = [stray(place, name) for name in ("data/a", "dead/b")]
+    more = [stray(place, name) for name in ("data/a", "_dead/b")]
     paths = {path for path in root_of(place).rglob("*") if path.is_file()}
     count = vacuum.vacuum(place, age_seconds=-20_000)
     left = {path for path in root_of(place).rglob("*") if path.is_file()}

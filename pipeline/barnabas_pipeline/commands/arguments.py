@@ -110,6 +110,22 @@ class CompactArguments(TableArguments, SparkArguments):
     vacuum_hours: float | None
 
 
+class EraseArguments(TableArguments):
+    """Options of erase."""
+
+    where: str
+    reason: str
+    json: bool
+
+
+class RetainArguments(TableArguments):
+    """Options of retain; `now` is ms since 1970."""
+
+    days: float
+    now: int | None
+    json: bool
+
+
 class RedriveArguments(TableFormatArguments):
     """Options of redrive; `since` is ms since 1970."""
 
@@ -268,12 +284,14 @@ BY_JOB: dict[str, type] = {
     "compact": CompactArguments,
     "current": CurrentArguments,
     "demo": DemoArguments,
+    "erase": EraseArguments,
     "infer-schema": InferSchemaArguments,
     "load": LoadArguments,
     "migrate": MigrateArguments,
     "mirror": MirrorArguments,
     "redrive": RedriveArguments,
     "report": ReportArguments,
+    "retain": RetainArguments,
     "simulate": SimulateArguments,
 }
 """The class of a job's options; jobs that are not here make results, and have DerivedArguments."""

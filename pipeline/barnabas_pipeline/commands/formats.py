@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from barnabas_pipeline.formats.registry import (
     subject_of,
 )
 from barnabas_pipeline.formats.rows import whole_schema
-from barnabas_pipeline.schema import NO_EVENT_TIME, EventSchema
+from barnabas_pipeline.schema import NO_EVENT_TIME, EventSchema, named_apart
 
 if TYPE_CHECKING:
     from barnabas_pipeline.commands.arguments import FormatArguments, RegistryArguments
@@ -139,6 +140,8 @@ def choose(args: FormatArguments, schema_of_table: Callable[[], Mapping[str, Jso
     own = _own_schema(args, value) if name == "json" else None
     newest = own or _with_event_time(EventSchema(args.topic, NO_EVENT_TIME, value.fields), args.event_time)
     newest = replace(newest, key=key or newest.key)
+    if own is None:
+        newest = replace(newest, fields=named_apart(newest.fields))
     table = schema_of_table()
     if not table:
         return Chosen(newest.checked(), decoding)
@@ -147,7 +150,12 @@ def choose(args: FormatArguments, schema_of_table: Callable[[], Mapping[str, Jso
         return Chosen(newest, decoding)  # a schema of the pipeline's own says itself how the table grows
     if args.event_time not in (None, mine.event_time):
         raise UsageError(f"the table's event time is {mine.event_time}")
-    return Chosen(mine.grown(_with_event_time(newest, mine.event_time)) if args.evolve else mine, decoding)
+    if not args.evolve:
+        return Chosen(mine, decoding)
+    newest = _with_event_time(newest, mine.event_time)
+    for text in mine.refused(newest):
+        print(f"note: {args.topic}: {text}", file=sys.stderr)
+    return Chosen(mine.grown(newest), decoding)
 
 
 def _registry(args: FormatArguments, name: str) -> Registry | None:

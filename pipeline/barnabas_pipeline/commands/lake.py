@@ -1,4 +1,4 @@
-"""The jobs on a lake: audit, compact, redrive, backfill; and what they share with `load`.
+"""The jobs on a lake: audit, compact, erase, retain, redrive, backfill; and what they share with `load`.
 
 The rule: see `commands`.
 """
@@ -6,6 +6,7 @@ The rule: see `commands`.
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -18,9 +19,11 @@ if TYPE_CHECKING:
         AuditArguments,
         BackfillArguments,
         CompactArguments,
+        EraseArguments,
         LoadArguments,
         RangeArguments,
         RedriveArguments,
+        RetainArguments,
         TableArguments,
         TableFormatArguments,
         TopicArguments,
@@ -147,7 +150,9 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-seal", action="store_true", help="seal no hours")
     parser.add_argument("--deep", action="store_true", help="decode the whole log, and compare every value")
     parser.add_argument(
-        "--strict", action="store_true", help="exit 2 if the log has records that are not loaded"
+        "--strict",
+        action="store_true",
+        help="exit 2 if the log has records that are not loaded, or another engine has deleted rows",
     )
 
 
@@ -177,8 +182,10 @@ def run_audit(args: AuditArguments) -> int:
         deep=args.deep,
     )
     summarize("audit", asdict(report), as_json=args.json)
+    for note in report.notes:
+        print(f"note: {note}", file=sys.stderr)
     job.raise_if_lossy(report)
-    return EXIT_INCOMPLETE if args.strict and report.lag else EXIT_DONE
+    return EXIT_INCOMPLETE if args.strict and (report.lag or report.erased_by_others) else EXIT_DONE
 
 
 # --- compact --------------------------------------------------------------------------------------------------------
@@ -220,6 +227,56 @@ def run_compact(args: CompactArguments) -> int:
     if args.vacuum_hours is not None:
         summary.removed_orphans = vacuum(root, age_seconds=args.vacuum_hours * 3600)
     summarize("compact", asdict(summary), as_json=args.json)
+    return EXIT_DONE
+
+
+# --- erase and retain -------------------------------------------------------------------------------------------------
+
+
+def add_erase(parser: argparse.ArgumentParser) -> None:
+    """Options of erase."""
+    parser.add_argument("--topic", required=True)
+    add_table(parser)
+    parser.add_argument(
+        "--where", required=True, metavar="CONDITION", help="rows to remove, such as \"member = 'm1'\""
+    )
+    parser.add_argument("--reason", default="", help="note in the ledger")
+    parser.add_argument("--json", action="store_true")
+
+
+def run_erase(args: EraseArguments) -> int:
+    """Remove rows by a condition."""
+    args = _with_settings(args)
+    from barnabas_pipeline.jobs.erase import erase
+
+    summarize("erase", asdict(erase(place(args), args.where, reason=args.reason)), as_json=args.json)
+    return EXIT_DONE
+
+
+def add_retain(parser: argparse.ArgumentParser) -> None:
+    """Options of retain."""
+    parser.add_argument("--topic", required=True)
+    add_table(parser)
+    parser.add_argument(
+        "--days",
+        required=True,
+        type=float,
+        metavar="N",
+        help="age of events from which their hours are removed",
+    )
+    parser.add_argument(
+        "--now", type=common.parse_time, metavar="TIME", help="current time; default: that of the clock"
+    )
+    parser.add_argument("--json", action="store_true")
+
+
+def run_retain(args: RetainArguments) -> int:
+    """Remove hours for their age."""
+    args = _with_settings(args)
+    from barnabas_pipeline.jobs.erase import retain
+
+    before_ms = common.now_ms(args) - int(args.days * 24 * 3_600_000)
+    summarize("retain", asdict(retain(place(args), before_ms=before_ms)), as_json=args.json)
     return EXIT_DONE
 
 

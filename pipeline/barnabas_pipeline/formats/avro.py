@@ -20,6 +20,7 @@ from barnabas_pipeline.formats.avro_values import Reader
 from barnabas_pipeline.formats.binary import NO_ID, BinaryDecoder, Writer
 from barnabas_pipeline.formats.framing import View
 from barnabas_pipeline.formats.registry import Registry
+from barnabas_pipeline.formats.resolve import as_json, has_kept
 from barnabas_pipeline.log.columns import NotSureError
 
 if TYPE_CHECKING:
@@ -37,9 +38,18 @@ class AvroWriter:
 
     def read(self, payload: bytes) -> tuple[Row, Document]:
         """Read one value. Raises RefusedError."""
-        value = Reader(payload).whole(self.plan)
+        reader = Reader(payload)
+        value = self._row(reader)
+        if not reader.is_inexact:
+            return value, {}
+        held = {field.name: (value[field.name], field.type) for field in self.fields}
+        return value, {name: as_json(*pair) for name, pair in held.items() if has_kept(pair[0])}
+
+    def _row(self, reader: Reader) -> Row:
+        value = reader.whole(self.plan)
         is_record = self.plan.kind == "record" and not self.plan.is_recursive
-        return (value if is_record else {"value": value}), {}
+        row: Row = value if is_record else {"value": value}
+        return row
 
     def read_columns(self, view: View) -> tuple[list[Column], Mask]:
         """Read many values. Raises NotSureError."""

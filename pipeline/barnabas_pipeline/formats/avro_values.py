@@ -15,8 +15,8 @@ from uuid import UUID
 from barnabas_pipeline.field_types import PLAIN, Decimal, Field
 from barnabas_pipeline.formats.avro_plan import Plan
 from barnabas_pipeline.formats.base import RefusedError
-from barnabas_pipeline.formats.json_values import Checker
-from barnabas_pipeline.formats.resolve import as_json
+from barnabas_pipeline.formats.json_values import OF_TIME, Checker, is_beyond, is_more_exact
+from barnabas_pipeline.formats.resolve import Kept, as_json
 
 if TYPE_CHECKING:
     from barnabas_pipeline.data_types import Json, Row, Value
@@ -38,6 +38,7 @@ class Reader:
 
     def __init__(self, data: bytes) -> None:
         self.data = data
+        self.is_inexact = False  # it has times that no column holds as they are
         self.at = 0
         self.budget = len(data) + EMPTY_ITEMS_MAX
         self.empties = EMPTY_FIELDS_PER_BYTE * len(data) + EMPTY_ITEMS_MAX
@@ -56,8 +57,22 @@ class Reader:
             return json.dumps(_nested_json(value, plan), ensure_ascii=False, separators=(",", ":"))
         value = _READ[plan.kind](self, plan)
         if isinstance(plan.type, str) and value is not None:
-            value = _ranged(value, plan)
+            value = self._ranged(value, plan)
         return value
+
+    def _ranged(self, value: Value, plan: Plan) -> Value:
+        if plan.kind not in ("int", "long"):
+            return value
+        assert isinstance(plan.type, str)
+        if plan.type in OF_TIME and is_beyond(value, plan.type):
+            self.is_inexact = True
+            return Kept(value)
+        plain = PLAIN[plan.type]
+        assert plain.min is not None
+        assert plain.max is not None
+        if not plain.min <= value <= plain.max:
+            raise RefusedError("range", f"{value} is no {plan.type} that a column holds")
+        return value * plain.factor
 
     def take(self, size: int) -> bytes:
         """Take bytes."""
@@ -102,7 +117,13 @@ class Reader:
             text = data.decode()
         except UnicodeDecodeError:
             raise RefusedError("utf8", "a string is no UTF-8") from None
-        return Checker().checked(text, _ZONED, "a time") if plan.type == "iso8601" else text
+        if plan.type != "iso8601":
+            return text
+        time = Checker().checked(text, _ZONED, "a time")
+        if not is_more_exact(text):
+            return time
+        self.is_inexact = True
+        return Kept(text, time)
 
     def _enum(self, plan: Plan) -> str:
         return plan.symbols[self._index(len(plan.symbols))]
@@ -166,18 +187,6 @@ _READ = {
     "enum": Reader._enum, "optional": Reader._optional, "union": Reader._union, "array": Reader._array,
     "map": Reader._map, "record": Reader._record,
 }  # fmt: skip
-
-
-def _ranged(value: Value, plan: Plan) -> Value:
-    if plan.kind not in ("int", "long"):
-        return value
-    assert isinstance(plan.type, str)
-    plain = PLAIN[plan.type]
-    assert plain.min is not None
-    assert plain.max is not None
-    if not plain.min <= value <= plain.max:
-        raise RefusedError("range", f"{value} is no {plan.type} that a column holds")
-    return value * plain.factor
 
 
 def _decimal(data: bytes, kind: Decimal) -> Number:

@@ -106,7 +106,10 @@ class BlockDecoder:
             return np.empty(0, np.int64), self.arrow.empty_table(), []
         if self.careful:
             return self._decode_each(columns)
-        parts, doubtful = self._decode_fast(columns)
+        try:
+            parts, doubtful = self._decode_fast(columns)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return self._decode_each(columns)
         if len(doubtful) == len(columns):
             return self._decode_each(columns)
         bad: list[BadRecord] = []
@@ -185,6 +188,8 @@ class BlockDecoder:
         times = [("the record's timestamp", timestamp_ms)]
         if name != NO_EVENT_TIME:
             event_time = row[name]
+            if event_time is None:
+                raise RefusedError("time", f"{name} is no time of the years 1 to 9999")
             if _field(self.schema, name).type != "long":
                 event_time //= 1000
             times.insert(0, (name, event_time))

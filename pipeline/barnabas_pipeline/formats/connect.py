@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from barnabas_pipeline.errors import UsageError
-from barnabas_pipeline.field_types import Array, Decimal, Field, Map, Record, Type, merged
+from barnabas_pipeline.field_types import Array, Decimal, Field, Map, Record, Type, merged, refused
 from barnabas_pipeline.formats.base import RefusedError
 from barnabas_pipeline.formats.json import JsonDecoder
 from barnabas_pipeline.formats.json_values import members, parse_object
 from barnabas_pipeline.log.columns import Columns
-from barnabas_pipeline.schema import NO_EVENT_TIME, EventSchema
+from barnabas_pipeline.schema import NO_EVENT_TIME, EventSchema, named_apart
 
 if TYPE_CHECKING:
     from barnabas_pipeline.data_types import Integers, Json, Value
@@ -116,13 +116,12 @@ def draft(name: str, values: Iterable[bytes | None]) -> EventSchema:
         if held.keys() == MEMBERS and isinstance(held["schema"], dict) and text not in seen:
             seen.add(text)
             kind = type_of(held["schema"])
-            more = merged(fields, kind.fields) if isinstance(kind, Record) else None
-            if more is None:
+            if not isinstance(kind, Record) or refused(fields, kind.fields):
                 raise UsageError(f"the schemas in the records of {name} are not of one table")
-            fields = more
+            fields = merged(fields, kind.fields)
     if not fields:
         raise UsageError(f"among the records of {name} is none with a schema in it")
-    return EventSchema(name, NO_EVENT_TIME, fields)
+    return EventSchema(name, NO_EVENT_TIME, named_apart(fields))
 
 
 def type_of(schema: Mapping[str, Json]) -> Type:

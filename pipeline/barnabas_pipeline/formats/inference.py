@@ -20,7 +20,7 @@ from barnabas_pipeline.log.model import LogOptions
 from barnabas_pipeline.log.planning import Selection, resolve
 from barnabas_pipeline.log.reader import RangeReader
 from barnabas_pipeline.log.transports import open_log
-from barnabas_pipeline.schema import NO_EVENT_TIME, EventSchema
+from barnabas_pipeline.schema import NO_EVENT_TIME, EventSchema, named_apart
 
 if TYPE_CHECKING:
     from barnabas_pipeline.data_types import Json
@@ -106,7 +106,7 @@ def draft(name: str, values: Iterable[bytes | None], *, event_time: str | None =
             continue
     if not seen.inner:
         raise UsageError(f"among the records of {name} is no JSON object with members")
-    fields = tuple(field for field in seen.fields(seen.count) if not field.name.startswith("_"))
+    fields = named_apart(seen.fields(seen.count))
     return EventSchema(name, event_time or _event_time(fields, seen), fields)
 
 
@@ -120,6 +120,7 @@ def _event_time(fields: tuple[Field, ...], seen: Seen) -> str:
             field.type == "iso8601"
             or (
                 field.type == "long"
+                and not field.aliases
                 and seen.inner[field.name].low >= SINCE_MS
                 and seen.inner[field.name].high <= TIME_MAX_MS
             )

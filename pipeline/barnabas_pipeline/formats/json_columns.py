@@ -36,11 +36,19 @@ from barnabas_pipeline.log.columns import NotSureError
 if TYPE_CHECKING:
     from barnabas_pipeline.data_types import Column
 
-_READ_AS = {"float": pa.float64(), "bytes": pa.string(), "date": pa.string(), "iso8601": pa.string()}
+_READ_AS = {
+    "float": pa.float64(),
+    "bytes": pa.string(),
+    "date": pa.string(),
+    "iso8601": pa.string(),
+    "local_iso8601": pa.string(),
+}
 
 
 def can_read(field: Field) -> bool:
     """Return whether a field has a fast way: Arrow's reader has no maps, no unions, and no text as it was written."""
+    if field.aliases:
+        return False  # a record may have any of its names
     match field.type:
         case Map() | Union() | "json":
             return False
@@ -160,6 +168,10 @@ def plain_column(column: Column, kind: str) -> Column:
         converted = column.cast(pa.date32())
         _require_within(converted.cast(pa.int32()), DAY_MIN, DAY_MAX)
         return converted
+    if kind == "local_iso8601":
+        column, plain = pc.binary_join_element_wise(column, "Z", ""), PLAIN["iso8601"]
+        _require(pc.match_substring_regex(column, ISO8601), column)
+        return plain_column(column, "iso8601").cast(pa.timestamp("us"))
     if kind == "iso8601":
         _require(pc.match_substring_regex(column, ISO8601), column)
         converted = column.cast(plain.arrow)

@@ -23,6 +23,7 @@ from barnabas_pipeline.field_types import (
     DAY_MAX,
     DAY_MIN,
     DAY_US,
+    INT64_MAX,
     PLAIN,
     Array,
     Decimal,
@@ -203,8 +204,9 @@ class Checker:
         values = {}
         for field in fields:
             name = f"{path}{field.name}"
-            if field.name in value:
-                values[field.name] = self.checked(value.pop(field.name), field, name)
+            known_as = next((name for name in (field.name, *field.aliases) if name in value), None)
+            if known_as is not None:
+                values[field.name] = self.checked(value.pop(known_as), field, name)
             elif field.default is not None:
                 values[field.name] = self.checked(field.default, field, name)
             elif field.required:
@@ -219,6 +221,10 @@ class Checker:
             return None
         kind = field.type
         if isinstance(kind, str):
+            if kind in OF_TIME and kind != "date" and is_beyond(value, kind):
+                self.strange = True
+                return None
+            self.strange |= kind in OF_TEXT and is_more_exact(value)
             checked = _PLAIN[kind](value, path)
         else:
             checked = self._nested(value, kind, path)
@@ -383,14 +389,34 @@ def _date(value: Json, path: str) -> int:
         raise RefusedError("range", f"{path} is no date of the years 1 to 9999") from None
 
 
+def is_beyond(value: Json, kind: str) -> bool:
+    """Return whether a whole number is of a time that no column holds, such as infinity in PostgreSQL, or 24:00."""
+    low, high = PLAIN[kind].min, PLAIN[kind].max
+    assert low is not None
+    assert high is not None
+    return type(value) is int and not low <= value <= high
+
+
+def is_more_exact(value: Json) -> bool:
+    """Return whether a time has more digits behind the point than a column holds."""
+    if not isinstance(value, str):
+        return False
+    match = _ISO8601.fullmatch(value) or _ISO8601.fullmatch(f"{value}Z")
+    return match is not None and bool((match[3] or "")[6:].strip("0"))
+
+
+def _local_iso8601(value: Json, path: str) -> int:
+    if _ISO8601.fullmatch(_string(value, path)):
+        raise RefusedError("type", f"{path} has a zone, which a local time has not")
+    return _iso8601(f"{value}Z", path)
+
+
 def _iso8601(value: Json, path: str) -> int:
     match = _ISO8601.fullmatch(_string(value, path))
     if not match:
         raise RefusedError("type", f"{path} is no time like 2026-11-20T14:00:00.5Z")
     day, time, fraction, zone = match.groups()
-    micros = (fraction or "").ljust(9, "0")
-    if micros[6:].strip("0"):
-        raise RefusedError("range", f"{path} is more exact than microseconds")
+    micros = (fraction or "").ljust(6, "0")  # what is more exact is cut here, and kept in `_extra`
     try:
         when = datetime.fromisoformat(f"{day}T{time}+00:00")
     except ValueError:
@@ -421,4 +447,12 @@ _PLAIN: dict[str, Callable[[Json, str], Value]] = {
     "json": _json,
     "date": _date,
     "iso8601": _iso8601,
+    "local_iso8601": _local_iso8601,
 }
+OF_TEXT = ("iso8601", "local_iso8601")
+OF_TIME = frozenset(
+    name
+    for name, plain in PLAIN.items()
+    if plain.max not in (None, INT64_MAX) and name.startswith(("date", "time", "local"))
+)
+"""Types that hold a time as a whole number with bounds."""

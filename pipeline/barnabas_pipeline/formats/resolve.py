@@ -10,13 +10,14 @@ import json
 from base64 import b64encode
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal as Number
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from barnabas_pipeline.field_types import (
+    PLAIN,
     Array,
     Decimal,
     Enum,
@@ -111,6 +112,16 @@ def _value(value: Value, kind: Type, reader: Field, path: str) -> Value:
 
 
 def _fitting(value: Value, kind: Type, reader: Type, path: str) -> Value:
+    if reader == "json":
+        return (
+            value
+            if kind == "json"
+            else json.dumps(as_json(value, kind), ensure_ascii=False, separators=(",", ":"))
+        )
+    if isinstance(value, Kept):
+        value = value.held
+        if value is None:
+            return None
     match kind, reader:
         case Record(), Record():
             return record_value(value, kind.fields, reader.fields, f"{path}.")
@@ -126,8 +137,10 @@ def _fitting(value: Value, kind: Type, reader: Type, path: str) -> Value:
             return _branch(held, branch, reader, path)
         case _, Union():
             return _branch(value, Field(name_of(kind), kind), reader, path)
+    if kind == "json":
+        return Checker().checked(json.loads(value), Field(path, reader), path)
     if not fits(kind, reader):
-        raise RefusedError("type", f"{path} is {name_of(kind)}, no {name_of(reader)}")
+        return _narrowed(value, kind, reader, path)
     if kind == "bytes" and reader == "string":
         try:
             return value.decode()
@@ -138,6 +151,27 @@ def _fitting(value: Value, kind: Type, reader: Type, path: str) -> Value:
     if reader in ("float", "double") and kind in ("int", "long"):
         return float(np.float32(value)) if reader == "float" else float(value)
     return value
+
+
+def _narrowed(value: Value, kind: Type, reader: Type, path: str) -> Value:
+    """Return a value of a wider type, if it is one of the reader's. Raises RefusedError."""
+    match kind, reader:
+        case "long", "int" if PLAIN["int"].min <= value <= PLAIN["int"].max:
+            return value
+        case "double", "float" if _is_float(value):
+            return value
+        case Decimal(), Decimal() if kind.scale == reader.scale and abs(value) < 10 ** (
+            reader.precision - reader.scale
+        ):
+            return value
+        case (("long", "int") | ("double", "float")) | (Decimal(), Decimal()):
+            raise RefusedError("range", f"{path} does not fit into {name_of(reader)}")
+    raise RefusedError("type", f"{path} is {name_of(kind)}, no {name_of(reader)}")
+
+
+def _is_float(value: float) -> bool:
+    with np.errstate(over="ignore"):
+        return value != value or float(np.float32(value)) == value
 
 
 def _branch(value: Value, branch: Field, reader: Union, path: str) -> Value:
@@ -168,10 +202,28 @@ def extra_of(value: Row, unmapped: tuple[Field, ...], more: Document | None = No
     return json.dumps(kept, ensure_ascii=False, separators=(",", ":")) if kept else None
 
 
+class Kept(NamedTuple):
+    """A time as it was written, which no column holds, and what a column holds instead."""
+
+    written: Json
+    held: Value = None
+
+
+def has_kept(value: Value) -> bool:
+    """Return whether there is a Kept in a value."""
+    if isinstance(value, Kept):
+        return True
+    if isinstance(value, dict):
+        return any(map(has_kept, value.values()))
+    return isinstance(value, list | tuple) and any(map(has_kept, value))
+
+
 def as_json(value: Value, kind: Type) -> Json:
     """Return a value as JSON has it: bytes in base64, times in ISO 8601, decimals, NaN and infinities as text."""
     if value is None:
         return None
+    if isinstance(value, Kept):
+        return value.written
     match kind:
         case Record():
             return {field.name: as_json(value.get(field.name), field.type) for field in kind.fields}
@@ -278,6 +330,15 @@ def _column(column: Column, kind: Type, reader: Type) -> Column:
             )
         case _ if kind == reader:
             return column
+        case _, "json":
+            held = (
+                None if value is None else as_json(value, kind) for value in numbers_of(column).to_pylist()
+            )
+            texts = [
+                None if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+                for value in held
+            ]
+            return pa.array(texts, pa.string())
         case Array(), Array():
             element = _element(column.flatten(), kind.element, reader.element)
             return pa.ListArray.from_arrays(
@@ -288,11 +349,14 @@ def _column(column: Column, kind: Type, reader: Type) -> Column:
             )
         case _ if fits(kind, reader):
             target = arrow_type(reader)
-            return (
-                column
-                if column.type == target
-                else column.cast(target, safe=(kind, reader) == ("bytes", "string"))
-            )
+            try:
+                return (
+                    column
+                    if column.type == target
+                    else column.cast(target, safe=(kind, reader) == ("bytes", "string"))
+                )
+            except pa.ArrowInvalid:  # bytes that are no UTF-8
+                raise NotSureError from None
     raise NotSureError
 
 

@@ -6,6 +6,7 @@ The rule: an audit reads the whole log and all files again, and what it does not
     the log has the very batches that the load decoded                     digests; if not: values are compared
     every file has the size and the SHA-256 that the ledger says           if not: values are compared
     every value is what the log says, decoded again                        all of them with `deep`
+    a row that was removed on purpose is named by the ledger               or by another engine's snapshot, and noted
 
 Rows at offsets that the log no longer has (retention, compaction) can only be checked by their files.
 docs/decisions/0050-levels-of-an-audit.md says what is proven by which level.
@@ -14,18 +15,20 @@ docs/decisions/0050-levels-of-an-audit.md says what is proven by which level.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from barnabas_pipeline.errors import DataLossError, MissingOffsets
 from barnabas_pipeline.jobs.compare import Differences, compare
 from barnabas_pipeline.jobs.coverage import EXAMPLES_MAX, Inventory, Run, look, plan_runs, take_inventory
+from barnabas_pipeline.jobs.erase import deletions_of_others
 from barnabas_pipeline.jobs.load import LoadOptions, find_loss, new_entry
 from barnabas_pipeline.jobs.seal import sealable_hours
 from barnabas_pipeline.lake import store
 from barnabas_pipeline.lake.coordinates import FileCheck
 from barnabas_pipeline.lake.dead import DeadLetters
-from barnabas_pipeline.lake.iceberg import explained
+from barnabas_pipeline.lake.iceberg import explained, is_writable
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.log.model import Bounds, Log, LogOptions, OffsetRange
 from barnabas_pipeline.log.transports import open_log
@@ -52,6 +55,11 @@ class AuditReport:
     rows_compared: int = 0  # rows and dead letters whose offsets were held against the log
     rows_decoded: int = 0  # of these, the ones of which the values were compared too
     rows_gone_from_log: int = 0
+    erased: int = 0
+    erased_by_others: int = (
+        0  # of these, rows that snapshots of other engines have deleted and no entry has noted yet
+    )
+    notes: list[str] = field(default_factory=list)
     lag: int = 0
     sealed: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -66,10 +74,11 @@ def audit(
     lateness_ms: int,
     seal: bool = True,
     deep: bool = False,
+    comparing: Callable[..., Differences] = compare,
 ) -> AuditReport:
     """Compare lake and log, with `deep` every value. Raises DataLossError if the topic is another one.
 
-    Problems are in the report.
+    Problems are in the report. `comparing` compares values, by Spark.
     """
     table = Table(options.root)
     state = table.loaded()
@@ -86,12 +95,29 @@ def audit(
         if loss is not None:
             report.problems.append(str(loss))
         inventory = take_inventory(table)
+        deletions = deletions_of_others(table, inventory.entries)
+        noted = list(deletions.offsets.write(table.layout))
+        report.notes = deletions.told if noted else []
+        report.erased_by_others = sum(file.offsets for file in noted)
+        report.erased = state.erased + report.erased_by_others
+        inventory.erased.extend(noted)
         dead = DeadLetters(table)
         report.problems += dead.differences(inventory.entries)  # before more is published
         dead.publish()
         _check_counts(inventory, report)
-        _check_rows(spark, table, inventory, log, options.log, bounds, report)
+        _check_rows(spark, table, inventory, log, options.log, bounds, report, comparing)
         report.lag = sum(max(0, bound.end - state.ends.get(p, bound.start)) for p, bound in bounds.items())
+        if seal and not report.problems and not is_writable(table.existing):
+            report.notes.append(
+                f"{table.place.name} has a format that cannot be written here: no hour is sealed"
+            )
+            seal = False
+        if seal and noted and not report.problems:
+            schema = EventSchema.from_dict(state.schema)
+            job = {"name": "audit", "id": options.job_id, "snapshots": deletions.snapshots}
+            entry = new_entry(table, "erase", identity, schema, job)
+            entry.erased, entry.note = noted, "; ".join(deletions.told)
+            table.commit(entry)
         if seal and not report.problems:
             report.sealed = sealable_hours(log, bounds, state, now_ms=now_ms, lateness_ms=lateness_ms)
             if report.sealed:
@@ -134,9 +160,10 @@ def _check_counts(inventory: Inventory, report: AuditReport) -> None:
     )
     is_sure = not any(row.piece.deletes for row in inventory.rows if row.piece is not None)
     dead = sum(row.entry.offsets for row in inventory.dead if row.entry is not None)
-    if is_sure and rows != report.loaded + state.redriven:
+    if is_sure and rows != report.loaded + state.redriven - report.erased:
+        erased = f", {report.erased} erased" if report.erased else ""
         report.problems.append(
-            f"{rows} rows are in the files, {report.loaded} were loaded, {state.redriven} redriven"
+            f"{rows} rows are in the files, {report.loaded} were loaded, {state.redriven} redriven{erased}"
         )
     if dead != report.dead - state.redriven:
         report.problems.append(
@@ -153,6 +180,7 @@ def _check_rows(
     options: LogOptions,
     bounds: dict[int, Bounds],
     report: AuditReport,
+    comparing: Callable[..., Differences],
 ) -> None:
     runs = plan_runs(inventory.entries, inventory.state, bounds)
     checks = look(spark, table.layout, inventory, log, options, runs)
@@ -165,7 +193,7 @@ def _check_rows(
     unreadable = frozenset(check.path for check in checks if check.rows < 0)
     doubtful = {check.path for check in checks if check.problem or not check.is_ours}
     ranges = _doubtful(runs, doubtful, inventory, is_all=report.deep)
-    differences = compare(spark, table, inventory, log, options, ranges, unreadable)
+    differences = comparing(spark, table, inventory, log, options, ranges, unreadable)
     report.rows_decoded = differences.rows
     tell(differences, report)
 
@@ -180,6 +208,9 @@ def _judge(run: Run, report: AuditReport) -> None:
         report.missing += [[partition, offset, offset + 1] for offset in findings.missing_first]
     report.problems += [
         f"offset {offset} of partition {partition} is there twice" for offset in findings.doubled_first
+    ]
+    report.problems += [
+        f"offset {offset} of partition {partition} was erased, and is a row" for offset in findings.back_first
     ]
     if run.is_as_loaded and findings.gone:
         report.problems.append(

@@ -103,7 +103,6 @@ def plan(table: Table, state: State, target_bytes: int, files_min: int) -> Itera
         return
     schema = EventSchema.from_dict(state.schema)
     layout, spec_id = table.layout, table.existing.metadata.default_spec_id
-    foreign = {field.name for field in table.existing.schema().fields} - set(lake_schema(schema).names)
     small: dict[tuple[str, str], list[Piece]] = {}
     for file in sorted(table.pieces(), key=lambda piece: (*piece.bounds[1:], piece.path)):
         if (
@@ -115,11 +114,18 @@ def plan(table: Table, state: State, target_bytes: int, files_min: int) -> Itera
     for (_, topic_id), files in sorted(small.items()):
         for group in _bins(files, target_bytes):
             if len(group) >= files_min:
-                if foreign:
-                    raise UsageError(
-                        f"{table.place.name} has columns of others ({', '.join(sorted(foreign))})"
-                    )
+                check_columns(table, schema)
                 yield _Group(layout, topic_id, tuple(group), schema)
+
+
+def check_columns(table: Table, schema: EventSchema) -> None:
+    """Raise UsageError for a table with columns that are not ours, which would be lost in files written again."""
+    columns = {field.name for field in table.existing.schema().fields}
+    foreign = columns - set(lake_schema(schema).names)
+    if foreign:
+        lacking = set(lake_schema(schema).names) - columns
+        renamed = f", and lacks {', '.join(sorted(lacking))}: renamed?" if lacking else ""
+        raise UsageError(f"{table.place.name} has columns of others ({', '.join(sorted(foreign))}){renamed}")
 
 
 def _bins(files: list[Piece], target_bytes: int) -> Iterator[list[Piece]]:

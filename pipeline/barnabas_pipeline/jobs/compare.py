@@ -77,6 +77,9 @@ def compare(
     bad = sf.xxhash64("_bad.end_offset", "_bad.reason", "_bad.value")
     judged = sf.when(sf.col("_bad").isNull(), sf.xxhash64(*columns)).otherwise(bad)
     log_rows = from_log.select(PARTITION, "_offset", judged.alias("hash"))
+    if inventory.erased:
+        erased = frames.read_erased(spark, table, state, inventory.erased)
+        log_rows = log_rows.join(erased, [PARTITION, "_offset"], "left_anti")
     lake_rows = in_lake.unionByName(in_dead)
     sums = _sums(lake_rows)
     differences = Differences(sum(count for count, _, _ in sums.values()))

@@ -8,14 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from barnabas_pipeline.jobs.load import unwrap
-from barnabas_pipeline.lake.coordinates import FileCheck, Seen, check_file, dead_offsets, row_offsets
+from barnabas_pipeline.lake.coordinates import (
+    FileCheck,
+    Seen,
+    check_file,
+    dead_offsets,
+    erased_offsets,
+    row_offsets,
+)
 from barnabas_pipeline.lake.iceberg import Layout
-from barnabas_pipeline.lake.ledger import Entry, Files, PartitionCommit, State
+from barnabas_pipeline.lake.ledger import DataFile, Entry, Files, PartitionCommit, State
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.log import digest
 from barnabas_pipeline.log.model import Bounds, Log, LogOptions, OffsetRange
@@ -29,6 +36,7 @@ if TYPE_CHECKING:
 RUN_OFFSETS = 500_000  # small commits are looked at together until they have so many
 FILE_GROUP_BYTES = 64 << 20
 EXAMPLES_MAX = 20
+F = TypeVar("F", Seen, DataFile)
 _NOTHING = Bounds(0, 0, 0, -1)  # of a partition that is gone
 
 
@@ -62,6 +70,8 @@ class Findings:
     letters: int = 0
     accounted: int = 0
     gone: int = 0  # rows and dead letters of offsets that the log has no more, or never had
+    erased: int = 0
+    back_first: list[int] = field(default_factory=list)  # erased offsets that are rows
     missing: int = 0
     missing_first: list[int] = field(default_factory=list)
     doubled_first: list[int] = field(default_factory=list)
@@ -70,9 +80,9 @@ class Findings:
     def add(self, other: Findings) -> None:
         """Count in another piece of the same run."""
         self.digest = digest.add(self.digest, other.digest)
-        for name in ("control", "aborted", "rows", "letters", "accounted", "gone", "missing"):
+        for name in ("control", "aborted", "rows", "letters", "accounted", "gone", "erased", "missing"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        for name in ("missing_first", "doubled_first", "strange_first"):
+        for name in ("missing_first", "doubled_first", "strange_first", "back_first"):
             setattr(self, name, (getattr(self, name) + getattr(other, name))[:EXAMPLES_MAX])
 
 
@@ -85,6 +95,7 @@ class Piece:
     in_log: bool
     rows: tuple[Seen, ...]
     dead: tuple[Seen, ...]
+    erased: tuple[DataFile, ...] = ()
 
 
 Item = Piece | list[Seen]
@@ -99,6 +110,7 @@ class Inventory:
     entries: list[Entry]
     rows: list[Seen]
     dead: list[Seen]
+    erased: list[DataFile] = field(default_factory=list)
 
     @property
     def files(self) -> list[Seen]:
@@ -113,7 +125,8 @@ def take_inventory(table: Table) -> Inventory:
     for entry in entries:
         files.apply(entry)
     rows = [Seen(files.rows.get(piece.path), piece) for piece in table.pieces()]
-    return Inventory(table.state(), entries, rows, [Seen(file) for file in files.dead.values()])
+    dead = [Seen(file) for file in files.dead.values()]
+    return Inventory(table.state(), entries, rows, dead, list(files.erased.values()))
 
 
 # --- planning -------------------------------------------------------------------------------------------------------
@@ -162,16 +175,18 @@ def _extend(run: Run, commit: PartitionCommit, bound: Bounds) -> None:
 def _pieces(inventory: Inventory, log: Log, runs: list[Run]) -> Iterator[Piece]:
     rows, dead = ([file for file in files if file.may_be_of(inventory.state.topic_id)]
                   for files in (inventory.rows, inventory.dead))  # fmt: skip
+    erased = [file for file in inventory.erased if file.topic_id == inventory.state.topic_id]
     for n, run in enumerate(runs):
         before = replace(run.in_log, start=run.offset_range.start, end=run.in_log.start)
         behind = replace(run.in_log, start=run.in_log.end, end=run.offset_range.end)
         parts = [(piece, True) for piece in split(log, [run.in_log])]
         for offset_range, in_log in (*parts, (before, False), (behind, False)):
             if len(offset_range):
-                yield Piece(n, offset_range, in_log, _near(rows, offset_range), _near(dead, offset_range))
+                near = _near(rows, offset_range), _near(dead, offset_range), _near(erased, offset_range)
+                yield Piece(n, offset_range, in_log, *near)
 
 
-def _near(files: list[Seen], offset_range: OffsetRange) -> tuple[Seen, ...]:
+def _near(files: list[F], offset_range: OffsetRange) -> tuple[F, ...]:
     """The files that may have something of a range."""
     partition, start, end = offset_range.partition, offset_range.start, offset_range.end
     return tuple(file for file in files if file.may_have(partition, start, end))
@@ -243,6 +258,10 @@ def look_at(layout: Layout, piece: Piece, log: Log | None, topic_id: str) -> Fin
     findings = Findings(piece.run, rows=len(rows), letters=letters, accounted=len(both))
     findings.doubled_first = np.unique(both[is_again])[:EXAMPLES_MAX].tolist()
     both = both[~is_again]
+    erased = erased_offsets(layout, piece.erased, piece.offset_range)
+    findings.back_first = np.intersect1d(erased, both, assume_unique=True)[:EXAMPLES_MAX].tolist()
+    findings.erased = len(erased) - len(np.intersect1d(erased, both, assume_unique=True))
+    findings.accounted += findings.erased
     if not piece.in_log or log is None:
         findings.gone = len(both)
         return findings
@@ -252,7 +271,7 @@ def look_at(layout: Layout, piece: Piece, log: Log | None, topic_id: str) -> Fin
         there.counts.control,
         there.counts.aborted,
     )
-    findings.missing, findings.missing_first = there.without(both, EXAMPLES_MAX)
+    findings.missing, findings.missing_first = there.without(np.union1d(both, erased), EXAMPLES_MAX)
     strange = both[~there.has(both)]
     findings.gone, findings.strange_first = len(strange), strange[:EXAMPLES_MAX].tolist()
     return findings

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 IN_PROCESS_ROWS_MAX = 2_000_000
 """Events and rows of the table together; with more Spark's tasks pay for themselves."""
-AGAIN = ("redrive", "backfill")  # after these, events that were applied are others
+AGAIN = ("redrive", "backfill", "erase")  # after these, events that were applied are others
 CONFLICTS_MAX = 20
 DIFFERENCES_MAX = 20
 
@@ -133,12 +133,14 @@ class CurrentRows:
         if form.shape.envelope == PLAIN:
             self._refuse_lost_tombstones(entries)
         starts = {} if reason else applied.ends
-        if not reason and state.ends == applied.ends:
+        is_moving = self.table.is_endangered
+        if not reason and state.ends == applied.ends and not is_moving:
             self._idle = applied.version, state.version
             return None
         ranges = {partition: (starts.get(partition, 0), end) for partition, end in state.ends.items()}
         pieces = _pieces(self.events, state.topic_id, ranges)
-        return Plan(form, state, reason, Increment(self.events.layout, form, state.topic_id, ranges), pieces)
+        increment = Increment(self.events.layout, form, state.topic_id, ranges)
+        return Plan(form, state, reason, increment, pieces, is_moving)
 
     def _shape(self, applied: Applied) -> Shape:
         shape = self.options.shape
@@ -158,6 +160,8 @@ class CurrentRows:
             return "asked for"
         if applied.topic_id != state.topic_id:
             return "the topic was made again"
+        if self.table.is_behind:
+            return "the table was rolled back"
         if not self._follows(applied, state):
             return "the table of events was rolled back"
         if applied.gone is None and len(state.ends) > 1:
@@ -204,7 +208,7 @@ class CurrentRows:
             tuple(truncated),
             is_moving,
         )
-        everywhere = not plan.reason and last != applied.truncated
+        everywhere = not plan.reason and (plan.is_moving or last != applied.truncated)
         buckets = range(plan.form.shape.buckets) if everywhere else ()
         done = self._run(plan.increment, merger.write, plan.pieces, buckets)
         faults.point("current.after_buckets")
@@ -317,6 +321,7 @@ class Plan:
     reason: str
     increment: Increment
     pieces: list[Piece]
+    is_moving: bool = False  # all files are written again, at the place that the table has now
 
 
 def _pieces(events: Table, topic_id: str, ranges: dict[int, tuple[int, int]]) -> list[Piece]:

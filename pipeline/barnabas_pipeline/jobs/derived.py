@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from barnabas_pipeline.data_types import Document, Json
     from barnabas_pipeline.simulate.model import Truth
 
-REPLAY_KINDS = ("backfill",)  # after these, what was aggregated is not what the lake says any more
+REPLAY_KINDS = ("backfill", "erase")  # after these, what was aggregated is not what the lake says any more
 GROUP = "barnabas_pipeline.jobs"
 """Entry points of jobs that other packages bring along."""
 
@@ -234,9 +234,9 @@ class Derived:
                 return None  # the table went back, or is another one
             for entry in entries:
                 files = [file for file in entry.add if self.is_in_span(file)]
-                if files and entry.kind in REPLAY_KINDS:
+                if (files or entry.remove) and entry.kind in REPLAY_KINDS:
                     return None
-                if entry.kind != "compact":
+                if entry.kind not in ("compact", "retain"):
                     chosen[kind] += [Piece(file.path, rows=file.rows) for file in files]
             with explained():
                 are_there = all(table.io.new_input(piece.path).exists() for piece in chosen[kind])

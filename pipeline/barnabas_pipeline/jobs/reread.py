@@ -168,7 +168,9 @@ def _event_hours(columns: Columns, decoder: Decoder, topic_id: str, partition: i
 
 def _widen(table: pa.Table, arrow: pa.Schema) -> pa.Table:
     arrays = [
-        table[field.name] if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
+        table[field.name].cast(field.type)
+        if field.name in table.column_names
+        else pa.nulls(table.num_rows, field.type)
         for field in arrow
     ]
     return pa.Table.from_arrays(arrays, schema=arrow)

@@ -12,6 +12,7 @@ may still come. With one partition nothing older comes, and nothing is kept.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -43,6 +44,7 @@ EXTRA = "_extra"
 DELETED = pa.field("_deleted", pa.bool_())
 UNAVAILABLE = "__debezium_unavailable_value"
 """Stands for a value that an update has not touched, and that PostgreSQL has not put into its log."""
+FLAT_DELETED = "__deleted"
 NO_BUCKET = -1
 """The bucket of events that have no key, or are nothing that the envelope knows."""
 _HASHES = (1 << 31) - 1
@@ -224,6 +226,8 @@ class _Events:
         self.earlier_keys: dict[str, Column] = {}
         extra = table[EXTRA]
         tombstone = _mask(pc.equal(extra, TOMBSTONE))
+        if not form.is_debezium:
+            tombstone |= _flattened_deletes(table)
         self.extra = pc.if_else(pa.array(tombstone), pa.scalar(None, pa.string()), extra)
         if not form.is_debezium:
             self.upserts, self.deletes, self.unknown = ~tombstone, tombstone, 0
@@ -288,6 +292,16 @@ class _Events:
         schema = self.form.arrow
         changed = pa.table([columns[name].take(rows) for name in schema.names], schema=schema)
         return changed.append_column(DELETED, pa.array(np.full(len(rows), deleted)))
+
+
+def _flattened_deletes(table: pa.Table) -> Mask:
+    """Return the mask of deletes in events that Debezium has flattened: `__deleted` says so, as a field or in `_extra`."""
+    if FLAT_DELETED in table.column_names:
+        return _mask(pc.equal(table[FLAT_DELETED].cast(pa.string()), "true"))
+    mask = _mask(pc.match_substring(table[EXTRA], f'"{FLAT_DELETED}"'))
+    for row in np.flatnonzero(mask).tolist():
+        mask[row] = json.loads(table[EXTRA][row].as_py()).get(FLAT_DELETED) in ("true", True)
+    return mask
 
 
 def _mask(column: Column) -> Mask:
@@ -360,7 +374,9 @@ def merge(
 
 def _widened(table: pa.Table, columns: pa.Schema) -> pa.Table:
     arrays = [
-        table[field.name] if field.name in table.column_names else pa.nulls(len(table), field.type)
+        table[field.name].cast(field.type)
+        if field.name in table.column_names
+        else pa.nulls(len(table), field.type)
         for field in columns
     ]
     return pa.table(arrays, schema=columns)

@@ -125,6 +125,12 @@ def dead_offsets(layout: Layout, files: Iterable[Seen], offset_range: OffsetRang
     return letters, _sorted(parts)
 
 
+def erased_offsets(layout: Layout, files: Iterable[DataFile], offset_range: OffsetRange) -> Integers:
+    """The offsets within a range of rows that were removed on purpose, rising, each once."""
+    parts = [_read(layout, file.path, offset_range, "partition", "offset")[0] for file in files]
+    return np.unique(np.concatenate([np.empty(0, np.int64), *parts]))
+
+
 def _scanned(layout: Layout, piece: Piece, offset_range: OffsetRange, topic_id: str) -> Integers:
     """Offsets of a file of another engine, which may have rows of several incarnations."""
     parts = [np.empty(0, np.int64)]

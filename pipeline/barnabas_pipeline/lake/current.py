@@ -44,7 +44,9 @@ from barnabas_pipeline.lake.iceberg import (
     PROPERTIES,
     SHA256,
     VERSION,
+    Head,
     Layout,
+    Lineage,
     explained,
 )
 from barnabas_pipeline.lake.ledger import BrokenLakeError, DataFile, digest
@@ -59,7 +61,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable
     from pyiceberg.table.metadata import TableMetadata
 
-SUFFIX, DIRECTORY, GONE = "__current", "current", "gone"
+SUFFIX = "__current"
 FORMAT = 1
 ROWS_PER_BLOCK = 200_000
 
@@ -122,9 +124,19 @@ class CurrentTable:
     def __init__(self, events: Table, name: str = "") -> None:
         name = iceberg.checked_name(name or f"{events.place.name}{SUFFIX}")
         self.events = events
-        self.place = replace(events.place, name=name, location=f"{events.place.location}/{DIRECTORY}/{name}")
+        self.place = replace(
+            events.place, name=name, location=f"{events.place.location}/{store.CURRENT}/{name}"
+        )
         self.iceberg: IcebergTable | None = None
         self.applied = Applied()
+        self.is_behind = False  # of `applied`, since it was rolled back to a snapshot of another engine
+
+    @property
+    def is_endangered(self) -> bool:
+        """Return whether it has files where an earlier release put them, which other engines take for orphans."""
+        return self.iceberg is not None and (
+            self.iceberg.location() != self.place.location or iceberg.is_elsewhere(self.iceberg)
+        )
 
     @property
     def existing(self) -> IcebergTable:
@@ -140,7 +152,8 @@ class CurrentTable:
         """Read the table from the catalog again. Raises IncompleteError, BrokenLakeError."""
         with explained():
             self.iceberg = iceberg.load_or_none(self._catalog, self.place)
-            _, path, sha256 = ("", "", "") if self.iceberg is None else iceberg.ledger_of(self.iceberg)
+            head = Head() if self.iceberg is None else iceberg.ledger_of(self.iceberg)
+            path, sha256, self.is_behind = head.path, head.digest, head.lineage is Lineage.BEHIND
             if (path, sha256) != (self.applied.path, self.applied.digest):
                 self.applied = self._read(path, sha256) if path else Applied()
         return self.applied
@@ -157,6 +170,9 @@ class CurrentTable:
             if self.iceberg is None:
                 self._create(form)
                 self.iceberg = self._catalog.load_table(self.place.name)
+            iceberg.check_writable(self.iceberg)
+            if self.iceberg.location() != self.place.location:
+                iceberg.relocate(self.iceberg, self.place.location)
             name_of = self.iceberg.schema().find_column_name
             column, transform, _ = _bucketing(form)
             fields = [
@@ -164,6 +180,13 @@ class CurrentTable:
             ]
             if fields != [(column, str(transform))]:
                 raise self._partitioned_otherwise()
+            columns = {field.name for field in self.iceberg.schema().fields}
+            lacking, foreign = {*form.arrow.names} - columns, columns - {*form.arrow.names}
+            if lacking and foreign:
+                raise UsageError(
+                    f"{self.place.name} lacks {', '.join(sorted(lacking))}, and has {', '.join(sorted(foreign))}: "
+                    "undo it if another engine has renamed a column, else drop the foreign one"
+                )
             iceberg.evolve(self.iceberg, form.arrow)
 
     def _create(self, form: Form) -> None:
@@ -232,7 +255,7 @@ class CurrentTable:
         """Remove objects that no snapshot names and that are at least `age_seconds` old. Returns the number of them."""
         before = time.time() - age_seconds
         with explained():
-            places = [f"{self.place.location}/{directory}" for directory in ("data", "metadata", GONE)]
+            places = [f"{self.place.location}/{directory}" for directory in ("data", "metadata", store.GONE)]
             listed = [file for place in places for file in store.listing(self.existing.io, place)]
             self.refresh()  # after the listing: what is committed meanwhile is not taken for old
             if self.iceberg is None:
@@ -308,7 +331,7 @@ class Merger:
         metadata, io = self.layout.open()
         gone_path = ""
         if len(gone):
-            gone_path = f"{metadata.location}/{GONE}/{uuid.uuid4().hex}.parquet"
+            gone_path = f"{metadata.location}/{store.GONE}/{uuid.uuid4().hex}.parquet"
             file = OpenFile(io, gone_path, self.form.gone)
             file.write(gone)
             file.finish()

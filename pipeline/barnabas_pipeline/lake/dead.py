@@ -14,7 +14,8 @@ from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 
 from barnabas_pipeline import faults
 from barnabas_pipeline.errors import IncompleteError
-from barnabas_pipeline.lake.files import DEAD, dead_columns, describe
+from barnabas_pipeline.lake import store
+from barnabas_pipeline.lake.files import dead_columns, describe
 from barnabas_pipeline.lake.iceberg import (
     LOCATION,
     NAME_MAPPING,
@@ -22,11 +23,15 @@ from barnabas_pipeline.lake.iceberg import (
     PROPERTIES,
     SHA256,
     VERSION,
+    Lineage,
     changing,
+    check_writable,
     explained,
+    is_elsewhere,
     ledger_of,
     load_or_none,
     named_files,
+    relocate,
 )
 from barnabas_pipeline.lake.ledger import DataFile, Entry, Files
 from barnabas_pipeline.lake.table import Table
@@ -43,7 +48,7 @@ class DeadLetters:
 
     def __init__(self, table: Table) -> None:
         self.place = replace(
-            table.place, name=f"{table.place.name}{SUFFIX}", location=f"{table.place.location}/{DEAD}"
+            table.place, name=f"{table.place.name}{SUFFIX}", location=f"{table.place.location}/{store.DEAD}"
         )
         self._table = table
         self._published = 0  # the version that is known to be in it
@@ -56,8 +61,13 @@ class DeadLetters:
         with explained():
             for _ in range(CONFLICTS_MAX):
                 iceberg = self._open_or_create()
-                if self._follows(iceberg) and state.dead_version <= ledger_of(iceberg)[0]:
-                    self._published = ledger_of(iceberg)[0]
+                head = ledger_of(iceberg)
+                if (
+                    self._follows(iceberg)
+                    and state.dead_version <= head.version
+                    and not is_elsewhere(iceberg)
+                ):
+                    self._published = head.version
                     return False
                 with suppress(
                     CommitFailedException
@@ -104,6 +114,8 @@ class DeadLetters:
         catalog = self._table.catalogs.of(self._table.place)
         table = self._open()
         if table is not None:
+            if table.location() != self.place.location and self._is_taken_over:
+                relocate(table, self.place.location)
             return table
         columns = dead_columns()
         properties = {
@@ -117,9 +129,16 @@ class DeadLetters:
             )
         return catalog.load_table(self.place.name)
 
+    @property
+    def _is_taken_over(self) -> bool:
+        """Return whether the ledger is where no engine takes it for orphans; so are the dead letters that count then."""
+        return f"/{store.LEDGER}/" in self._table.state().path
+
     def _follows(self, iceberg: IcebergTable) -> bool:
         """Return whether the table ends with an entry of the ledger; not so after a rollback."""
-        version, _, digest = ledger_of(iceberg)
+        version, _, digest, lineage, _ = ledger_of(iceberg)
+        if lineage is not Lineage.SURE:
+            return False
         state = self._table.state()
         if not 0 < version < state.version:
             return version == state.version and digest == state.digest
@@ -135,13 +154,15 @@ class DeadLetters:
                 remove += [path for path in entry.dead_remove if add.pop(path, None) is None]
                 add |= {file.path: file for file in entry.dead_add}
         old = named_files(iceberg, remove)
-        if not self._follows(iceberg) or len(old) != len(remove):
+        is_moving = is_elsewhere(iceberg)
+        if not self._follows(iceberg) or len(old) != len(remove) or is_moving:
             expected = self._table.files().dead
             present = {task.file.file_path for task in iceberg.scan().plan_files()}
-            add = {path: file for path, file in expected.items() if path not in present}
+            add = {path: file for path, file in expected.items() if path not in present or is_moving}
             old = named_files(iceberg, present - expected.keys())
         named = {VERSION: str(state.version), PATH: state.path, SHA256: state.digest}
         described = [describe(iceberg.io, iceberg.metadata, file) for file in add.values()]
+        check_writable(iceberg)
         transaction = changing(iceberg, named, described, old)
         faults.point("dead.before_commit")
         transaction.commit_transaction()

@@ -17,6 +17,7 @@ from pyiceberg.table.locations import load_location_provider
 
 from barnabas_pipeline import faults
 from barnabas_pipeline.formats.base import event_ms
+from barnabas_pipeline.lake import store
 from barnabas_pipeline.lake.columns import DEAD_SCHEMA, event_hours, lake_schema, span_of
 from barnabas_pipeline.lake.iceberg import Layout, numbered
 from barnabas_pipeline.lake.ledger import DataFile
@@ -30,10 +31,12 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionKey
     from pyiceberg.table.metadata import TableMetadata
 
+    from barnabas_pipeline.data_types import Integers
+
 OPEN_FILES_MAX = 64
 TARGET_FILE_BYTES = 128 << 20
 COMPRESSION = "zstd"
-DEAD = "dead"
+ERASED_SCHEMA = pa.schema([pa.field("partition", pa.int32()), pa.field("offset", pa.int64())])
 
 
 class OpenFile:
@@ -186,7 +189,7 @@ def write_dead(layout: Layout, letters: pa.Table, topic_id: str, partition: int)
     metadata, io = layout.open()
     columns = dead_columns()
     file = OpenFile(
-        io, f"{metadata.location}/{DEAD}/{uuid.uuid4().hex}.parquet", numbered(DEAD_SCHEMA, columns)
+        io, f"{metadata.location}/{store.DEAD}/{uuid.uuid4().hex}.parquet", numbered(DEAD_SCHEMA, columns)
     )
     file.write(letters.cast(DEAD_SCHEMA))
     entry = DataFile(file.location, letters.num_rows, 0, "", topic_id, partition)
@@ -195,6 +198,18 @@ def write_dead(layout: Layout, letters: pa.Table, topic_id: str, partition: int)
     entry.offset_max = pc.max(letters["end_offset"]).as_py() - 1
     entry.offsets = pc.sum(pc.subtract(letters["end_offset"], letters["offset"])).as_py()
     entry.reasons = {row["values"]: row["counts"] for row in pc.value_counts(letters["reason"]).to_pylist()}
+    return entry
+
+
+def write_erased(layout: Layout, offsets: Integers, topic_id: str, partition: int) -> DataFile:
+    """Write the offsets of rows that were removed on purpose, rising, into one file."""
+    metadata, io = layout.open()
+    file = OpenFile(io, f"{metadata.location}/{store.ERASED}/{uuid.uuid4().hex}.parquet", ERASED_SCHEMA)
+    partitions = pa.array(np.full(len(offsets), partition, np.int32))
+    file.write(pa.table([partitions, pa.array(offsets, pa.int64())], schema=ERASED_SCHEMA))
+    entry = DataFile(file.location, len(offsets), 0, "", topic_id, partition, offsets=len(offsets))
+    entry.size, entry.sha256, _ = file.finish()
+    entry.offset_min, entry.offset_max = int(offsets[0]), int(offsets[-1])
     return entry
 
 

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from barnabas_pipeline.lake import scan
-from barnabas_pipeline.lake.columns import DEAD_SCHEMA, lake_schema
+from barnabas_pipeline.lake.columns import DEAD_SCHEMA, PARTITION, lake_schema
 from barnabas_pipeline.lake.files import read_dead
 from barnabas_pipeline.lake.ledger import DataFile, State
 from barnabas_pipeline.lake.scan import BATCH_ROWS, Piece, Span
@@ -92,6 +93,21 @@ def read_dead_letters(spark: SparkSession, table: Table, files: list[DataFile]) 
         return (read_dead(io, path.decode()) for path in paths)
 
     return read_items(spark, [file.path.encode() for file in files], spark_schema(DEAD_SCHEMA), read)
+
+
+def read_erased(spark: SparkSession, table: Table, state: State, files: list[DataFile]) -> DataFrame:
+    """The partitions and offsets of a topic's rows that were removed on purpose."""
+    layout = table.layout
+    columns = pa.schema([pa.field(PARTITION, pa.int32()), pa.field("_offset", pa.int64())])
+
+    def read(paths: list[bytes]) -> Iterator[pa.Table]:
+        _, io = layout.open()
+        for path in paths:
+            with io.new_input(path.decode()).open() as stream:
+                yield pq.ParquetFile(stream).read().rename_columns(columns.names)
+
+    paths = [file.path.encode() for file in files if file.topic_id == state.topic_id]
+    return read_items(spark, paths, spark_schema(columns), read)
 
 
 def read_items(

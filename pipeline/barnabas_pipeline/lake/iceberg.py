@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from enum import Enum
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -32,6 +33,7 @@ from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.update.snapshot import ExpireSnapshots
 from pyiceberg.transforms import (
     HourTransform,
     Transform,
@@ -50,19 +52,27 @@ from pyiceberg.types import (
     LongType,
     MapType,
     StructType,
+    TimeType,
 )
 from pyiceberg.utils.config import Config
 
 from barnabas_pipeline.errors import IncompleteError, UsageError
 from barnabas_pipeline.lake.columns import COORDINATES, PARTITION, lake_schema
-from barnabas_pipeline.lake.ledger import HOUR_MS, DataFile
-from barnabas_pipeline.lake.pyiceberg_internals import CachingTransaction, schema_without_ids
-from barnabas_pipeline.lake.store import IO_PROPERTIES, local_path, location_of, open_io
+from barnabas_pipeline.lake.ledger import HOUR_MS, SAME_ROWS, BrokenLakeError, DataFile
+from barnabas_pipeline.lake.pyiceberg_internals import (
+    CachingTransaction,
+    as_second_version,
+    replacing,
+    schema_without_ids,
+)
+from barnabas_pipeline.lake.store import IO_PROPERTIES, earlier, local_path, location_of, open_io
 from barnabas_pipeline.schema import EventSchema
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable
+    from pyiceberg.table import Transaction
     from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.table.update.snapshot import _SnapshotProducer
     from pyiceberg.types import PrimitiveType
 
     from barnabas_pipeline.data_types import Value
@@ -72,6 +82,9 @@ CATALOG_FILE = "catalog.db"
 FOUND_BY = ("type", "uri", "py-catalog-impl")  # properties that say what a catalog is
 LOCATION = "barnabas.location"
 VERSION, PATH, SHA256, KIND = (f"barnabas.ledger-{name}" for name in ("version", "path", "sha256", "kind"))
+SNAPSHOT, SEQUENCE = "barnabas.ledger-snapshot", "barnabas.ledger-sequence"
+"""Properties of the table: the id and the sequence number of the snapshot that names the newest entry."""
+FORMAT_VERSION_MAX = 2  # that can be written
 PROPERTIES = {
     "format-version": "2",
     "commit.manifest-merge.enabled": "true",
@@ -268,7 +281,7 @@ def evolve(table: IcebergTable, schema: pa.Schema) -> None:
             return
         try:
             with table.update_schema() as update:
-                update.union_by_name(schema)
+                update.union_by_name(_without_times(schema, table.schema()))
         except CommitFailedException:
             table.refresh()
             continue
@@ -278,6 +291,23 @@ def evolve(table: IcebergTable, schema: pa.Schema) -> None:
             raise UsageError(f"table {name}: a column of it has another type than the field of the schema")
         return
     raise IncompleteError(f"others change the schema of {name}: run again")
+
+
+def _without_times(schema: pa.Schema, table: Schema) -> pa.Schema:
+    """Return the columns of Arrow's but for those that a table of an earlier release has as times of day."""
+    times = {field.name for field in table.fields if isinstance(field.field_type, TimeType)}
+    return pa.schema([field for field in schema if field.name not in times]) if times else schema
+
+
+def check_columns(table: IcebergTable, schema: pa.Schema) -> None:
+    """Raise UsageError if a table lacks columns of Arrow's, or has some in a type that is too narrow."""
+    columns = table.schema().as_struct()
+    for field in schema_without_ids(schema).as_struct().fields:
+        if not _fits(StructType(field), columns):
+            raise UsageError(
+                f"table {'.'.join(table.name())} has no column {field.name} that fits any more: another engine has "
+                f"renamed, dropped or changed it; undo that"
+            )
 
 
 def _fits(kind: IcebergType, column_type: IcebergType) -> bool:
@@ -293,6 +323,8 @@ def _fits(kind: IcebergType, column_type: IcebergType) -> bool:
                 kind.value_type, column_type.value_type
             )
         case IntegerType(), LongType():
+            return True
+        case LongType(), TimeType():  # of a table of an earlier release
             return True
         case FloatType(), DoubleType():
             return True
@@ -329,6 +361,8 @@ def _typed(kind: pa.DataType, column_type: IcebergType) -> pa.DataType:
     if isinstance(column_type, MapType):
         key = _numbered(kind.key_field, column_type.key_type, column_type.key_id)
         return pa.map_(key, _numbered(kind.item_field, column_type.value_type, column_type.value_id))
+    if isinstance(column_type, TimeType):
+        return pa.time64("us")
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", kind.tz)
     return pa.int32() if pa.types.is_integer(kind) and kind.bit_width < 32 else kind
@@ -386,7 +420,7 @@ def layout_of(table: IcebergTable) -> Layout:
         "snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}, "current_snapshot_id": None,
         "statistics": [], "partition_statistics": [],
     }  # fmt: skip
-    metadata = table.metadata.model_copy(update=nothing)
+    metadata = as_second_version(table.metadata.model_copy(update=nothing))
     io = {
         key: str(value) for key, value in table.io.properties.items() if isinstance(value, str | int | bool)
     }
@@ -423,18 +457,44 @@ def named_files(table: IcebergTable, paths: Iterable[str]) -> list[IcebergFile]:
 def changing(
     table: IcebergTable, named: dict[str, str], add: Iterable[DataFile], old: list[IcebergFile]
 ) -> CachingTransaction:
-    """Begin the transaction of one snapshot that adds and removes files, and says in its summary what `named` does."""
+    """Begin the transaction of one snapshot that adds and removes files, and says in its summary what `named` does.
+
+    In a table that was relocated `add` are all files that count, and older snapshots are forgotten.
+    """
     transaction = CachingTransaction(table)
     update = transaction.update_snapshot(snapshot_properties=named)
-    producer = update.overwrite() if old else update.merge_append()
+    is_alone = is_elsewhere(table)
+    producer: _SnapshotProducer[Any]
+    if is_alone or (named.get(KIND) in SAME_ROWS and old):
+        producer = replacing(transaction, table.io, named, is_alone=is_alone)
+    else:
+        producer = update.overwrite() if old else update.merge_append()
+    sequence_number = transaction.table_metadata.next_sequence_number()
     for file in add:
         producer.append_data_file(iceberg_file(file))
     for old_file in old:
         producer.delete_data_file(old_file)
     producer.commit()
-    transaction.set_properties({key: named[key] for key in (VERSION, PATH, SHA256)})
+    newest = {SNAPSHOT: str(producer.snapshot_id), SEQUENCE: str(sequence_number)}
+    transaction.set_properties({**{key: named[key] for key in (VERSION, PATH, SHA256)}, **newest})
     transaction.commit_once()
+    if is_alone:
+        expire_all_but(transaction, 1)
     return transaction
+
+
+def expire_all_but(transaction: Transaction, count: int) -> None:
+    """Expire the oldest snapshots in a transaction, but for heads of branches and tags."""
+    metadata = transaction.table_metadata
+    heads = {ref.snapshot_id for ref in metadata.refs.values()}
+    by_age = sorted(metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
+    old = [
+        snapshot.snapshot_id
+        for snapshot in by_age[: max(0, len(by_age) - count)]
+        if snapshot.snapshot_id not in heads
+    ]
+    if old:
+        ExpireSnapshots(transaction).by_ids(old).commit()
 
 
 class FileBounds(NamedTuple):
@@ -466,17 +526,79 @@ def bounds_of(file: IcebergFile, schema: Schema) -> FileBounds:
     )
 
 
-def ledger_of(table: IcebergTable) -> tuple[int, str, str]:
-    """Return the entry that counts: its version, path and digest. For a snapshot of another engine it is the one before."""
-    snapshot = table.current_snapshot()
+class Lineage(Enum):
+    """Relation of the current snapshot to an entry of the ledger."""
+
+    SURE = "its snapshot is an ancestor"
+    BEHIND = "its snapshot is none: the table was rolled back"
+    UNKNOWN = "the snapshots between have expired"
+
+
+class Head(NamedTuple):
+    """An entry of the ledger by its version, path and digest: the newest one, unless an ancestor names its own."""
+
+    version: int = 0
+    path: str = ""
+    digest: str = ""
+    lineage: Lineage = Lineage.SURE
+    is_own: bool = True  # the current snapshot itself names the entry
+
+
+def ledger_of(table: IcebergTable) -> Head:
+    """Return the entry that counts for the current snapshot; for one of another engine it is the one before.
+
+    Where no ancestor that is still there names an entry, it is the newest one, and its lineage says whether it counts.
+    Sequence numbers rise with each commit of a table, on whatever branch.
+    """
+    newest = snapshot = oldest = table.current_snapshot()
     while snapshot is not None:
         properties = summary_of(snapshot)
         if VERSION in properties:
-            return int(properties[VERSION]), properties[PATH], properties[SHA256]
-        parent = snapshot.parent_snapshot_id
+            head = Head(int(properties[VERSION]), properties[PATH], properties[SHA256])
+            return head._replace(is_own=snapshot is newest)
+        oldest, parent = snapshot, snapshot.parent_snapshot_id
         snapshot = None if parent is None else table.snapshot_by_id(parent)
     properties = table.properties
-    return int(properties.get(VERSION, 0)), properties.get(PATH, ""), properties.get(SHA256, "")
+    lineage = Lineage.UNKNOWN
+    if oldest is None or str(oldest.parent_snapshot_id) == properties.get(SNAPSHOT):
+        lineage = Lineage.SURE
+    elif (oldest.sequence_number or 0) < int(properties.get(SEQUENCE, 0)):
+        lineage = Lineage.BEHIND
+    version = int(properties.get(VERSION, 0))
+    return Head(version, properties.get(PATH, ""), properties.get(SHA256, ""), lineage, oldest is None)
+
+
+def relocate(table: IcebergTable, location: str) -> None:
+    """Let new files of a table go to another location. Those that it has stay where they are until they are rewritten."""
+    transaction = CachingTransaction(table)
+    transaction.set_location(location)
+    transaction.set_properties({LOCATION: location})
+    transaction.commit_transaction()
+    table.refresh()
+
+
+def is_elsewhere(table: IcebergTable) -> bool:
+    """Return whether the current snapshot of a table was written before the table was relocated."""
+    snapshot = table.current_snapshot()
+    before = earlier(table.location())
+    if snapshot is None or before == table.location():
+        return False
+    return snapshot.manifest_list.startswith(f"{before}/")
+
+
+def is_writable(table: IcebergTable) -> bool:
+    """Return whether the format of a table can be written here; another engine may have upgraded it."""
+    return table.metadata.format_version <= FORMAT_VERSION_MAX
+
+
+def check_writable(table: IcebergTable) -> None:
+    """Raise UsageError for a table that another engine has given a format that cannot be written here."""
+    version = table.metadata.format_version
+    if not is_writable(table):
+        raise UsageError(
+            f"table {'.'.join(table.name())} has format version {version}, which can be read here, not written: "
+            f"an upgrade by another engine cannot be undone; load into a new table with --table"
+        )
 
 
 def summary_of(snapshot: Snapshot) -> dict[str, str]:
@@ -485,12 +607,17 @@ def summary_of(snapshot: Snapshot) -> dict[str, str]:
 
 
 def load_or_none(catalog: Catalog, place: Place) -> IcebergTable | None:
-    """Return the table of a place, None if there is none yet. Raises UsageError if the name is of another one."""
+    """Return the table of a place, None if there is none yet. Raises UsageError if the name is of another one.
+
+    Raises BrokenLakeError if its metadata is gone.
+    """
     try:
         table = catalog.load_table(place.name)
     except NoSuchTableError:
         return None
-    if table.properties.get(LOCATION) != place.location:
+    except FileNotFoundError as error:
+        raise BrokenLakeError(f"metadata of table {place.name} is missing: {error}") from None
+    if table.properties.get(LOCATION) not in (place.location, earlier(place.location)):
         where = table.properties.get(LOCATION, "nothing of ours")
         raise UsageError(
             f"table {place.name} of catalog {place.catalog} is {where}, not {place.location}: give --table"

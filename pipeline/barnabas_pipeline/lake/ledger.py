@@ -4,10 +4,11 @@ The rule: an entry that no commit of the catalog names does not exist. A load be
 entries before it ended. Offsets count within one incarnation of the topic (cluster id and topic id); another incarnation
 begins with an entry of kind `restart` that names what was lost.
 
-    <location of the table>/ledger/00000000000000000007-<uuid>.json
+    <location of the table>/_ledger/00000000000000000007-<uuid>.json
 
 Kinds: `load` (new offsets), `restart`, `compact` (other files, same rows), `redrive` (rows that were dead letters),
-`backfill` (hours replaced), `seal` (hours found complete by an audit).
+`backfill` (hours replaced), `seal` (hours found complete by an audit), `erase` (rows removed on purpose), `retain` (rows
+removed for their age).
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from barnabas_pipeline.data_types import Document, Row
 
 FORMAT = 2  # 1: manifests of a lake without a catalog, see `old`
-KINDS = ("load", "restart", "compact", "redrive", "backfill", "seal")
+KINDS = ("load", "restart", "compact", "redrive", "backfill", "seal", "erase", "retain")
+SAME_ROWS = ("compact",)
 EPOCH = datetime(1970, 1, 1)
 HOUR_MS = 3_600_000
 
@@ -116,6 +118,7 @@ class State:
     sealed: set[int] = field(default_factory=set)
     reopened: set[int] = field(default_factory=set)
     redriven: int = 0
+    erased: int = 0  # rows that were removed on purpose
     dead_version: int = 0  # the last entry that has changed the dead letters
 
     def copy(self) -> State:
@@ -187,12 +190,13 @@ class State:
             self.reopened.discard(hour)
         if entry.kind == "redrive":
             self.redriven += sum(file.rows for file in entry.add)
+        self.erased += sum(file.offsets for file in entry.erased)
         if entry.dead_add or entry.dead_remove:
             self.dead_version = entry.version
 
     def to_dict(self) -> Document:
         """As an entry keeps it: sets of hours as ranges [first, last]; what the entry itself says is left out."""
-        document = {name: getattr(self, name) for name in _KEPT}
+        document = {name: value for name in _KEPT if (value := getattr(self, name)) != _ADDED.get(name)}
         document["totals"] = {partition: _row(total) for partition, total in self.totals.items()}
         for name in _HOURS:
             document[name] = _ranges(getattr(self, name))
@@ -201,7 +205,11 @@ class State:
 
 _HOURS = ("hours", "sealed", "reopened")
 _BY_PARTITION = ("starts", "ends", "high_watermarks", "leader_epochs", "totals")
-_KEPT = (*_BY_PARTITION, *_HOURS, "redriven", "dead_version")
+_ADDED = {"erased": 0}  # in later releases, with what holds where an entry has none
+_KEPT = (*_BY_PARTITION, *_HOURS, "redriven", "dead_version", *_ADDED)
+
+
+_FILES = ("add", "dead_add", "erased")
 
 
 @dataclass(slots=True)
@@ -225,6 +233,7 @@ class Entry:
     sealed: list[str] = field(default_factory=list)
     lost: dict[str, list[int | None]] = field(default_factory=dict)
     redriven: dict[str, list[int]] = field(default_factory=dict)  # offsets by partition, of kind `redrive`
+    erased: list[DataFile] = field(default_factory=list)  # with the offsets of rows that were removed
     note: str = ""
     after: Document = field(default_factory=dict)
     format: int = FORMAT
@@ -233,8 +242,10 @@ class Entry:
         """As it is stored."""
         document = {field.name: getattr(self, field.name) for field in fields(self)}
         document["partitions"] = {key: asdict(partition) for key, partition in self.partitions.items()}
-        for name in ("add", "dead_add"):
+        for name in _FILES:
             document[name] = [_plain(entry) for entry in getattr(self, name)]
+        if not self.erased:
+            del document["erased"]  # as releases write it that know of none
         return (json.dumps(document, sort_keys=True, separators=(",", ":")) + "\n").encode()
 
     @classmethod
@@ -249,15 +260,17 @@ class Entry:
             raw["partitions"] = {
                 key: PartitionCommit(**partition) for key, partition in raw["partitions"].items()
             }
-            for name in ("add", "dead_add"):
-                raw[name] = [DataFile(**entry) for entry in raw[name]]
+            for name in _FILES:
+                raw[name] = [
+                    DataFile(**entry) for entry in (raw.get(name, ()) if name == "erased" else raw[name])
+                ]
             return cls(**raw)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise BrokenLakeError(f"an entry of the ledger cannot be read: {error!r}") from None
 
     def state(self, path: str, data: bytes) -> State:
         """Return the state after this entry, which is stored as `data` at `path`. Raises BrokenLakeError."""
-        kept = self.after
+        kept = {**_ADDED, **self.after}
         try:
             values: Document = {name: kept[name] for name in _KEPT}
             for name in _BY_PARTITION:
@@ -275,17 +288,19 @@ class Entry:
 
 @dataclass(slots=True)
 class Files:
-    """All files with rows that entries have ever named, and the dead letters that count after the last one, by path.
+    """All files with rows that entries have ever named, those of erased offsets, and the dead letters that count, by path.
 
     Which files have the rows says the catalog's snapshot: another engine may have put others in their place.
     """
 
     rows: dict[str, DataFile] = field(default_factory=dict)
     dead: dict[str, DataFile] = field(default_factory=dict)
+    erased: dict[str, DataFile] = field(default_factory=dict)
 
     def apply(self, entry: Entry) -> None:
         """Apply the next entry. Raises BrokenLakeError if it removes dead letters that are not there."""
         self.rows |= {file.path: file for file in entry.add}
+        self.erased |= {file.path: file for file in entry.erased}
         for path in entry.dead_remove:
             if self.dead.pop(path, None) is None:
                 raise BrokenLakeError(f"entry {entry.version} removes {path}, which is not there")

@@ -21,8 +21,10 @@ from pyiceberg.io.pyarrow import (
 )
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Transaction
-from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import _apply_table_update, _TableMetadataUpdateContext
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV2, TableMetadataV3
+from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.update import SetLocationUpdate, _apply_table_update, _TableMetadataUpdateContext
+from pyiceberg.table.update.snapshot import _OverwriteFiles
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from pyarrow import parquet as pq
     from pyiceberg.io import FileIO
     from pyiceberg.io.pyarrow import DataFileStatistics
+    from pyiceberg.manifest import ManifestFile
     from pyiceberg.partitioning import PartitionKey, PartitionSpec
 
 RELEASE = "0.12"
@@ -81,9 +84,44 @@ class CachingTransaction(Transaction):
         self._applied = len(self._updates)
         return self._current
 
+    def set_location(self, location: str) -> None:
+        """Let new files go to another location."""
+        self._apply((SetLocationUpdate(location=location),), ())
+
     def commit_once(self) -> None:
         """Forget how snapshots were made: pyiceberg then repeats none on another head, and removes no file of one."""
         self._snapshot_producers.clear()
+
+
+class _ReplacingFiles(_OverwriteFiles):
+    """An overwrite with a snapshot that says that the rows are the same: `replace`, which pyiceberg counts no totals of."""
+
+    is_alone = False
+
+    def _summary(self, snapshot_properties: dict[str, str] = {}) -> Summary:  # noqa: B006 - as pyiceberg has it
+        return super()._summary(snapshot_properties).model_copy(update={"operation": Operation.REPLACE})
+
+    def _existing_manifests(self) -> list[ManifestFile]:
+        return [] if self.is_alone else super()._existing_manifests()
+
+
+def replacing(
+    transaction: Transaction, io: FileIO, snapshot_properties: dict[str, str], *, is_alone: bool = False
+) -> _ReplacingFiles:
+    """Begin a snapshot that puts other files with the same rows in the place of some, or of all: `is_alone`."""
+    producer = _ReplacingFiles(Operation.OVERWRITE, transaction, io, snapshot_properties=snapshot_properties)
+    producer.is_alone = is_alone
+    return producer
+
+
+def as_second_version(metadata: TableMetadata) -> TableMetadata:
+    """Return metadata that can be written as text: that of version 3, for reading, as version 2 has it."""
+    if not isinstance(metadata, TableMetadataV3):
+        return metadata
+    values = {
+        name: getattr(metadata, name) for name in TableMetadataV2.model_fields if name != "format_version"
+    }
+    return TableMetadataV2.model_construct(**values, format_version=2)
 
 
 class StoredFile(PyArrowFile):

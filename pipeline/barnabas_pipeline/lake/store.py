@@ -152,6 +152,15 @@ def read(io: FileIO, location: str) -> bytes:
         return bytes(stream.read())
 
 
+def copy(io: FileIO, location: str, other: str) -> None:
+    """Copy an object, unless its bytes are there already."""
+    data = read(io, location)
+    with suppress(FileNotFoundError):
+        if read(io, other) == data:
+            return
+    write(io, other, data)
+
+
 def sha256_of(io: FileIO, location: str) -> tuple[int, str]:
     """Return the size and the digest of an object. Raises FileNotFoundError."""
     sha256 = hashlib.sha256()
@@ -246,6 +255,25 @@ def _whole(io: StoreIO, location: str, data: bytes) -> Iterator[str]:
     finally:
         with suppress(FileNotFoundError):
             io.delete(temporary)
+
+
+LEDGER, DEAD, CURRENT, GONE, ERASED = "_ledger", "_dead", "_current", "_gone", "_erased"
+"""Directories of ours below a table's location. Iceberg's removal of orphan files passes over names with an underscore.
+
+Tables of earlier releases have the first four without it.
+"""
+_EARLIER = re.compile(r"(?:(?<=^)|(?<=/))(ledger|dead|current|gone)(?=/)")
+
+
+def hidden(location: str, root: str) -> str:
+    """Return where an object of ours below a table's location is now, by its place in an earlier release."""
+    below = location.removeprefix(f"{root}/")
+    return location if below == location else f"{root}/" + _EARLIER.sub(r"_\1", below)
+
+
+def earlier(location: str) -> str:
+    """Return the location that a table of dead letters or current rows had in an earlier release."""
+    return re.sub(rf"/_({DEAD[1:]}|{CURRENT[1:]}/[^/]+)$", r"/\1", location)
 
 
 def local_path(location: str) -> Path | None:

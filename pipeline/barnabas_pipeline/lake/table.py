@@ -13,33 +13,37 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.table.update.snapshot import ExpireSnapshots
 
 from barnabas_pipeline import faults
 from barnabas_pipeline.errors import IncompleteError, UsageError
 from barnabas_pipeline.lake import iceberg, old, scan, store
 from barnabas_pipeline.lake.columns import lake_schema
-from barnabas_pipeline.lake.iceberg import KIND, PATH, SHA256, VERSION, Catalogs, Layout, Place
+from barnabas_pipeline.lake.coordinates import Seen, erased_offsets, row_offsets
+from barnabas_pipeline.lake.iceberg import KIND, PATH, SHA256, VERSION, Catalogs, Head, Layout, Lineage, Place
 from barnabas_pipeline.lake.ledger import BrokenLakeError, DataFile, Entry, Files, State, digest
 from barnabas_pipeline.lake.scan import Piece, Span
+from barnabas_pipeline.log.model import OffsetRange
 from barnabas_pipeline.schema import EventSchema
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table as IcebergTable
-    from pyiceberg.table import Transaction
 
+    from barnabas_pipeline.data_types import Integers
     from barnabas_pipeline.lake.pyiceberg_internals import CachingTransaction
 
-LEDGER = "ledger"
 TRIES_MAX = 6  # of a commit while no other run makes progress either
 WAIT_SECONDS = 0.05  # before the second try; twice as long before each other
 READ_AHEAD_MIN = 32
 READ_AHEAD_THREADS = 16
+MAX_OFFSET = (1 << 63) - 1
 Change = tuple[list[DataFile], list[str]]
 """Files that a snapshot adds, and paths of those that it removes."""
 
@@ -95,7 +99,8 @@ class Table:
 
     @property
     def layout(self) -> Layout:
-        """The table as workers have to know it."""
+        """The table as workers have to know it. Raises UsageError if another engine has renamed or dropped a column."""
+        self._check_columns()
         return iceberg.layout_of(self.existing)
 
     def refresh(self) -> State:
@@ -111,13 +116,66 @@ class Table:
                 )
             self._state = State()
             return self._state
-        version, path, sha256 = iceberg.ledger_of(self._iceberg)
-        if not path:
+        head = iceberg.ledger_of(self._iceberg)
+        if head.lineage is not Lineage.SURE:
+            head = self._counting(head)
+        if not head.path:
             self._state = State()
-        elif self._state is None or (self._state.path, self._state.digest) != (path, sha256):
-            self._state = Entry.state(*self._read(path, sha256))
-            assert self._state.version == version, (self._state.version, version)
+        elif self._state is None or (self._state.path, self._state.digest) != (head.path, head.digest):
+            self._state = Entry.state(*self._read(head.path, head.digest))
+            assert self._state.version == head.version, (self._state.version, head.version)
         return self._state
+
+    def _counting(self, newest: Head) -> Head:
+        """Return the newest entry that has its rows in the current snapshot, no ancestor of which names an entry.
+
+        Raises BrokenLakeError where that cannot be told: the rows of the newest entry were deleted, or the table was
+        rolled back to before it and changed since.
+        """
+        head, path, sha256 = newest, newest.path, newest.digest
+        is_behind = newest.lineage is Lineage.BEHIND
+        pieces = self._pieces(None, None)
+        while path:
+            entry, _, _ = self._read(path, sha256)
+            is_there = self._has_rows_of(entry, pieces)
+            path, sha256 = entry.previous_path, entry.previous
+            if is_there and not (is_behind and entry.version == newest.version):
+                break
+            if is_there is False and not is_behind:
+                raise BrokenLakeError(
+                    f"snapshot {self._opened.metadata.current_snapshot_id} of table {self.place.name} descends from none "
+                    f"that names an entry of the ledger, and lacks rows of version {entry.version}: roll the table back "
+                    f"or forward to a snapshot that has them, and expire snapshots after the next load only"
+                )
+            if is_there is not None or entry.version == newest.version:
+                head = Head(entry.version - 1, path, sha256)
+        return head
+
+    def _has_rows_of(self, entry: Entry, pieces: list[Piece]) -> bool | None:
+        """Return whether what an entry has done to rows is in the files of a snapshot; None: it has changed no rows."""
+        mine = [Seen(None, piece) for piece in pieces if piece.bounds.topic_id in (entry.topic_id, "")]
+        loaded = {int(key): commit.start for key, commit in entry.partitions.items() if commit.loaded}
+        if loaded:
+            return all(
+                any(file.may_have(number, start, MAX_OFFSET) for file in mine)
+                for number, start in loaded.items()
+            )
+        layout = iceberg.layout_of(self._opened)
+
+        def count(offset_range: OffsetRange, offsets: Integers) -> int:
+            partition, start, end = offset_range.partition, offset_range.start, offset_range.end
+            near = [file for file in mine if file.may_have(partition, start, end)]
+            there = row_offsets(layout, near, offset_range, entry.topic_id)
+            return int(np.isin(offsets, there).sum())
+
+        for key, offsets in entry.redriven.items():
+            if count(OffsetRange(int(key), min(offsets), max(offsets) + 1), np.array(offsets)) < len(offsets):
+                return False
+        for file in entry.erased:
+            offset_range = OffsetRange(file.partition, file.offset_min, file.offset_max + 1)
+            if count(offset_range, erased_offsets(layout, [file], offset_range)):
+                return False
+        return True if entry.redriven or entry.erased else None
 
     def state(self, version: int | None = None) -> State:
         """Return the state that was last seen, or an earlier one. Raises UsageError for a version that never was."""
@@ -128,6 +186,12 @@ class Table:
             raise UsageError(f"{self.place.location} has no version {version}")
         later = self.entries(version)[0]
         return Entry.state(*self._read(later.previous_path, later.previous))
+
+    def _check_columns(self) -> None:
+        """Raise UsageError if the table lacks a column that the ledger says it has: its values would be read as null."""
+        if self.state().version:
+            schema = lake_schema(EventSchema.from_dict(self.state().schema))
+            iceberg.check_columns(self._opened, schema)
 
     def exists(self) -> bool:
         """Return whether the table has a commit."""
@@ -146,7 +210,7 @@ class Table:
         entries: list[Entry] = []
         path, sha256 = state.path, state.digest
         while path and (not entries or entries[-1].version > after + 1) and state.version > after:
-            entry, _, _ = self._read(path, sha256, ahead.get(path))
+            entry, _, _ = self._read(path, sha256, ahead.get(path.rpartition("/")[2]))
             entries.append(entry)
             path, sha256 = entry.previous_path, entry.previous
         return entries[::-1]
@@ -176,25 +240,29 @@ class Table:
             snapshot = next((candidate.snapshot_id for candidate in named), None)
             if snapshot is None:
                 raise UsageError(f"version {version} of {self.place.location} has expired")
-        schema = self._iceberg.schema()
+        return self._pieces(span, snapshot)
+
+    def _pieces(self, span: Span | None, snapshot_id: int | None) -> list[Piece]:
+        schema = self._opened.schema()
         with iceberg.explained():
-            tasks = self._iceberg.scan(scan.within(span, schema), snapshot_id=snapshot).plan_files()
+            tasks = self._opened.scan(scan.within(span, schema), snapshot_id=snapshot_id).plan_files()
             return scan.pieces_of(tasks, schema)
 
     def _read(self, path: str, sha256: str, data: bytes | None = None) -> tuple[Entry, str, bytes]:
-        data = read_entry(self._opened.io, path, sha256, data)
+        data = read_entry(self._opened.io, path, sha256, data, self.place.location)
         return Entry.decode(data), path, data
 
     def _read_ahead(self, after: int) -> dict[str, bytes]:
-        """Read many entries at once, by path, whether they count or not. Missing ones are reported when needed."""
+        """Read many entries at once, by name, whether they count or not. Missing ones are reported when needed."""
         with iceberg.explained():
-            listed = store.listing(self._opened.io, f"{self._opened.location()}/{LEDGER}")
             first = f"{after + 1:020d}-"  # by name, so that files of others there are no error
-            paths = [file.location for file in listed if file.location.rpartition("/")[2] > first]
+            listed = store.listing(self._opened.io, self.state().path.rpartition("/")[0])
+            paths = {
+                name: file.location for file in listed if (name := file.location.rpartition("/")[2]) > first
+            }
             with ThreadPoolExecutor(READ_AHEAD_THREADS) as pool:
-                return dict(
-                    zip(paths, pool.map(lambda path: store.read(self._opened.io, path), paths), strict=True)
-                )
+                data = pool.map(lambda path: store.read(self._opened.io, path), paths.values())
+                return dict(zip(paths, data, strict=True))
 
     # --- committing -------------------------------------------------------------------------------------------------
 
@@ -207,6 +275,8 @@ class Table:
                 self.refresh()
             if self._iceberg is None:
                 raise IncompleteError(f"table {self.place.name} was created, and is gone again")
+            iceberg.check_writable(self._iceberg)
+            self._check_columns()
             iceberg.evolve(self._iceberg, lake_schema(schema))
 
     def adopt(self, state: State, entry: Entry, files: list[DataFile]) -> None:
@@ -230,6 +300,7 @@ class Table:
         after = state.copy()
         if state.version >= entry.version:
             raise self._conflict(entry)
+        self._take_over(entry, is_first=files is not None)
         after.apply(entry)  # what would make a broken lake is not even written
         entry.after = after.to_dict()
         self.prepare(EventSchema.from_dict(entry.schema))
@@ -242,9 +313,40 @@ class Table:
         self._state = entry.state(path, data)
         faults.point("commit.after")
 
+    def _take_over(self, entry: Entry, *, is_first: bool) -> None:
+        """Copy a ledger of an earlier release, and the dead letters that count, to where no engine takes them for orphans.
+
+        The entry says that the copies count from then on. Nothing is removed.
+        """
+        state, root = self.state(), self.place.location
+        if not is_first and state.path == store.hidden(state.path, root):
+            return
+        dead = {path: file for path, file in self.files().dead.items() if path not in entry.dead_remove}
+        moved = {path: file for path, file in dead.items() if path != store.hidden(path, root)}
+        added = {file.path: file for file in entry.dead_add} | moved
+        entry.dead_remove += moved
+        entry.dead_add = [replace(file, path=store.hidden(path, root)) for path, file in added.items()]
+        paths = [state.path, *(each.previous_path for each in self.entries()), *added]
+        copies = {path: store.hidden(path, root) for path in paths if path != store.hidden(path, root)}
+        with iceberg.explained(), ThreadPoolExecutor(READ_AHEAD_THREADS) as pool:
+            list(pool.map(lambda path: store.copy(self._opened.io, path, copies[path]), copies))
+
+    def _check_foreign(self) -> None:
+        """Raise BrokenLakeError if another engine has brought rows that no load has covered, such as cherry-picked ones."""
+        state = self.state()
+        if iceberg.ledger_of(self._opened).is_own:
+            return
+        for piece in self._pieces(None, None):
+            _, partition, _, last = piece.bounds
+            if piece.bounds.topic_id == state.topic_id and last >= state.ends.get(partition, MAX_OFFSET):
+                raise BrokenLakeError(
+                    f"another engine has put rows of partition {partition} up to offset {last} into table "
+                    f"{self.place.name}, whose ledger ends before {state.ends[partition]}: roll that snapshot back"
+                )
+
     def _commit(self, entry: Entry, named: dict[str, str], change: Change, keep_snapshots: int) -> None:
         """Commit until it is known that it has happened, or cannot happen; others' snapshots without an entry are fine."""
-        _, before, _ = iceberg.ledger_of(self._opened)
+        before = self.state().path
         tries = 0
         while True:
             seen = self._opened.metadata_location
@@ -267,7 +369,7 @@ class Table:
                     raise ConflictError(
                         f"version {entry.version} of {self.place.location}: table {self.place.name} is gone"
                     ) from failure
-                _, path, _ = iceberg.ledger_of(self._iceberg)
+                path = self.state().path
                 if path == named[PATH]:
                     return
                 if path != before or (change[1] and self._iceberg.metadata_location != seen):
@@ -283,6 +385,7 @@ class Table:
     def _put(self, named: dict[str, str], change: Change, keep_snapshots: int) -> None:
         """Try the commit once."""
         table, (files, remove) = self._opened, change
+        self._check_foreign()
         if any(file.iceberg["spec_id"] != table.metadata.default_spec_id for file in files):
             raise ConflictError(f"{self.place.location} is partitioned in another way now: run again")
         replaced = ConflictError(f"files of {self.place.location} were replaced by another engine: run again")
@@ -296,14 +399,16 @@ class Table:
         )
 
 
-def read_entry(io: FileIO, path: str, sha256: str, data: bytes | None = None) -> bytes:
-    """Return an entry of a ledger, of which `data` may be read already. Raises BrokenLakeError, IncompleteError."""
-    try:
-        if data is None:
-            with iceberg.explained():
-                data = store.read(io, path)
-    except FileNotFoundError:
-        raise BrokenLakeError(f"entry {path} of the ledger is missing") from None
+def read_entry(io: FileIO, path: str, sha256: str, data: bytes | None = None, root: str = "") -> bytes:
+    """Return an entry of a ledger, of which `data` may be read already. Raises BrokenLakeError, IncompleteError.
+
+    One of an earlier release, of a table at `root`, may have a copy at its present place.
+    """
+    for place in dict.fromkeys((path, store.hidden(path, root))):
+        with suppress(FileNotFoundError), iceberg.explained():
+            data = store.read(io, place) if data is None else data
+    if data is None:
+        raise BrokenLakeError(f"entry {path} of the ledger is missing")
     if digest(data) != sha256:
         raise BrokenLakeError(f"entry {path} of the ledger is not what was committed")
     return data
@@ -311,7 +416,7 @@ def read_entry(io: FileIO, path: str, sha256: str, data: bytes | None = None) ->
 
 def write_entry(table: IcebergTable, version: int, data: bytes) -> str:
     """Write an entry of a ledger, which counts once a commit names it; returns its path. Raises IncompleteError."""
-    path = f"{table.location()}/{LEDGER}/{version:020d}-{uuid.uuid4()}.json"
+    path = f"{table.location()}/{store.LEDGER}/{version:020d}-{uuid.uuid4()}.json"
     with iceberg.explained():
         store.write(table.io, path, data)
     return path
@@ -331,19 +436,5 @@ def begin(
         raise conflict
     transaction = iceberg.changing(table, named, add, old)
     if keep_snapshots:
-        expire_all_but(transaction, keep_snapshots)
+        iceberg.expire_all_but(transaction, keep_snapshots)
     return transaction
-
-
-def expire_all_but(transaction: Transaction, count: int) -> None:
-    """Expire the oldest snapshots in a transaction, but for heads of branches and tags."""
-    metadata = transaction.table_metadata
-    heads = {ref.snapshot_id for ref in metadata.refs.values()}
-    by_age = sorted(metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
-    old = [
-        snapshot.snapshot_id
-        for snapshot in by_age[: max(0, len(by_age) - count)]
-        if snapshot.snapshot_id not in heads
-    ]
-    if old:
-        ExpireSnapshots(transaction).by_ids(old).commit()

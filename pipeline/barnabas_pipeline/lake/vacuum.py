@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from barnabas_pipeline.lake import store
 from barnabas_pipeline.lake.dead import DeadLetters
-from barnabas_pipeline.lake.files import DEAD
 from barnabas_pipeline.lake.iceberg import Place, explained
 from barnabas_pipeline.lake.table import Table
 
@@ -22,7 +21,13 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table as IcebergTable
 
-DIRECTORIES = ("data", "metadata", DEAD)
+DIRECTORIES = (
+    "data",
+    "metadata",
+    store.ERASED,
+    store.DEAD,
+    store.DEAD[1:],
+)  # the last one of an earlier release
 
 
 def vacuum(root: Place | str, *, age_seconds: float, clock: Callable[[], float] = time.time) -> int:
@@ -57,7 +62,8 @@ def find_orphans(table: Table, age_seconds: float, clock: Callable[[], float] = 
         table.refresh()  # after the listing: what is committed meanwhile is not taken for old
         if table.iceberg is None:
             return []  # perhaps it has another name now
-        named_paths = set(table.files().dead)
+        files = table.files()
+        named_paths = {*files.dead, *files.erased}
         for iceberg in (table.iceberg, DeadLetters(table).iceberg()):
             if iceberg is not None:
                 named_paths |= named(iceberg)

@@ -34,6 +34,14 @@ DEFAULTS = {
     "spark.sql.ansi.enabled": "true",
 }
 
+LOOPBACK = "127.0.0.1"
+
+
+def addresses(master: str) -> dict[str, str]:
+    """Return the settings of what the driver and its block manager listen at: loopback where all runs in one process."""
+    is_local = master == "local" or master.startswith("local[")
+    return {f"spark.driver.{name}": LOOPBACK for name in ("host", "bindAddress")} if is_local else {}
+
 
 def source_roots() -> list[str]:
     """The directories to import this package and the broker's from, for executors on this machine."""
@@ -57,7 +65,8 @@ def create(
 
     from_caller = dict(conf or {})
     outside = SparkConf()
-    settings = {key: value for key, value in DEFAULTS.items() if not outside.contains(key)}
+    defaults = DEFAULTS | addresses(master or outside.get("spark.master", DEFAULT_MASTER) or "")
+    settings = {key: value for key, value in defaults.items() if not outside.contains(key)}
     roots = os.pathsep.join(source_roots())
     if not outside.contains("spark.executorEnv.PYTHONPATH"):
         inherited = os.environ.get("PYTHONPATH")

@@ -38,3 +38,20 @@ def test_the_list_of_jobs_needs_nothing(monkeypatch, capsys):
         main(["--help"])
     assert ended.value.code == 0
     assert "simulate" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("master", "is_loopback"),
+    [
+        ("local", True),
+        ("local[*, 4]", True),
+        ("local-cluster[2,1,512]", False),
+        ("spark://h:7077", False),
+        ("yarn", False),
+    ],
+)
+def test_local_spark_listens_on_loopback_alone(master: str, is_loopback: bool) -> None:
+    expected = (
+        {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if is_loopback else {}
+    )
+    assert session.addresses(master) == expected

@@ -1,0 +1,294 @@
+"""What other engines do to a table, with each job of ours after it: exact, or one line and an exit code, never silence.
+
+The operations are those of Iceberg, by pyiceberg where it has them. `test_engines_of_others.py` has them by Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.types import StringType
+
+from barnabas_pipeline.errors import PipelineError
+from barnabas_pipeline.jobs.audit import AuditReport, audit, raise_if_lossy
+from barnabas_pipeline.jobs.backfill import backfill
+from barnabas_pipeline.jobs.compact import compact
+from barnabas_pipeline.jobs.compare import Differences
+from barnabas_pipeline.jobs.current import CurrentOptions, CurrentRows
+from barnabas_pipeline.jobs.erase import erase
+from barnabas_pipeline.jobs.follow import load
+from barnabas_pipeline.jobs.load import LoadOptions
+from barnabas_pipeline.jobs.redrive import redrive
+from barnabas_pipeline.lake import scan
+from barnabas_pipeline.lake.changes import PLAIN, Shape
+from barnabas_pipeline.lake.columns import lake_schema
+from barnabas_pipeline.lake.iceberg import CATALOG_FILE, named_files
+from barnabas_pipeline.lake.ledger import HOUR_MS
+from barnabas_pipeline.lake.store import local_path
+from barnabas_pipeline.lake.table import Table
+from barnabas_pipeline.lake.vacuum import named, vacuum
+from tests.pipeline.tables import BEGAN_MS, SCHEMA, local_place, stock
+from tests.pipeline.topics import Here, Topic, login
+
+LOADS, ROWS, BAD = 3, 4, 2
+FUTURE = datetime(2100, 1, 1, tzinfo=UTC)
+
+
+@dataclass
+class Cell:
+    """A table of three loads, and the log that it was loaded from."""
+
+    topic: Topic
+    options: LoadOptions
+
+    @classmethod
+    def made(cls, directory: Path) -> Cell:
+        topic = Topic(directory / "data")
+        cell = cls(topic, LoadOptions(topic.options, local_place(directory), SCHEMA))
+        for _ in range(LOADS):
+            cell.load()
+        return cell
+
+    @property
+    def place(self) -> Any:
+        return self.options.root
+
+    @property
+    def iceberg(self) -> Any:
+        return stock(self.place)
+
+    def load(self) -> None:
+        first = self.topic.ends[0]
+        values = (b"no JSON" if n == BAD else login(n % 3, f"m{n}") for n in range(first, first + ROWS))
+        self.topic.append(*values)
+        load(Here(), self.options)
+
+    def audit(self) -> AuditReport:
+        report = audit(
+            Here(), self.options, now_ms=BEGAN_MS, lateness_ms=0, comparing=lambda *_: Differences()
+        )
+        raise_if_lossy(report)
+        return report
+
+    def offsets(self) -> list[int]:
+        table = Table(self.place)
+        tables = list(scan.rows(table.layout, table.pieces(), lake_schema(SCHEMA)))
+        return sorted(pa.concat_tables(tables)["_offset"].drop_null().to_pylist()) if tables else []
+
+    def snapshot(self, version: int) -> Any:
+        return self.iceberg.snapshots()[version - 1]
+
+
+# --- what others do -------------------------------------------------------------------------------------------------
+
+
+def expire(cell: Cell) -> None:
+    cell.iceberg.maintenance.expire_snapshots().older_than(FUTURE).commit()
+
+
+def rewrite(cell: Cell, times: int = 1) -> None:
+    for _ in range(times):
+        cell.iceberg.overwrite(cell.iceberg.scan().to_arrow())
+
+
+def rewrite_twice_and_expire(cell: Cell) -> None:
+    rewrite(cell, 2)
+    expire(cell)
+
+
+def delete(cell: Cell) -> None:
+    cell.iceberg.delete("_offset == 1")
+
+
+def delete_and_expire(cell: Cell) -> None:
+    delete(cell)
+    rewrite(cell)
+    expire(cell)
+
+
+def update(cell: Cell) -> None:
+    rows = cell.iceberg.scan(row_filter="_offset == 1").to_arrow()
+    names = rows.column_names
+    changed = rows.set_column(
+        names.index("ip"), rows.schema.field("ip"), pa.array(["other"], rows["ip"].type)
+    )
+    cell.iceberg.overwrite(changed, overwrite_filter="_offset == 1")
+
+
+def roll_back(cell: Cell) -> None:
+    cell.iceberg.manage_snapshots().rollback_to_snapshot(cell.snapshot(2).snapshot_id).commit()
+
+
+def roll_back_to_a_rewritten_one_and_expire(cell: Cell, is_changed: bool = False) -> None:
+    roll_back(cell)
+    rewrite(cell)
+    before = cell.iceberg.current_snapshot().snapshot_id
+    cell.load()
+    cell.load()
+    cell.iceberg.manage_snapshots().rollback_to_snapshot(before).commit()
+    if is_changed:
+        rewrite(cell)
+    expire(cell)
+
+
+def roll_back_to_a_rewritten_one_change_it_and_expire(cell: Cell) -> None:
+    roll_back_to_a_rewritten_one_and_expire(cell, is_changed=True)
+
+
+def cherry_pick(cell: Cell) -> None:
+    """The third load on top of the first, as another engine picks it: no entry is named by that snapshot."""
+    files = named_files(cell.iceberg, [file.path for file in Table(cell.place).entries(2)[0].add])
+    cell.iceberg.manage_snapshots().rollback_to_snapshot(cell.snapshot(1).snapshot_id).commit()
+    with cell.iceberg.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+        for file in files:
+            append.append_data_file(file)
+
+
+def branch_and_fast_forward(cell: Cell) -> None:
+    cell.iceberg.manage_snapshots().create_branch(cell.snapshot(3).snapshot_id, "tried").commit()
+    cell.iceberg.delete("_offset == 1", branch="tried")
+    cell.iceberg.manage_snapshots().set_current_snapshot(ref_name="tried").commit()
+
+
+def append(cell: Cell) -> None:
+    rows = cell.iceberg.scan(row_filter="_offset == 1").to_arrow()
+    rows = rows.set_column(
+        rows.column_names.index("_offset"), rows.schema.field("_offset"), pa.nulls(1, pa.int64())
+    )
+    cell.iceberg.append(rows)
+
+
+def rename_column(cell: Cell) -> None:
+    with cell.iceberg.update_schema() as schema:
+        schema.rename_column("member", "person")
+
+
+def drop_column(cell: Cell) -> None:
+    with cell.iceberg.update_schema() as schema:
+        schema.delete_column("member")
+
+
+def add_column(cell: Cell) -> None:
+    with cell.iceberg.update_schema() as schema:
+        schema.add_column("remark", StringType())
+
+
+def upgrade(cell: Cell) -> None:
+    """Format version 3, which pyiceberg does not write: by hand, as another engine's commit would leave it."""
+    metadata = local_path(cell.iceberg.metadata_location)
+    assert metadata is not None
+    document = {**json.loads(metadata.read_bytes()), "format-version": 3, "next-row-id": 0}
+    path = metadata.with_name(f"00099-{uuid.uuid4()}.metadata.json")
+    path.write_text(json.dumps(document))
+    lake = local_path(cell.place.location.rpartition("/")[0])
+    with sqlite3.connect(f"{lake}/{CATALOG_FILE}") as connection:
+        name = cell.place.name.rpartition(".")[2]
+        change = "UPDATE iceberg_tables SET metadata_location = ? WHERE table_name = ?"
+        connection.execute(change, (f"file://{path}", name))
+
+
+def remove_orphans(cell: Cell) -> None:
+    """As Iceberg's action does: what no metadata names, but for names that begin with an underscore or a point."""
+    root = local_path(cell.place.location)
+    assert root is not None
+    used = named(cell.iceberg)
+    for path in root.rglob("*"):
+        is_hidden = any(part[0] in "_." for part in path.relative_to(root).parts)
+        if path.is_file() and not is_hidden and f"file://{path}" not in used:
+            path.unlink()
+
+
+def lose_metadata(cell: Cell) -> None:
+    path = local_path(cell.iceberg.metadata_location)
+    assert path is not None
+    path.unlink()
+
+
+# --- our jobs ---------------------------------------------------------------------------------------------------------
+
+
+def follow(cell: Cell) -> None:
+    shape = Shape(("member",), PLAIN, 2)
+    CurrentRows(CurrentOptions(cell.place, Here, shape)).round()  # type: ignore[arg-type]
+
+
+JOBS: dict[str, Callable[[Cell], Any]] = {
+    "load": Cell.load,
+    "audit": Cell.audit,
+    "compact": lambda cell: compact(Here(), cell.place),  # type: ignore[arg-type]
+    "backfill": lambda cell: backfill(
+        Here(),
+        cell.options,
+        from_ms=BEGAN_MS,
+        to_ms=BEGAN_MS + 2 * HOUR_MS,
+        reason="",  # type: ignore[arg-type]
+    ),
+    "redrive": lambda cell: redrive(cell.options),
+    "erase": lambda cell: erase(cell.place, "_offset == 5"),
+    "vacuum": lambda cell: vacuum(cell.place, age_seconds=3600),
+    "current": follow,
+    "read": Cell.offsets,
+}
+DELETING = (delete, delete_and_expire, branch_and_fast_forward)  # of offset 1
+OUTCOMES: dict[Callable[[Cell], None], str] = {
+    #                load audit compact backfill redrive erase vacuum current read
+    expire:                                            "0 0 0 0 0 0 0 0 0",
+    rewrite:                                           "0 0 0 0 0 0 0 0 0",
+    rewrite_twice_and_expire:                          "0 0 0 0 0 0 0 0 0",
+    delete:                                            "0 0 0 0 0 0 0 0 0",
+    delete_and_expire:                                 "0 3 0 0 0 0 0 0 0",
+    update:                                            "0 0 0 0 0 0 0 0 0",
+    roll_back:                                         "0 0 0 0 0 0 0 0 0",
+    roll_back_to_a_rewritten_one_and_expire:           "0 0 0 0 0 0 0 0 0",
+    roll_back_to_a_rewritten_one_change_it_and_expire: "3 3 3 3 3 3 3 3 3",
+    cherry_pick:                                       "3 3 3 3 0 0 0 0 0",
+    branch_and_fast_forward:                           "0 0 0 0 0 0 0 0 0",
+    append:                                            "0 3 0 3 0 0 0 0 0",
+    rename_column:                                     "4 4 4 4 4 4 0 4 4",
+    drop_column:                                       "4 4 4 4 4 4 0 4 4",
+    add_column:                                        "0 0 4 0 0 4 0 0 0",
+    upgrade:                                           "4 0 4 4 4 4 0 0 0",
+    remove_orphans:                                    "0 0 0 0 0 0 0 0 0",
+    lose_metadata:                                     "3 3 3 3 3 3 3 3 3",
+}  # fmt: skip
+"""The exit code of each job after each operation; after 0 the table is exact, which a load and an audit then show."""
+
+
+@pytest.mark.parametrize("operation", OUTCOMES, ids=lambda operation: operation.__name__)
+def test_each_job_is_exact_or_fails_after_an_operation(
+    tmp_path: Path, operation: Callable[[Cell], None]
+) -> None:
+    outcomes, here, copy = [], tmp_path / "here", tmp_path / "copy"
+    here.mkdir()
+    cell = Cell.made(here)
+    operation(cell)
+    shutil.copytree(here, copy)
+    ends = dict(cell.topic.ends)
+    for job, run in JOBS.items():
+        shutil.rmtree(here)
+        shutil.copytree(copy, here)
+        cell.topic.ends = dict(ends)
+        try:
+            run(cell)
+        except PipelineError as error:
+            outcomes.append(str(error.exit_code) if len(str(error).splitlines()) == 1 else str(error))
+            continue
+        outcomes.append("0")
+        try:
+            cell.load()
+            cell.audit()
+        except PipelineError:
+            continue  # the row of `load` or `audit` says so
+        rows = {*range(cell.topic.ends[0])} - {BAD} - ({1} if operation in DELETING else set())
+        assert cell.offsets() == sorted(rows - ({5} if job == "erase" else set())), job
+    assert " ".join(outcomes) == OUTCOMES[operation]
