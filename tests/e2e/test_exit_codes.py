@@ -32,12 +32,13 @@ DEFECT = """
 import sys
 import trio
 from barnabas import cli
+from barnabas.client import sockets
 from barnabas.tools.logtool import command, storage_command
 
 def broken(*arguments, **options):
     raise RuntimeError("a defect")
 
-trio.run = command.find_place = storage_command.quorum_files = broken
+trio.run = sockets.socket_client = command.find_place = storage_command.quorum_files = broken
 sys.exit(cli.main(sys.argv[1:]))
 """
 

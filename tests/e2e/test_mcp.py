@@ -80,7 +80,7 @@ async def test_agent_over_standard_streams_reads_only() -> None:
         assert (await answer_of(client, "cluster_overview"))["cluster"]["brokers"] == 1
         assert (await answer_of(client, "list_topics"))["rows"] == []
         assert "--write" in await answer_of(client, "create_topic", name="orders")
-        assert "UNKNOWN_TOPIC" in await answer_of(client, "describe_topic", topic="nosuch")
+        assert "no topic 'nosuch'" in await answer_of(client, "describe_topic", topic="nosuch")
         assert "limit" in await answer_of(client, "read_records", topic="nosuch", limit=[])
 
 

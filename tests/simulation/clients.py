@@ -14,7 +14,7 @@ from typing import Any
 import trio
 
 from barnabas.client import Client, ClientError, ClientSettings, Endpoint, ResponseError, open_client
-from barnabas.client.client import TRANSACTION
+from barnabas.client.base_client import TRANSACTION
 from barnabas.records.batch import iter_batches, read_records
 from barnabas.records.building import encode_batch
 from barnabas.records.control import parse_type

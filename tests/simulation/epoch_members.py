@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-from barnabas.client.client import GROUP
+from barnabas.client.base_client import GROUP
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.offset_commit import OffsetCommitRequest

@@ -10,7 +10,7 @@ from typing import Any
 
 import trio
 
-from barnabas.client.client import GROUP
+from barnabas.client.base_client import GROUP
 from barnabas.records.batch import iter_batches, read_records
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.incremental_alter_configs import IncrementalAlterConfigsRequest

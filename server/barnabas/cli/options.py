@@ -20,7 +20,7 @@ OTHER_WORDS = {
     "--bind": "--listen HOST:PORT", "--data-dir": "--data DIR", "--log-dir": "--data DIR",
     "--topics": "--topic NAME[:PARTITIONS]", "--in-memory": "--ephemeral",
 }  # fmt: skip
-"""What options of other programs are called here."""
+"""Options of other programs, and those that do the same here."""
 
 
 class Parser(argparse.ArgumentParser):

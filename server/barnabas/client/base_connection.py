@@ -1,4 +1,4 @@
-"""What every connection to a broker does, however its bytes move: versions, the first requests, the login.
+"""Work of every connection to a broker, however its bytes move: versions, the first requests, the login.
 
 The rule: nothing here waits for a network but by `ask` and `ask_in_turn`, which those have that move bytes: `Connection`
 in tasks of Trio, `SocketConnection` in a call that blocks.

@@ -30,7 +30,7 @@ Ask = Callable[[Any, int], Awaitable[Any]]
 
 
 class Waiting(Protocol):
-    """What tells the time and runs what blocks."""
+    """Clock, and runner of calls that block."""
 
     async def in_thread(
         self, work: Callable[[], T], *, limiter: Any = None, may_be_abandoned: bool = False

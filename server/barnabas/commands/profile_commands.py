@@ -20,6 +20,7 @@ from barnabas.commands.connection import NAMES, connection_options, properties_o
 from barnabas.commands.errors import CommandError
 from barnabas.commands.output import Output, Table
 from barnabas.commands.schemas import registry_option
+from barnabas.system.files import sync
 
 PROFILES = Table(
     "profiles",
@@ -34,7 +35,7 @@ PROFILES = Table(
 )
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-_DEFAULT_LINE = re.compile(rf"(?m)^[ \t]*{profiles.DEFAULT}[ \t]*=.*$")
+_DEFAULT_LINE = re.compile(r"(?m)^[ \t]*default[ \t]*=.*$")
 _FIRST_TABLE = re.compile(r"(?m)^[ \t]*\[")
 
 
@@ -199,7 +200,7 @@ def _write(text: str) -> None:
             with open(number, "w", encoding="utf-8") as file:
                 file.write(text)
                 file.flush()
-                os.fsync(file.fileno())
+                sync(file.fileno())
             os.replace(temporary, target)
         except BaseException:
             os.unlink(temporary)

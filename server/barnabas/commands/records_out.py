@@ -34,7 +34,7 @@ class Lines(NamedTuple):
 
 Render = Callable[[Lines], bytes]
 Column = Callable[[Lines], Iterable[bytes]]
-"""What stands at one place of the format, for each record."""
+"""Text of one place of the format, for each record."""
 
 
 def formatter(text: str, null: bytes, *, is_shown: bool = False) -> Render:

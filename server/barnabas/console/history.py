@@ -56,15 +56,12 @@ REMEMBERED_MAX = 2_000
 """Groups of which lags are remembered; the oldest is forgotten."""
 DESCRIBED_MAX = 20
 """Open transactions that are asked for their age."""
-PLOTTED = tuple(
-    re.compile(pattern, re.I)
-    for pattern in (
-        "messagesin",
-        "_bytesin",
-        "_bytesout",
-        r"requestmetrics_requests(_total)?$",
-        "connection_?count",
-    )
+PLOTTED = (
+    re.compile(r"messagesin", re.I),
+    re.compile(r"_bytesin", re.I),
+    re.compile(r"_bytesout", re.I),
+    re.compile(r"requestmetrics_requests(_total)?$", re.I),
+    re.compile(r"connection_?count", re.I),
 )
 """Metrics that the page plots without being asked, the first of each."""
 OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")

@@ -47,6 +47,8 @@ _SENTENCES: dict[int, str] = {
     ErrorCode.OFFSET_OUT_OF_RANGE: "There is no such offset",
 }
 """Sentences for others."""
+_NAMED = re.compile(r"\b(topic|group|transactional id) ('[^']*'|\"[^\"]*\")")
+"""A kind of thing and its name, in what a client was doing."""
 
 
 def sentence_of(error: ResponseError, names: Mapping[str, str]) -> str | None:
@@ -54,8 +56,8 @@ def sentence_of(error: ResponseError, names: Mapping[str, str]) -> str | None:
     if error.code not in _OF_NAMES:
         return _SENTENCES.get(error.code)
     kind, sentence = _OF_NAMES[error.code]
-    own = re.search(rf"\b{kind} ('[^']*'|\"[^\"]*\")", error.doing)
-    name = own[1] if own else repr(names[kind]) if kind in names else ""
+    own = next((name[2] for name in _NAMED.finditer(error.doing) if name[1] == kind), "")
+    name = own or (repr(names[kind]) if kind in names else "")
     return sentence.format(name) if name else None
 
 

@@ -87,7 +87,10 @@ class OwnBroker:
         """Listener that the console's clients use. Raises ConsoleError while the broker is down, or if none will do."""
         broker = self._running()
         if self._target is None:
-            self._target = target_of(broker)
+            try:
+                self._target = target_of(broker)
+            except OSError:  # of a listener that is closed
+                raise ConsoleError(503, "the broker is stopping") from None
         return self._target
 
     # --- views ----------------------------------------------------------------------------------------------

@@ -112,32 +112,19 @@ class Site:
         self._what = what
         self._tls = address.tls
         self.sockets = bind(address.host, address.port, what, unguarded=unguarded)
-
-    @property
-    def url(self) -> str:
-        """URL of the server."""
-        return url_of(self.sockets, "https" if self.has_tls else "http")
-
-    @property
-    def local_url(self) -> str:
+        # These are asked for also while the server ends, when its sockets are closed.
+        scheme = "https" if self.has_tls else "http"
+        host, self.port = self.sockets[0].getsockname()[:2]
+        self.url = url_of(self.sockets, scheme)
+        self.local_url = f"{scheme}://{url_address(EVERYWHERE.get(host, host), self.port)}"
         """URL of the server for this process: at an address that it has bound, so that it can be no other server's."""
-        host, port = self.sockets[0].getsockname()[:2]
-        return f"{'https' if self.has_tls else 'http'}://{url_address(EVERYWHERE.get(host, host), port)}"
+        self.hosts = {sock.getsockname()[0] for sock in self.sockets}
+        """Addresses that are bound."""
 
     @property
     def has_tls(self) -> bool:
         """True where TLS is spoken."""
         return self._tls is not None
-
-    @property
-    def port(self) -> int:
-        """Port that is bound."""
-        return int(self.sockets[0].getsockname()[1])
-
-    @property
-    def hosts(self) -> set[str]:
-        """Addresses that are bound."""
-        return {sock.getsockname()[0] for sock in self.sockets}
 
     @property
     def is_local(self) -> bool:

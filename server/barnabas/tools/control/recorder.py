@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
-from barnabas.records.batch import iter_batches
 from barnabas.records.errors import RecordsError
 from barnabas.serving import apis
 from barnabas.wire import registry
@@ -201,6 +200,8 @@ def _sizes(message: Any, topics: str, partitions: str, *, is_counted: bool = Fal
     size = sum(map(len, contents))
     if not is_counted or size > COUNTED_BYTES_MAX:
         return None, size
+    from barnabas.records.batch import iter_batches  # of which a start needs nothing
+
     try:
         counts = [header.records_count for data in contents for _, header in iter_batches(data)]
     except RecordsError:
