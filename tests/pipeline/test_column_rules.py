@@ -16,11 +16,11 @@ from pyiceberg.types import (
 )
 
 from barnabas_pipeline.errors import UsageError
-from barnabas_pipeline.lake import iceberg
-from barnabas_pipeline.lake.iceberg import numbered
+from barnabas_pipeline.lake import table_schema
 from barnabas_pipeline.lake.ledger import HOUR_MS
 from barnabas_pipeline.lake.pyiceberg_internals import schema_without_ids
 from barnabas_pipeline.lake.table import Table
+from barnabas_pipeline.lake.table_schema import numbered
 from barnabas_pipeline.schema import EventSchema, Field
 
 from .tables import SCHEMA, local_place
@@ -107,13 +107,13 @@ EVENTS = EventSchema(
     ],
 )
 def test_a_table_is_partitioned_as_it_is_said(text: str, expected: list[tuple[str, str, str | None]]) -> None:
-    found = [(column, str(kind), name) for column, kind, name in iceberg.partition_fields(text, EVENTS)]
+    found = [(column, str(kind), name) for column, kind, name in table_schema.partition_fields(text, EVENTS)]
     assert found == expected
 
 
 def test_default_partitioning_is_the_hour_of_the_event() -> None:
     timed = EventSchema("e", "at", (Field("at", "iso8601", required=True),))
-    [(column, kind, name)] = iceberg.partition_fields("", timed)
+    [(column, kind, name)] = table_schema.partition_fields("", timed)
     assert (column, str(kind), name) == ("at", "hour", "event_hour")
 
 
@@ -134,7 +134,7 @@ def test_default_partitioning_is_the_hour_of_the_event() -> None:
 )
 def test_another_partitioning_is_named_with_what_there_is(text: str, part: str) -> None:
     with pytest.raises(UsageError) as raised:
-        [*iceberg.partition_fields(text, EVENTS)]
+        [*table_schema.partition_fields(text, EVENTS)]
     assert str(raised.value) == (
         f"--partition-by {part!r}: none, or TRANSFORM(FIELD) with year, month, day, hour, identity, "
         "bucket[N], truncate[W], separated by commas"

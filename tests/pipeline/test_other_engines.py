@@ -1,4 +1,4 @@
-"""What other engines do to a table, with each job of ours after it: exact, or one line and an exit code, never silence.
+"""Changes of a table by other engines, with each job of ours after them: exact, or one line and an exit code, no silence.
 
 The operations are those of Iceberg, by pyiceberg where it has them. `test_engines_of_others.py` has them by Spark.
 """

@@ -21,7 +21,7 @@ from barnabas_pipeline.commands.formats import fields_of
 from barnabas_pipeline.formats.avro import AvroDecoder
 from barnabas_pipeline.formats.json import JsonDecoder
 from barnabas_pipeline.formats.protobuf import ProtobufDecoder
-from barnabas_pipeline.lake import iceberg
+from barnabas_pipeline.lake import iceberg, table_schema
 from barnabas_pipeline.lake.columns import lake_schema
 from barnabas_pipeline.schema import NO_EVENT_TIME, EventSchema, named_apart
 
@@ -165,8 +165,8 @@ def test_value_of_a_changed_field_is_a_row_or_a_dead_letter(tmp_path: Path, form
             assert outcomes[1] == "row" or pair not in widening, (pair, outcomes)
     iceberg.create(iceberg.open_catalog(place), place, EventSchema("t", NO_EVENT_TIME, tuple(before)))
     columns = lake_schema(EventSchema("t", NO_EVENT_TIME, tuple(after)))
-    iceberg.evolve(stock(place), columns)
-    iceberg.check_columns(stock(place), columns)
+    table_schema.evolve(stock(place), columns)
+    table_schema.check_columns(stock(place), columns)
 
 
 def verdict(form: str, schema: EventSchema, text: str, value: bytes) -> str:

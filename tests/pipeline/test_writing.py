@@ -19,7 +19,7 @@ from sqlalchemy.exc import OperationalError
 
 from barnabas_pipeline.errors import IncompleteError, UsageError
 from barnabas_pipeline.field_types import Array, Decimal, Field, Record
-from barnabas_pipeline.lake import current, files, hdfs, iceberg, scan, store
+from barnabas_pipeline.lake import current, files, hdfs, iceberg, scan, store, table_schema
 from barnabas_pipeline.lake.changes import Moment, Shape
 from barnabas_pipeline.lake.columns import COORDINATES, DEAD_SCHEMA, lake_schema
 from barnabas_pipeline.lake.current import Applied
@@ -296,14 +296,14 @@ def test_columns_are_added_beside_a_concurrent_change(
 
     with monkeypatch.context() as patch:
         patch.setattr(type(table), "update_schema", refuse)
-        iceberg.evolve(table, lake_schema(GROWN))
+        table_schema.evolve(table, lake_schema(GROWN))
         assert len(tried) == 3
-        iceberg.evolve(table, lake_schema(GROWN))
+        table_schema.evolve(table, lake_schema(GROWN))
         assert len(tried) == 3, "there is nothing to add"
     assert "device" in stock(place).schema().column_names
     monkeypatch.setattr(type(table), "update_schema", lambda *_, **__: refuse_always())
     with pytest.raises(IncompleteError, match="others change the schema of barnabas"):
-        iceberg.evolve(table, pa.schema([pa.field("more", pa.string())]))
+        table_schema.evolve(table, pa.schema([pa.field("more", pa.string())]))
 
 
 RECORD = Record((Field("a", "int"),))

@@ -24,7 +24,7 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform, Transform
 
 from barnabas_pipeline import faults
 from barnabas_pipeline.errors import UsageError
-from barnabas_pipeline.lake import iceberg, scan, store
+from barnabas_pipeline.lake import iceberg, scan, store, table_schema
 from barnabas_pipeline.lake.changes import (
     BUCKET,
     DELETED,
@@ -187,7 +187,7 @@ class CurrentTable:
                     f"{self.place.name} lacks {', '.join(sorted(lacking))}, and has {', '.join(sorted(foreign))}: "
                     "undo it if another engine has renamed a column, else drop the foreign one"
                 )
-            iceberg.evolve(self.iceberg, form.arrow)
+            table_schema.evolve(self.iceberg, form.arrow)
 
     def _create(self, form: Form) -> None:
         iceberg.create_namespace(self._catalog, self.place)
@@ -374,7 +374,7 @@ class Bucket:
 
 def data_files(metadata: TableMetadata, io: FileIO, bucket: int, rows: pa.Table) -> Iterator[DataFile]:
     """Write the rows of a bucket, into several files if they are many."""
-    schema = iceberg.numbered(rows.schema, metadata.schema())
+    schema = table_schema.numbered(rows.schema, metadata.schema())
     count = -(-rows.nbytes // TARGET_FILE_BYTES)
     size = -(-len(rows) // max(count, 1))
     for start in range(0, len(rows), max(size, 1)):

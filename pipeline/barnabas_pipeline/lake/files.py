@@ -19,10 +19,11 @@ from barnabas_pipeline import faults
 from barnabas_pipeline.formats.base import event_ms
 from barnabas_pipeline.lake import store
 from barnabas_pipeline.lake.columns import DEAD_SCHEMA, event_hours, lake_schema, span_of
-from barnabas_pipeline.lake.iceberg import Layout, numbered
+from barnabas_pipeline.lake.iceberg import Layout
 from barnabas_pipeline.lake.ledger import DataFile
 from barnabas_pipeline.lake.pyiceberg_internals import by_partition, file_statistics, schema_without_ids
 from barnabas_pipeline.lake.store import Digesting
+from barnabas_pipeline.lake.table_schema import numbered
 from barnabas_pipeline.schema import EventSchema
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from pyiceberg.table import FileScanTask, Transaction
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV2, TableMetadataV3
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update import SetLocationUpdate, _apply_table_update, _TableMetadataUpdateContext
-from pyiceberg.table.update.snapshot import _OverwriteFiles
+from pyiceberg.table.update.snapshot import _OverwriteFiles, _SnapshotProducer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionKey, PartitionSpec
 
 RELEASE = "0.12"
+SnapshotProducer = _SnapshotProducer
 
 
 def schema_without_ids(columns: pa.Schema) -> Schema:

@@ -273,7 +273,10 @@ def hidden(location: str, root: str) -> str:
 
 def earlier(location: str) -> str:
     """Return the location that a table of dead letters or current rows had in an earlier release."""
-    return re.sub(rf"/_({DEAD[1:]}|{CURRENT[1:]}/[^/]+)$", r"/\1", location)
+    table, directory, name = location.rpartition(f"/{CURRENT}/")
+    if directory and name and "/" not in name:
+        return f"{table}/{CURRENT[1:]}/{name}"
+    return f"{location.removesuffix(DEAD)}{DEAD[1:]}" if location.endswith(f"/{DEAD}") else location
 
 
 def local_path(location: str) -> Path | None:

@@ -23,7 +23,7 @@ from pyiceberg.exceptions import CommitFailedException
 
 from barnabas_pipeline import faults
 from barnabas_pipeline.errors import IncompleteError, UsageError
-from barnabas_pipeline.lake import iceberg, old, scan, store
+from barnabas_pipeline.lake import iceberg, old, scan, store, table_schema
 from barnabas_pipeline.lake.columns import lake_schema
 from barnabas_pipeline.lake.coordinates import Seen, erased_offsets, row_offsets
 from barnabas_pipeline.lake.iceberg import KIND, PATH, SHA256, VERSION, Catalogs, Head, Layout, Lineage, Place
@@ -191,7 +191,7 @@ class Table:
         """Raise UsageError if the table lacks a column that the ledger says it has: its values would be read as null."""
         if self.state().version:
             schema = lake_schema(EventSchema.from_dict(self.state().schema))
-            iceberg.check_columns(self._opened, schema)
+            table_schema.check_columns(self._opened, schema)
 
     def exists(self) -> bool:
         """Return whether the table has a commit."""
@@ -277,7 +277,7 @@ class Table:
                 raise IncompleteError(f"table {self.place.name} was created, and is gone again")
             iceberg.check_writable(self._iceberg)
             self._check_columns()
-            iceberg.evolve(self._iceberg, lake_schema(schema))
+            table_schema.evolve(self._iceberg, lake_schema(schema))
 
     def adopt(self, state: State, entry: Entry, files: list[DataFile]) -> None:
         """Commit, as the first snapshot, the last entry of a ledger that was written before, with all files that count."""
