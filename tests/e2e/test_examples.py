@@ -85,4 +85,4 @@ def test_examples_of_pytest_pass(tmp_path: Path) -> None:
         capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": import_path(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
     )  # fmt: skip
-    assert re.search(r"^4 passed", done.stdout, re.M), done.stdout + done.stderr
+    assert re.search(r"^5 passed", done.stdout, re.M), done.stdout + done.stderr

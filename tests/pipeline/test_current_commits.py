@@ -104,7 +104,7 @@ def test_old_files_go_when_no_snapshot_names_them(tmp_path: Path) -> None:
     assert current(source).check().differences == 0
     directory = Path(found.table.place.location.removeprefix("file://"))
     kept = {Path(path).name for path in (found.table.applied.gone or {}).values()}
-    assert {one.name for one in (directory / "gone").iterdir()} >= kept
+    assert {one.name for one in (directory / "_gone").iterdir()} >= kept
 
 
 def objects(found: CurrentRows) -> set[Path]:
