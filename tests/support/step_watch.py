@@ -1,15 +1,19 @@
 """CPU time of each step of Trio's event loop, and memory that a process has needed: what a visitor may make of both.
 
-The rule: time is the thread's own (`time.thread_time`), so that a busy machine fails no test.
+The rule: time is the thread's own (`time.thread_time`), so that a busy machine fails no test. The garbage collector is set
+up as in a process that serves: otherwise one of the steps would go through all objects of the test and of its broker.
 """
 
 from __future__ import annotations
 
+import gc
 import math
 import time
 from pathlib import Path
 
 import trio
+
+from barnabas.broker.interpreter import settle_garbage_collector
 
 STEP_SECONDS_MAX = 0.05
 GROWTH_BYTES_MAX = 300 << 20
@@ -26,6 +30,7 @@ class StepWatch(trio.abc.Instrument):
         self.where = ""
         self._but = but
         self._began = math.inf
+        self._thresholds = gc.get_threshold()
 
     def forget(self) -> None:
         """Begin again."""
@@ -40,11 +45,15 @@ class StepWatch(trio.abc.Instrument):
             self.worst, self.where = seconds, task.name
 
     def __enter__(self) -> StepWatch:
+        gc.collect()
+        settle_garbage_collector()
         trio.lowlevel.add_instrument(self)
         return self
 
     def __exit__(self, *_: object) -> None:
         trio.lowlevel.remove_instrument(self)
+        gc.set_threshold(*self._thresholds)
+        gc.unfreeze()
 
 
 def forget_peak() -> int:

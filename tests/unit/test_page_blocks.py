@@ -28,6 +28,7 @@ FOLLOWED_BY = {
     "README.md": "tests/e2e/test_pages.py",
     "docs/tutorial.md": "tests/e2e/test_pages.py",
     "docs/coming-from.md": "tests/e2e/test_pages.py",
+    "docs/how-to/http.md": "tests/e2e/test_pages.py",
     "docs/how-to/registry.md": "tests/e2e/test_pages.py",
     "docs/how-to/mirror.md": "tests/pipeline/test_mirror_crashes.py",
 }

@@ -5,7 +5,6 @@ The rule: requests are made from the table of routes, so that a new route is ask
 
 from __future__ import annotations
 
-import gc
 import json
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -245,21 +244,16 @@ async def test_no_request_of_any_route_makes_a_long_step(tmp_path: Path) -> None
     requests = [(route, asked) for route in router().routes for asked in requests_of(route)]
     sent = [(route, asked, _sent(asked)) for route, asked in requests]
     async with _world(tmp_path) as (_, visitor):
-        gc.collect()
-        gc.freeze()  # what the test holds itself is none of the console's steps
-        try:
-            with StepWatch(*NOT_WATCHED) as watch:
-                for route, asked, one in sent:
-                    before = forget_peak()
-                    watch.forget()
-                    status = await trio.to_thread.run_sync(_answer, visitor, one)
-                    growth = (peak() - before) >> 20
-                    what = f"{route.method} {route.path} {str(asked)[:150]}: {status}"
-                    worst.append((watch.worst, growth, f"{what} in {watch.where}"))
-                    if status not in ANSWERED:
-                        wrong.append(what)
-        finally:
-            gc.unfreeze()
+        with StepWatch(*NOT_WATCHED) as watch:
+            for route, asked, one in sent:
+                before = forget_peak()
+                watch.forget()
+                status = await trio.to_thread.run_sync(_answer, visitor, one)
+                growth = (peak() - before) >> 20
+                what = f"{route.method} {route.path} {str(asked)[:150]}: {status}"
+                worst.append((watch.worst, growth, f"{what} in {watch.where}"))
+                if status not in ANSWERED:
+                    wrong.append(what)
     assert not wrong, wrong
     assert not [one for one in worst if one[0] > STEP_SECONDS_MAX]
     assert not [one for one in worst if one[1] > GROWTH_BYTES_MAX >> 20]

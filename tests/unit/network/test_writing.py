@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from typing import Any
 
@@ -42,6 +43,13 @@ async def test_a_wide_answer_is_made_in_short_steps() -> None:
     with StepWatch() as watch:
         assert len(await pieces_of(value)) > 10
     assert watch.worst < 0.05, watch.where
+
+
+async def test_no_watched_step_goes_through_all_objects() -> None:
+    with StepWatch():
+        collections = gc.get_stats()[-1]["collections"]
+        assert len([[] for _ in range(500_000)]) == 500_000
+        assert gc.get_stats()[-1]["collections"] == collections
 
 
 async def test_an_answer_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ The rule: requests are made from the table of routes, so that a new route is ask
 
 from __future__ import annotations
 
-import gc
 import json
 import time
 from collections.abc import Iterator
@@ -201,22 +200,17 @@ async def test_no_request_of_any_route_makes_a_long_step() -> None:
                 assert (await server.ask("POST", "/consumers/g", body)).status == 200
                 places = {"partitions": [{"topic": "bombs" if name == "avro" else "t", "partition": 0}]}
                 await server.ask("POST", f"/consumers/g/instances/{name}/assignments", places)
-            gc.collect()
-            gc.freeze()  # objects of the test are none of the server's steps
-            try:
-                with StepWatch(*NOT_WATCHED) as watch:
-                    for route in sorted(router().routes, key=lambda route: route.method == "DELETE"):
-                        for asked in requests_of(route, cluster_id):
-                            before = forget_peak()
-                            watch.forget()
-                            status = await trio.to_thread.run_sync(answer, netloc, asked)
-                            asked_for = f"{route.method} {asked.target[:90]} {(asked.content or b'')[:60]!r}"
-                            what = f"{asked_for}: {status} in {watch.where}"
-                            worst.append((watch.worst, peak() - before, what))
-                            if status not in ANSWERED:
-                                wrong.append(what)
-            finally:
-                gc.unfreeze()
+            with StepWatch(*NOT_WATCHED) as watch:
+                for route in sorted(router().routes, key=lambda route: route.method == "DELETE"):
+                    for asked in requests_of(route, cluster_id):
+                        before = forget_peak()
+                        watch.forget()
+                        status = await trio.to_thread.run_sync(answer, netloc, asked)
+                        asked_for = f"{route.method} {asked.target[:90]} {(asked.content or b'')[:60]!r}"
+                        what = f"{asked_for}: {status} in {watch.where}"
+                        worst.append((watch.worst, peak() - before, what))
+                        if status not in ANSWERED:
+                            wrong.append(what)
     finally:
         broker.close()
     assert len(worst) > 600
