@@ -5,8 +5,8 @@
 # Beside it: a connector named a.b, which is shown and deleted.
 set -euo pipefail
 dir=$(mktemp -d)
-started=()
 trap 'kill "${started[@]}" 2>/dev/null; wait 2>/dev/null; rm -rf "$dir"' EXIT
+started=()
 cat >"$dir/pom.xml" <<'XML'
 <project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>f</groupId><artifactId>f</artifactId>
 <version>1</version><dependencies>

@@ -32,6 +32,7 @@ def test_a_finding_installs_only_pinned_packages(path: Path) -> None:
     installs = re.findall(r"^[^#\n]*(?:pip\" .*install|go get) (.+)", path.read_text(), re.M)
     packages = [word for words in installs for word in words.split(" 2>")[0].split()]
     versions = re.findall(r"^for version in (.+); do$", path.read_text(), re.M)  # of a Maven artifact
+    versions += re.findall(r"<artifactId>\S+</artifactId><version>(\d[^<]*)</version>", path.read_text())
     packages += [f"artifact=={version}" for words in versions for version in words.split()]
     assert packages
     assert [word for word in packages if not re.fullmatch(r"\S+(==|@v)\d+\.\d+\.\d+", word)] == []
