@@ -3,11 +3,11 @@ export interface Broker {
   /** host:port for a client's brokers; of a cluster with commas between. */
   readonly bootstrap: string;
   readonly controlUrl: string;
-  /** With --security: what clients are given; files are PEM. */
-  readonly security?: {
+  /** With --security what clients are given, files as PEM. */
+  readonly security: {
     protocol: string; mechanism: string | null; passwords: Record<string, string>; ca: string | null;
     certificates: Record<string, string>;
-  };
+  } | undefined;
   /** Sends a request to the control API, as control('POST', '/v1/faults', {...}), and returns its answer. */
   control<Answer = any>(method: string, path: string, body?: unknown): Promise<Answer>;
   /** Waits until a topic holds at least so many records. */
