@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 import tomllib
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -85,9 +86,9 @@ def go(source: Path, work: Path) -> str:
     (proxy / "list").write_text(f"{version}\n")
     (proxy / f"{version}.info").write_text(f'{{"Version": "{version}"}}')
     shutil.copy(module / "go.mod", proxy / f"{version}.mod")
-    tree = work / "zip" / f"{GO_MODULE}@{version}"
-    shutil.copytree(module, tree, ignore=shutil.ignore_patterns("tests"))
-    shutil.make_archive(str(proxy / version), "zip", work / "zip")
+    with zipfile.ZipFile(proxy / f"{version}.zip", "w") as archive:
+        for path in (module / "go.mod", *(module / "testserver").glob("*.go")):
+            archive.write(path, f"{GO_MODULE}@{version}/{path.relative_to(module)}")
     user = work / "user"
     user.mkdir()
     (user / "go.mod").write_text("module example.com/user\n\ngo 1.24\n")
