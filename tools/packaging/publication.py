@@ -50,7 +50,16 @@ def checked_metadata(files: list[Path]) -> str:
     """Have pip read the metadata of files."""
     for file in files:
         command(
-            sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--no-deps", "--no-index", file
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--dry-run",
+            "--no-deps",
+            "--no-index",
+            "--no-build-isolation",
+            file,
         )
     return ", ".join(file.name for file in files)
 
