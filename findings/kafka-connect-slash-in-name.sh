@@ -36,8 +36,8 @@ value.converter=org.apache.kafka.connect.storage.StringConverter
 offset.storage.file.filename=$dir/offsets
 PROPERTIES
 echo hello >"$dir/input"
-kafka() { java -Xmx512m -XX:TieredStopAtLevel=1 -cp "$dir/jars/*" "$@"; }
-kafka kafka.tools.StorageTool format -t MkU3OEVBNTcwNTJENDM2Qg -c "$dir/broker.properties" >"$dir/format.log" 2>&1
+kafka() { exec java -Xmx512m -XX:TieredStopAtLevel=1 -cp "$dir/jars/*" "$@"; }
+(kafka kafka.tools.StorageTool format -t MkU3OEVBNTcwNTJENDM2Qg -c "$dir/broker.properties") >"$dir/format.log" 2>&1
 kafka kafka.Kafka "$dir/broker.properties" >"$dir/broker.log" 2>&1 &
 started+=($!)
 kafka org.apache.kafka.connect.cli.ConnectStandalone "$dir/worker.properties" >"$dir/worker.log" 2>&1 &
