@@ -132,6 +132,20 @@ class BaseConnection:
 
     # --- the first requests -----------------------------------------------------------------------------------------
 
+    async def set_up(self, versions: Versions | None) -> None:
+        """Shake hands, or take these versions as the broker's; the connection is closed where that fails.
+
+        Raises as `handshake`.
+        """
+        try:
+            if versions is None:
+                await self.handshake()
+            else:
+                self.versions = dict(versions)
+        except BaseException:
+            self.close()
+            raise
+
     async def handshake(self) -> None:
         """Learn the versions, and log in where that is asked for.
 

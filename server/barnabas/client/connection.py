@@ -300,14 +300,7 @@ async def _start(
     except RuntimeError:  # the nursery has ended meanwhile
         await trio.aclose_forcefully(stream)
         raise
-    try:
-        if versions is None:
-            await connection.handshake()
-        else:
-            connection.versions = dict(versions)
-    except BaseException:
-        connection.close()
-        raise
+    await connection.set_up(versions)
     return connection
 
 

@@ -229,14 +229,7 @@ async def start_socket_connection(endpoint: Endpoint, settings: ClientSettings) 
 
     async def start(versions: Versions | None) -> SocketConnection:
         connection = SocketConnection(_dial(endpoint, settings), endpoint, settings)
-        try:
-            if versions is None:
-                await connection.handshake()
-            else:
-                connection.versions = dict(versions)
-        except BaseException:
-            connection.close()
-            raise
+        await connection.set_up(versions)
         return connection
 
     async def is_ancient() -> bool:

@@ -54,9 +54,10 @@ class Caller:
         if "limit" in tool.properties:
             arguments = {"limit": LIMIT_DEFAULT, **arguments}
         async with self._places:
-            status, value = await (self._ask_control if tool.is_control else self._ask_console)(
-                tool, arguments, progress
-            )
+            if tool.is_control:
+                status, value = await self._ask_control(tool, arguments)
+            else:
+                status, value = await self._ask_console(tool, arguments, progress)
         if status >= 400:
             raise ToolFailedError(
                 str(value["error"] if isinstance(value, dict) and "error" in value else value)
@@ -78,12 +79,7 @@ class Caller:
             return failure_of(error, tool.name)
         return status, json.loads(value) if isinstance(value, bytes) else value
 
-    async def _ask_control(
-        self,
-        tool: Tool,
-        arguments: Mapping[str, Any],
-        progress: Progress,  # noqa: ARG002
-    ) -> tuple[int, Any]:
+    async def _ask_control(self, tool: Tool, arguments: Mapping[str, Any]) -> tuple[int, Any]:
         path, query, body = tool.request(arguments)
         assert self._control is not None, "its tools are there with it"
         try:

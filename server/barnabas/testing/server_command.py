@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from barnabas.tools.seeding.seeds import Seeds
 
 NODES_MAX = 100
-SECURITY_PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PARENT_ENDED = signal.SIGUSR2
 """Sent when the parent ends; on Linux when the thread that has started this process ends: its process may go on."""
 
@@ -76,6 +75,8 @@ def _main(arguments: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command's options."""
+    from barnabas.testing.security import PROTOCOLS
+
     options = argparse.ArgumentParser(
         prog="barnabas test-server",
         description="Start a broker for tests, with its data in memory and a control API. Prints one line of JSON when it "
@@ -115,7 +116,7 @@ def parser() -> argparse.ArgumentParser:
         "--set", metavar="KEY=VALUE", action="append", default=[], help="set one setting; may be repeated"
     )
     options.add_argument(
-        "--security", metavar="PROTOCOL", choices=SECURITY_PROTOCOLS,
+        "--security", metavar="PROTOCOL", choices=PROTOCOLS,
         help="speak SSL, SASL_PLAINTEXT or SASL_SSL, with certificates and passwords made for it, which the ready line has",
     )  # fmt: skip
     options.add_argument("--as-version", metavar="VERSION", help="be Apache Kafka of this version")
