@@ -3,9 +3,10 @@
     DIR/kafka-tiered-storage/TOPIC-PARTITION-TOPICID/START-SEGMENTID.log ...   a segment
     DIR/partial/SEGMENTID.log ...                                              while it is written
 
-Beside `.log` there are `.index`, `.timeindex`, `.snapshot`, `.leader_epoch_checkpoint` and, if need be, `.txnindex`. Ids are
-Kafka's text of them, START has twenty digits. The rule: a file is complete once it has its name, and durable once `copy` has
-returned; Kafka's class walks the directories of the partitions and takes nothing else in them, so partial files are beside.
+Beside `.log` there are `.index`, `.timeindex`, `.snapshot`, `.leader_epoch_checkpoint` and, if need be, `.txnindex`. Ids
+are Kafka's text of them, START has twenty digits. The rule: a file is complete once it has its name, and durable once
+`copy` has returned; Kafka's class walks the directories of the partitions and takes nothing else in them, so partial
+files are beside.
 """
 
 from __future__ import annotations
