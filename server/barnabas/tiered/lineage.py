@@ -89,7 +89,7 @@ class PartitionSegments:
         return segment if offset <= end_in_epoch(segment, epoch) else None
 
     def next_with_transactions(self, epoch: int, offset: int) -> RemoteSegment | None:
-        """Return the first copied segment with a transaction index, from the one that holds an offset on (KIP-1016).
+        """Return the first copied segment with a transaction index, from the one that holds an offset on (KIP-1058).
 
         The walk ends where no segment of the epoch holds the next offset: a later epoch is asked for by the caller.
         """

@@ -41,7 +41,7 @@ class RemoteSegment:
         size: bytes of the log file, at most 2^31 - 1.
         state: how far its copy or deletion has come.
         custom_metadata: what the store wants to be given back, None for nothing.
-        is_transaction_index_empty: whether the store holds no transaction index of it (KIP-1016).
+        is_transaction_index_empty: whether the store holds no transaction index of it (KIP-1058).
     """
 
     partition: TopicIdPartition

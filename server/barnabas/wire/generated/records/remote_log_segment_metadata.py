@@ -87,7 +87,7 @@ class RemoteLogSegmentMetadataRecord:
     remote_log_segment_state: int = 0
     """v0. 0 copy started, 1 copy finished, 2 deletion started, 3 deletion finished."""
     txn_index_empty: bool = False
-    """v0. Whether the segment has no aborted transaction (KIP-1016)."""
+    """v0. Whether the segment has no aborted transaction (KIP-1058)."""
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
