@@ -13,9 +13,12 @@ from barnabas.tiered.settings import StoreSettings, StoreSettingsError
 from barnabas.tiered.storage import RemoteStorage
 
 DIRECTORY: Final = "directory"
+AIVEN: Final = "aiven"
 CLASS_NAMES: Final = {
     DIRECTORY: DIRECTORY,
     "org.apache.kafka.server.log.remote.storage.LocalTieredStorage": DIRECTORY,
+    AIVEN: AIVEN,
+    "io.aiven.kafka.tieredstorage.RemoteStorageManager": AIVEN,
 }
 """Names of a class in Kafka's settings, and short ones -> the store."""
 
@@ -37,7 +40,11 @@ def open_store(class_name: str, settings: Mapping[str, str]) -> RemoteStorage:
     if store is None:
         offered = ", ".join(CLASS_NAMES)
         raise StoreSettingsError(f"there is no remote store {class_name!r}; those offered are {offered}")
-    return _open_directory(StoreSettings(settings))
+    if store == DIRECTORY:
+        return _open_directory(StoreSettings(settings))
+    from barnabas.tiered.aiven.opening import open_aiven
+
+    return open_aiven(StoreSettings(settings))
 
 
 def _open_directory(settings: StoreSettings) -> RemoteStorage:
