@@ -91,7 +91,7 @@ class KeyRing:
 
     @property
     def is_active(self) -> bool:
-        """Whether new segments are encrypted."""
+        """True if new segments are encrypted."""
         return self._active is not None
 
     def new_cipher(self) -> tuple[ChunkCipher, Encryption]:

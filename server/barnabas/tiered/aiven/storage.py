@@ -47,7 +47,7 @@ SUFFIXES: Final = (LOG, INDEXES_OBJECT, MANIFEST)
 
 @dataclass(frozen=True)
 class AivenSettings:
-    """What of the plug-in's settings the layout depends on.
+    """The plug-in's settings that the layout depends on.
 
     Attributes:
         chunk_size: bytes of a log in each chunk.
