@@ -7,6 +7,8 @@ after our library has written all objects in the place of Kafka's, a stock consu
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +25,7 @@ from barnabas.tiered.metadata import METADATA_TOPIC, decode, encode, metadata_pa
 from barnabas.tiered.segment import RemoteSegment, SegmentState, SegmentUpdate, TopicIdPartition
 from barnabas.tiered.storage import IndexKind, RemoteObjectNotFoundError, RemoteStorage, SegmentFiles
 from barnabas.tiered.stores import open_store
+from barnabas.tools.logtool.tier_command import CLASS_NAME, COUNT
 from compat.kafka import RealKafka
 from compat.tiered.exchange import CHUNK, FILESYSTEM, LOCAL_CLASS
 from compat.tiered.java import Oracle, fields_of
@@ -64,6 +67,7 @@ def run(oracle: Oracle, mode: str, jars: str) -> Iterator[str]:
             store = open_store(mode, settings)
             for partition, lineage in segments.items():
                 yield from _judge(store, partition, lineage, values[partition.partition])
+            yield from _checked(kafka, class_name, settings)
             stored = _written_anew(store, segments, mode, settings, folder)
             kafka.stop()
             kafka.start()
@@ -196,6 +200,18 @@ def _records(data: bytes) -> Iterator[Record]:
         require_crc(data, position, header)
         if not header.is_control:
             yield from iter_records(data, position, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX)
+
+
+def _checked(kafka: RealKafka, class_name: str, settings: dict[str, str]) -> Iterator[str]:
+    """Yield what `barnabas log tier` finds wrong with what Kafka has in its log dir and its store."""
+    arguments = [f"--set={CLASS_NAME}={class_name}"]
+    arguments += [f"--set=rsm.config.{name}={value}" for name, value in settings.items()]
+    arguments += [f"--set=rlmm.config.{COUNT}={METADATA_PARTITIONS}", str(kafka.log_dir)]
+    for task in (["verify", "--deep"], ["orphans"]):
+        command = [sys.executable, "-m", "barnabas", "log", "tier", *task, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode or (task[0] == "verify" and "damaged=0" not in done.stdout):
+            yield f"barnabas log tier {task[0]}: {done.stdout}{done.stderr}"
 
 
 def _written_anew(

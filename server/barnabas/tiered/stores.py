@@ -5,10 +5,11 @@ Nothing of a store is imported before it is opened.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
+from barnabas.tiered.segment import TopicIdPartition
 from barnabas.tiered.settings import StoreSettings, StoreSettingsError
 from barnabas.tiered.storage import RemoteStorage
 
@@ -23,7 +24,15 @@ CLASS_NAMES: Final = {
 """Names of a class in Kafka's settings, and short ones -> the store."""
 
 
-def open_store(class_name: str, settings: Mapping[str, str]) -> RemoteStorage:
+class ListedStorage(RemoteStorage, Protocol):
+    """A store that lists its partitions, as those here do."""
+
+    def partitions(self) -> Iterator[TopicIdPartition]:
+        """Partitions that have objects. Raises RemoteStorageError."""
+        ...
+
+
+def open_store(class_name: str, settings: Mapping[str, str]) -> ListedStorage:
     """Open a store. Blocks: it may read keys and create directories.
 
     Args:
@@ -47,7 +56,7 @@ def open_store(class_name: str, settings: Mapping[str, str]) -> RemoteStorage:
     return open_aiven(StoreSettings(settings))
 
 
-def _open_directory(settings: StoreSettings) -> RemoteStorage:
+def _open_directory(settings: StoreSettings) -> ListedStorage:
     from barnabas.tiered.directory import DirectoryStorage
 
     folder = settings.required("dir")
