@@ -252,6 +252,20 @@ def test_member_that_rejoins_has_its_new_session_timeout() -> None:
     assert (h.timers["session", "g", "a"], h.timers["session", "g", "b"]) == (20_200, 10_200)
 
 
+def test_full_group_lets_its_own_members_rejoin() -> None:
+    h = Harness(GroupSettings(initial_rebalance_delay_ms=0, size_max=2))
+    h.stable_pair()
+    assert h.answers[h.join("c")].error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    for member_id in ("a", "b"):
+        waiter = h.join("", member_id)
+    assert h.answers[waiter].generation_id == 3
+
+
+def test_more_than_100_protocols_are_inconsistent() -> None:
+    protocols = [JoinGroupRequest.JoinGroupRequestProtocol(name=f"{n}", metadata=b"") for n in range(101)]
+    assert code_of(Harness().join, "a", protocols=protocols) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
 def test_sync_of_a_member_that_leaves_is_unknown_member() -> None:
     h = Harness()
     h.join("a")
