@@ -197,6 +197,37 @@ def namenode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     process.wait()
 
 
+@dataclass
+class ServedCatalog:
+    """A REST catalog: how it is reached, and the SQLite file in which it keeps its tables."""
+
+    properties: dict[str, str]
+    database: Path
+
+
+@pytest.fixture
+def rest_catalog(tmp_path: Path) -> Iterator[ServedCatalog]:
+    """Apache Iceberg's own REST catalog, empty."""
+    database, program = tmp_path / "rest.db", Path(__file__).parent / "rest_catalog" / "Serve.java"
+    command = [
+        "java",
+        "-Xmx200m",
+        "-cp",
+        f"{fetched('iceberg-rest-1.10.1', 'rest_catalog')}/*:{spark_jars()}",
+    ]
+    with (tmp_path / "rest.log").open("wb") as log:
+        process = subprocess.Popen(
+            [*command, str(program), str(database)], stdout=subprocess.PIPE, stderr=log, text=True
+        )
+    assert process.stdout is not None
+    line = process.stdout.readline().split()
+    assert line[:1] == ["port"], (tmp_path / "rest.log").read_text()
+    yield ServedCatalog({"type": "rest", "uri": f"http://127.0.0.1:{line[1]}"}, database)
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
 @pytest.fixture(scope="session")
 def s3() -> Iterator[FailingS3]:
     """An S3 that fails when it is told to."""

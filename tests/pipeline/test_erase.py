@@ -17,8 +17,9 @@ from barnabas_pipeline.lake.store import local_path
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.lake.vacuum import vacuum
 
+from .cells import BAD, Cell
 from .tables import BEGAN_MS, stock
-from .test_other_engines import BAD, Cell, delete, expire
+from .test_other_engines import delete, expire
 from .topics import Here, login
 
 ALL = [n for n in range(12) if n != BAD]
