@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     import argparse
 
 JOBS = {
+    "doctor": ("doctor", "check everything between this machine and a load, in one line each"),
+    "plan": ("tracing", "print what a load would do: offsets, commits, files and bytes; nothing is written"),
+    "lineage": ("tracing", "trace rows to their records and commits, or an offset to what became of it"),
     "simulate": ("simulate", "send the events of a simulated site to a broker"),
     "infer-schema": ("infer_schema", "draft a schema file from a registry or a sample of records"),
     "load": ("load", "load topics into the lake, exactly once, in batches or as a stream"),
@@ -49,8 +52,22 @@ Those of `derived` that it has no functions for share `add_derived` and `run_der
 """
 
 
-WITHOUT_SPARK = {"simulate", "redrive", "erase", "retain", "migrate", "infer-schema", "current"}
+WITHOUT_SPARK = {
+    "simulate",
+    "redrive",
+    "erase",
+    "retain",
+    "migrate",
+    "infer-schema",
+    "current",
+    "plan",
+    "lineage",
+}
 """Jobs that start no Spark session, and so need no Java; `current` does for much at a time."""
+
+
+DOCTOR = "doctor"
+"""The job that itself says what is missing."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -87,7 +104,9 @@ def _run(arguments: list[str]) -> int:
         for entry_point in entry_points(group="barnabas_pipeline.jobs")
         if entry_point.name not in JOBS
     }
-    if arguments and arguments[0] in all_jobs:
+    if arguments[:1] == [DOCTOR] and requirements.missing():  # with which most options are read
+        arguments = [word for word in arguments if word in (DOCTOR, "--json", "-h", "--help")]
+    elif arguments and arguments[0] in all_jobs and arguments[0] != DOCTOR:
         asks_for_help = "-h" in arguments or "--help" in arguments
         requirements.check(needs_java=arguments[0] not in WITHOUT_SPARK and not asks_for_help)
     for job, (module, text) in all_jobs.items():

@@ -26,6 +26,7 @@ from barnabas_pipeline.jobs.erase import erase
 from barnabas_pipeline.jobs.redrive import redrive
 from barnabas_pipeline.lake import store
 from barnabas_pipeline.lake.changes import PLAIN, Shape
+from barnabas_pipeline.lake.columns import COORDINATES
 from barnabas_pipeline.lake.iceberg import Lake, named_files
 from barnabas_pipeline.lake.ledger import HOUR_MS
 from barnabas_pipeline.lake.table import Table
@@ -119,6 +120,14 @@ def append(cell: Cell) -> None:
     cell.iceberg.append(rows)
 
 
+def append_without_coordinates(cell: Cell) -> None:
+    rows = cell.iceberg.scan(row_filter="_offset == 1").to_arrow()
+    for coordinate in COORDINATES:
+        at = rows.column_names.index(coordinate.name)
+        rows = rows.set_column(at, rows.schema.field(at), pa.nulls(1, rows.schema.field(at).type))
+    cell.iceberg.append(rows)
+
+
 def rename_column(cell: Cell) -> None:
     with cell.iceberg.update_schema() as schema:
         schema.rename_column("member", "person")
@@ -199,6 +208,7 @@ OUTCOMES: dict[Callable[[Cell], None], str] = {
     cherry_pick:                                       "3 3 3 3 0 0 0 0 0",
     branch_and_fast_forward:                           "0 0 0 0 0 0 0 0 0",
     append:                                            "0 3 0 3 0 0 0 0 0",
+    append_without_coordinates:                        "0 3 0 3 0 0 0 0 0",
     rename_column:                                     "4 4 4 4 4 4 0 4 4",
     drop_column:                                       "4 4 4 4 4 4 0 4 4",
     add_column:                                        "0 0 4 0 0 4 0 0 0",

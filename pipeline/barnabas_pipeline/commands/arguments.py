@@ -177,6 +177,25 @@ class LoadArguments(ClusterArguments, LakeArguments, RangeArguments, SparkArgume
     page: str | None
 
 
+class PlanArguments(LoadArguments):
+    """Options of plan: those of load that say what is loaded."""
+
+
+class DoctorArguments(LoadArguments):
+    """Options of doctor: those of load, none of which is needed."""
+
+    no_spark: bool
+
+
+class LineageArguments(TopicClusterArguments, TableArguments):
+    """Options of lineage."""
+
+    at: str | None
+    where: str | None
+    rows_max: int
+    json: bool
+
+
 class CurrentArguments(LakeArguments, SparkArguments):
     """Options of current."""
 
@@ -284,11 +303,14 @@ BY_JOB: dict[str, type] = {
     "compact": CompactArguments,
     "current": CurrentArguments,
     "demo": DemoArguments,
+    "doctor": DoctorArguments,
     "erase": EraseArguments,
     "infer-schema": InferSchemaArguments,
+    "lineage": LineageArguments,
     "load": LoadArguments,
     "migrate": MigrateArguments,
     "mirror": MirrorArguments,
+    "plan": PlanArguments,
     "redrive": RedriveArguments,
     "report": ReportArguments,
     "retain": RetainArguments,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         TableFormatArguments,
         TopicArguments,
     )
+    from barnabas_pipeline.data_types import Document
     from barnabas_pipeline.jobs.load import LoadOptions
     from barnabas_pipeline.lake.iceberg import Catalogs, Place
 
@@ -35,9 +36,9 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="TableArguments")
 
 
-def add_table(parser: argparse.ArgumentParser) -> None:
+def add_table(parser: argparse.ArgumentParser, *, is_lake_required: bool = True) -> None:
     """Options that name a table."""
-    common.add_lake(parser)
+    common.add_lake(parser, is_required=is_lake_required)
     parser.add_argument(
         "--table", metavar="NAMESPACE.NAME", default="", help="table; default: barnabas.TOPIC"
     )
@@ -71,9 +72,14 @@ def _with_settings(args: T) -> T:
 
 
 def _chosen(args: TableFormatArguments, catalogs: Catalogs | None = None) -> formats.Chosen:
+    from barnabas_pipeline.lake.iceberg import is_made
     from barnabas_pipeline.lake.table import Table
 
-    return formats.choose(args, lambda: Table(place(args), catalogs=catalogs).state().schema)
+    def schema_of_table() -> Document:
+        chosen = place(args)
+        return Table(chosen, catalogs=catalogs).state().schema if is_made(chosen) else {}
+
+    return formats.choose(args, schema_of_table)
 
 
 def load_options(args: TopicArguments, catalogs: Catalogs | None = None) -> LoadOptions:

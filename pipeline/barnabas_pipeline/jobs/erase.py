@@ -57,12 +57,17 @@ def erase(root: Place | str, where: str, *, reason: str = "") -> EraseSummary:
     """Remove the rows that meet a condition in Iceberg's syntax, such as `member = 'm1'`. Raises UsageError."""
     table = Table(root)
     table.loaded()
+    return _remove(table, "erase", condition_of(table, where), {"name": "erase", "where": where}, reason)
+
+
+def condition_of(table: Table, where: str) -> BooleanExpression:
+    """Return a condition on columns of a table, in Iceberg's syntax. Raises UsageError."""
     try:
         condition = parser.parse(where)
         bind(table.existing.schema(), condition, case_sensitive=True)
     except Exception as error:  # pyparsing's, or pyiceberg's for a column or a literal that does not fit
         raise UsageError(f"--where {where!r}: {error}".splitlines()[0]) from None
-    return _remove(table, "erase", condition, {"name": "erase", "where": where}, reason)
+    return condition
 
 
 def retain(root: Place | str, *, before_ms: int) -> EraseSummary:

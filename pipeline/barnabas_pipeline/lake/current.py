@@ -345,7 +345,7 @@ class Retained:
 class Merger:
     """Everything that a worker has to know to write a bucket again; `files` and `gone` are what there is of each.
 
-    `retained` None: changes are merged into all rows; else, of a rebuild, into those of events that were removed for their age.
+    `retained` None: changes are merged into all rows; else into those of events that were removed for their age.
     """
 
     layout: Layout

@@ -167,6 +167,14 @@ def open_catalog(place: Place) -> Catalog:
         raise UsageError(f"catalog {place.catalog}: {error}") from None
 
 
+def is_made(place: Place) -> bool:
+    """Return whether the catalog of a table is there to be asked; that of a new local lake is a file that is not there."""
+    here = local_path(place.location.rpartition("/")[0])
+    is_own = place.catalog == CATALOG and not any(name in dict(place.properties) for name in FOUND_BY)
+    is_own = is_own and not Config().get_catalog_config(CATALOG)
+    return here is None or not is_own or (here / CATALOG_FILE).exists()
+
+
 class Catalogs:
     """Catalogs that many tables share, so that each needs no connection of its own."""
 

@@ -118,7 +118,7 @@ def within(span: Span | None, schema: Schema) -> BooleanExpression:
 
 
 def matches(rows: pa.Table, where: BooleanExpression, schema: Schema) -> pa.ChunkedArray:
-    """Return for each row whether it meets a condition on columns of a table's schema. Raises ValueError for another column."""
+    """Return for each row whether it meets a condition on columns of a schema. Raises ValueError for another column."""
     condition = expression_to_pyarrow(bind(schema, where, case_sensitive=True), schema)
     met = ds.dataset(rows).to_table(columns={"matches": condition})["matches"]
     return pc.fill_null(met.cast(pa.bool_()), False)
