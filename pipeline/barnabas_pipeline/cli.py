@@ -32,6 +32,7 @@ JOBS = {
     "backfill": ("lake", "decode the records of some hours again, and replace their rows"),
     "compact": ("lake", "merge many small files of an hour into few large ones"),
     "audit": ("lake", "compare the lake with the log, record by record; seal complete hours"),
+    "publish": ("lake", "audit a branch that was loaded, and let readers of the table see it"),
     "erase": ("lake", "remove rows by a condition, such as those of a member, so that audits know of it"),
     "retain": ("lake", "remove the rows of hours that are older than some days"),
     "redrive": ("lake", "decode dead letters again, and load those that can be decoded now"),

@@ -27,10 +27,12 @@ from barnabas_pipeline.jobs.redrive import redrive
 from barnabas_pipeline.lake import store
 from barnabas_pipeline.lake.changes import PLAIN, Shape
 from barnabas_pipeline.lake.columns import COORDINATES
-from barnabas_pipeline.lake.iceberg import Lake, named_files
+from barnabas_pipeline.lake.commits import named_files
+from barnabas_pipeline.lake.iceberg import Lake
 from barnabas_pipeline.lake.ledger import HOUR_MS
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.lake.vacuum import named, vacuum
+from tests.support.effort import daily
 
 from .cells import BAD, IP, Cell
 from .stores import BUCKET
@@ -244,8 +246,15 @@ def cell(request: pytest.FixtureRequest, tmp_path: Path) -> Cell:
     return Cell.made(tmp_path, place, database)
 
 
-@pytest.mark.parametrize("operation", OUTCOMES, ids=lambda operation: operation.__name__)
-@pytest.mark.parametrize("cell", KINDS, indirect=True)
+ELSEWHERE = [(kind, operation) for operation in OUTCOMES for kind in KINDS[1:]]
+
+
+@pytest.mark.parametrize(
+    ("cell", "operation"),
+    [*((KINDS[0], operation) for operation in OUTCOMES), *daily(ELSEWHERE, 5)],
+    indirect=["cell"],
+    ids=lambda value: getattr(value, "__name__", value),
+)
 def test_each_job_is_exact_or_fails_after_an_operation(
     request: pytest.FixtureRequest, cell: Cell, operation: Callable[[Cell], None]
 ) -> None:

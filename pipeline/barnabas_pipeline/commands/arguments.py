@@ -49,6 +49,7 @@ class TableArguments(LakeArguments):
 
     topic: str
     table: str
+    branch: str | None
     topics: str | None
 
 
@@ -100,6 +101,14 @@ class AuditArguments(TopicArguments, SparkArguments):
     no_seal: bool
     deep: bool
     strict: bool
+
+
+class PublishArguments(TopicArguments, SparkArguments):
+    """Options of publish."""
+
+    deep: bool
+    tag: str | None
+    drop: bool
 
 
 class CompactArguments(TableArguments, SparkArguments):
@@ -172,6 +181,7 @@ class LoadArguments(ClusterArguments, LakeArguments, RangeArguments, SparkArgume
     exclude: list[str]
     topics: str | None
     trigger: str
+    tag: str | None
     offsets_per_trigger_max: int
     metrics: str | None
     page: str | None
@@ -311,6 +321,7 @@ BY_JOB: dict[str, type] = {
     "migrate": MigrateArguments,
     "mirror": MirrorArguments,
     "plan": PlanArguments,
+    "publish": PublishArguments,
     "redrive": RedriveArguments,
     "report": ReportArguments,
     "retain": RetainArguments,

@@ -133,7 +133,10 @@ class CurrentTable:
         name = iceberg.checked_name(name or f"{events.place.name}{SUFFIX}")
         self.events = events
         self.place = replace(
-            events.place, name=name, location=f"{events.place.location}/{store.CURRENT}/{name}"
+            events.place,
+            name=name,
+            location=f"{events.place.location}/{store.CURRENT}/{name}",
+            branch=iceberg.MAIN,
         )
         self.iceberg: IcebergTable | None = None
         self.applied = Applied()
