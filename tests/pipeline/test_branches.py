@@ -29,7 +29,6 @@ from .test_engines import duckdb, run_spark
 from .topics import Here, Topic, login
 
 ALL = [n for n in range(12) if n != BAD]
-RELATIVE = {"staged": "staged", "main": "main"}
 
 
 @pytest.fixture(params=["local", "rest"])

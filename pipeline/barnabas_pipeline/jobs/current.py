@@ -248,7 +248,7 @@ class CurrentRows:
         self.summary.buckets += sum(bucket.number != NO_BUCKET for bucket in done)
 
     def _retained(self, state: State) -> tuple[Retained, ...]:
-        """Return the events that were removed for their age, whose rows stay when all others are applied again."""
+        """Return the events that were removed for their age: their rows stay when all others are applied again."""
         retained: list[Retained] = []
         erased: list[str] = []
         for entry in reversed(self.events.entries()):

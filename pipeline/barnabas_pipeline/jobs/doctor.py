@@ -52,7 +52,7 @@ class Line(NamedTuple):
 
 @dataclass(slots=True)
 class Checkup:
-    """What is to be checked: None or empty where the options do not say."""
+    """Subjects of the checks: None or empty where the options do not name them."""
 
     log: LogOptions | None = None
     topics: tuple[str, ...] = ()

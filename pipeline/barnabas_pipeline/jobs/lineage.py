@@ -47,7 +47,7 @@ ROWS_MAX = 20
 
 @dataclass(slots=True)
 class Trace:
-    """What became of an offset of one incarnation of a topic: `outcome` is one of this module's words.
+    """The fate of an offset of one incarnation of a topic: `outcome` is one of this module's words.
 
     `loaded`, `file` and `removed` name commits as `Commit` has them, `row` has the values of a row, or a dead letter.
     """

@@ -38,7 +38,7 @@ ENTRIES_LOOKED_AT = 20  # of a table, for bytes and files of its commits
 
 @dataclass(slots=True)
 class TopicPlan:
-    """What a load would do of one topic; `exit_code` and `problem` say why it would do nothing.
+    """The work of a load on one topic; `exit_code` and `problem` say why there would be none.
 
     `offsets` are [start, end) by partition. Bytes and files are estimates, None where nothing tells them.
     """
@@ -62,7 +62,7 @@ class TopicPlan:
 
 @dataclass(slots=True)
 class LoadPlan:
-    """What a load would do of all its topics."""
+    """The work of a load on all its topics."""
 
     topics: list[TopicPlan] = field(default_factory=list)
     rounds: int = 0
@@ -181,8 +181,8 @@ def source_name(log: LogOptions) -> str:
 def _look_at_table(plan: TopicPlan, table: Table, state: State, options: LoadOptions) -> None:
     mine = EventSchema.from_dict(state.schema)
     mine.check_evolution(options.schema)
-    known = {each.name for each in mine.fields}
-    plan.adds_columns = [each.name for each in options.schema.fields if each.name not in known]
+    columns = {each.name for each in mine.fields}
+    plan.adds_columns = [each.name for each in options.schema.fields if each.name not in columns]
     groups = list(plan_compaction(table, state, TARGET_FILE_BYTES, 2))
     plan.compactable_files = sum(len(group.files) for group in groups)
     plan.compactable_bytes = sum(file.size for group in groups for file in group.files)

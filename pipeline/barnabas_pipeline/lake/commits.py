@@ -1,6 +1,6 @@
 """Commits to an Iceberg table: snapshots of files, on the main branch or on another one, and tags.
 
-The rule: what is on a branch is seen by nobody who does not ask for it. A branch begins at the newest snapshot of main, and
+The rule: what is on a branch is seen by readers that ask for it alone. A branch begins at the newest snapshot of main, and
 each of its snapshots names that one; published is a branch only if main still is there.
 """
 
