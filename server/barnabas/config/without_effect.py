@@ -59,7 +59,7 @@ def judge(config: BrokerConfig, origins: Mapping[str, str]) -> Verdict:
     is_told_to_registry = _registry_logs_in(config)
     controllers = {name.lower() for name in config.controller_listener_names()}
     for name, origin in origins.items():
-        row = tables.find(name)
+        row = config.find(name)
         if row is None:
             if tables.belongs_to_plugin(name):
                 verdict.ignored.append(name)

@@ -25,7 +25,6 @@ class DurableLog(ReadableLog):
         "_generation",
         "appended_messages",
         "are_epochs_synced",
-        "config",
         "is_closed",
         "is_dir_synced",
         "last_flush_ms",
@@ -37,7 +36,6 @@ class DurableLog(ReadableLog):
     def __init__(self, topic: str, partition: int, parts: LogParts) -> None:
         super().__init__(topic, partition, parts)
         self.topic_id = parts.topic_id
-        self.config = parts.config
         self.recovery_point = parts.loaded.recovery_point
         self.last_flush_ms = parts.now_ms
         self.appended_messages = 0  # in this life
