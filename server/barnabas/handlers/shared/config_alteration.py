@@ -224,7 +224,7 @@ class ConfigAlteration:
                 if self._services.forwarder is not None:  # others may be settings of Kafka's brokers alone
                     names = {alteration.name for alteration in change.alterations}
                     checked = {name: text for name, text in settings.items() if name in names}
-                _check_settings(BROKER, change.name, checked, config=config)
+                _check_settings(BROKER, change.name, checked, before, config=config)
                 if not is_of_security:
                     continue
                 others = image.settings_of(BROKER, "") if change.name else {}
@@ -291,7 +291,7 @@ class ConfigAlteration:
         else:
             first = {} if self._replace_all else before
             settings = _altered(resource_type, first, change.alterations, self._services.config)
-        _check_settings(resource_type, name, settings, config=self._services.config)
+        _check_settings(resource_type, name, settings, before, config=self._services.config)
         if resource_type == TOPIC and name not in image.topics:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
         return ConfigChanged(resource_type, name, tuple(sorted(settings.items())))
@@ -345,7 +345,12 @@ def _check_resource(resource_type: int, name: str, *, broker_id: int) -> None:
 
 
 def _check_settings(
-    resource_type: int, name: str, settings: Mapping[str, str], *, config: BrokerConfig
+    resource_type: int,
+    name: str,
+    settings: Mapping[str, str],
+    before: Mapping[str, str],
+    *,
+    config: BrokerConfig,
 ) -> None:
     for setting, text in settings.items():
         if len(text) > STRING_BYTES_MAX:
@@ -358,7 +363,7 @@ def _check_settings(
         return
     try:
         if resource_type == TOPIC:
-            topic_decisions.check_settings(settings, config)
+            topic_decisions.check_settings(settings, config, before)
         elif resource_type == GROUP:
             group_settings.check(settings, config)
         else:
