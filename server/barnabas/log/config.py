@@ -100,6 +100,21 @@ class LogConfig:
         return cls(**values)
 
     @property
+    def is_tiered(self) -> bool:
+        """True if closed segments go to tiered storage (KIP-405)."""
+        return self.remote_storage_enable and not self.is_compacted
+
+    @property
+    def local_bytes_max(self) -> int:
+        """Bytes that a tiered log keeps locally, -1 for no limit."""
+        return self.retention_bytes if self.local_retention_bytes == -2 else self.local_retention_bytes
+
+    @property
+    def local_ms_max(self) -> int:
+        """For how long a tiered log keeps records locally, -1 for ever."""
+        return self.retention_ms if self.local_retention_ms == -2 else self.local_retention_ms
+
+    @property
     def is_compacted(self) -> bool:
         """True if the cleaner keeps only the last record of each key."""
         return "compact" in self.cleanup_policy
