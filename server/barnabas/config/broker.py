@@ -329,10 +329,14 @@ REMOTE_LOG_MANAGER_COPIER_THREAD_POOL_SIZE = _whole("remote.log.manager.copier.t
 REMOTE_LOG_MANAGER_EXPIRATION_THREAD_POOL_SIZE = _whole("remote.log.manager.expiration.thread.pool.size")
 REMOTE_LOG_MANAGER_COPY_MAX_BYTES_PER_SECOND = _whole("remote.log.manager.copy.max.bytes.per.second")
 REMOTE_LOG_MANAGER_COPY_QUOTA_WINDOW_NUM = _whole("remote.log.manager.copy.quota.window.num")
-REMOTE_LOG_MANAGER_COPY_QUOTA_WINDOW_SIZE_SECONDS = _whole("remote.log.manager.copy.quota.window.size.seconds")
+REMOTE_LOG_MANAGER_COPY_QUOTA_WINDOW_SIZE_SECONDS = _whole(
+    "remote.log.manager.copy.quota.window.size.seconds"
+)
 REMOTE_LOG_MANAGER_FETCH_MAX_BYTES_PER_SECOND = _whole("remote.log.manager.fetch.max.bytes.per.second")
 REMOTE_LOG_MANAGER_FETCH_QUOTA_WINDOW_NUM = _whole("remote.log.manager.fetch.quota.window.num")
-REMOTE_LOG_MANAGER_FETCH_QUOTA_WINDOW_SIZE_SECONDS = _whole("remote.log.manager.fetch.quota.window.size.seconds")
+REMOTE_LOG_MANAGER_FETCH_QUOTA_WINDOW_SIZE_SECONDS = _whole(
+    "remote.log.manager.fetch.quota.window.size.seconds"
+)
 REMOTE_LOG_READER_THREADS = _whole("remote.log.reader.threads")
 REMOTE_LOG_READER_MAX_PENDING_TASKS = _whole("remote.log.reader.max.pending.tasks")
 REMOTE_FETCH_MAX_WAIT_MS = _whole("remote.fetch.max.wait.ms")

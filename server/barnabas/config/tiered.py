@@ -16,19 +16,14 @@ from barnabas.config.setting import Setting, SettingError
 TOPIC_PREFIX: Final = "remote.log.metadata.topic."
 
 DISABLED: Final = (
-    "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
+    "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log "
+    "storage."
 )
-STILL_ENABLED: Final = (
-    "You have to delete all topics with the property remote.storage.enable=true before disabling tiered storage "
-    "cluster-wide"
-)
-POLICY: Final = (
-    "Remote log storage only supports topics with cleanup.policy=delete or cleanup.policy being an empty list."
-)
+POLICY: Final = "Remote log storage only supports topics with cleanup.policy=delete or cleanup.policy being an empty list."
 SWITCHED_OFF: Final = (
-    "It is invalid to disable remote storage without deleting remote data. If you want to keep the remote data and turn "
-    "to read only, please set `remote.storage.enable=true,remote.log.copy.disable=true`. If you want to disable remote "
-    "storage and delete all remote data, please set `remote.storage.enable=false,remote.log.delete.on.disable=true`."
+    "It is invalid to disable remote storage without deleting remote data. If you want to keep the remote data and "
+    "turn to read only, please set `remote.storage.enable=true,remote.log.copy.disable=true`. If you want to disable "
+    "remote storage and delete all remote data, please set `remote.storage.enable=false,remote.log.delete.on.disable=true`."
 )
 NOT_COPIED: Final = (
     "When `remote.log.copy.disable` is set to true, the `local.retention.{unit}` and `retention.{unit}` must be set to "
@@ -72,7 +67,9 @@ def metadata_topic(config: BrokerConfig) -> MetadataTopic:
         except ValueError:
             value = least - 1
         if value < least or not least <= value < 1 << 63:
-            raise SettingError(f"{prefix}{TOPIC_PREFIX}{name}={text}: a whole number from {least} on expected")
+            raise SettingError(
+                f"{prefix}{TOPIC_PREFIX}{name}={text}: a whole number from {least} on expected"
+            )
         return value
 
     return MetadataTopic(

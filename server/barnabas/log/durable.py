@@ -40,7 +40,7 @@ class DurableLog(ReadableLog):
         self.topic_id = parts.topic_id
         self.config = parts.config
         self.highest_remote_offset = -1
-        """The last offset that is in tiered storage, whole, by the lineage of leader epochs; -1 as long as none is known."""
+        """The last offset that is in tiered storage, by the lineage of leader epochs; -1 as long as none is known."""
         self.recovery_point = parts.loaded.recovery_point
         self.last_flush_ms = parts.now_ms
         self.appended_messages = 0  # in this life

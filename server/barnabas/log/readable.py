@@ -135,8 +135,8 @@ class ReadableLog:
         the log end, as the reader may see. At most `max_bytes`, so the last batch may be cut off; but the
         first one is whole with `min_one_batch`. The first may begin before `offset`. A caller that does not need
         the result's `next_offset` (`is_end_wanted`) saves a search in the offset index: it may then be much too
-        large. Raises RequestError(OFFSET_OUT_OF_RANGE, or OFFSET_MOVED_TO_TIERED_STORAGE below the local log start), StorageError, and CorruptRecordsError if the log is
-        damaged there.
+        large. Raises RequestError (OFFSET_OUT_OF_RANGE, or OFFSET_MOVED_TO_TIERED_STORAGE below the local log start),
+        StorageError, and CorruptRecordsError if the log is damaged there.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise RequestError(

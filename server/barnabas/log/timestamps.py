@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from barnabas.log.disk import File
-from barnabas.log.scan import iter_headers
+from barnabas.log.scan import ReadableFile, iter_headers
 from barnabas.log.segment import Segment
 from barnabas.records.batch import (
     DECOMPRESSED_BYTES_MAX,
@@ -64,7 +63,7 @@ def find_timestamp_steps(live: Live, timestamp_ms: int, start_offset: int) -> St
                 continue
             if position - start > HINT_BYTES_MIN:
                 segment.time_hint = (timestamp_ms, position)
-            record = yield from _record_steps(file, position, header, timestamp_ms, start_offset)
+            record = yield from record_steps(file, position, header, timestamp_ms, start_offset)
             if record is not None:
                 return record
     return None
@@ -92,7 +91,7 @@ def find_max_timestamp_steps(live: Live) -> Steps[TimestampOffset | None]:
         if not count % HEADERS_PER_STEP:
             yield None
         if header.max_timestamp == timestamp:
-            record = yield from _record_steps(file, position, header, timestamp, 0)
+            record = yield from record_steps(file, position, header, timestamp, 0)
             if record is not None:
                 return record
     return None
@@ -125,8 +124,8 @@ def _is_live(segment: Segment, segments: Sequence[Segment]) -> bool:
     return index >= 0 and segments[index] is segment
 
 
-def _record_steps(
-    file: File, position: int, header: BatchHeader, timestamp_ms: int, start_offset: int
+def record_steps(
+    file: ReadableFile, position: int, header: BatchHeader, timestamp_ms: int, start_offset: int
 ) -> Steps[TimestampOffset | None]:
     """Find the first record of a batch that is not before `start_offset` and has at least that timestamp."""
     if header.size > SMALL_BYTES:

@@ -1,0 +1,139 @@
+"""Tiered storage under librdkafka: a topic whose log is many times its local retention, read from its beginning."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+)
+
+from .conftest import BrokerProcess, StartBroker
+
+pytestmark = pytest.mark.e2e
+
+TOPIC = "ledger"
+SEGMENT_BYTES = 64 << 10
+VALUE = b"x" * 1000
+STORE = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
+
+
+def settings_of(tmp_path: Path) -> list[str]:
+    return [
+        "remote.log.storage.system.enable=true",
+        f"remote.log.storage.manager.class.name={STORE}",
+        f"rsm.config.dir={tmp_path / 'tier'}",
+        "rlmm.config.remote.log.metadata.topic.num.partitions=3",
+        "remote.log.manager.task.interval.ms=200",
+        "log.retention.check.interval.ms=300",
+    ]
+
+
+def until(condition: Callable[[], bool], what: str, seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.1)
+
+
+def create(bootstrap: str, topic: str = TOPIC, **settings: str) -> None:
+    config = {
+        "remote.storage.enable": "true",
+        "local.retention.bytes": str(SEGMENT_BYTES),
+        "internal.segment.bytes": str(SEGMENT_BYTES),
+        "file.delete.delay.ms": "100",
+        **{name.replace("_", "."): value for name, value in settings.items()},
+    }
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, 1, 1, config=config)])[topic].result(30)
+
+
+def produce(bootstrap: str, first: int, count: int, topic: str = TOPIC) -> None:
+    failures: list[KafkaError] = []
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, "batch.size": 16_000}
+    )
+    for number in range(first, first + count):
+        producer.produce(
+            topic, key=b"%d" % number, value=VALUE,
+            on_delivery=lambda error, _: failures.append(error) if error else None,
+        )  # fmt: skip
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    assert failures == []
+
+
+def read(bootstrap: str, count: int, topic: str = TOPIC, *, start: int = 0, **options: str) -> list[bytes]:
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "g", "enable.auto.commit": False, **options}
+    )
+    consumer.assign([TopicPartition(topic, 0, start)])
+    keys: list[bytes] = []
+    end = time.monotonic() + 60
+    while len(keys) < count and time.monotonic() < end:
+        for message in consumer.consume(500, timeout=1):
+            assert message.error() is None, message.error()
+            keys.append(message.key() or b"")
+    consumer.close()
+    return keys
+
+
+def offset(bootstrap: str, spec: OffsetSpec, topic: str = TOPIC) -> int:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    partition = TopicPartition(topic, 0)
+    return admin.list_offsets({partition: spec})[partition].result(30).offset
+
+
+def stored(tmp_path: Path) -> list[Path]:
+    return sorted((tmp_path / "tier").rglob("*.log"))
+
+
+def local_bytes(data: Path, topic: str = TOPIC) -> int:
+    return sum(path.stat().st_size for path in (data / f"{topic}-0").glob("*.log"))
+
+
+def keys_of(first: int, count: int) -> list[bytes]:
+    return [b"%d" % number for number in range(first, first + count)]
+
+
+@pytest.fixture
+def tiered(start_broker: StartBroker, tmp_path: Path) -> Iterator[BrokerProcess]:
+    yield start_broker(*settings_of(tmp_path), options=("--metrics", "127.0.0.1:0"))
+
+
+def test_log_of_twenty_times_its_local_retention_is_read_whole(tiered, tmp_path):
+    create(tiered.bootstrap)
+    produce(tiered.bootstrap, 0, 1500)
+    until(lambda: local_bytes(tiered.data) <= 2 * SEGMENT_BYTES, "local segments stay")
+    assert len(stored(tmp_path)) >= 20
+    assert read(tiered.bootstrap, 1500) == keys_of(0, 1500)
+    assert read(tiered.bootstrap, 700, start=800) == keys_of(800, 700)
+    metrics = urllib.request.urlopen(tiered.metrics_url).read().decode()
+    assert 'kafka_server_brokertopicmetrics_remotecopybytes_total{topic="ledger"}' in metrics
+    assert 'kafka_server_brokertopicmetrics_remotefetchbytes_total{topic="ledger"}' in metrics
+
+
+def test_killed_broker_has_all_that_is_stored(tiered, start_broker, tmp_path):
+    create(tiered.bootstrap)
+    produce(tiered.bootstrap, 0, 800)
+    until(lambda: len(stored(tmp_path)) >= 3, "nothing is stored")
+    tiered.stop(signal.SIGKILL)
+    again = start_broker(*settings_of(tmp_path), data=tiered.data)
+    produce(again.bootstrap, 800, 400)
+    until(lambda: local_bytes(again.data) <= 2 * SEGMENT_BYTES, "local segments stay")
+    assert read(again.bootstrap, 1200) == keys_of(0, 1200)
+    assert again.stop() == 0
+    third = start_broker(*settings_of(tmp_path), data=tiered.data)
+    assert read(third.bootstrap, 1200) == keys_of(0, 1200)
