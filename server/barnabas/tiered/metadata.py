@@ -45,7 +45,7 @@ class MetadataRecordError(Exception):
 
 
 class PartitionDeleteState(IntEnum):
-    """How far the deletion of a partition's segments has come; the numbers are those of Kafka's records."""
+    """Progress of the deletion of a partition's segments; the numbers are those of Kafka's records."""
 
     MARKED = 0
     STARTED = 1
@@ -54,7 +54,7 @@ class PartitionDeleteState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class PartitionDelete:
-    """A partition whose segments are to be deleted, as KIP-405's RemotePartitionDeleteMetadata.
+    """A partition that is to be deleted with its segments, as KIP-405's RemotePartitionDeleteMetadata.
 
     Attributes:
         partition: the deleted partition.

@@ -8,7 +8,7 @@ from uuid import UUID
 
 
 class SegmentState(IntEnum):
-    """How far a segment's copy or deletion has come; the numbers are those of Kafka's records."""
+    """Progress of a segment's copy or deletion; the numbers are those of Kafka's records."""
 
     COPY_STARTED = 0
     COPY_FINISHED = 1
@@ -30,7 +30,7 @@ class RemoteSegment:
     """A segment in a remote store.
 
     Attributes:
-        partition: whose log it is a part of.
+        partition: the log that it is a part of.
         segment_id: random for each copy; the same offsets may be stored under several.
         start_offset: offset of the first record (inclusive).
         end_offset: offset of the last record (inclusive).
@@ -63,7 +63,7 @@ class SegmentUpdate:
     """The next state of a segment, as KIP-405's RemoteLogSegmentMetadataUpdate.
 
     Attributes:
-        partition: whose log the segment is a part of.
+        partition: the log that the segment is a part of.
         segment_id: the segment.
         broker_id: the broker that writes the state.
         event_timestamp: when the state is written, in ms since 1970.
