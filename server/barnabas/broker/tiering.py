@@ -11,17 +11,18 @@ from barnabas.config.tiered import store_settings
 if TYPE_CHECKING:
     from barnabas.broker.base_parts import BaseParts
     from barnabas.cluster.tiering.manager import TieredStorage
+    from barnabas.serving.seams import Seams
     from barnabas.tiered.storage import RemoteStorage
 
 
-def opened_tier(base: BaseParts) -> TieredStorage:
+def opened_tier(base: BaseParts, seams: Seams) -> TieredStorage:
     """Return the tiered storage of a broker; it follows the metadata from now on. Raises StartupError."""
     from barnabas.cluster.tiering.manager import TieredStorage
 
-    storage = base.storage
+    storage, store = base.storage, _open_store(base)
     tiered = TieredStorage(
         base.config,
-        _open_store(base),
+        seams.around_store(store) if seams.around_store is not None else store,
         storage.metadata,
         storage.replicas,
         storage.failures,

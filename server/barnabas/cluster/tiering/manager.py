@@ -180,15 +180,25 @@ class TieredStorage:
                 )  # fmt: skip
 
     async def _begin_round(self, nursery: trio.Nursery) -> None:
-        for replica in self._replicas:
-            if replica.is_leader and replica.log.is_tiered and replica.log.topic_id is not None:
-                partition = self._partition(replica)
-                if partition is not None:
-                    self._begin_tasks(nursery, partition)
+        for partition in self.seen():
+            self._begin_tasks(nursery, partition)
             await self._budget.checkpoint()
         for key, partition in tuple(self._partitions.items()):
             if not partition.is_led:
                 self._partitions.pop(key, None)
+
+    def seen(self) -> Iterator[TieredPartition]:
+        """Yield the partitions with tiered storage that are led here now."""
+        for replica in self._replicas:
+            if replica.is_leader and replica.log.is_tiered and replica.log.topic_id is not None:
+                partition = self._partition(replica)
+                if partition is not None:
+                    yield partition
+
+    async def round_of(self, partition: TieredPartition) -> None:
+        """Do the tasks of a partition once, and return when they are done."""
+        async with trio.open_nursery() as nursery:
+            self._begin_tasks(nursery, partition)
 
     def _partition(self, replica: Replica) -> TieredPartition | None:
         key = key_of(replica)
