@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import trio
@@ -35,6 +36,8 @@ class ScriptedStore:
         self.failing: set[str] = set()
         self.killing: set[str] = set()
         self.custom_metadata: bytes | None = None
+        self.gate: Event | None = None
+        """Reads wait for it."""
         self.reads = 0
 
     def _meet(self, call: str) -> None:
@@ -51,6 +54,8 @@ class ScriptedStore:
 
     def read(self, segment: RemoteSegment, start: int, length: int) -> bytes:
         self.reads += 1
+        if self.gate is not None:
+            self.gate.wait(10)
         self._meet("read")
         return self._inner.read(segment, start, length)
 
