@@ -1,21 +1,17 @@
-"""Tiered storage under librdkafka: a topic whose log is many times its local retention, read from its beginning."""
+"""Tiered storage under librdkafka: a log of many times its local retention is read from its beginning."""
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
     NewTopic,
     OffsetSpec,
 )
@@ -109,8 +105,8 @@ def keys_of(first: int, count: int) -> list[bytes]:
 
 
 @pytest.fixture
-def tiered(start_broker: StartBroker, tmp_path: Path) -> Iterator[BrokerProcess]:
-    yield start_broker(*settings_of(tmp_path), options=("--metrics", "127.0.0.1:0"))
+def tiered(start_broker: StartBroker, tmp_path: Path) -> BrokerProcess:
+    return start_broker(*settings_of(tmp_path), options=("--metrics", "127.0.0.1:0"))
 
 
 def test_log_of_twenty_times_its_local_retention_is_read_whole(tiered, tmp_path):

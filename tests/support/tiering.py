@@ -1,4 +1,4 @@
-"""A whole broker with tiered storage in a directory, whose store fails when a test says so."""
+"""A whole broker with tiered storage in a directory; its store fails when a test says so."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class ReadableFile(Protocol):
-    """What is asked of a file of batches that is only read."""
+    """A file of batches that is only read."""
 
     def read(self, size: int, position: int) -> bytes:
         """Read `size` bytes at `position`, fewer only at the end of the file."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.cli import USAGE_ERROR, main
-from barnabas.config import tables, topic
+from barnabas.config import tables
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.without_effect import Verdict, judge
 from tests.support.whole_steps import parse_properties

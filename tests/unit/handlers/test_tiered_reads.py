@@ -231,8 +231,8 @@ async def test_without_anything_stored_all_is_pending(tmp_path):
     async with tiered_broker(tmp_path) as tier:
         await tier.make()
         tier.append(1)
-        found = [await offset_of(tier, timestamp) for timestamp in (LATEST_TIERED, EARLIEST_PENDING)]
-        assert [(answer.offset, answer.error_code) for answer in found] == [(-1, 0), (0, 0)]
+        answers = [await offset_of(tier, timestamp) for timestamp in (LATEST_TIERED, EARLIEST_PENDING)]
+        assert [(answer.offset, answer.error_code) for answer in answers] == [(-1, 0), (0, 0)]
 
 
 @pytest.mark.parametrize("offset", [0, 3, 14, 29])

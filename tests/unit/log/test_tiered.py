@@ -7,7 +7,12 @@ from barnabas.log.config import LogConfig
 from barnabas.log.errors import Code
 from tests.support.logs import NOW_MS, Broker, append, batch, read_all
 
-SMALL = {"segment_bytes": 2_000, "remote_storage_enable": True, "local_retention_bytes": 1, "retention_ms": -1}
+SMALL = {
+    "segment_bytes": 2_000,
+    "remote_storage_enable": True,
+    "local_retention_bytes": 1,
+    "retention_ms": -1,
+}
 
 
 @pytest.fixture

@@ -300,11 +300,6 @@ class Replica:
         self.log.delete_records_before(offset)
         self.subscribers.changed()
 
-    def raise_log_start(self, offset: int) -> None:
-        """Let the log begin at `offset` at least: what was before is not stored any more. Raises StorageError."""
-        self.log.raise_start(offset)
-        self.subscribers.changed()
-
     # --- the high watermark ---------------------------------------------------------------------------------
 
     def _advance(self) -> None:

@@ -15,7 +15,7 @@ import trio
 from barnabas.cluster.metadata.image import TOPIC
 from barnabas.cluster.tiering.counts import TierCounts
 from barnabas.cluster.tiering.metadata import RemoteMetadata
-from barnabas.cluster.tiering.partition import TieredPartition, key_of
+from barnabas.cluster.tiering.partition import TieredPartition, key_of, raise_log_start
 from barnabas.cluster.tiering.reading import RemoteIndexes
 from barnabas.cluster.tiering.reads import RemoteReads
 from barnabas.cluster.tiering.tasks import SegmentTasks
@@ -116,7 +116,7 @@ class TieredStorage:
 
     def _switch_off(self, replica: Replica) -> None:
         try:
-            replica.raise_log_start(replica.log.local_log_start_offset)
+            raise_log_start(replica, replica.log.local_log_start_offset)
         except StorageError as error:
             self._failures.failed(error)
             return

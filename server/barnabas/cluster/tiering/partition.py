@@ -59,6 +59,12 @@ class TieredPartition:
         )
 
 
+def raise_log_start(replica: Replica, offset: int) -> None:
+    """Have a log begin at `offset` at least: what was before is not stored any more. Raises StorageError."""
+    replica.log.raise_start(offset)
+    replica.subscribers.changed()
+
+
 def key_of(replica: Replica) -> TopicIdPartition:
     """Return a replica's partition with the topic's id."""
     return TopicIdPartition(replica.topic, replica.index, UUID(bytes=replica.log.topic_id or bytes(16)))

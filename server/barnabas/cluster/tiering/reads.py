@@ -43,7 +43,7 @@ LATE_SECONDS_MAX: Final = 30.0
 
 
 class RemoteFetch(NamedTuple):
-    """Part of a fetch whose records are in the store only; `reads_committed` asks for aborted transactions."""
+    """Part of a fetch, of records that are in the store only; `reads_committed` asks for aborted transactions."""
 
     replica: Replica
     offset: int
@@ -219,8 +219,8 @@ class RemoteReads:
             )
         if isinstance(job.result, RequestError):
             raise job.result
-        found: TimestampOffset | None = job.result[0]
-        return found
+        record: TimestampOffset | None = job.result[0]
+        return record
 
     async def _find_time(self, replica: Replica, timestamp_ms: int) -> tuple[TimestampOffset | None]:
         await self._ready.wait()

@@ -1,4 +1,4 @@
-"""What a leader does with a partition's segments: copy those that are closed, delete those that are expired.
+"""Tasks of a leader: it copies segments that are closed, and deletes those that are expired.
 
 The rule: local records go only after the metadata says that their copy is finished, remote ones only after the log start
 has passed them. Files are read and written in threads; decisions are made in the event loop.
@@ -19,6 +19,7 @@ from barnabas.cluster.tiering.counts import BytesLimit, TierCounts
 from barnabas.cluster.tiering.expiry import TieredLog, plan_expiry
 from barnabas.cluster.tiering.lineage import entries_between, first_offset, highest_offset
 from barnabas.cluster.tiering.metadata import new_segment_id
+from barnabas.cluster.tiering.partition import raise_log_start
 from barnabas.config import broker as settings
 from barnabas.log.format import checkpoints, names
 from barnabas.tiered.segment import RemoteSegment, SegmentState
@@ -86,7 +87,7 @@ class SegmentTasks:
             return
         replica, segments = partition.replica, partition.segments
         start = first_offset(segments, replica.log.epochs)
-        replica.raise_log_start(replica.log.local_log_start_offset if start is None else start)
+        raise_log_start(replica, replica.log.local_log_start_offset if start is None else start)
         replica.log.highest_remote_offset = highest_offset(segments, replica.log)
         partition.is_seen = True
 
@@ -214,7 +215,7 @@ class SegmentTasks:
             now_ms=self._environment.wall_clock_ms(),
             in_use=partition.in_use,
         )
-        replica.raise_log_start(expiry.log_start_offset)
+        raise_log_start(replica, expiry.log_start_offset)
         for segment in expiry.segments:
             if not partition.is_led:
                 return

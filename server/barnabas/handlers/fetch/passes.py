@@ -30,7 +30,7 @@ NO_SNAPSHOT: Final = FetchResponse.SnapshotId()
 
 
 class RemotePart(NamedTuple):
-    """A partition whose records are to be read out of tiered storage, and its data in the answer."""
+    """A partition with records to be read out of tiered storage, and its data in the answer."""
 
     want: SessionPartition
     data: PartitionData
