@@ -1,7 +1,7 @@
 """Kill -9 with tiered storage: `python -m compat.crash.tiered`.
 
-Producers send numbers while the broker is killed and its store fails, and a consumer reads the log from its beginning over and
-over. At the end all but a little of it is in the store only, and every number is there, in order, once.
+Producers send numbers while the broker is killed and its store fails, and a consumer reads the log from its beginning over
+and over. At the end all but a little of it is in the store only, and every number is there, in order, once.
 """
 
 from __future__ import annotations

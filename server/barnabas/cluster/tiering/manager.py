@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 0.5
+RETRY_SECONDS_MAX: Final = 30.0
 
 
 class TieredStorage:
@@ -147,13 +148,15 @@ class TieredStorage:
                 await self._environment.threads.run(self._storage.close)
 
     async def _open(self) -> None:
+        wait_s = RETRY_SECONDS
         while True:
             try:
                 await self.metadata.open()
                 break
             except (RequestError, StorageError) as error:
                 log.warning("metadata of remote segments cannot be read yet: %s", error)
-                await trio.sleep(RETRY_SECONDS)
+                await trio.sleep(wait_s)
+                wait_s = min(2 * wait_s, RETRY_SECONDS_MAX)
         self._resume_deletions()
         for replica in self._replicas:
             if (
@@ -259,6 +262,7 @@ class TieredStorage:
     # --- deletion of all that a partition has -----------------------------------------------------------------
 
     async def _delete_forever(self) -> None:
+        wait_s = RETRY_SECONDS
         while True:
             await self._are_gone.wait()
             self._are_gone = trio.Event()
@@ -274,8 +278,10 @@ class TieredStorage:
                         key.partition,
                         error,
                     )
+            wait_s = min(2 * wait_s, RETRY_SECONDS_MAX) if self._gone else RETRY_SECONDS
             if self._gone:
-                await trio.sleep(RETRY_SECONDS)
+                with trio.move_on_after(wait_s):
+                    await self._are_gone.wait()
                 self._are_gone.set()
 
     async def _delete_partition(self, key: TopicIdPartition) -> None:

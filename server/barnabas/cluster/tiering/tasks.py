@@ -22,6 +22,7 @@ from barnabas.cluster.tiering.metadata import new_segment_id
 from barnabas.cluster.tiering.partition import raise_log_start
 from barnabas.config import broker as settings
 from barnabas.log.format import checkpoints, names
+from barnabas.log.producer_replay import ProducerReplay
 from barnabas.tiered.segment import RemoteSegment, SegmentState
 from barnabas.tiered.storage import RemoteStorageError, SegmentFiles
 
@@ -122,6 +123,8 @@ class SegmentTasks:
     async def _copy_segment(self, partition: TieredPartition, segment: Segment, next_offset: int) -> None:
         counts, partition_log = self._counts.of(partition.key.topic), partition.replica.log
         segment.seal()  # nothing is written where the index files are whole
+        if next_offset not in partition_log.store.snapshots.offsets:
+            await self._make_snapshot(partition_log, next_offset)
         files = files_of(partition_log, segment, next_offset)
         remote = RemoteSegment(
             partition=partition.key,
@@ -152,6 +155,15 @@ class SegmentTasks:
             await self._finish(partition, remote, custom)
         finally:
             partition.in_use.discard(remote.segment_id)
+
+    async def _make_snapshot(self, partition_log: PartitionLog, offset: int) -> None:
+        """Make the snapshot of producers that a damaged one has left missing. Raises OSError, RecordsError."""
+        log.warning(
+            "%s has no snapshot of producers at offset %d: it is made again", partition_log.name, offset
+        )
+        replay = ProducerReplay(partition_log, offset)
+        producers = await self._environment.threads.run(replay.run)
+        partition_log.store.snapshots.save(producers)
 
     async def _finish(self, partition: TieredPartition, remote: RemoteSegment, custom: bytes | None) -> None:
         """Note that a segment is stored, unless it is not to be any more."""
@@ -249,11 +261,9 @@ def note_lag(partition: TieredPartition) -> None:
 
 
 def files_of(partition_log: PartitionLog, segment: Segment, next_offset: int) -> SegmentFiles:
-    """Return the files of a closed segment. Raises OSError where one is missing that cannot be made again."""
+    """Return the files of a closed segment; there is a snapshot of producers at its end. Raises OSError."""
     epochs = [(epoch, start) for epoch, start in partition_log.epochs.entries if start < next_offset]
     snapshots = partition_log.store.snapshots
-    if next_offset not in snapshots.offsets:
-        raise FileNotFoundError(f"{snapshots.path(next_offset)}: there is no snapshot of producers")
     has_aborted = segment.has_txn_index and bool(segment.aborted)
     return SegmentFiles(
         log=Path(segment.path(names.LOG)),

@@ -25,7 +25,7 @@ from barnabas.cluster.metadata.image import (
 from barnabas.config import client_metrics, tables, without_effect
 from barnabas.config import group as group_settings
 from barnabas.config import topic as topic_settings
-from barnabas.config.broker import CORDONED_LOG_DIRS
+from barnabas.config.broker import CORDONED_LOG_DIRS, REMOTE_LOG_STORAGE_SYSTEM_ENABLE
 from barnabas.config.keeper import is_in_quorum, is_on_zookeeper
 from barnabas.config.listeners import concerns_security
 from barnabas.config.loading import BrokerConfig
@@ -55,7 +55,9 @@ ALTERATIONS_PER_REQUEST_MAX = 10_000
 
 THREAD_POOLS = frozenset((
     "background.threads", "num.io.threads", "num.network.threads", "num.recovery.threads.per.data.dir",
-    "num.replica.fetchers",
+    "num.replica.fetchers", "remote.log.manager.copier.thread.pool.size",
+    "remote.log.manager.expiration.thread.pool.size", "remote.log.manager.follower.thread.pool.size",
+    "remote.log.reader.threads",
 ))  # fmt: skip
 """They can grow to twice their size at once, or shrink to half of it."""
 
@@ -419,6 +421,19 @@ def _check_broker_settings(config: BrokerConfig, broker: str, settings: Mapping[
                     ErrorCode.INVALID_REQUEST,
                     f"{name}={text}: from half to twice of the {now} there are now expected",
                 )
+    _check_local_retention(config, broker, settings)
+
+
+def _check_local_retention(config: BrokerConfig, broker: str, settings: Mapping[str, str]) -> None:
+    """See, for tiered storage, that topics without settings of their own keep no more locally than at all."""
+    if not config.get(REMOTE_LOG_STORAGE_SYSTEM_ENABLE):
+        return
+    from barnabas.config.tiered import check_retention  # not on the way of a broker without tiered storage
+
+    try:
+        check_retention(config.with_dynamic(*(({}, settings) if broker else (settings, {}))).topic_values({}))
+    except SettingError as error:
+        raise RequestError(ErrorCode.INVALID_REQUEST, str(error)) from error
 
 
 def _alter_loggers(

@@ -1,9 +1,14 @@
 """Tiered storage of a broker: copies, local deletion, expiry, deletion, and what a failing store leads to (KIP-405)."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import trio
 
 from barnabas.tiered.segment import SegmentState
+from barnabas.tools.control.snapshots import SnapshotError, Snapshots
 from barnabas.wire.generated.delete_topics import DeleteTopicsRequest
 from barnabas.wire.generated.incremental_alter_configs import IncrementalAlterConfigsRequest
 from tests.support.tiering import KilledError, tiered_broker
@@ -269,3 +274,53 @@ async def test_copying_stops_where_it_is_disabled(tier):
     assert tier.stored() == stored
     assert log.log_start_offset == 0
     assert len(log.segments) > 4
+
+
+# --- what is missing ------------------------------------------------------------------------------------------------
+
+
+async def test_missing_snapshot_of_producers_is_made_again(tier):
+    log = await tier.make()
+    for number in range(30):
+        tier.append(1, producer_id=7, producer_epoch=0, base_sequence=number)
+    second = log.segments[1].base_offset
+    snapshot = Path(log.store.snapshots.path(second))
+    before = snapshot.read_bytes()
+    log.store.snapshots.remove([second])
+    await tier.rounds()
+    assert len(tier.stored()) > 4
+    (stored,) = [path for path in tier.directory.rglob("*.snapshot") if path.name.startswith("0" * 20)]
+    assert stored.read_bytes() == before
+
+
+async def test_broker_refuses_snapshots_while_it_has_tiered_storage(tier):
+    with pytest.raises(SnapshotError, match="tiered storage"):
+        await Snapshots([str(tier.directory)]).take("before", tier.asked.services)
+
+
+async def test_local_retention_of_all_topics_is_within_the_whole(tier):
+    async def set_for_all(**settings):
+        configs = [
+            IncrementalAlterConfigsRequest.AlterableConfig(
+                name=name.replace("_", "."), config_operation=0, value=value
+            )
+            for name, value in settings.items()
+        ]
+        resource = IncrementalAlterConfigsRequest.AlterConfigsResource(4, "", configs)
+        answer = await tier.asked(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        return answer.responses[0]
+
+    refused = await set_for_all(log_local_retention_bytes="11", log_retention_bytes="10")
+    assert "Value must not be more than retention.bytes" in refused.error_message
+    assert (await set_for_all(log_local_retention_bytes="10", log_retention_bytes="10")).error_code == 0
+    assert (await set_for_all(remote_log_reader_threads="21")).error_code != 0
+
+
+def test_broker_without_tiered_storage_imports_nothing_of_it():
+    program = (
+        "import sys, barnabas.broker.assembly, barnabas.handlers.fetch, barnabas.handlers.list_offsets\n"
+        "import barnabas.log.manager, barnabas.metrics.of_broker\n"
+        "print([name for name in sys.modules if 'tier' in name and 'tables' not in name])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
