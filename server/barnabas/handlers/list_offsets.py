@@ -219,7 +219,8 @@ def _special_offset(log: PartitionLog, timestamp: int) -> int:
         return highest
     if highest >= 0:
         return max(highest + 1, log.log_start_offset)
-    return log.log_start_offset if log.local_log_start_offset == log.log_start_offset else -1
+    is_whole = log.local_log_start_offset == log.log_start_offset < log.log_end_offset
+    return log.log_start_offset if is_whole else -1
 
 
 def _upper(partition: Replica, request: ListOffsetsRequest) -> int:

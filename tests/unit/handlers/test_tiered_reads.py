@@ -230,6 +230,7 @@ async def test_ends_of_the_tiers_are_told(tier):
 async def test_without_anything_stored_all_is_pending(tmp_path):
     async with tiered_broker(tmp_path) as tier:
         await tier.make()
+        assert (await offset_of(tier, EARLIEST_PENDING)).offset == -1
         tier.append(1)
         answers = [await offset_of(tier, timestamp) for timestamp in (LATEST_TIERED, EARLIEST_PENDING)]
         assert [(answer.offset, answer.error_code) for answer in answers] == [(-1, 0), (0, 0)]
