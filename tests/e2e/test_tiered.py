@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 import time
 import urllib.request
 from collections.abc import Callable
@@ -16,7 +18,9 @@ from confluent_kafka.admin import (
     OffsetSpec,
 )
 
-from .conftest import BrokerProcess, StartBroker
+from barnabas.testing.running import import_path
+
+from .conftest import PROGRAM, ROOT, BrokerProcess, StartBroker
 
 pytestmark = pytest.mark.e2e
 
@@ -71,10 +75,11 @@ def produce(bootstrap: str, first: int, count: int, topic: str = TOPIC) -> None:
     assert failures == []
 
 
-def read(bootstrap: str, count: int, topic: str = TOPIC, *, start: int = 0, **options: str) -> list[bytes]:
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "g", "enable.auto.commit": False, **options}
-    )
+def read(bootstrap: str, count: int, topic: str = TOPIC, *, start: int = 0, **settings: str) -> list[bytes]:
+    options = {name.replace("_", "."): value for name, value in settings.items()}
+    consumer = Consumer({
+        "bootstrap.servers": bootstrap, "group.id": "g", "enable.auto.commit": False, **options,
+    })  # fmt: skip
     consumer.assign([TopicPartition(topic, 0, start)])
     keys: list[bytes] = []
     end = time.monotonic() + 60
@@ -133,3 +138,47 @@ def test_killed_broker_has_all_that_is_stored(tiered, start_broker, tmp_path):
     assert again.stop() == 0
     third = start_broker(*settings_of(tmp_path), data=tiered.data)
     assert read(third.bootstrap, 1200) == keys_of(0, 1200)
+
+
+def test_committed_transactions_are_read_out_of_the_store(tiered, tmp_path):
+    create(tiered.bootstrap)
+    producer = Producer({"bootstrap.servers": tiered.bootstrap, "transactional.id": "t", "linger.ms": 0})
+    producer.init_transactions()
+    for number in range(200):
+        producer.begin_transaction()
+        for _ in range(3):
+            producer.produce(TOPIC, key=b"%d" % number, value=VALUE)
+        if number % 3:
+            producer.commit_transaction()
+        else:
+            producer.flush()
+            producer.abort_transaction()
+    until(lambda: local_bytes(tiered.data) <= 2 * SEGMENT_BYTES, "local segments stay")
+    committed = [b"%d" % number for number in range(200) for _ in range(3) if number % 3]
+    assert read(tiered.bootstrap, len(committed), isolation_level="read_committed") == committed
+    every = [b"%d" % number for number in range(200) for _ in range(3)]
+    assert read(tiered.bootstrap, len(every), isolation_level="read_uncommitted") == every
+
+
+def test_expired_records_go_from_both_tiers(tiered, tmp_path):
+    create(tiered.bootstrap, retention_bytes=str(5 * SEGMENT_BYTES))
+    produce(tiered.bootstrap, 0, 1500)
+    until(lambda: offset(tiered.bootstrap, OffsetSpec.earliest()) > 1000, "nothing expires")
+    until(lambda: len(stored(tmp_path)) <= 6, "segments stay in the store")
+    start = offset(tiered.bootstrap, OffsetSpec.earliest())
+    assert read(tiered.bootstrap, 1500 - start, start=start) == keys_of(start, 1500 - start)
+
+
+def test_tiered_storage_cannot_go_before_its_topics(tiered, start_broker, tmp_path):
+    create(tiered.bootstrap)
+    assert tiered.stop() == 0
+    command = [*PROGRAM, "serve", "--listen", "127.0.0.1:0", "--data", str(tiered.data)]
+    environment = {**os.environ, "PYTHONPATH": import_path(ROOT)}
+    refused = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=30)
+    assert refused.returncode != 0
+    assert "You have to delete all topics with the property" in refused.stderr
+    again = start_broker(*settings_of(tmp_path), data=tiered.data)
+    admin = AdminClient({"bootstrap.servers": again.bootstrap})
+    admin.delete_topics([TOPIC])[TOPIC].result(30)
+    assert again.stop() == 0
+    assert start_broker(data=tiered.data).stop() == 0
