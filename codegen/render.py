@@ -26,6 +26,12 @@ TOPICS = {
 }
 """Folders of `schemas/records` and the internal topics of which they define the records."""
 
+FRAMED = {
+    "metadata": ("metadata_records", "the metadata log"),
+    "remote_log_metadata": ("records", "__remote_log_metadata"),
+}
+"""Folders of records that have a key in a frame: where their code goes, and the log that they are in."""
+
 PYTHON_TYPES = {
     "bool": "bool",
     "float64": "float",
@@ -78,7 +84,7 @@ def render_all(messages: list[Message], errors: list[dict[str, Any]]) -> dict[st
         about="Codecs, made from `schemas/`; see `wire.registry`."
     )
     files["records/__init__.py"] = _template("init.py.j2").render(
-        about="Records of the internal topics: `KEY`, `VALUE` and both as `RECORD`."
+        about="Records of the internal topics: `KEY`, `VALUE` and both as `RECORD`; `CODEC` of those that are framed."
     )
     files["data/__init__.py"] = _template("init.py.j2").render(
         about="Payloads inside other things: group protocols, control records, files. Each has `CODEC`."
@@ -113,7 +119,7 @@ def module_path(message: Message) -> str:
     if message.kind == "data":
         return f"data/{snake(message.name)}.py"
     if message.kind == "metadata":
-        return f"metadata_records/{snake(base_name(message))}.py"
+        return f"{_framed(message)[0]}/{snake(base_name(message))}.py"
     if message.kind in ("request", "response"):
         return f"{snake(base_name(message))}.py"
     return f"records/{snake(base_name(message))}.py"
@@ -194,7 +200,7 @@ def metadata_rows(modules: list[Module]) -> dict[int, tuple[str, str]]:
     rows = {
         message.api_key: (base_name(message), name)
         for message, name in messages
-        if message.kind == "metadata" and message.api_key is not None
+        if module_path(message).startswith("metadata_records/") and message.api_key is not None
     }
     return dict(sorted(rows.items()))
 
@@ -204,6 +210,13 @@ def _topic(message: Message) -> str:
     if folder not in TOPICS:
         raise SchemaError(message.where, f"no internal topic is known for the folder {folder!r}")
     return TOPICS[folder]
+
+
+def _framed(message: Message) -> tuple[str, str]:
+    folder = message.path.parent.name
+    if folder not in FRAMED:
+        raise SchemaError(message.where, f"no log is known for the folder {folder!r}")
+    return FRAMED[folder]
 
 
 def _source(message: Message) -> str:
@@ -222,7 +235,7 @@ def _module_about(module: Module) -> str:
     if message.kind == "coordinator-key":
         return f"{base_name(message)}: record type {message.api_key} of {_topic(message)}."
     if message.kind == "metadata":
-        return f"{message.name}: key {message.api_key} in the metadata log, {span}."
+        return f"{message.name}: key {message.api_key} in {_framed(message)[1]}, {span}."
     if message.kind == "header":
         return "The headers of requests and responses."
     return f"{message.name}, {span}."

@@ -50,6 +50,8 @@ class LogConfig:
     min_compaction_lag_ms: int = 0
     min_insync_replicas: int = 1
     preallocate: bool = False
+    remote_log_copy_disable: bool = False
+    remote_log_delete_on_disable: bool = False
     remote_storage_enable: bool = False
     retention_bytes: int = UNLIMITED
     retention_ms: int = 7 * DAY_MS
@@ -99,6 +101,21 @@ class LogConfig:
                     value = tuple(value)
                 values[config_field.name] = value
         return cls(**values)
+
+    @property
+    def is_tiered(self) -> bool:
+        """True if closed segments go to tiered storage (KIP-405)."""
+        return self.remote_storage_enable and not self.is_compacted
+
+    @property
+    def local_bytes_max(self) -> int:
+        """Bytes that a tiered log keeps locally, -1 for no limit."""
+        return self.retention_bytes if self.local_retention_bytes == -2 else self.local_retention_bytes
+
+    @property
+    def local_ms_max(self) -> int:
+        """For how long a tiered log keeps records locally, -1 for ever."""
+        return self.retention_ms if self.local_retention_ms == -2 else self.local_retention_ms
 
     @property
     def is_compacted(self) -> bool:

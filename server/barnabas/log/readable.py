@@ -90,6 +90,11 @@ class ReadableLog:
         return self.store.active
 
     @property
+    def local_log_start_offset(self) -> int:
+        """Offset from which on records are in the log dir; those before it, from the log start on, are stored remotely."""
+        return max(self.log_start_offset, self.store.bases[0])
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of all segments, indexes not counted."""
         return self.store.size_bytes
@@ -132,8 +137,8 @@ class ReadableLog:
         the log end, as the reader may see. At most `max_bytes`, so the last batch may be cut off; but the
         first one is whole with `min_one_batch`. The first may begin before `offset`. A caller that does not need
         the result's `next_offset` (`is_end_wanted`) saves a search in the offset index: it may then be much too
-        large. Raises RequestError(OFFSET_OUT_OF_RANGE), StorageError, and CorruptRecordsError if the log is
-        damaged there.
+        large. Raises RequestError (OFFSET_OUT_OF_RANGE, or OFFSET_MOVED_TO_TIERED_STORAGE below the local log start),
+        StorageError, and CorruptRecordsError if the log is damaged there.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise RequestError(
@@ -151,6 +156,11 @@ class ReadableLog:
         self, offset: int, max_bytes: int, upper_offset: int, min_one_batch: bool, is_end_wanted: bool
     ) -> ReadResult:
         store = self.store
+        if offset < store.bases[0]:
+            raise RequestError(
+                Code.OFFSET_MOVED_TO_TIERED_STORAGE,
+                f"{self.name} has offset {offset} in tiered storage only: the local log begins at {store.bases[0]}",
+            )
         place = store.find(offset)
         if place is None:
             return ReadResult(b"", offset)

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from barnabas.log.disk import File
-from barnabas.log.scan import iter_headers
+from barnabas.log.scan import ReadableFile, iter_headers
 from barnabas.log.segment import Segment
 from barnabas.records.batch import (
     DECOMPRESSED_BYTES_MAX,
@@ -67,7 +66,7 @@ def find_timestamp_steps(
                 continue
             if position - start > HINT_BYTES_MIN:
                 segment.time_hint = (timestamp_ms, position)
-            record = yield from _record_steps(
+            record = yield from record_steps(
                 file, position, header, timestamp_ms, start_offset, record_bytes_max
             )
             if record is not None:
@@ -97,7 +96,7 @@ def find_max_timestamp_steps(live: Live, record_bytes_max: int) -> Steps[Timesta
         if not count % HEADERS_PER_STEP:
             yield None
         if header.max_timestamp == timestamp:
-            record = yield from _record_steps(file, position, header, timestamp, 0, record_bytes_max)
+            record = yield from record_steps(file, position, header, timestamp, 0, record_bytes_max)
             if record is not None:
                 return record
     return None
@@ -130,8 +129,8 @@ def _is_live(segment: Segment, segments: Sequence[Segment]) -> bool:
     return index >= 0 and segments[index] is segment
 
 
-def _record_steps(
-    file: File,
+def record_steps(
+    file: ReadableFile,
     position: int,
     header: BatchHeader,
     timestamp_ms: int,

@@ -8,7 +8,7 @@ from uuid import UUID
 
 
 class SegmentState(IntEnum):
-    """How far a segment's copy or deletion has come; the numbers are those of Kafka's records."""
+    """Progress of a segment's copy or deletion; the numbers are those of Kafka's records."""
 
     COPY_STARTED = 0
     COPY_FINISHED = 1
@@ -30,7 +30,7 @@ class RemoteSegment:
     """A segment in a remote store.
 
     Attributes:
-        partition: whose log it is a part of.
+        partition: the log that it is a part of.
         segment_id: random for each copy; the same offsets may be stored under several.
         start_offset: offset of the first record (inclusive).
         end_offset: offset of the last record (inclusive).
@@ -41,7 +41,7 @@ class RemoteSegment:
         size: bytes of the log file, at most 2^31 - 1.
         state: how far its copy or deletion has come.
         custom_metadata: what the store wants to be given back, None for nothing.
-        is_transaction_index_empty: whether the store holds no transaction index of it (KIP-1016).
+        is_transaction_index_empty: whether the store holds no transaction index of it (KIP-1058).
     """
 
     partition: TopicIdPartition
@@ -56,3 +56,24 @@ class RemoteSegment:
     state: SegmentState = SegmentState.COPY_STARTED
     custom_metadata: bytes | None = field(default=None, repr=False)
     is_transaction_index_empty: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentUpdate:
+    """The next state of a segment, as KIP-405's RemoteLogSegmentMetadataUpdate.
+
+    Attributes:
+        partition: the log that the segment is a part of.
+        segment_id: the segment.
+        broker_id: the broker that writes the state.
+        event_timestamp: when the state is written, in ms since 1970.
+        state: how far copy or deletion has come.
+        custom_metadata: takes the place of the segment's, also if it is None.
+    """
+
+    partition: TopicIdPartition
+    segment_id: UUID
+    broker_id: int
+    event_timestamp: int
+    state: SegmentState
+    custom_metadata: bytes | None = field(default=None, repr=False)
