@@ -24,6 +24,7 @@ from barnabas.serving.encoding import CodecWorker
 from barnabas.serving.log_limit import LogLimit
 from barnabas.serving.loop_budget import LoopBudget
 from barnabas.serving.request_parts import RequestParts
+from barnabas.serving.seams import NO_SEAMS, Seams
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.headers import decode_response
 from tests.support.request_parts import ENTRIES_MAX, Transport, answered, frame_of, new_connection
@@ -114,6 +115,7 @@ async def broker_to_ask(
     budget: LoopBudget | None = None,
     threads: Threads | None = None,
     kind: type[A] = Asked,  # type: ignore[assignment]
+    seams: Seams = NO_SEAMS,
 ) -> AsyncIterator[A]:
     """A whole broker that does not listen, with its data in a directory; closed cleanly at the end.
 
@@ -125,5 +127,5 @@ async def broker_to_ask(
     environment = real_environment(disk, clock)
     if threads is not None:
         environment = environment._replace(threads=threads)
-    async with assembled(BrokerConfig(values), environment, budget=budget) as broker:
+    async with assembled(BrokerConfig(values), environment, budget=budget, seams=seams) as broker:
         yield kind(broker, clock)

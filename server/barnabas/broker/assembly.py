@@ -7,7 +7,7 @@ later. What only some brokers need is made on first use (`lazy.Lazy`).
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ from barnabas.broker.quotas import broker_quotas
 from barnabas.broker.securing import Securing
 from barnabas.broker.services import Services
 from barnabas.broker.serving_parts import bound_metrics_address, new_connections, new_memory
-from barnabas.broker.startup import advertised_endpoints, open_listeners
+from barnabas.broker.startup import advertised_endpoints, check_tiered_topics, open_listeners
 from barnabas.broker.storage import opened_storage
 from barnabas.broker.storage_parts import Membership, QuorumParts, Storage
 from barnabas.cluster.controller.single_node import EmbeddedController
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from barnabas.broker.metrics_endpoint import MetricsAddress, MetricsEndpoint
     from barnabas.broker.optional_parts import OptionalParts
     from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.cluster.tiering.manager import TieredStorage
     from barnabas.config.loading import BrokerConfig
     from barnabas.environment import Environment
     from barnabas.security.authorizer import Authorizer
@@ -186,8 +187,11 @@ def _broker(
         is_served=storage.replicas.is_served,
     )  # fmt: skip
     events = _follow_metadata(base, coordinators, optional, quotas, limits)
+    tiered = _tiered(base, seams)
     securing = _securing(base, listeners, optional)
-    services = _services(base, served, coordinators, optional, step_runner, mover, securing, in_cluster)
+    services = _services(
+        base, served, coordinators, optional, step_runner, mover, securing, in_cluster, tiered
+    )
     meter = _meter(storage.metadata) if metrics_address is not None else None
     shared = ContextParts(memory, log_limit, authorizer, quotas)
     request_parts = _request_parts(base, served, services, shared, meter, seams)
@@ -199,11 +203,12 @@ def _broker(
     if metrics_address is not None and meter is not None:
         metrics = _metrics(
             base, metrics_address, meter, shared, listeners, limits, quotas, optional, coordinators,
-            housekeeping, stalls, quorum,
+            housekeeping, stalls, quorum, tiered,
         )  # fmt: skip
+    runs = [memory.run, log_limit.run, housekeeping.run, mover.run, events.run]
     _start(
         base,
-        (memory.run, log_limit.run, housekeeping.run, mover.run, events.run),
+        (*runs, tiered.run) if tiered is not None else runs,
         coordinators,
         in_cluster,
     )
@@ -280,6 +285,16 @@ def _follow_metadata(
     return events
 
 
+def _tiered(base: BaseParts, seams: Seams) -> TieredStorage | None:
+    """Make the parts of tiered storage; a broker without it does not import their modules. Raises StartupError."""
+    check_tiered_topics(base.config, base.storage.metadata.image)
+    if not base.config.get(settings.REMOTE_LOG_STORAGE_SYSTEM_ENABLE):
+        return None
+    from barnabas.broker.tiering import opened_tier
+
+    return opened_tier(base, seams)
+
+
 def _securing(base: BaseParts, listeners: list[Listener], optional: OptionalParts) -> Securing:
     """Secure the listeners, and have them follow their settings."""
     environment = base.environment
@@ -302,6 +317,7 @@ def _services(
     mover: LogMover,
     securing: Securing,
     in_cluster: MembershipParts | None,
+    tiered: TieredStorage | None,
 ) -> Services:
     config, release, environment, budget, storage, _ = base
     groups, transactions = coordinators.groups, coordinators.transactions
@@ -344,6 +360,7 @@ def _services(
         security=securing,
         forwarder=in_cluster.forwarder if in_cluster is not None else None,
         membership=in_cluster.member if in_cluster is not None else None,
+        tiered=tiered,
     )
 
 
@@ -366,6 +383,7 @@ def _metrics(
     housekeeping: Housekeeping,
     stalls: StallMeter,
     quorum: QuorumParts | None,
+    tiered: TieredStorage | None,
 ) -> MetricsEndpoint:
     from barnabas.broker.metrics_endpoint import MetricsEndpoint
     from barnabas.metrics.exposition import BrokerExposition
@@ -389,6 +407,7 @@ def _metrics(
         memory=shared.memory,
         in_quorum=quorum is not None,
         controller=quorum.controller if quorum is not None else None,
+        tiered=tiered,
     )
     exposition = BrokerExposition(
         metrics_parts, meter, coordinators.groups.machines, base.environment.threads
@@ -398,7 +417,7 @@ def _metrics(
 
 def _start(
     base: BaseParts,
-    periodic: tuple[Callable[[], Awaitable[None]], ...],
+    periodic: Iterable[Callable[[], Awaitable[None]]],
     coordinators: CoordinatorParts,
     in_cluster: MembershipParts | None,
 ) -> None:

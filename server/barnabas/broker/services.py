@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.replicas.failures import LogDirFailures
     from barnabas.cluster.replicas.manager import Replicas
     from barnabas.cluster.replicas.moving import LogMover
+    from barnabas.cluster.tiering.manager import TieredStorage
     from barnabas.config.listeners import ListenerSecurity
     from barnabas.config.loading import BrokerConfig
     from barnabas.coordinators.groups.coordinator import GroupCoordinator
@@ -73,6 +74,8 @@ class Services(NamedTuple):
     """The way to the active controller of a KRaft quorum; None without one."""
     membership: Member | None = None
     """None where the broker is alone."""
+    tiered: TieredStorage | None = None
+    """None without tiered storage."""
 
     @property
     def member(self) -> Member:

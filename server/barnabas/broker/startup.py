@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from barnabas.cluster.metadata.image import TOPIC
 from barnabas.config import broker as settings
 from barnabas.config.keeper import is_clustered
 from barnabas.config.listeners import PROTOCOLS, ListenerSettings, listener_settings, mechanisms_of
@@ -17,6 +18,7 @@ from barnabas.network.transport import EVERYWHERE, UnknownHostError, host_and_po
 from barnabas.serving.listener import Listener
 
 if TYPE_CHECKING:
+    from barnabas.cluster.metadata.image import ClusterImage
     from barnabas.config.loading import BrokerConfig
     from barnabas.network.transport import Network
 
@@ -157,6 +159,20 @@ def open_to_others(listeners: Sequence[Listener], *, authenticates: bool) -> lis
         for host, port in listener.addresses
         if not is_loopback(host)
     ]
+
+
+def check_tiered_topics(config: BrokerConfig, image: ClusterImage) -> None:
+    """Raise StartupError where topics have tiered storage, and the broker is to have none: as with Apache Kafka."""
+    if config.get(settings.REMOTE_LOG_STORAGE_SYSTEM_ENABLE):
+        return
+    for (resource_type, name), texts in image.configs.items():
+        text = texts.get("remote.storage.enable", "") if resource_type == TOPIC else ""
+        if text.strip().lower() == "true":
+            raise StartupError(
+                f"topic {name!r} has tiered storage. You have to delete all topics with the property "
+                "remote.storage.enable=true before disabling tiered storage cluster-wide: start with "
+                f"{settings.REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name}=true"
+            )
 
 
 def exposures(listeners: Sequence[Listener], *, has_authorizer: bool) -> Iterator[str]:

@@ -127,7 +127,10 @@ class LogConfigs:
         key = tuple(sorted(overrides.items()))
         shared = self._shared.get(key)
         if shared is None:
-            shared = self._shared[key] = LogConfig.of(self._config.topic_values(overrides))
+            values = self._config.topic_values(overrides)
+            if not self._config.get(settings.REMOTE_LOG_STORAGE_SYSTEM_ENABLE):
+                values["remote.storage.enable"] = False  # as other brokers of the cluster may have it
+            shared = self._shared[key] = LogConfig.of(values)
         return shared
 
 

@@ -41,6 +41,7 @@ ZOOKEEPER_TLS_SOCKET = "org.apache.zookeeper.ClientCnxnSocketNetty"
 ZOOKEEPER_PLAIN_SOCKET = "org.apache.zookeeper.ClientCnxnSocketNIO"
 _BOTH_ROLES = {"broker", "controller"}
 _LISTENER = "listener.name."
+_OF_STORES = "rlmm.config.", "rsm.config."
 
 
 class Verdict:
@@ -57,11 +58,12 @@ def judge(config: BrokerConfig, origins: Mapping[str, str]) -> Verdict:
     keeper = keeper_of(config)
     in_cluster = keeper is not Keeper.ITSELF
     is_told_to_registry = _registry_logs_in(config)
+    is_tiered = config.get(broker.REMOTE_LOG_STORAGE_SYSTEM_ENABLE)
     controllers = {name.lower() for name in config.controller_listener_names()}
     for name, origin in origins.items():
-        row = tables.find(name)
+        row = config.find(name)
         if row is None:
-            if tables.belongs_to_plugin(name):
+            if tables.belongs_to_plugin(name) and not (is_tiered and name.startswith(_OF_STORES)):
                 verdict.ignored.append(name)
             continue
         if in_cluster and (row.acts_with(keeper.value) or name in ONE_COPY):
@@ -81,6 +83,10 @@ def judge(config: BrokerConfig, origins: Mapping[str, str]) -> Verdict:
         from barnabas.config.cluster import check_cluster  # not on the way of a broker that is alone
 
         checks.append(check_cluster)
+    if is_tiered:
+        from barnabas.config.tiered import check_tiered
+
+        checks.append(check_tiered)
     for check in checks:
         try:
             check(config)

@@ -2,7 +2,8 @@
 
 v0 answers with a list of segment base offsets written before the timestamp (the old getOffsetsBefore); v1+ with one
 offset. Special timestamps: -1 latest, -2 earliest, -3 (v7) the record with the largest timestamp, -4 (v8) earliest
-on local disk, -5 (v9) latest in tiered storage, -6 (v11) earliest pending upload. v2 adds the isolation level
+on local disk, -5 (v9) latest in tiered storage, -6 (v11) earliest pending upload. A time is looked for in remote segments
+first, for the request's timeout (v10), else the broker's. v2 adds the isolation level
 (read_committed: latest is the last stable offset), v4 leader epochs, v5 OFFSET_NOT_AVAILABLE where a new leader's high
 watermark is behind what may be committed (KIP-207). Earliest and latest cost O(1).
 """
@@ -11,6 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import trio
 
 from barnabas.cluster.replicas.epoch_ends import epoch_at
 from barnabas.errors import RequestError
@@ -22,6 +25,9 @@ from barnabas.wire.topic_partitions import TopicPartition
 if TYPE_CHECKING:
     from barnabas.cluster.replicas.manager import Replicas
     from barnabas.cluster.replicas.replica import Replica
+    from barnabas.cluster.tiering.manager import TieredStorage
+    from barnabas.log.partition_log import PartitionLog
+    from barnabas.log.timestamps import TimestampOffset
     from barnabas.serving.context import RequestContext
     from barnabas.serving.loop_budget import LoopBudget
     from barnabas.serving.step_runner import StepRunner
@@ -35,11 +41,13 @@ EARLIEST_PENDING_UPLOAD = -6
 
 _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 _TIERED = (LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
+_SPECIAL = (EARLIEST, EARLIEST_LOCAL, *_TIERED)
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 CONSUMER = -1
 DEBUGGING = -2
 """The replica id of a tool that may ask followers too."""
 LEADER_EPOCH_SINCE = 4
+TIMEOUT_SINCE = 10
 OFFSET_NOT_AVAILABLE_SINCE = 5
 PARTITIONS_PER_CHECKPOINT = 16
 
@@ -54,6 +62,7 @@ class ListOffsets:
     replicas: Replicas
     budget: LoopBudget
     step_runner: StepRunner
+    tiered: TieredStorage | None = None
 
     async def handle(self, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
         """Answer every partition on its own, once; one that is named twice is refused."""
@@ -76,6 +85,7 @@ class ListOffsets:
                 if not count % PARTITIONS_PER_CHECKPOINT:
                     await checkpoint()
         response = ListOffsetsResponse()
+        deadline = trio.current_time() + self._remote_timeout_ms(context, request) / 1000
         for name, of_topic in asked.items():
             answered = ListOffsetsResponse.ListOffsetsTopicResponse(name=name)
             response.topics.append(answered)
@@ -90,12 +100,20 @@ class ListOffsets:
                         query,
                         is_described=is_described,
                         twice=(name, query.partition_index) in repeated,
+                        deadline=deadline,
                     )
                 )
                 count += 1
                 if not count % PARTITIONS_PER_CHECKPOINT:
                     await checkpoint()
         return response
+
+    def _remote_timeout_ms(self, context: RequestContext, request: ListOffsetsRequest) -> int:
+        """Return for how long remote segments may be looked at."""
+        if self.tiered is None:
+            return 0
+        has_own = context.api_version >= TIMEOUT_SINCE
+        return max(request.timeout_ms, 0) if has_own else self.tiered.reads.time_look_up_ms
 
     async def _answer(
         self,
@@ -106,6 +124,7 @@ class ListOffsets:
         *,
         is_described: bool,
         twice: bool,
+        deadline: float,
     ) -> PartitionAnswer:
         answer = PartitionAnswer(partition_index=query.partition_index)
         try:
@@ -128,7 +147,7 @@ class ListOffsets:
             else:
                 upper = _upper(partition, request)
                 may_be_behind = request.replica_id == CONSUMER and partition.is_high_watermark_behind
-                timed_offset = await self._find(partition, query.timestamp, upper)
+                timed_offset = await self._find(partition, query.timestamp, upper, deadline)
                 if may_be_behind and (
                     query.timestamp == LATEST or (timed_offset[1] < 0 and query.timestamp not in _TIERED)
                 ):
@@ -145,18 +164,24 @@ class ListOffsets:
             answer.error_code = error.code
         return answer
 
-    async def _find(self, partition: Replica, timestamp: int, upper: int) -> tuple[int, int, int]:
-        """(timestamp, offset, leader epoch), each -1 where there is none."""
+    async def _find(
+        self, partition: Replica, timestamp: int, upper: int, deadline: float
+    ) -> tuple[int, int, int]:
+        """(timestamp, offset, leader epoch), each -1 where there is none. Raises REQUEST_TIMED_OUT."""
         log = partition.log
         if timestamp == LATEST:
             return -1, upper, partition.leader_epoch
-        if timestamp in (EARLIEST, EARLIEST_LOCAL):
-            return -1, log.log_start_offset, epoch_at(partition, log.log_start_offset)
-        if timestamp in _TIERED:
-            # There is no tiered storage, so nothing is in it and nothing is waiting to be.
-            return -1, -1, -1
-        steps = log.max_timestamp_steps() if timestamp == MAX_TIMESTAMP else log.timestamp_steps(timestamp)
-        timed_offset = await self.step_runner.run(steps)
+        if timestamp in _SPECIAL:
+            offset = _special_offset(log, timestamp)
+            return -1, offset, epoch_at(partition, offset) if offset >= 0 else -1
+        timed_offset: TimestampOffset | None = None
+        if timestamp >= 0 and self.tiered is not None and log.is_tiered:
+            seconds = deadline - trio.current_time()
+            timed_offset = await self.tiered.reads.offset_for_time(partition, timestamp, max(seconds, 0))
+        if timed_offset is None:
+            is_max = timestamp == MAX_TIMESTAMP
+            steps = log.max_timestamp_steps() if is_max else log.timestamp_steps(timestamp)
+            timed_offset = await self.step_runner.run(steps)
         if timed_offset is None or timed_offset.offset >= upper:
             return -1, -1, -1
         return timed_offset.timestamp, timed_offset.offset, timed_offset.leader_epoch
@@ -179,6 +204,23 @@ class ListOffsets:
             )
         offsets = [max(base, log.log_start_offset) for base, _ in offset_times[: start + 1]]
         return sorted(set(offsets), reverse=True)[: max(query.max_num_offsets, 0)]
+
+
+def _special_offset(log: PartitionLog, timestamp: int) -> int:
+    """Return one of the offsets at which a part of a log begins or ends, -1 where there is none."""
+    if timestamp == EARLIEST:
+        return log.log_start_offset
+    if timestamp == EARLIEST_LOCAL:
+        return log.local_log_start_offset
+    if not log.is_tiered:  # nothing is stored remotely, and nothing is waiting to be
+        return -1
+    highest = log.highest_remote_offset
+    if timestamp == LATEST_TIERED:
+        return highest
+    if highest >= 0:
+        return max(highest + 1, log.log_start_offset)
+    is_whole = log.local_log_start_offset == log.log_start_offset < log.log_end_offset
+    return log.log_start_offset if is_whole else -1
 
 
 def _upper(partition: Replica, request: ListOffsetsRequest) -> int:

@@ -38,7 +38,7 @@ class Offsets(NamedTuple):
         key = (partition_log.topic, partition_log.partition)
         self.recovery_points[key] = partition_log.recovery_point
         self.high_watermarks[key] = partition_log.high_watermark
-        if partition_log.log_start_offset > partition_log.segments[0].base_offset:
+        if partition_log.log_start_offset > partition_log.segments[0].base_offset or partition_log.is_tiered:
             self.log_starts[key] = partition_log.log_start_offset
         if partition_log.clean_offset is not None:
             self.clean_offsets[key] = partition_log.clean_offset

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+from barnabas.records.batch import RECORD_BYTES_MAX
 from barnabas.records.rules import AppendRules  # the compiled class needs it when it is made
 
 UNBOUNDED = (1 << 63) - 1
@@ -39,6 +40,7 @@ class LogConfig:
     local_retention_bytes: int = -2
     local_retention_ms: int = -2
     max_compaction_lag_ms: int = UNBOUNDED
+    max_decompressed_message_bytes: int = RECORD_BYTES_MAX
     max_message_bytes: int = 1_048_588
     message_downconversion_enable: bool = True
     message_timestamp_after_max_ms: int = 3_600_000
@@ -48,6 +50,8 @@ class LogConfig:
     min_compaction_lag_ms: int = 0
     min_insync_replicas: int = 1
     preallocate: bool = False
+    remote_log_copy_disable: bool = False
+    remote_log_delete_on_disable: bool = False
     remote_storage_enable: bool = False
     retention_bytes: int = UNLIMITED
     retention_ms: int = 7 * DAY_MS
@@ -72,6 +76,7 @@ class LogConfig:
             message_timestamp_before_max_ms=self.message_timestamp_before_max_ms,
             message_timestamp_after_max_ms=self.message_timestamp_after_max_ms,
             max_message_bytes=self.max_message_bytes,
+            max_decompressed_message_bytes=self.max_decompressed_message_bytes,
             segment_bytes=self.segment_bytes,
             compacted=self.is_compacted,
             record_validation=self.record_validation,
@@ -96,6 +101,21 @@ class LogConfig:
                     value = tuple(value)
                 values[config_field.name] = value
         return cls(**values)
+
+    @property
+    def is_tiered(self) -> bool:
+        """True if closed segments go to tiered storage (KIP-405)."""
+        return self.remote_storage_enable and not self.is_compacted
+
+    @property
+    def local_bytes_max(self) -> int:
+        """Bytes that a tiered log keeps locally, -1 for no limit."""
+        return self.retention_bytes if self.local_retention_bytes == -2 else self.local_retention_bytes
+
+    @property
+    def local_ms_max(self) -> int:
+        """For how long a tiered log keeps records locally, -1 for ever."""
+        return self.retention_ms if self.local_retention_ms == -2 else self.local_retention_ms
 
     @property
     def is_compacted(self) -> bool:

@@ -25,7 +25,7 @@ class DurableLog(ReadableLog):
         "_generation",
         "appended_messages",
         "are_epochs_synced",
-        "config",
+        "highest_remote_offset",
         "is_closed",
         "is_dir_synced",
         "last_flush_ms",
@@ -37,7 +37,8 @@ class DurableLog(ReadableLog):
     def __init__(self, topic: str, partition: int, parts: LogParts) -> None:
         super().__init__(topic, partition, parts)
         self.topic_id = parts.topic_id
-        self.config = parts.config
+        self.highest_remote_offset = -1
+        """The last offset that is in tiered storage, by the lineage of leader epochs; -1 as long as none is known."""
         self.recovery_point = parts.loaded.recovery_point
         self.last_flush_ms = parts.now_ms
         self.appended_messages = 0  # in this life
@@ -48,6 +49,11 @@ class DurableLog(ReadableLog):
         self.needs_sync = not parts.loaded.is_clean
         self.are_epochs_synced = True  # whether the file of the leader epochs is known to last
         self._generation = 0  # counts truncations
+
+    @property
+    def is_tiered(self) -> bool:
+        """True if closed segments go to tiered storage; internal topics stay local, whatever their settings are."""
+        return self.config.is_tiered and self.topic not in names.LOCAL_TOPICS
 
     @property
     def generation(self) -> int:

@@ -22,6 +22,7 @@ class Code(IntEnum):
     """The error codes of the protocol that a log can lead to."""
 
     OFFSET_OUT_OF_RANGE = 1
+    OFFSET_MOVED_TO_TIERED_STORAGE = 109
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45
     DUPLICATE_SEQUENCE_NUMBER = 46
     INVALID_PRODUCER_EPOCH = 47

@@ -61,6 +61,7 @@ class PartitionLog(DurableLog):
         self.topic_id = old.topic_id
         self.producers = old.producers
         self.epochs = old.epochs
+        self.highest_remote_offset = old.highest_remote_offset
         self.last_flush_ms = old.last_flush_ms
         self.high_watermark = old.high_watermark
         self.last_stable_offset = old.last_stable_offset
@@ -330,6 +331,14 @@ class PartitionLog(DurableLog):
         self._move_start(offset)
         return self.log_start_offset
 
+    @guarded
+    def raise_start(self, offset: int) -> None:
+        """Let the log begin at `offset`, if that is after its start: what was before is deleted in tiered storage.
+
+        Raises StorageError.
+        """
+        self._move_start(min(offset, self.high_watermark))
+
     def _move_start(self, offset: int) -> None:
         if offset <= self.log_start_offset:
             return
@@ -346,17 +355,20 @@ class PartitionLog(DurableLog):
     def apply_retention(self, now_ms: int, count_max: int | None = None) -> int:
         """Drop the oldest segments that the settings no longer want; returns how many. Raises StorageError.
 
+        Of a tiered log only the local log start moves; its log start moves when segments are deleted remotely.
         Their files are renamed now and removed by the manager's `remove_due`. At most `count_max` go: there may be
         more then.
         """
         if self.is_closed:
             return 0
+        is_copied = self.is_tiered and not self.config.remote_log_copy_disable
         plan = retention.plan_retention(
             self.store.ages(self.log_end_offset),
             config=self.config,
             now_ms=now_ms,
             log_start_offset=self.log_start_offset,
             high_watermark=self.high_watermark,
+            remote_end_offset=self.highest_remote_offset + 1 if is_copied else None,
         )
         count = plan.segment_count if count_max is None else min(plan.segment_count, count_max)
         if not count:
@@ -364,7 +376,8 @@ class PartitionLog(DurableLog):
         if count == len(self.segments):
             self._roll(self.log_end_offset)
         log.info("dropping %d segments of %s: %s", count, self.name, plan.reason)
-        self._move_start(self.segments[count].base_offset)
+        if not is_copied:
+            self._move_start(self.segments[count].base_offset)
         self.store.drop_oldest(count, due_ms=now_ms + self.config.file_delete_delay_ms)
         return count
 
@@ -383,7 +396,9 @@ class PartitionLog(DurableLog):
         assert offset >= 0
         if offset >= self.log_end_offset:
             return False
-        if offset <= self.segments[0].base_offset and offset < self.log_start_offset:
+        if offset < self.segments[0].base_offset or (
+            offset == self.segments[0].base_offset and offset < self.log_start_offset
+        ):
             self._restart_at(offset)
         else:
             self._truncate(offset, now_ms)

@@ -35,6 +35,7 @@ class ReadableLog:
     """Queries of a log, which do not change it. Methods raise StorageError when the disk fails."""
 
     __slots__ = (
+        "config",
         "dir",
         "disk",
         "epochs",
@@ -53,6 +54,7 @@ class ReadableLog:
         self.topic = topic
         self.partition = partition
         self.name = names.dir_name(topic, partition)
+        self.config = parts.config
         loaded, disk = parts.loaded, parts.disk
         self.log_dir = parts.log_dir
         self.dir = f"{parts.log_dir}/{self.name}"
@@ -86,6 +88,11 @@ class ReadableLog:
     def active(self) -> Segment:
         """The segment that is appended to."""
         return self.store.active
+
+    @property
+    def local_log_start_offset(self) -> int:
+        """Offset from which on records are in the log dir; those before it, from the log start on, are stored remotely."""
+        return max(self.log_start_offset, self.store.bases[0])
 
     @property
     def size_bytes(self) -> int:
@@ -130,8 +137,8 @@ class ReadableLog:
         the log end, as the reader may see. At most `max_bytes`, so the last batch may be cut off; but the
         first one is whole with `min_one_batch`. The first may begin before `offset`. A caller that does not need
         the result's `next_offset` (`is_end_wanted`) saves a search in the offset index: it may then be much too
-        large. Raises RequestError(OFFSET_OUT_OF_RANGE), StorageError, and CorruptRecordsError if the log is
-        damaged there.
+        large. Raises RequestError (OFFSET_OUT_OF_RANGE, or OFFSET_MOVED_TO_TIERED_STORAGE below the local log start),
+        StorageError, and CorruptRecordsError if the log is damaged there.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise RequestError(
@@ -149,6 +156,11 @@ class ReadableLog:
         self, offset: int, max_bytes: int, upper_offset: int, min_one_batch: bool, is_end_wanted: bool
     ) -> ReadResult:
         store = self.store
+        if offset < store.bases[0]:
+            raise RequestError(
+                Code.OFFSET_MOVED_TO_TIERED_STORAGE,
+                f"{self.name} has offset {offset} in tiered storage only: the local log begins at {store.bases[0]}",
+            )
         place = store.find(offset)
         if place is None:
             return ReadResult(b"", offset)
@@ -227,12 +239,19 @@ class ReadableLog:
     def timestamp_steps(self, timestamp_ms: int) -> Steps[TimestampOffset | None]:
         """Do as `offset_for_timestamp` by steps; the log may change between them."""
         return self._guarded_steps(
-            find_timestamp_steps(lambda: self.segments, timestamp_ms, self.log_start_offset)
+            find_timestamp_steps(
+                lambda: self.segments,
+                timestamp_ms,
+                self.log_start_offset,
+                self.config.max_decompressed_message_bytes,
+            )
         )
 
     def max_timestamp_steps(self) -> Steps[TimestampOffset | None]:
         """Do as `offset_of_max_timestamp` by steps; the log may change between them."""
-        return self._guarded_steps(find_max_timestamp_steps(lambda: self.segments))
+        return self._guarded_steps(
+            find_max_timestamp_steps(lambda: self.segments, self.config.max_decompressed_message_bytes)
+        )
 
     def segment_times_steps(self) -> Steps[list[tuple[int, int]]]:
         """Return base offset and largest timestamp in ms of each segment that is not empty, by steps."""

@@ -38,10 +38,13 @@ def plan_retention(
     now_ms: int,
     log_start_offset: int,
     high_watermark: int,
+    remote_end_offset: int | None = None,
 ) -> Retention:
     """Count the oldest segments to delete: below the log start, then over the size limit, then of the rest those too old.
 
-    All of them may be counted, also the active one if it is not empty: then a new one must be rolled first.
+    All of them may be counted, also the active one if it is not empty: then a new one must be rolled first. With a
+    `remote_end_offset`, up to which the log is in tiered storage, the limits are those of what is kept locally, and a
+    segment that reaches beyond it stays unless it is below the log start (KIP-405).
     """
     deletable = 0
     for segment in segments:
@@ -52,12 +55,17 @@ def plan_retention(
     candidates = segments[:deletable]
     count = _count_before_start(candidates, len(segments), log_start_offset)
     reasons = ["log start offset"] if count else []
+    local = "" if remote_end_offset is None else "local."
+    bytes_max, ms_max = config.retention_bytes, config.retention_ms
+    if remote_end_offset is not None:
+        bytes_max, ms_max = config.local_bytes_max, config.local_ms_max
+        candidates = [segment for segment in candidates if segment.end_offset <= remote_end_offset]
     if config.is_deleted:
-        over_size = _count_over_size(candidates[count:], segments[count:], config.retention_bytes)
+        over_size = _count_over_size(candidates[count:], segments[count:], bytes_max)
         count += over_size
-        too_old = _count_too_old(candidates[count:], config.retention_ms, now_ms)
+        too_old = _count_too_old(candidates[count:], ms_max, now_ms)
         count += too_old
-        reasons += ["retention.bytes"] * bool(over_size) + ["retention.ms"] * bool(too_old)
+        reasons += [f"{local}retention.bytes"] * bool(over_size) + [f"{local}retention.ms"] * bool(too_old)
     return Retention(count, ", ".join(reasons))
 
 

@@ -7,7 +7,7 @@ holds no more than `chunk_bytes` at a time, whatever lengths it meets.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 from zlib import crc32
 
 from barnabas.log.format.offset_index import OFFSET_DELTA_MAX
@@ -28,6 +28,14 @@ from barnabas.records.errors import CorruptRecordsError, RecordsError
 if TYPE_CHECKING:
     from barnabas.log.disk import File
 
+
+class ReadableFile(Protocol):
+    """A file of batches that is only read."""
+
+    def read(self, size: int, position: int) -> bytes:
+        """Read `size` bytes at `position`, fewer only at the end of the file."""
+
+
 HOP_BYTES: Final = 4096  # about what lies between two index entries
 SWEEP_BYTES: Final = 1 << 20
 CHECK_BYTES: Final = 1 << 18
@@ -37,7 +45,7 @@ Problem = Callable[[int, str], None]
 
 
 def iter_headers(
-    file: File, position: int, end: int, *, chunk_bytes: int = HOP_BYTES
+    file: ReadableFile, position: int, end: int, *, chunk_bytes: int = HOP_BYTES
 ) -> Iterator[tuple[int, BatchHeader]]:
     """Yield (position, header) of the batches from `position`, where one must begin, to `end`.
 

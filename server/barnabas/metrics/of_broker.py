@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.cluster.replicas.manager import Replicas
+    from barnabas.cluster.tiering.manager import TieredStorage
     from barnabas.coordinators.groups.shard import GroupShard
     from barnabas.environment.lazy import Lazy
     from barnabas.log.cleaner.cleaner import LogCleaner
@@ -93,6 +94,8 @@ class MetricsParts(ServerParts):
     """True if the controllers are those of a quorum."""
     controller: ControllerParts | None = None
     """The controller in the same process, if there is one."""
+    tiered: TieredStorage | None = None
+    """None without tiered storage."""
 
 
 def server_families(families: Families, parts: ServerParts, meter: RequestMeter) -> None:
@@ -122,6 +125,10 @@ async def broker_families(
     await _topics(families, parts, meter, is_summed=is_summed)
     await _logs(families, parts, is_summed=is_summed)
     _cleaner(families, parts)
+    if parts.tiered is not None:
+        from barnabas.metrics.of_tiers import tiered_families
+
+        await tiered_families(families, parts.tiered, parts.budget, is_summed=is_summed)
     await _groups(families, shards, parts.budget)
     _telemetry(families, parts)
     return families

@@ -1,4 +1,4 @@
-"""Places where something may stand around a broker's requests and connections: faults, recorders, taps.
+"""Places where something may stand around a broker's requests, connections and store of segments: faults, recorders, taps.
 
 The rule: a broker without them has none, and pays for none: one look at a name that is None.
 """
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from barnabas.network.transport import Transport
     from barnabas.serving.request_parts import Interceptor, Sender
+    from barnabas.tiered.storage import RemoteStorage
 
 Taker = Callable[["Transport"], Awaitable[bool]]
 """Takes an accepted connection first; true when the broker is to serve it then, otherwise it is closed."""
@@ -20,11 +21,13 @@ Doorkeeper = Callable[[str, "Transport"], "Taker | None"]
 
 
 class Seams(NamedTuple):
-    """Hooks around a broker's requests and connections; None where nothing stands."""
+    """Hooks around a broker's requests, connections and store of segments; None where nothing stands."""
 
     interceptor: Interceptor | None = None
     sender: Sender | None = None
     doorkeeper: Doorkeeper | None = None
+    around_store: Callable[[RemoteStorage], RemoteStorage] | None = None
+    """Returns what stands around the store of tiered storage."""
 
 
 NO_SEAMS = Seams()

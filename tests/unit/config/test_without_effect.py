@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.cli import USAGE_ERROR, main
-from barnabas.config import tables, topic
+from barnabas.config import tables
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.without_effect import Verdict, judge
 from tests.support.whole_steps import parse_properties
@@ -126,8 +126,30 @@ def test_settings_of_plugins_are_warned_of():
     assert judged({"rsm.config.bucket": "b"}).ignored == ["rsm.config.bucket"]
 
 
-def test_topics_cannot_ask_for_tiered_storage():
-    assert topic.SETTINGS["remote.storage.enable"].stops
+TIERED = {
+    "remote.log.storage.system.enable": "true",
+    "remote.log.storage.manager.class.name": "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
+}
+
+
+def test_settings_of_tiered_stores_count_when_it_is_on():
+    verdict = judged({**TIERED, "rsm.config.dir": "/d", "rlmm.config.remote.log.metadata.topic.min.isr": "1"})
+    assert (verdict.refusals, verdict.ignored) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"remote.log.storage.manager.class.name": ""}, "names no store"),
+        ({"remote.log.metadata.manager.class.name": "org.example.Other"}, "org.example.Other"),
+        ({"process.roles": "broker", "node.id": "2"}, "a broker that is alone"),
+        ({"log.local.retention.bytes": "11", "log.retention.bytes": "10"}, "Value must not be more than"),
+        ({"rlmm.config.remote.log.metadata.topic.num.partitions": "x"}, "num.partitions=x"),
+    ],
+)
+def test_tiered_storage_that_cannot_be_had_stops_the_start(settings, reason):
+    texts = {name: text for name, text in {**TIERED, **settings}.items() if text}
+    assert any(reason in refusal for refusal in judged(texts).refusals)
 
 
 # What the files that Kafka ships set, without their comments.

@@ -6,6 +6,7 @@ The rule: a refused request raises the RequestError that its client must see, an
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from barnabas.cluster.metadata import assignment
 from barnabas.cluster.metadata.changes import (
@@ -59,8 +60,13 @@ def check_partition_count(count: int) -> None:
         )
 
 
-def check_settings(settings: Mapping[str, str], config: BrokerConfig) -> None:
-    """Raise INVALID_CONFIG for a topic setting that does not exist or cannot have its value."""
+def check_settings(
+    settings: Mapping[str, str], config: BrokerConfig, before: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """Raise INVALID_CONFIG for a topic setting that does not exist or cannot have its value.
+
+    `before` are the topic's own settings until now.
+    """
     rows = topic_settings.settings_of(config.release)
     for name, text in settings.items():
         row = rows.get(name)
@@ -71,8 +77,13 @@ def check_settings(settings: Mapping[str, str], config: BrokerConfig) -> None:
         except SettingError as error:
             raise RequestError(ErrorCode.INVALID_CONFIG, str(error)) from error
     values = config.topic_values(settings)
-    if values["remote.storage.enable"]:
-        raise RequestError(ErrorCode.INVALID_CONFIG, "remote.storage.enable=true: there is no tiered storage")
+    if values["remote.storage.enable"] or "remote.storage.enable" in before:
+        from barnabas.config.tiered import check_topic  # not on the way of a broker without tiered storage
+
+        try:
+            check_topic(values, before, config)
+        except SettingError as error:
+            raise RequestError(ErrorCode.INVALID_CONFIG, str(error)) from error
     if values["min.compaction.lag.ms"] > values["max.compaction.lag.ms"]:
         raise RequestError(ErrorCode.INVALID_CONFIG, "min.compaction.lag.ms is above max.compaction.lag.ms")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.cluster.metadata.endpoints import advertised_nodes
 from barnabas.coordinators.statemachine.decision import slices
 from barnabas.errors import RequestError
-from barnabas.handlers.fetch.passes import Served
+from barnabas.handlers.fetch.passes import FetchPass, Served
 from barnabas.handlers.fetch.reading import Reader, answer_error
 from barnabas.serving.fetch_sessions import EPOCH_FINAL, EPOCH_INITIAL, NO_SESSION, Session, SessionPartition
 from barnabas.wire.extent import has_more_entries
@@ -69,7 +69,8 @@ class FetchAnswer:
             return None
         reader = self._begin(last_of_each([*self._named(self._request.topics)]))
         try:
-            if not reader.read_some() or self._must_wait(reader) or reader.result.unconverted:
+            done = reader.result
+            if not reader.read_some() or self._must_wait(reader) or done.unconverted or done.remote:
                 return None
         except BaseException:
             reader.end()
@@ -92,6 +93,8 @@ class FetchAnswer:
             done = await reader.read_rest()
             if self._must_wait(reader):
                 done = await reader.wait_and_read()
+            if done.remote:
+                await self._read_remote(done)
         finally:
             reader.end()
         session = self._session
@@ -113,6 +116,16 @@ class FetchAnswer:
                 await self._services.budget.checkpoint()
             self._tell(response, done.served[start : start + PARTITIONS_PER_STEP])
         return self._complete(response)
+
+    async def _read_remote(self, done: FetchPass) -> None:
+        """Put the records of remote segments into the answer, of those that come in time. Waits for memory, if need be."""
+        from barnabas.handlers.fetch.remote import (
+            read_remote,
+        )  # not on the way of a broker without tiered storage
+
+        assert self._services.tiered is not None
+        wait_ms = self._request.max_wait_ms if done.size < self._request.min_bytes else 0
+        await read_remote(self._context, self._services.tiered.reads, done, wait_ms)
 
     def _must_wait(self, reader: Reader) -> bool:
         """Say whether too few bytes were read to answer already."""

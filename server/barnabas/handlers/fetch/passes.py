@@ -3,7 +3,7 @@
 The rule: what is read is a region of a log's file, never decoded.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import trio
 
@@ -29,15 +29,25 @@ NO_SNAPSHOT: Final = FetchResponse.SnapshotId()
 """Values that most answers have; shared, so they are replaced, never changed."""
 
 
+class RemotePart(NamedTuple):
+    """A partition with records to be read out of tiered storage, and its data in the answer."""
+
+    want: SessionPartition
+    data: PartitionData
+    replica: Replica
+    max_bytes: int
+    min_one_batch: bool
+
+
 class FetchPass:
     """Reads partitions for one fetch, once, and holds the results.
 
     `due` are the partitions to look at, of which the first `read` were; `remaining` is how many bytes there is room for.
     `size` are the bytes of records; `must_answer` is whether the answer must not wait for more. `seen` is how much there
     was to read of each partition when it was read, or had changed, unless it is watched: with a `session`, quiet ones are.
-    `following` are those that are not led here. `unconverted` is what is still to be converted for an old client.
-    `is_first` is False for a fetch that has waited: what it says of a follower's position has been noted. `waiting` are the
-    partitions that wait for more than this.
+    `following` are those that are not led here. `unconverted` is what is still to be converted for an old client, `remote`
+    what is to be read out of tiered storage. `is_first` is False for a fetch that has waited: what it says of a follower's
+    position has been noted. `waiting` are the partitions that wait for more than this.
     """
 
     __slots__ = (
@@ -50,6 +60,7 @@ class FetchPass:
         "must_answer",
         "read",
         "remaining",
+        "remote",
         "seen",
         "served",
         "size",
@@ -79,7 +90,18 @@ class FetchPass:
         self.must_answer = False
         self.seen: dict[Replica, int] = {}
         self.unconverted: list[Unconverted] = []
+        self.remote: list[RemotePart] = []
         self.waiting: MoreBytes | None = None
+
+    @property
+    def reads_committed(self) -> bool:
+        """True if the fetch is read_committed."""
+        return self._terms.reads_committed
+
+    @property
+    def is_converted(self) -> bool:
+        """True if records are to be converted for an old client."""
+        return self._terms.is_converted
 
     @property
     def response_bytes(self) -> int:
@@ -121,6 +143,8 @@ class FetchPass:
             raise RequestError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{limit} bytes cannot be read")
         if limit > self.remaining:
             limit = self.remaining
+        if log.log_start_offset <= offset < log.local_log_start_offset and offset < upper:
+            return self._remote(want, replica, max(limit, 0))
         result = log.read(
             offset,
             max_bytes=limit if limit > 0 else 0,
@@ -137,7 +161,9 @@ class FetchPass:
                 return unread(want, replica)
             if size:
                 replica.sent_to_follower(size)
-        aborted = _named(log.aborted_transactions(offset, result.next_offset)) if committed else None
+        aborted = (
+            named_transactions(log.aborted_transactions(offset, result.next_offset)) if committed else None
+        )
         self.size += size
         self.remaining -= size
         data = PartitionData(
@@ -147,6 +173,27 @@ class FetchPass:
         if size and terms.is_converted:
             data.records = b""
             self.unconverted.append((want, data, result))
+        return data
+
+    def _remote(self, want: SessionPartition, replica: Replica, limit: int) -> PartitionData:
+        """Note that a partition's records are to be read remotely: their bytes count as if all of them were read.
+
+        Raises OFFSET_MOVED_TO_TIERED_STORAGE for a follower, which reads them there by itself, and OFFSET_OUT_OF_RANGE
+        while tiered storage is switched off.
+        """
+        if not replica.log.is_tiered:
+            raise RequestError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"the log begins at {replica.log.local_log_start_offset}"
+            )
+        if self._terms.is_follower:
+            raise RequestError(
+                ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE,
+                f"the local log begins at {replica.log.local_log_start_offset}",
+            )
+        data = unread(want, replica)
+        self.remote.append(RemotePart(want, data, replica, limit, not self.size and not self.remote))
+        self.remaining -= limit
+        self.must_answer = True
         return data
 
     def _found(self, topic: str, want: SessionPartition) -> Replica:
@@ -266,7 +313,7 @@ def unread(want: SessionPartition, replica: Replica | None = None) -> PartitionD
     )  # fmt: skip
 
 
-def _named(transactions: list[AbortedTransaction]) -> list[FetchResponse.AbortedTransaction]:
+def named_transactions(transactions: list[AbortedTransaction]) -> list[FetchResponse.AbortedTransaction]:
     """Return aborted transactions as an answer names them."""
     return [
         FetchResponse.AbortedTransaction(

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.cluster.replicas.failures import LogDirFailures
     from barnabas.cluster.replicas.manager import Replicas
+    from barnabas.cluster.tiering.manager import TieredStorage
     from barnabas.config.loading import BrokerConfig
     from barnabas.serving.fetch_sessions import FetchSessions
     from barnabas.serving.loop_budget import LoopBudget
@@ -26,3 +27,4 @@ class FetchServices:
     step_runner: StepRunner
     fetch_sessions: FetchSessions
     failures: LogDirFailures
+    tiered: TieredStorage | None = None

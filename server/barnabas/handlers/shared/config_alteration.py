@@ -22,10 +22,10 @@ from barnabas.cluster.metadata.image import (
     Change,
     ClusterImage,
 )
-from barnabas.config import client_metrics, tables, without_effect
+from barnabas.config import client_metrics, releases, tables, without_effect
 from barnabas.config import group as group_settings
 from barnabas.config import topic as topic_settings
-from barnabas.config.broker import CORDONED_LOG_DIRS
+from barnabas.config.broker import CORDONED_LOG_DIRS, REMOTE_LOG_STORAGE_SYSTEM_ENABLE
 from barnabas.config.keeper import is_in_quorum, is_on_zookeeper
 from barnabas.config.listeners import concerns_security
 from barnabas.config.loading import BrokerConfig
@@ -55,7 +55,9 @@ ALTERATIONS_PER_REQUEST_MAX = 10_000
 
 THREAD_POOLS = frozenset((
     "background.threads", "num.io.threads", "num.network.threads", "num.recovery.threads.per.data.dir",
-    "num.replica.fetchers",
+    "num.replica.fetchers", "remote.log.manager.copier.thread.pool.size",
+    "remote.log.manager.expiration.thread.pool.size", "remote.log.manager.follower.thread.pool.size",
+    "remote.log.reader.threads",
 ))  # fmt: skip
 """They can grow to twice their size at once, or shrink to half of it."""
 
@@ -224,7 +226,7 @@ class ConfigAlteration:
                 if self._services.forwarder is not None:  # others may be settings of Kafka's brokers alone
                     names = {alteration.name for alteration in change.alterations}
                     checked = {name: text for name, text in settings.items() if name in names}
-                _check_settings(BROKER, change.name, checked, config=config)
+                _check_settings(BROKER, change.name, checked, before, config=config)
                 if not is_of_security:
                     continue
                 others = image.settings_of(BROKER, "") if change.name else {}
@@ -291,7 +293,7 @@ class ConfigAlteration:
         else:
             first = {} if self._replace_all else before
             settings = _altered(resource_type, first, change.alterations, self._services.config)
-        _check_settings(resource_type, name, settings, config=self._services.config)
+        _check_settings(resource_type, name, settings, before, config=self._services.config)
         if resource_type == TOPIC and name not in image.topics:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
         return ConfigChanged(resource_type, name, tuple(sorted(settings.items())))
@@ -345,7 +347,12 @@ def _check_resource(resource_type: int, name: str, *, broker_id: int) -> None:
 
 
 def _check_settings(
-    resource_type: int, name: str, settings: Mapping[str, str], *, config: BrokerConfig
+    resource_type: int,
+    name: str,
+    settings: Mapping[str, str],
+    before: Mapping[str, str],
+    *,
+    config: BrokerConfig,
 ) -> None:
     for setting, text in settings.items():
         if len(text) > STRING_BYTES_MAX:
@@ -358,7 +365,7 @@ def _check_settings(
         return
     try:
         if resource_type == TOPIC:
-            topic_decisions.check_settings(settings, config)
+            topic_decisions.check_settings(settings, config, before)
         elif resource_type == GROUP:
             group_settings.check(settings, config)
         else:
@@ -369,7 +376,7 @@ def _check_settings(
 
 def _known(name: str, config: BrokerConfig) -> Setting[Any] | None:
     """Return the row of a broker's setting; None for a name that is no setting, or none any more."""
-    row = tables.find(name)
+    row = config.find(name)
     return None if row is None or tables.is_gone(row, in_cluster=is_on_zookeeper(config)) else row
 
 
@@ -400,6 +407,8 @@ def _check_broker_settings(config: BrokerConfig, broker: str, settings: Mapping[
             raise RequestError(ErrorCode.INVALID_REQUEST, f"{name} can only be set for one broker")
         try:
             value = config.limited(row).parse(text)
+            if releases.refuses_repeated_items(config.release):
+                row.check_items_differ(text)
             if name == CORDONED_LOG_DIRS.name and is_in_quorum(config):
                 check_cordoned(value, config.log_dirs)
                 continue
@@ -414,6 +423,19 @@ def _check_broker_settings(config: BrokerConfig, broker: str, settings: Mapping[
                     ErrorCode.INVALID_REQUEST,
                     f"{name}={text}: from half to twice of the {now} there are now expected",
                 )
+    _check_local_retention(config, broker, settings)
+
+
+def _check_local_retention(config: BrokerConfig, broker: str, settings: Mapping[str, str]) -> None:
+    """See, for tiered storage, that topics without settings of their own keep no more locally than at all."""
+    if not config.get(REMOTE_LOG_STORAGE_SYSTEM_ENABLE):
+        return
+    from barnabas.config.tiered import check_retention  # not on the way of a broker without tiered storage
+
+    try:
+        check_retention(config.with_dynamic(*(({}, settings) if broker else (settings, {}))).topic_values({}))
+    except SettingError as error:
+        raise RequestError(ErrorCode.INVALID_REQUEST, str(error)) from error
 
 
 def _alter_loggers(

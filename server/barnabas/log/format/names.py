@@ -51,6 +51,8 @@ BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 CLUSTER_METADATA_DIR = f"{CLUSTER_METADATA_TOPIC}-0"
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
+LOCAL_TOPICS = INTERNAL_TOPICS | {CLUSTER_METADATA_TOPIC, "__remote_log_metadata"}
+"""Topics that are never in tiered storage."""
 
 TOPIC_NAME_LENGTH_MAX = 249
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")

@@ -150,7 +150,7 @@ class Loader:
             end_offset = self.recovery.begin_empty(segments, epochs, snapshots, end_offset)
         if not segments:
             segments.append(Segment.create(self._disk, self.pool, self.directory, end_offset, self.config))
-        log_start_offset = max(self._log_start_offset, segments[0].base_offset)
+        log_start_offset = self._start_of(segments[0].base_offset, epochs)
         snapshots.remove(stray_snapshots(sorted(snapshots.offsets), [s.base_offset for s in segments]))
         load_producers(segments, producers, snapshots, log_start_offset, end_offset, self._now_ms)
         epochs.truncate_from_end(end_offset)
@@ -161,6 +161,15 @@ class Loader:
         return LoadedLog(
             segments, epochs, producers, snapshots, log_start_offset, end_offset, recovery_point, is_clean
         )
+
+    def _start_of(self, local_start: int, epochs: LeaderEpochs) -> int:
+        """Return the log start offset: where the local segments begin, or before that in tiered storage.
+
+        Where no checkpoint says so, the leader epochs do: their first one begins with the log.
+        """
+        if self.config.is_tiered and epochs.entries:
+            local_start = min(local_start, epochs.entries[0][1])
+        return max(self._log_start_offset, local_start)
 
     # --- files ----------------------------------------------------------------------------------------------
 

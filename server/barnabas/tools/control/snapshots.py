@@ -66,6 +66,8 @@ class Snapshots:
         """Take a snapshot of a broker that is alone and runs. Raises SnapshotError, StorageError, OSError."""
         if not _NAME.match(name):
             raise SnapshotError(f"{name!r} is no name for a snapshot: letters, digits, '.', '_' and '-'")
+        if services.tiered is not None:
+            raise SnapshotError("segments in tiered storage are in no snapshot, and a fork would delete them")
         if name in self:
             if not replace:
                 raise SnapshotError(f"there is a snapshot {name} already")

@@ -240,7 +240,7 @@ def _check_resource(state: ControllerState, resource_type: int, name: str, own: 
     _check_name(resource_type, name)
     try:
         if resource_type == TOPIC:
-            topic_decisions.check_settings(own, state.config)
+            topic_decisions.check_settings(own, state.config, state.image.settings.get((TOPIC, name), {}))
         elif resource_type == GROUP:
             group_settings.check(own, state.config)
         elif resource_type == CLIENT_METRICS:

@@ -1,0 +1,59 @@
+"""Counts of tiered storage, by topic, for metrics; and the limits on bytes per second (KIP-956)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from barnabas.serving.quotas.rate import Rate
+
+
+@dataclass(slots=True)
+class TopicCounts:
+    """Numbers of one topic since the broker's start: requests to the store, those that failed, and bytes."""
+
+    copies: int = 0
+    failed_copies: int = 0
+    copied_bytes: int = 0
+    reads: int = 0
+    failed_reads: int = 0
+    read_bytes: int = 0
+    deletions: int = 0
+    failed_deletions: int = 0
+
+
+@dataclass(slots=True)
+class TierCounts:
+    """Numbers of all topics; `late_reads` are those that took longer than `remote.fetch.max.wait.ms`."""
+
+    topics: dict[str, TopicCounts] = field(default_factory=dict)
+    late_reads: int = 0
+    late_look_ups: int = 0
+    throttled_copies_ms: int = 0
+    throttled_reads: int = 0
+
+    def of(self, topic: str) -> TopicCounts:
+        """Return the counts of a topic."""
+        counts = self.topics.get(topic)
+        if counts is None:
+            counts = self.topics[topic] = TopicCounts()
+        return counts
+
+
+class BytesLimit:
+    """Bytes per second, by Kafka's samples."""
+
+    def __init__(
+        self, limit: Callable[[], int], samples: int, window_seconds: int, now_ms: Callable[[], int]
+    ) -> None:
+        self._limit = limit
+        self._now_ms = now_ms
+        self._rate = Rate(samples, window_seconds * 1000, now_ms())
+
+    def throttle_ms(self) -> int:
+        """Return for how long nothing may pass, 0 if something may."""
+        return self._rate.throttle_ms(self._limit(), self._now_ms())
+
+    def record(self, size: int) -> None:
+        """Note bytes that pass."""
+        self._rate.record(size, self._now_ms())

@@ -1,0 +1,76 @@
+"""Choice of the remote segments of a partition that are to be deleted. Pure.
+
+The rule: from the oldest on, without gaps, by `retention.*` over what is stored remotely and what is local only, each byte
+counted once; and whatever no reader can come to: unfinished copies, and segments before the log start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+from uuid import UUID
+
+from barnabas.cluster.tiering.lineage import Epochs, is_in_lineage
+from barnabas.log.config import LogConfig
+from barnabas.tiered.segment import RemoteSegment, SegmentState
+
+
+class TieredLog(NamedTuple):
+    """Facts about a log for the expiry of its remote segments; `local_bytes` are those that are not stored remotely."""
+
+    epochs: Epochs
+    log_start_offset: int
+    log_end_offset: int
+    local_bytes: int
+
+
+class Expiry(NamedTuple):
+    """Segments to delete, and the offset from which on the log begins then."""
+
+    segments: list[RemoteSegment]
+    log_start_offset: int
+
+
+def plan_expiry(
+    segments: Iterable[RemoteSegment],
+    log: TieredLog,
+    config: LogConfig,
+    *,
+    now_ms: int,
+    in_use: Collection[UUID] = (),
+) -> Expiry:
+    """Choose the segments to delete, of all that a partition has in the order of their start offsets.
+
+    Args:
+        segments: all of the partition that are not deleted.
+        log: the leader's log.
+        config: its settings.
+        now_ms: milliseconds since 1970.
+        in_use: ids of segments that are being copied or deleted, which are not touched.
+
+    """
+    segments = [segment for segment in segments if segment.segment_id not in in_use]
+    unfinished = [segment for segment in segments if segment.state is not SegmentState.COPY_FINISHED]
+    copied = [segment for segment in segments if segment.state is SegmentState.COPY_FINISHED]
+    own = [segment for segment in copied if is_in_lineage(segment, log.epochs, log.log_end_offset)]
+    own_ids = {segment.segment_id for segment in own}
+    foreign = [segment for segment in copied if segment.segment_id not in own_ids]
+    first_epoch = log.epochs[0][0] if log.epochs else 0
+    expired = [
+        segment
+        for segment in foreign
+        if segment.end_offset < log.log_start_offset or segment.leader_epochs[-1][0] < first_epoch
+    ]
+    start = log.log_start_offset
+    excess = 0
+    if config.is_deleted and config.retention_bytes >= 0:
+        excess = log.local_bytes + sum(segment.size for segment in own) - config.retention_bytes
+    until_ms = now_ms - config.retention_ms if config.is_deleted and config.retention_ms >= 0 else None
+    for segment in own:
+        is_old = until_ms is not None and segment.max_timestamp < until_ms
+        if segment.end_offset >= log.log_start_offset and not is_old and excess < max(segment.size, 1):
+            break
+        excess -= segment.size
+        expired.append(segment)
+        start = max(start, segment.end_offset + 1)
+    return Expiry([*unfinished, *expired], start)

@@ -1,0 +1,106 @@
+"""Leader epochs of a log and of remote segments: which parts of a segment belong to the log. Pure.
+
+The rule: a remote segment is of use as far as its leader epochs are those of the log, with the same first offsets; after
+an unclean election a part of it, or all, may be another history.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from barnabas.tiered.lineage import end_in_epoch
+from barnabas.tiered.segment import SegmentState
+
+if TYPE_CHECKING:
+    from barnabas.log.epochs import LeaderEpochs
+    from barnabas.log.partition_log import PartitionLog
+    from barnabas.tiered.lineage import PartitionSegments
+    from barnabas.tiered.segment import RemoteSegment
+
+Epochs = Sequence[tuple[int, int]]
+"""(epoch, its first offset), in order."""
+
+
+def entries_between(epochs: Epochs, start: int, end: int) -> list[tuple[int, int]]:
+    """Return the epochs with offsets from `start` to before `end`; the first of them begins at `start`."""
+    entries = []
+    for number, (epoch, first) in enumerate(epochs):
+        is_over = number + 1 < len(epochs) and epochs[number + 1][1] <= start
+        if first < end and not is_over:
+            entries.append((epoch, max(first, start)))
+    return entries
+
+
+def is_in_lineage(segment: RemoteSegment, epochs: Epochs, log_end_offset: int) -> bool:
+    """Say whether all of a segment is part of a log with these epochs.
+
+    Of epochs that the log has forgotten, as they ended before its start, nothing is asked.
+    """
+    if not epochs or segment.end_offset >= log_end_offset:
+        return False
+    starts = dict(epochs)
+    first, last = epochs[0][0], segment.leader_epochs[-1][0]
+    if last < first:
+        return False
+    for number, (epoch, offset) in enumerate(segment.leader_epochs):
+        if epoch <= first:
+            continue
+        start = starts.get(epoch)
+        if start is None or (offset < start if not number else offset != start):
+            return False
+    later = bisect_right(epochs, last, key=lambda entry: entry[0])
+    return later == len(epochs) or segment.end_offset < epochs[later][1]
+
+
+def end_of_use(segment: RemoteSegment, offset: int, epochs: LeaderEpochs, log_end_offset: int) -> int:
+    """Return the offset before which records of the segment, from `offset` on, are those of the log."""
+    entries = epochs.entries
+    of_segment = dict(segment.leader_epochs)
+    number = max(bisect_right(entries, offset, key=lambda entry: entry[1]) - 1, 0)
+    end = offset
+    for epoch, start in entries[number:]:
+        if epoch not in of_segment or (end > offset and of_segment[epoch] != start):
+            break
+        later = [first for other, first in segment.leader_epochs if other > epoch]
+        end_in_segment = later[0] if later else segment.end_offset + 1
+        end_in_log = epochs.end_offset_for(epoch, log_end_offset)[1]
+        end = min(end_in_segment, end_in_log)
+        if end_in_log != end_in_segment or not later:
+            break
+    return max(end, offset)
+
+
+def highest_offset(segments: PartitionSegments, log: PartitionLog) -> int:
+    """Return the last offset of a log that is stored remotely, by its newest epoch that is; -1 for none.
+
+    What was stored once and is deleted counts as far as it is before the log start.
+    """
+    for epoch, _ in reversed(log.epochs.entries):
+        once_stored = segments.highest_offset(epoch)
+        if once_stored is None:
+            continue
+        stored = [
+            end_in_epoch(segment, epoch)
+            for segment in segments.segments(epoch)
+            if segment.state is SegmentState.COPY_FINISHED
+        ]
+        highest = max([*stored, min(once_stored, log.log_start_offset - 1)])
+        return min(highest, log.epochs.end_offset_for(epoch, log.log_end_offset)[1] - 1)
+    return -1
+
+
+def first_offset(segments: PartitionSegments, epochs: LeaderEpochs) -> int | None:
+    """Return where the first remote segment of a log begins, None if there is none."""
+    for epoch, _ in epochs.entries:
+        of_epoch = segments.segments(epoch)
+        if of_epoch:
+            return of_epoch[0].start_offset
+    return None
+
+
+def segment_at(segments: PartitionSegments, epochs: LeaderEpochs, offset: int) -> RemoteSegment | None:
+    """Return the remote segment that holds an offset of a log, None if none does."""
+    epoch = epochs.epoch_at(offset)
+    return segments.segment_for(epoch, offset) if epoch >= 0 else None

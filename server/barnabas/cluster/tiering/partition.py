@@ -1,0 +1,70 @@
+"""A partition with tiered storage that this broker leads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from barnabas.tiered.segment import TopicIdPartition
+
+if TYPE_CHECKING:
+    from barnabas.cluster.replicas.replica import Replica
+    from barnabas.tiered.lineage import PartitionSegments
+
+
+@dataclass(eq=False, slots=True)
+class TieredPartition:
+    """State of the tasks of a partition, for one leader epoch.
+
+    Attributes:
+        key: the partition, with the topic's id.
+        replica: the leader's replica.
+        leader_epoch: when it was last seen to lead.
+        segments: what is stored remotely.
+        in_use: ids of segments that are being copied or deleted.
+        is_copying: whether a task copies its segments.
+        is_expiring: whether a task deletes its segments.
+        is_stopped: no segment is copied any more in this leader epoch.
+        is_seen: whether log start and highest remote offset were looked up.
+        lag_bytes: bytes of closed segments that are to be copied.
+        lag_segments: number of these.
+
+    """
+
+    key: TopicIdPartition
+    replica: Replica
+    leader_epoch: int
+    segments: PartitionSegments
+    in_use: set[UUID] = field(default_factory=set)
+    is_copying: bool = False
+    is_expiring: bool = False
+    is_stopped: bool = False
+    is_seen: bool = False
+    lag_bytes: int = 0
+    lag_segments: int = 0
+
+    @property
+    def is_led(self) -> bool:
+        """True as long as this broker leads it, in the same epoch, and its topic has tiered storage."""
+        replica = self.replica
+        return replica.is_leader and replica.leader_epoch == self.leader_epoch and replica.log.is_tiered
+
+    @property
+    def only_local_bytes(self) -> int:
+        """Bytes of the segments that are not stored remotely."""
+        log = self.replica.log
+        return sum(
+            segment.size for segment in log.segments if segment.base_offset > log.highest_remote_offset
+        )
+
+
+def raise_log_start(replica: Replica, offset: int) -> None:
+    """Have a log begin at `offset` at least: what was before is not stored any more. Raises StorageError."""
+    replica.log.raise_start(offset)
+    replica.subscribers.changed()
+
+
+def key_of(replica: Replica) -> TopicIdPartition:
+    """Return a replica's partition with the topic's id."""
+    return TopicIdPartition(replica.topic, replica.index, UUID(bytes=replica.log.topic_id or bytes(16)))

@@ -1,0 +1,209 @@
+"""Reading records, aborted transactions and times out of remote segments, in worker threads.
+
+The rule: indexes are kept in memory within a bound, records are not; a position comes from an index and is then searched
+from, as an entry names the last offset of a batch.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from uuid import UUID
+
+from barnabas.log.format import CorruptFileError, txn_index
+from barnabas.log.format.offset_index import OffsetIndex
+from barnabas.log.format.time_index import TimeIndex
+from barnabas.log.format.txn_index import AbortedTransaction
+from barnabas.log.scan import iter_headers
+from barnabas.log.timestamps import SCAN_BYTES, TimestampOffset, record_steps
+from barnabas.records.batch import HEADER_SIZE, iter_batches, read_any_header
+from barnabas.records.steps import run
+from barnabas.tiered.storage import IndexKind, RemoteObjectNotFoundError, RemoteStorage, RemoteStorageError
+
+if TYPE_CHECKING:
+    from barnabas.tiered.segment import RemoteSegment
+
+T = TypeVar("T")
+
+SEARCH_BYTES: Final = 32 << 10
+"""Bytes that are read beside what is asked for: those before the batch, from the position that the index names."""
+INDEX_BYTES_MAX: Final = 32 << 20
+"""Most bytes of indexes in memory, whatever `remote.log.index.file.cache.total.size.bytes` allows on a disk."""
+
+
+class RemoteIndexes:
+    """Indexes of remote segments, of which those used last stay in memory. For several threads."""
+
+    def __init__(self, storage: RemoteStorage, bytes_max: int) -> None:
+        self._storage = storage
+        self._bytes_max = min(bytes_max, INDEX_BYTES_MAX)
+        self._lock = Lock()
+        self._entries: OrderedDict[tuple[UUID, IndexKind], tuple[object, int]] = OrderedDict()
+        self._size = 0
+
+    def offsets(self, segment: RemoteSegment) -> OffsetIndex:
+        """Return the offset index. Raises RemoteStorageError."""
+        return self._get(
+            segment,
+            IndexKind.OFFSET,
+            lambda data: OffsetIndex.decode(segment.start_offset, data, segment.size),
+        )
+
+    def times(self, segment: RemoteSegment) -> TimeIndex:
+        """Return the time index. Raises RemoteStorageError."""
+        return self._get(
+            segment, IndexKind.TIMESTAMP, lambda data: TimeIndex.decode(segment.start_offset, data)
+        )
+
+    def aborted(self, segment: RemoteSegment) -> list[AbortedTransaction]:
+        """Return the aborted transactions with their marker in the segment. Raises RemoteStorageError."""
+        return self._get(
+            segment, IndexKind.TRANSACTION, lambda data: txn_index.decode(data, segment.start_offset)
+        )
+
+    def forget(self, segment: RemoteSegment) -> None:
+        """Let the indexes of a segment go."""
+        with self._lock:
+            for kind in IndexKind:
+                _, size = self._entries.pop((segment.segment_id, kind), (None, 0))
+                self._size -= size
+
+    def _get(self, segment: RemoteSegment, kind: IndexKind, decode: Callable[[bytes], T]) -> T:
+        key = segment.segment_id, kind
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is not None:
+                self._entries.move_to_end(key)
+                return entry[0]  # type: ignore[return-value]  # of the type that belongs to the kind
+        try:
+            data = self._storage.read_index(segment, kind)
+        except RemoteObjectNotFoundError:
+            if kind is not IndexKind.TRANSACTION:
+                raise
+            data = b""
+        try:
+            index = decode(data)
+        except CorruptFileError as error:
+            raise RemoteStorageError(
+                f"the {kind.value} of {segment.segment_id} is damaged: {error}"
+            ) from error
+        with self._lock:
+            if key not in self._entries:
+                self._entries[key] = index, len(data)
+                self._size += len(data)
+            while self._size > self._bytes_max and self._entries:
+                _, (_, size) = self._entries.popitem(last=False)
+                self._size -= size
+        return index
+
+
+class RemoteFile:
+    """The log of a remote segment as a `log.scan.ReadableFile`."""
+
+    def __init__(self, storage: RemoteStorage, segment: RemoteSegment) -> None:
+        self._storage = storage
+        self._segment = segment
+
+    def read(self, size: int, position: int) -> bytes:
+        """Read bytes, fewer only at the segment's end. Raises RemoteStorageError."""
+        size = min(size, self._segment.size - position)
+        return self._storage.read(self._segment, position, size) if size > 0 else b""
+
+
+class RemoteRecords(NamedTuple):
+    """Batches of a remote segment, the last one perhaps cut off; all their records are before `next_offset`."""
+
+    data: bytes
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteRange:
+    """A part of a remote segment to read.
+
+    Attributes:
+        segment: the segment.
+        offset: of the first record; the batch that holds it may begin before it.
+        end_offset: records from here on are not of the log.
+        max_bytes: most bytes.
+        min_one_batch: whether the first batch is returned whole if it is larger.
+
+    """
+
+    segment: RemoteSegment
+    offset: int
+    end_offset: int
+    max_bytes: int
+    min_one_batch: bool
+
+
+def read_records(storage: RemoteStorage, indexes: RemoteIndexes, part: RemoteRange) -> RemoteRecords | None:
+    """Read batches; None where the segment has none that reaches the offset.
+
+    Raises RemoteStorageError, and CorruptRecordsError for bytes that are no batches.
+    """
+    segment, index = part.segment, indexes.offsets(part.segment)
+    file = RemoteFile(storage, segment)
+    position = index.lookup(part.offset)
+    want = max(part.max_bytes, 0)
+    chunk, start = file.read(want + SEARCH_BYTES, position), position
+    while True:
+        at = position - start
+        if len(chunk) - at < HEADER_SIZE and start + len(chunk) < segment.size:
+            chunk, start, at = file.read(want + SEARCH_BYTES, position), position, 0
+        if at >= len(chunk):
+            return None
+        header = read_any_header(chunk, at)
+        if header.last_offset >= part.offset:
+            break
+        position += header.size
+    if header.base_offset >= part.end_offset:
+        return None
+    if header.size > want:
+        if not part.min_one_batch:
+            return RemoteRecords(b"", part.offset)
+        want = header.size
+    data = chunk[at : at + want]
+    if len(data) < want:
+        data += file.read(want - len(data), position + len(data))
+    if part.end_offset <= segment.end_offset:
+        data = _cut_off(data, part.end_offset)
+    slot = index.slots_before(position + len(data))
+    upper = index.entry(slot)[0] + 1 if slot < len(index) else segment.end_offset + 1
+    return RemoteRecords(data, min(upper, part.end_offset))
+
+
+def _cut_off(data: bytes, end_offset: int) -> bytes:
+    """Return the whole batches that begin before an offset."""
+    end = 0
+    for position, header in iter_batches(data):
+        if header.base_offset >= end_offset:
+            break
+        end = position + header.size
+    return data[:end]
+
+
+def find_time(
+    storage: RemoteStorage,
+    indexes: RemoteIndexes,
+    segment: RemoteSegment,
+    timestamp_ms: int,
+    start_offset: int,
+    record_bytes_max: int,
+) -> TimestampOffset | None:
+    """Find the first record of a segment from an offset on that has at least a timestamp.
+
+    Raises RemoteStorageError, RecordsError, the latter also where a decompressed record exceeds `record_bytes_max`.
+    """
+    lower = max(indexes.times(segment).lookup(timestamp_ms), start_offset)
+    file, position = RemoteFile(storage, segment), indexes.offsets(segment).lookup(lower)
+    for at, header in iter_headers(file, position, segment.size, chunk_bytes=SCAN_BYTES):
+        if header.max_timestamp < timestamp_ms or header.last_offset < start_offset:
+            continue
+        record = run(record_steps(file, at, header, timestamp_ms, start_offset, record_bytes_max))
+        if record is not None:
+            return record
+    return None

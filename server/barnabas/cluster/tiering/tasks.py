@@ -1,0 +1,275 @@
+"""Tasks of a leader: it copies segments that are closed, and deletes those that are expired.
+
+The rule: local records go only after the metadata says that their copy is finished, remote ones only after the log start
+has passed them. Files are read and written in threads; decisions are made in the event loop.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from barnabas.cluster.tiering.counts import BytesLimit, TierCounts
+from barnabas.cluster.tiering.expiry import TieredLog, plan_expiry
+from barnabas.cluster.tiering.lineage import entries_between, first_offset, highest_offset
+from barnabas.cluster.tiering.metadata import new_segment_id
+from barnabas.cluster.tiering.partition import raise_log_start
+from barnabas.config import broker as settings
+from barnabas.log.format import checkpoints, names
+from barnabas.log.producer_replay import ProducerReplay
+from barnabas.tiered.segment import RemoteSegment, SegmentState
+from barnabas.tiered.storage import RemoteStorageError, SegmentFiles
+
+if TYPE_CHECKING:
+    from barnabas.cluster.tiering.metadata import RemoteMetadata
+    from barnabas.cluster.tiering.partition import TieredPartition
+    from barnabas.cluster.tiering.reading import RemoteIndexes
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.environment import Environment
+    from barnabas.log.partition_log import PartitionLog
+    from barnabas.log.segment import Segment
+    from barnabas.tiered.storage import RemoteStorage
+
+log = logging.getLogger(__name__)
+
+THROTTLED_SECONDS_MAX: Final = 1.0
+"""Longest wait before a copy looks at its limit again, which may have changed."""
+SIZE_MAX: Final = (1 << 31) - 1
+
+
+class SegmentTasks:
+    """Copies, deletes and expires segments."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        storage: RemoteStorage,
+        indexes: RemoteIndexes,
+        metadata: RemoteMetadata,
+        counts: TierCounts,
+        environment: Environment,
+        broker_id: int,
+    ) -> None:
+        get = config.get
+        self._config = config
+        self._storage = storage
+        self._indexes = indexes
+        self._metadata = metadata
+        self._counts = counts
+        self._environment = environment
+        self._broker_id = broker_id
+        self._copiers = trio.CapacityLimiter(get(settings.REMOTE_LOG_MANAGER_COPIER_THREAD_POOL_SIZE))
+        self._deleters = trio.CapacityLimiter(get(settings.REMOTE_LOG_MANAGER_EXPIRATION_THREAD_POOL_SIZE))
+        self._turns = trio.Lock()
+        self._limit = BytesLimit(
+            lambda: get(settings.REMOTE_LOG_MANAGER_COPY_MAX_BYTES_PER_SECOND),
+            get(settings.REMOTE_LOG_MANAGER_COPY_QUOTA_WINDOW_NUM),
+            get(settings.REMOTE_LOG_MANAGER_COPY_QUOTA_WINDOW_SIZE_SECONDS),
+            environment.monotonic_ms,
+        )
+
+    def follow_settings(self) -> None:
+        """Have as many threads as the settings say now."""
+        get = self._config.get
+        self._copiers.total_tokens = get(settings.REMOTE_LOG_MANAGER_COPIER_THREAD_POOL_SIZE)
+        self._deleters.total_tokens = get(settings.REMOTE_LOG_MANAGER_EXPIRATION_THREAD_POOL_SIZE)
+
+    # --- copying ----------------------------------------------------------------------------------------------
+
+    def look(self, partition: TieredPartition) -> None:
+        """Learn, for a new leader, where the log begins and up to where it is stored. Raises StorageError."""
+        if partition.is_seen:
+            return
+        replica, segments = partition.replica, partition.segments
+        start = first_offset(segments, replica.log.epochs)
+        raise_log_start(replica, replica.log.local_log_start_offset if start is None else start)
+        replica.log.highest_remote_offset = highest_offset(segments, replica.log)
+        partition.is_seen = True
+
+    async def copy(self, partition: TieredPartition) -> None:
+        """Copy the closed segments that are not stored yet, until one fails.
+
+        Raises RequestError and StorageError where the metadata cannot be written, RemoteStorageError for a failed copy.
+        """
+        partition_log = partition.replica.log
+        try:
+            for segment, next_offset in candidates(partition_log):
+                await self._wait_for_turn(segment.size)
+                if (
+                    not partition.is_led
+                    or partition.is_stopped
+                    or partition_log.config.remote_log_copy_disable
+                ):
+                    return
+                if segment not in partition_log.segments:
+                    continue
+                await self._copy_segment(partition, segment, next_offset)
+        finally:
+            note_lag(partition)
+
+    async def _wait_for_turn(self, size: int) -> None:
+        async with self._turns:
+            while wait_ms := self._limit.throttle_ms():
+                self._counts.throttled_copies_ms += wait_ms
+                await trio.sleep(min(wait_ms / 1000, THROTTLED_SECONDS_MAX))
+            self._limit.record(size)
+
+    async def _copy_segment(self, partition: TieredPartition, segment: Segment, next_offset: int) -> None:
+        counts, partition_log = self._counts.of(partition.key.topic), partition.replica.log
+        segment.seal()  # nothing is written where the index files are whole
+        if next_offset not in partition_log.store.snapshots.offsets:
+            await self._make_snapshot(partition_log, next_offset)
+        files = files_of(partition_log, segment, next_offset)
+        remote = RemoteSegment(
+            partition=partition.key,
+            segment_id=new_segment_id(self._environment),
+            start_offset=segment.base_offset,
+            end_offset=next_offset - 1,
+            broker_id=self._broker_id,
+            max_timestamp=segment.largest_timestamp,
+            event_timestamp=self._environment.wall_clock_ms(),
+            leader_epochs=tuple(
+                entries_between(partition_log.epochs.entries, segment.base_offset, next_offset)
+            ),
+            size=segment.size,
+            is_transaction_index_empty=files.transaction_index is None,
+        )
+        partition.in_use.add(remote.segment_id)
+        try:
+            await self._metadata.add(remote)
+            counts.copies += 1
+            try:
+                custom = await self._environment.threads.run(
+                    partial(self._storage.copy, remote, files), limiter=self._copiers
+                )
+            except (RemoteStorageError, OSError):
+                counts.failed_copies += 1
+                await self.delete(remote)
+                raise
+            await self._finish(partition, remote, custom)
+        finally:
+            partition.in_use.discard(remote.segment_id)
+
+    async def _make_snapshot(self, partition_log: PartitionLog, offset: int) -> None:
+        """Make the snapshot of producers that a damaged one has left missing. Raises OSError, RecordsError."""
+        log.warning(
+            "%s has no snapshot of producers at offset %d: it is made again", partition_log.name, offset
+        )
+        replay = ProducerReplay(partition_log, offset)
+        producers = await self._environment.threads.run(replay.run)
+        partition_log.store.snapshots.save(producers)
+
+    async def _finish(self, partition: TieredPartition, remote: RemoteSegment, custom: bytes | None) -> None:
+        """Note that a segment is stored, unless it is not to be any more."""
+        counts, partition_log = self._counts.of(partition.key.topic), partition.replica.log
+        custom_max = self._config.get(settings.REMOTE_LOG_METADATA_CUSTOM_METADATA_MAX_BYTES)
+        if custom is not None and len(custom) > custom_max:
+            counts.failed_copies += 1
+            partition.is_stopped = True
+            log.error(
+                "segments of %s are no longer copied: the store's metadata of one have %d bytes, "
+                "remote.log.metadata.custom.metadata.max.bytes is %d",
+                partition_log.name, len(custom), custom_max,
+            )  # fmt: skip
+            await self.delete(remote)
+            return
+        if not partition.is_led:
+            await self.delete(remote)
+            return
+        await self._metadata.advance(remote, SegmentState.COPY_FINISHED, custom)
+        counts.copied_bytes += remote.size
+        partition_log.highest_remote_offset = max(partition_log.highest_remote_offset, remote.end_offset)
+        log.info("copied offsets %d to %d of %s", remote.start_offset, remote.end_offset, partition_log.name)
+
+    # --- deleting ---------------------------------------------------------------------------------------------
+
+    async def delete(self, segment: RemoteSegment) -> bool:
+        """Delete a segment in the store; returns whether it is gone. Raises RequestError, StorageError."""
+        counts = self._counts.of(segment.partition.topic)
+        if segment.state is not SegmentState.DELETE_STARTED:
+            segment = await self._metadata.advance(segment, SegmentState.DELETE_STARTED)
+        counts.deletions += 1
+        try:
+            await self._environment.threads.run(
+                partial(self._storage.delete, segment), limiter=self._deleters
+            )
+        except (RemoteStorageError, OSError) as error:
+            counts.failed_deletions += 1
+            log.warning(
+                "offsets %d to %d of %s-%d could not be deleted in the store, and are tried again: %s",
+                segment.start_offset, segment.end_offset, segment.partition.topic, segment.partition.partition, error,
+            )  # fmt: skip
+            return False
+        self._indexes.forget(segment)
+        await self._metadata.advance(segment, SegmentState.DELETE_FINISHED)
+        return True
+
+    async def expire(self, partition: TieredPartition) -> None:
+        """Delete what a partition keeps no longer, and what failed copies have left. Raises RequestError, StorageError."""
+        replica = partition.replica
+        partition_log = replica.log
+        facts = TieredLog(
+            partition_log.epochs.entries,
+            partition_log.log_start_offset,
+            partition_log.log_end_offset,
+            partition.only_local_bytes,
+        )
+        expiry = plan_expiry(
+            partition.segments.segments(),
+            facts,
+            partition_log.config,
+            now_ms=self._environment.wall_clock_ms(),
+            in_use=partition.in_use,
+        )
+        raise_log_start(replica, expiry.log_start_offset)
+        for segment in expiry.segments:
+            if not partition.is_led:
+                return
+            partition.in_use.add(segment.segment_id)
+            try:
+                await self.delete(segment)
+            finally:
+                partition.in_use.discard(segment.segment_id)
+
+
+def candidates(partition_log: PartitionLog) -> Iterator[tuple[Segment, int]]:
+    """Yield the closed segments that are not stored, each with the offset after it, oldest first.
+
+    None of them reaches beyond the last stable offset, or what was flushed: a power cut takes no record that is stored.
+    """
+    upper = min(partition_log.last_stable_offset, partition_log.recovery_point)
+    start = max(partition_log.highest_remote_offset + 1, partition_log.log_start_offset)
+    first = partition_log.store.index_of(start)
+    segments = partition_log.segments[first:]
+    for segment, following in pairwise(segments):
+        if following.base_offset > upper:
+            return
+        if segment.size and segment.size <= SIZE_MAX:
+            yield segment, following.base_offset
+
+
+def note_lag(partition: TieredPartition) -> None:
+    """Note what is to be copied, of closed segments."""
+    segments = [segment for segment, _ in candidates(partition.replica.log)]
+    partition.lag_segments, partition.lag_bytes = len(segments), sum(segment.size for segment in segments)
+
+
+def files_of(partition_log: PartitionLog, segment: Segment, next_offset: int) -> SegmentFiles:
+    """Return the files of a closed segment; there is a snapshot of producers at its end. Raises OSError."""
+    epochs = [(epoch, start) for epoch, start in partition_log.epochs.entries if start < next_offset]
+    snapshots = partition_log.store.snapshots
+    has_aborted = segment.has_txn_index and bool(segment.aborted)
+    return SegmentFiles(
+        log=Path(segment.path(names.LOG)),
+        offset_index=Path(segment.path(names.OFFSET_INDEX)),
+        time_index=Path(segment.path(names.TIME_INDEX)),
+        producer_snapshot=Path(snapshots.path(next_offset)),
+        leader_epochs=checkpoints.encode_epochs(epochs),
+        transaction_index=Path(segment.path(names.TXN_INDEX)) if has_aborted else None,
+    )

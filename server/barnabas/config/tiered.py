@@ -1,0 +1,145 @@
+"""Settings of tiered storage (KIP-405): what they ask for, and combinations that stop the start or are refused. Pure.
+
+The rule: texts of refusals of topic settings are Kafka's, since tools and people look for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from barnabas.config import broker as settings
+from barnabas.config.keeper import is_clustered
+from barnabas.config.loading import BrokerConfig
+from barnabas.config.setting import Setting, SettingError
+
+TOPIC_PREFIX: Final = "remote.log.metadata.topic."
+
+DISABLED: Final = (
+    "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log "
+    "storage."
+)
+POLICY: Final = "Remote log storage only supports topics with cleanup.policy=delete or cleanup.policy being an empty list."
+SWITCHED_OFF: Final = (
+    "It is invalid to disable remote storage without deleting remote data. If you want to keep the remote data and "
+    "turn to read only, please set `remote.storage.enable=true,remote.log.copy.disable=true`. If you want to disable "
+    "remote storage and delete all remote data, please set `remote.storage.enable=false,remote.log.delete.on.disable=true`."
+)
+NOT_COPIED: Final = (
+    "When `remote.log.copy.disable` is set to true, the `local.retention.{unit}` and `retention.{unit}` must be set to "
+    "the identical value because there will be no more logs copied to the remote storage."
+)
+
+
+class MetadataTopic(NamedTuple):
+    """Shape of the topic with the metadata of remote segments: counts, and `retention.ms`."""
+
+    partitions: int
+    replication_factor: int
+    min_isr: int
+    retention_ms: int
+
+
+def is_tiered(config: BrokerConfig) -> bool:
+    """Say whether the broker has tiered storage."""
+    return config.get(settings.REMOTE_LOG_STORAGE_SYSTEM_ENABLE)
+
+
+def store_settings(config: BrokerConfig) -> dict[str, str]:
+    """Return the settings of the store of segments, without their prefix (`rsm.config.`)."""
+    return _of_plugin(config, settings.REMOTE_LOG_STORAGE_MANAGER_IMPL_PREFIX)
+
+
+def metadata_topic(config: BrokerConfig) -> MetadataTopic:
+    """Return the shape of `__remote_log_metadata` that the settings with `rlmm.config.` ask for.
+
+    Raises SettingError for what is no number in bounds.
+    """
+    own = _of_plugin(config, settings.REMOTE_LOG_METADATA_MANAGER_IMPL_PREFIX)
+    prefix = config.get(settings.REMOTE_LOG_METADATA_MANAGER_IMPL_PREFIX)
+
+    def number(name: str, default: int, least: int) -> int:
+        text = own.get(TOPIC_PREFIX + name)
+        if text is None:
+            return default
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if value < least or not least <= value < 1 << 63:
+            raise SettingError(
+                f"{prefix}{TOPIC_PREFIX}{name}={text}: a whole number from {least} on expected"
+            )
+        return value
+
+    return MetadataTopic(
+        number("num.partitions", 50, 1),
+        number("replication.factor", 3, 1),
+        number("min.isr", 2, 1),
+        number("retention.ms", -1, -1),
+    )
+
+
+def _of_plugin(config: BrokerConfig, prefix_setting: Setting[str]) -> dict[str, str]:
+    prefix = config.get(prefix_setting)
+    return {
+        name.removeprefix(prefix): config.texts_of(name)[0][0]
+        for name in config.names_set()
+        if name.startswith(prefix)
+    }
+
+
+def check_tiered(config: BrokerConfig) -> None:
+    """Raise SettingError where the settings of tiered storage cannot be honoured together."""
+    enable = settings.REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name
+    if is_clustered(config):
+        raise SettingError(
+            f"{enable}=true: tiered storage is that of a broker that is alone; remove the setting to start in a cluster"
+        )
+    class_name = settings.REMOTE_LOG_STORAGE_MANAGER_CLASS_NAME.name
+    if not config.get(settings.REMOTE_LOG_STORAGE_MANAGER_CLASS_NAME):
+        raise SettingError(f"{enable}=true: {class_name} names no store; set it, or remove {enable}")
+    manager = settings.REMOTE_LOG_METADATA_MANAGER_CLASS_NAME
+    if config.get(manager) != manager.default:
+        raise SettingError(
+            f"{manager.name}={config.get(manager)}: metadata of remote segments are in __remote_log_metadata; remove the "
+            "setting"
+        )
+    metadata_topic(config)
+    values = config.topic_values({})
+    check_retention(values)
+
+
+def check_topic(values: Mapping[str, Any], before: Mapping[str, str], config: BrokerConfig) -> None:
+    """Raise SettingError, with Kafka's text, where a topic cannot have these settings (typed, by name).
+
+    `before` are the topic's own settings until now, empty for a new topic.
+    """
+    if not values["remote.storage.enable"]:
+        was_enabled = before.get("remote.storage.enable", "false").strip().lower() == "true"
+        if was_enabled and not values["remote.log.delete.on.disable"]:
+            raise SettingError(SWITCHED_OFF)
+        return
+    if not is_tiered(config):
+        raise SettingError(DISABLED)
+    if tuple(values["cleanup.policy"]) not in ((), ("delete",)):
+        raise SettingError(POLICY)
+    check_retention(values)
+    if values["remote.log.copy.disable"]:
+        for unit in ("bytes", "ms"):
+            local = values[f"local.retention.{unit}"]
+            if local not in (-2, values[f"retention.{unit}"]):
+                raise SettingError(NOT_COPIED.format(unit=unit))
+
+
+def check_retention(values: Mapping[str, Any]) -> None:
+    """Raise SettingError where more would be kept locally than is kept at all."""
+    for unit in ("bytes", "ms"):
+        whole, local = values[f"retention.{unit}"], values[f"local.retention.{unit}"]
+        if whole < 0 or local == -2:
+            continue
+        invalid = f"Invalid value {local} for configuration local.retention.{unit}: Value must not be"
+        if local == -1:
+            raise SettingError(f"{invalid} -1 as retention.{unit} value is set as {whole}.")
+        if local > whole:
+            raise SettingError(f"{invalid} more than retention.{unit} property value: {whole}")

@@ -1,0 +1,60 @@
+"""Records of a fetch that are in tiered storage only (KIP-405).
+
+The rule: what does not come in time is left out, and no error; the client asks again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from barnabas.cluster.tiering.reads import RemoteFetch
+from barnabas.errors import RequestError
+from barnabas.handlers.fetch.passes import FetchPass, named_transactions
+from barnabas.handlers.fetch.reading import answer_error
+from barnabas.log.results import ReadResult
+
+if TYPE_CHECKING:
+    from barnabas.cluster.tiering.reads import RemoteReads
+    from barnabas.serving.context import RequestContext
+
+
+async def read_remote(context: RequestContext, reads: RemoteReads, done: FetchPass, wait_ms: int) -> None:
+    """Read the remote partitions of a pass into its data, in `remote.fetch.max.wait.ms`.
+
+    Where the quota of remote reads is used up, none is read, and the fetch waits for `wait_ms`, as one that has no records.
+    """
+    if reads.is_throttled:
+        await trio.sleep(max(wait_ms, 0) / 1000)
+        return
+    reserved = sum(part.max_bytes for part in done.remote)
+    await context.reserve(reserved)
+    results = await reads.fetch(
+        [
+            RemoteFetch(
+                part.replica, part.want.fetch_offset, part.max_bytes, part.min_one_batch, done.reads_committed
+            )
+            for part in done.remote
+        ]
+    )
+    kept = 0
+    for part, result in zip(done.remote, results, strict=True):
+        if isinstance(result, RequestError):
+            answer_error(part.data, result)
+        elif result is not None:
+            size = len(result.data)
+            kept += size
+            done.size += size
+            if result.aborted is not None:
+                part.data.aborted_transactions = named_transactions(result.aborted)
+            if done.is_converted and size:
+                done.unconverted.append(
+                    (part.want, part.data, ReadResult(result.data, part.want.fetch_offset))
+                )
+            else:
+                part.data.records = result.data
+    if kept > reserved:
+        await context.reserve(kept - reserved)
+    else:
+        context.unreserve(reserved - kept)

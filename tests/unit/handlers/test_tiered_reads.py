@@ -1,0 +1,264 @@
+"""Fetch and ListOffsets of what is in tiered storage only (KIP-405, KIP-1005, KIP-1075)."""
+
+import threading
+
+import pytest
+import trio
+
+from barnabas.records.batch import iter_batches, read_records
+from barnabas.records.validate import Origin
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.fetch import FetchRequest
+from barnabas.wire.generated.list_offsets import ListOffsetsRequest
+from barnabas.wire.generated.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from tests.support.broker import NOW_MS
+from tests.support.logs import marker
+from tests.support.tiering import tiered_broker
+
+EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -2, -4, -5, -6
+
+
+@pytest.fixture
+async def tier(tmp_path):
+    async with tiered_broker(tmp_path) as tier:
+        await tier.make()
+        for _ in range(30):
+            tier.append(1)
+            tier.asked.clock.now_ms += 10
+        await tier.rounds()
+        yield tier
+
+
+async def fetch(
+    tier, *offsets, version=17, max_bytes=1 << 20, isolation=0, replica_id=-1, topics=("t",), **options
+):
+    """The answers of one request: one for each topic and offset."""
+    services = tier.asked.services
+    named = []
+    for topic, offset in zip(topics, offsets, strict=True):
+        partition = FetchRequest.FetchPartition(0, fetch_offset=offset, partition_max_bytes=max_bytes)
+        topic_id = services.metadata.image.topics[topic].id
+        named.append(FetchRequest.FetchTopic(topic, topic_id, [partition]))
+    request = FetchRequest(
+        replica_id=replica_id if version < 15 else -1,
+        replica_state=FetchRequest.ReplicaState(replica_id, -1) if version >= 15 else FetchRequest.ReplicaState(),
+        max_wait_ms=options.pop("max_wait_ms", 0), min_bytes=options.pop("min_bytes", 0),
+        max_bytes=options.pop("total", 1 << 24), isolation_level=isolation, session_epoch=-1, topics=named,
+    )  # fmt: skip
+    response = await tier.asked(request, version)
+    return [topic.partitions[0] for topic in response.responses]
+
+
+def offsets_in(answer):
+    return [
+        record.offset for at, _ in iter_batches(answer.records) for record in read_records(answer.records, at)
+    ]
+
+
+async def offset_of(tier, timestamp, version=11):
+    partition = ListOffsetsRequest.ListOffsetsPartition(0, timestamp=timestamp)
+    topic = ListOffsetsRequest.ListOffsetsTopic("t", [partition])
+    request = ListOffsetsRequest(-1, 0, [topic], timeout_ms=300 if version >= 10 else 0)
+    return (await tier.asked(request, version)).topics[0].partitions[0]
+
+
+# --- Fetch ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [4, 12, 17])
+async def test_log_is_read_from_its_start_to_its_end(tier, version):
+    offsets = []
+    while len(offsets) < 30:
+        (answer,) = await fetch(tier, len(offsets), version=version)
+        assert answer.error_code == 0
+        assert offsets_in(answer)[0] == len(offsets)
+        offsets += offsets_in(answer)
+    assert offsets == list(range(30))
+
+
+async def test_old_clients_get_message_sets(tier):
+    (answer,) = await fetch(tier, 0, version=2)
+    ((_, header), *_) = iter_batches(answer.records)
+    assert (header.magic, header.base_offset) == (1, 0)
+
+
+async def test_first_batch_comes_whole_however_small_the_limit_is(tier):
+    (answer,) = await fetch(tier, 3, max_bytes=1)
+    assert offsets_in(answer) == [3]
+
+
+async def test_offset_within_a_segment_begins_there(tier):
+    (answer,) = await fetch(tier, 8)
+    assert offsets_in(answer)[0] == 8
+
+
+async def test_several_partitions_are_read_for_one_request(tier):
+    await tier.make("u")
+    tier.append(30, "u")
+    await tier.rounds()
+    answers = await fetch(tier, 0, 1, topics=("t", "u"))
+    assert [offsets_in(answer)[0] for answer in answers] == [0, 1]
+
+
+async def test_offset_below_the_log_start_is_out_of_range(tier):
+    tier.log().delete_records_before(4)
+    (answer,) = await fetch(tier, 3)
+    assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    (answer,) = await fetch(tier, 4)
+    assert offsets_in(answer)[0] == 4
+
+
+async def test_missing_segment_is_out_of_range(tier):
+    for path in tier.directory.rglob("*.log"):
+        path.unlink()
+    (answer,) = await fetch(tier, 0)
+    assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+async def test_failing_store_is_an_error_of_its_partition(tier):
+    tier.store.failing = {"read"}
+    (answer,) = await fetch(tier, 0)
+    assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert tier.tiered.counts.of("t").failed_reads == 1
+    tier.store.failing = set()
+    (answer,) = await fetch(tier, 0)
+    assert answer.error_code == 0
+
+
+async def test_slow_store_is_no_error_and_answers_the_next_request(tmp_path):
+    async with tiered_broker(tmp_path, remote_fetch_max_wait_ms="50") as tier:
+        await tier.make()
+        tier.append(30)
+        await tier.rounds()
+        tier.store.gate = threading.Event()
+        (answer,) = await fetch(tier, 0)
+        assert (answer.error_code, answer.records) == (0, b"")
+        assert answer.high_watermark == 30
+        tier.store.gate.set()
+        while tier.tiered.reads.pending:
+            await trio.sleep(0.01)
+        reads = tier.store.reads
+        (answer,) = await fetch(tier, 0)
+        assert offsets_in(answer)[0] == 0
+        assert tier.store.reads == reads
+
+
+async def test_too_many_waiting_reads_are_refused(tmp_path):
+    few = {"remote_log_reader_threads": "1", "remote_log_reader_max_pending_tasks": "1"}
+    async with tiered_broker(tmp_path, remote_fetch_max_wait_ms="10", **few) as tier:
+        await tier.make()
+        tier.append(30)
+        await tier.rounds()
+        tier.store.gate = threading.Event()
+        codes = [(await fetch(tier, offset))[0].error_code for offset in range(3)]
+        assert codes == [0, 0, ErrorCode.UNKNOWN_SERVER_ERROR]
+        tier.store.gate.set()
+
+
+async def test_used_up_quota_leaves_nothing_to_read(tmp_path):
+    async with tiered_broker(tmp_path, remote_log_manager_fetch_max_bytes_per_second="1") as tier:
+        await tier.make()
+        tier.append(30)
+        await tier.rounds()
+        (first,) = await fetch(tier, 0)
+        (second,) = await fetch(tier, 0)
+        assert (bool(first.records), second.error_code, second.records) == (True, 0, b"")
+        assert tier.tiered.counts.throttled_reads == 1
+
+
+async def test_damaged_index_is_an_error_of_its_partition(tier):
+    for path in tier.directory.rglob("*.index"):
+        path.write_bytes(b"\xff" * 8)
+    (answer,) = await fetch(tier, 0)
+    assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+async def test_session_reads_on_in_the_tier(tier):
+    image = tier.asked.services.metadata.image
+    partition = FetchRequest.FetchPartition(0, fetch_offset=0, partition_max_bytes=1)
+    topic = FetchRequest.FetchTopic("t", image.topics["t"].id, [partition])
+    first = await tier.asked(
+        FetchRequest(max_wait_ms=0, max_bytes=1 << 20, session_id=0, session_epoch=0, topics=[topic]), 17
+    )
+    partition.fetch_offset = 1
+    second = await tier.asked(
+        FetchRequest(
+            max_wait_ms=0, max_bytes=1 << 20, session_id=first.session_id, session_epoch=1, topics=[topic]
+        ),
+        17,
+    )
+    assert [offsets_in(answer.responses[0].partitions[0]) for answer in (first, second)] == [[0], [1]]
+
+
+async def test_aborted_transactions_are_found_in_later_segments(tmp_path):
+    async with tiered_broker(tmp_path) as tier:
+        log = await tier.make()
+        replica = tier.asked.services.replicas.leader("t", 0)
+        producer = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
+        tier.append(1, base_sequence=0, **producer)
+        tier.append(12)
+        replica.appended(
+            log.append_as_leader(
+                marker(commit=False, producer_id=7), leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR
+            )
+        )
+        tier.append(20)
+        await tier.rounds()
+        (answer,) = await fetch(tier, 0, isolation=1, max_bytes=1)
+        aborted = [(entry.producer_id, entry.first_offset) for entry in answer.aborted_transactions]
+        assert (offsets_in(answer), aborted) == ([0], [(7, 0)])
+        (answer,) = await fetch(tier, 15, isolation=1, max_bytes=1)
+        assert answer.aborted_transactions == []
+        (answer,) = await fetch(tier, 0, max_bytes=1)
+        assert answer.aborted_transactions is None
+
+
+# --- ListOffsets ----------------------------------------------------------------------------------------------------
+
+
+async def test_ends_of_the_tiers_are_told(tier):
+    log = tier.log()
+    highest = log.highest_remote_offset
+    answers = [
+        (await offset_of(tier, timestamp)).offset
+        for timestamp in (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING)
+    ]
+    assert answers == [0, log.local_log_start_offset, highest, highest + 1]
+    assert (await offset_of(tier, LATEST_TIERED)).leader_epoch == 0
+
+
+async def test_without_anything_stored_all_is_pending(tmp_path):
+    async with tiered_broker(tmp_path) as tier:
+        await tier.make()
+        assert (await offset_of(tier, EARLIEST_PENDING)).offset == -1
+        tier.append(1)
+        answers = [await offset_of(tier, timestamp) for timestamp in (LATEST_TIERED, EARLIEST_PENDING)]
+        assert [(answer.offset, answer.error_code) for answer in answers] == [(-1, 0), (0, 0)]
+
+
+@pytest.mark.parametrize("offset", [0, 3, 14, 29])
+async def test_time_is_found_wherever_its_record_is(tier, offset):
+    answer = await offset_of(tier, NOW_MS + 10 * offset)
+    assert (answer.error_code, answer.offset, answer.timestamp) == (0, offset, NOW_MS + 10 * offset)
+    between = await offset_of(tier, NOW_MS + 10 * offset - 5)
+    assert between.offset == offset
+
+
+async def test_time_after_the_last_record_is_not_found(tier):
+    answer = await offset_of(tier, NOW_MS + 1000)
+    assert (answer.error_code, answer.offset) == (0, -1)
+
+
+async def test_slow_look_for_a_time_is_timed_out(tier):
+    tier.store.gate = threading.Event()
+    answer = await offset_of(tier, NOW_MS)
+    assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert tier.tiered.counts.late_look_ups == 1
+    tier.store.gate.set()
+
+
+async def test_epochs_of_stored_records_are_known(tier):
+    partition = OffsetForLeaderEpochRequest.OffsetForLeaderPartition(0, leader_epoch=0)
+    topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic("t", [partition])
+    response = await tier.asked(OffsetForLeaderEpochRequest(-2, [topic]), 4)
+    assert response.topics[0].partitions[0].end_offset == 30
