@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from barnabas.broker.startup import StartupError
 from barnabas.config import broker as settings
 from barnabas.config.tiered import store_settings
+from barnabas.environment.extras import explain
 
 if TYPE_CHECKING:
     from barnabas.broker.base_parts import BaseParts
@@ -50,6 +51,4 @@ def _open_store(base: BaseParts) -> RemoteStorage:
     except (RemoteStorageError, OSError) as error:
         raise StartupError(f"the store of tiered storage cannot be opened: {error}") from error
     except ModuleNotFoundError as error:
-        raise StartupError(
-            f"the store of tiered storage needs a package that is not installed: {error}"
-        ) from error
+        raise StartupError(f"the store of tiered storage: {explain(error) or error}") from error
