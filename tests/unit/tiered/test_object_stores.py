@@ -1,9 +1,12 @@
 """Objects in buckets, by obstore: in memory, and in an S3 of moto over loopback."""
 
 import socket
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import count
 from random import Random
+from threading import Thread
 
 import pytest
 
@@ -161,3 +164,77 @@ def test_settings_of_other_services_are_judged(settings, problem) -> None:
     with pytest.raises(StoreSettingsError) as refused:
         open_store("aiven", settings)
     assert problem in str(refused.value)
+
+
+class LosingProxy:
+    """Forwards connections to a port; of every third one the first answer is lost, after the request was done."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.lost = 0
+        self._sockets: list[socket.socket] = [self._listener]
+        self._threads: list[Thread] = []
+        self._start(self._accept)
+
+    def close(self) -> None:
+        """End all connections and threads."""
+        for end in self._sockets:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join()
+        for end in self._sockets:
+            end.close()
+
+    def _start(self, run, *arguments) -> None:
+        self._threads.append(Thread(target=run, args=arguments))
+        self._threads[-1].start()
+
+    def _accept(self) -> None:
+        for number in count():
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            server = socket.create_connection(("127.0.0.1", self._target))
+            self._sockets += [client, server]
+            self._start(self._forward, client, server, False)
+            self._start(self._forward, server, client, number % 3 == 0)
+
+    def _forward(self, source: socket.socket, sink: socket.socket, is_lost: bool) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                if is_lost:
+                    self.lost += 1
+                    break
+                sink.sendall(data)
+        for end in (source, sink):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
+def test_lost_answers_lose_nothing(settings, s3_port, tmp_path) -> None:
+    proxy = LosingProxy(s3_port)
+    files = local_files(tmp_path, LOG)
+
+    def store():
+        """A store with connections of its own."""
+        return open_store("aiven", settings | {"storage.s3.endpoint.url": f"http://127.0.0.1:{proxy.port}"})
+
+    def done(call, *then) -> object:
+        """The result of a call that is made again when it fails, as a broker does."""
+        for _ in range(10):
+            with suppress(RemoteStorageError):
+                return call()
+            for step in then:
+                done(step)
+        raise AssertionError("ten failures in a row")
+
+    done(lambda: store().copy(SEGMENT, files), lambda: store().delete(SEGMENT))
+    assert done(lambda: store().read(SEGMENT, 0, len(LOG))) == LOG
+    done(lambda: store().delete(SEGMENT))
+    assert list(open_store("aiven", settings).objects(PARTITION)) == []
+    assert proxy.lost >= 2
+    proxy.close()
