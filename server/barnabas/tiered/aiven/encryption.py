@@ -2,7 +2,7 @@
 
 The rule: a chunk is 12 bytes of nonce, ciphertext and 16 bytes of tag (AES-GCM), bound to the segment's additional data.
 The key is wrapped by RSA-OAEP with SHA3-512, also in MGF1, which the package `cryptography` does not offer: OAEP is here
-(RFC 8017, 7.1), around the key's numbers that the package has read.
+(RFC 8017, 7.1), around the numbers of a key that the package has read (decision 790).
 """
 
 from __future__ import annotations

@@ -15,8 +15,15 @@ from uuid import UUID
 
 from barnabas.log.disk import OsDisk
 from barnabas.log.format import names
-from barnabas.records.batch import DECOMPRESSED_BYTES_MAX, iter_batches, iter_records
-from barnabas.records.errors import RecordsError
+from barnabas.records.batch import (
+    DECOMPRESSED_BYTES_MAX,
+    LENGTH_OFFSET,
+    LOG_OVERHEAD,
+    iter_batches,
+    iter_records,
+    require_crc,
+)
+from barnabas.records.errors import CorruptRecordsError, RecordsError
 from barnabas.tiered.lineage import LineageError, PartitionSegments
 from barnabas.tiered.metadata import (
     METADATA_TOPIC,
@@ -33,6 +40,7 @@ from barnabas.tools.logtool.verify import Finding, Severity, Verifier
 from barnabas.wire.ids import parse_uuid, uuid_text
 
 READ_BYTES = 4 << 20
+BATCH_BYTES_MAX = 128 << 20
 _FILES = {
     IndexKind.OFFSET: names.OFFSET_INDEX,
     IndexKind.TIMESTAMP: names.TIME_INDEX,
@@ -80,15 +88,22 @@ class TierMetadata:
         return metadata_partition(partition, count) in self.read
 
     def _read_file(self, path: str) -> None:
-        data = Path(path).read_bytes()
-        try:
-            for position, header in iter_batches(data):
-                if header.is_control:
-                    continue
+        with Path(path).open("rb") as file:
+            try:
+                while head := file.read(LOG_OVERHEAD):
+                    size = int.from_bytes(head[LENGTH_OFFSET:], "big", signed=True)
+                    if not 0 < size <= BATCH_BYTES_MAX:
+                        raise CorruptRecordsError(f"a batch of {size} bytes")
+                    self._read_batch(head + file.read(size), path)
+            except RecordsError as error:
+                self.problems.append((path, error.message))
+
+    def _read_batch(self, data: bytes, path: str) -> None:
+        for position, header in iter_batches(data):
+            require_crc(data, position, header)
+            if not header.is_control:
                 for record in iter_records(data, position, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX):
                     self._apply(record.value, f"{path} offset {record.offset}")
-        except RecordsError as error:
-            self.problems.append((path, error.message))
 
     def _apply(self, value: bytes | None, place: str) -> None:
         try:

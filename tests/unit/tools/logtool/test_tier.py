@@ -166,6 +166,17 @@ def test_record_that_does_not_follow_is_a_problem(tier) -> None:
 
 
 @pytest.mark.parametrize(
+    "damage",
+    [lambda data: data[:40] + b"x" + data[41:], lambda data: data + bytes(12)],
+)
+def test_damaged_records_of_segments_are_a_problem(tier, damage) -> None:
+    (path,) = (tier.directory / "broker").glob(f"{METADATA_TOPIC}-*/*.log")
+    path.write_bytes(damage(path.read_bytes()))
+    code, rows = tier("list")
+    assert (code, rows[0]["kind"], rows[0]["path"]) == (1, "problem", str(path))
+
+
+@pytest.mark.parametrize(
     ("arguments", "text"),
     [
         (("--set", f"{CLASS}=com.example.Store"), "there is no remote store 'com.example.Store'"),
