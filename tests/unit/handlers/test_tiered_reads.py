@@ -55,10 +55,10 @@ def offsets_in(answer):
     ]
 
 
-async def offset_of(tier, timestamp, version=11):
+async def offset_of(tier, timestamp, version=11, topic="t"):
     partition = ListOffsetsRequest.ListOffsetsPartition(0, timestamp=timestamp)
-    topic = ListOffsetsRequest.ListOffsetsTopic("t", [partition])
-    request = ListOffsetsRequest(-1, 0, [topic], timeout_ms=300 if version >= 10 else 0)
+    named = ListOffsetsRequest.ListOffsetsTopic(topic, [partition])
+    request = ListOffsetsRequest(-1, 0, [named], timeout_ms=300 if version >= 10 else 0)
     return (await tier.asked(request, version)).topics[0].partitions[0]
 
 
@@ -242,6 +242,17 @@ async def test_time_is_found_wherever_its_record_is(tier, offset):
     assert (answer.error_code, answer.offset, answer.timestamp) == (0, offset, NOW_MS + 10 * offset)
     between = await offset_of(tier, NOW_MS + 10 * offset - 5)
     assert between.offset == offset
+
+
+async def test_time_of_deleted_records_is_found_in_the_next_segment(tier):
+    await tier.make("u")
+    for timestamp in [NOW_MS + 500, *[NOW_MS] * 9, *[NOW_MS + 300] * 10, *[NOW_MS] * 10]:
+        tier.append(1, "u", timestamp=timestamp)
+    await tier.rounds()
+    log = tier.log("u")
+    assert log.local_log_start_offset > 15
+    log.delete_records_before(1)
+    assert (await offset_of(tier, NOW_MS + 250, topic="u")).offset == 10
 
 
 async def test_time_after_the_last_record_is_not_found(tier):

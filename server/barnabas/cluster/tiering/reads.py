@@ -242,7 +242,8 @@ class RemoteReads:
                         partial(find_time, self._storage, self._indexes, segment, timestamp_ms, start),
                         limiter=self._limiter,
                     )
-                    return (record,)
+                    if record is not None:
+                        return (record,)
         return (None,)
 
     # --- jobs -------------------------------------------------------------------------------------------------

@@ -205,6 +205,11 @@ async def test_deletion_that_fails_is_tried_again(tier):
 # --- topics ---------------------------------------------------------------------------------------------------------
 
 
+async def delete(tier):
+    topic = DeleteTopicsRequest.DeleteTopicState(name="t")
+    await tier.asked(DeleteTopicsRequest(topics=[topic], timeout_ms=1000), 6)
+
+
 async def until(condition):
     with trio.fail_after(10):
         while not condition():
@@ -215,8 +220,7 @@ async def test_deleted_topic_takes_its_segments_along(tier):
     await tier.make()
     tier.append(30)
     await tier.rounds()
-    topic = DeleteTopicsRequest.DeleteTopicState(name="t")
-    await tier.asked(DeleteTopicsRequest(topics=[topic], timeout_ms=1000), 6)
+    await delete(tier)
     await until(lambda: tier.stored() == [])
     await until(lambda: not tier.tiered.metadata.partitions)
 
@@ -227,14 +231,25 @@ async def test_deletion_of_a_topic_is_resumed_after_a_restart(tmp_path):
         tier.append(30)
         await tier.rounds()
         tier.store.failing = {"delete"}
-        topic = DeleteTopicsRequest.DeleteTopicState(name="t")
-        await tier.asked(DeleteTopicsRequest(topics=[topic], timeout_ms=1000), 6)
-        (segments,) = tier.tiered.metadata.partitions.values()
-        await until(
-            lambda: {segment.state for segment in segments.segments()} == {SegmentState.DELETE_STARTED}
-        )
+        await delete(tier)
+        await until(lambda: tier.tiered.metadata.deleting)
     async with tiered_broker(tmp_path) as tier:
         await until(lambda: tier.stored() == [])
+
+
+async def test_topic_deleted_after_a_cut_off_copy_leaves_nothing(tmp_path):
+    with pytest.RaisesGroup(KilledError, flatten_subgroups=True):
+        async with tiered_broker(tmp_path) as tier:
+            await tier.make()
+            tier.append(30)
+            tier.store.killing = {"copied"}
+            await tier.rounds(1)
+    async with tiered_broker(tmp_path, held={"copy", "delete"}) as tier:
+        await delete(tier)
+        assert len(tier.stored()) == 1
+        tier.store.failing = set()
+        await until(lambda: tier.stored() == [])
+        await until(lambda: not tier.tiered.metadata.partitions)
 
 
 async def test_switched_off_topic_begins_where_its_local_log_does(tier):
