@@ -9,6 +9,7 @@ from __future__ import annotations
 EXTRAS = {
     "cryptography": "security", "joserfc": "security", "jinja2": "pages", "fastavro": "registry", "jsonschema": "registry",
     "proto_schema_parser": "registry", "msgpack": "console", "cbor2": "console", "mcp": "agents",
+    "obstore": "tiered",
 }  # fmt: skip
 """Packages as they are imported, and their extras in pyproject.toml."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -125,12 +125,13 @@ class DirectoryStorage:
         write_durably(partial, self._path(segment, suffix), source)
 
 
-def write_durably(partial: Path, path: Path, source: Path | bytes) -> None:
+def write_durably(partial: Path, path: Path, source: Path | bytes | Iterable[bytes]) -> None:
     """Write a file under a temporary name, flush it, and rename it; the directory is flushed by the caller."""
-    if isinstance(source, bytes):
-        partial.write_bytes(source)
-    else:
+    if isinstance(source, Path):
         shutil.copyfile(source, partial)
+    else:
+        with partial.open("wb") as file:
+            file.writelines([source] if isinstance(source, bytes) else source)
     synchronize(partial)
     partial.replace(path)
 

@@ -75,8 +75,8 @@ MetadataRecord = RemoteSegment | SegmentUpdate | PartitionDelete
 def metadata_partition(partition: TopicIdPartition, count: int) -> int:
     """Return the partition of `__remote_log_metadata`, of `count`, that has the records of a partition.
 
-    As Kafka's RemoteLogMetadataTopicPartitioner: murmur2 of the four bytes of Java's `Objects.hash` of the topic id's lower
-    and upper half and the partition's number.
+    As Kafka's RemoteLogMetadataTopicPartitioner: murmur2 of the four bytes of Java's hash of the topic id's lower and upper
+    half and the partition's number.
     """
     topic_id = partition.topic_id.int
     mixed = 1

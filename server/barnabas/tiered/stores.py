@@ -5,22 +5,34 @@ Nothing of a store is imported before it is opened.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
+from barnabas.tiered.segment import TopicIdPartition
 from barnabas.tiered.settings import StoreSettings, StoreSettingsError
 from barnabas.tiered.storage import RemoteStorage
 
 DIRECTORY: Final = "directory"
+AIVEN: Final = "aiven"
 CLASS_NAMES: Final = {
     DIRECTORY: DIRECTORY,
     "org.apache.kafka.server.log.remote.storage.LocalTieredStorage": DIRECTORY,
+    AIVEN: AIVEN,
+    "io.aiven.kafka.tieredstorage.RemoteStorageManager": AIVEN,
 }
 """Names of a class in Kafka's settings, and short ones -> the store."""
 
 
-def open_store(class_name: str, settings: Mapping[str, str]) -> RemoteStorage:
+class ListedStorage(RemoteStorage, Protocol):
+    """A store that lists its partitions, as those here do."""
+
+    def partitions(self) -> Iterator[TopicIdPartition]:
+        """Partitions that have objects. Raises RemoteStorageError."""
+        ...
+
+
+def open_store(class_name: str, settings: Mapping[str, str]) -> ListedStorage:
     """Open a store. Blocks: it may read keys and create directories.
 
     Args:
@@ -37,10 +49,14 @@ def open_store(class_name: str, settings: Mapping[str, str]) -> RemoteStorage:
     if store is None:
         offered = ", ".join(CLASS_NAMES)
         raise StoreSettingsError(f"there is no remote store {class_name!r}; those offered are {offered}")
-    return _open_directory(StoreSettings(settings))
+    if store == DIRECTORY:
+        return _open_directory(StoreSettings(settings))
+    from barnabas.tiered.aiven.opening import open_aiven
+
+    return open_aiven(StoreSettings(settings))
 
 
-def _open_directory(settings: StoreSettings) -> RemoteStorage:
+def _open_directory(settings: StoreSettings) -> ListedStorage:
     from barnabas.tiered.directory import DirectoryStorage
 
     folder = settings.required("dir")

@@ -41,6 +41,7 @@ MAY = {
     "environment/ephemeral.py": "part of the process, before there is a broker",
     "environment/log_lines.py": "part of the process, whatever clock its broker has",
     "environment/output.py": "part of the process",
+    "tiered/directory.py": "a remote store: its disk; simulations have a store of their own",
     "tools/seeding/local_requests.py": "waits in real time, whatever its broker shows; reads what a fetch has found",
 }
 MAY_PACKAGES = {
@@ -50,6 +51,7 @@ MAY_PACKAGES = {
     "registry": "a client of brokers with a network of its own, also where it shares the process of one",
     "rest": "a client of brokers with a network of its own, also where it shares the process of one",
     "client": "programs of its users, with their own clock and connections",
+    "tiered/aiven": "a remote store: its disk, its threads, keys of its own; simulations have a store of their own",
     "tools/conformance": "a program that judges brokers over the network",
     "tools/control": "a host for tests, and its process: a clock of its own, a process that is killed, damaged files",
     "tools/demo": "prepares a directory, before there is a broker",

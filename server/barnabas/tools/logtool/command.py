@@ -64,6 +64,9 @@ def parser() -> argparse.ArgumentParser:
     common = _common_options()
     for add in (_add_dump, _add_verify, _add_repair, _add_stats):
         add(commands, common)
+    from barnabas.tools.logtool.tier_command import add_tier
+
+    add_tier(commands, _printer)
     return root
 
 

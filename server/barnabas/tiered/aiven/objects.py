@@ -1,0 +1,128 @@
+"""Objects by their keys, in a directory; `object_stores` has them in S3, GCS and Azure.
+
+Every call blocks and is made in a worker thread, several at a time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, Protocol
+
+from barnabas.tiered.directory import read_fully, synchronize, write_durably
+from barnabas.tiered.storage import RemoteObjectNotFoundError, RemoteStorageError
+
+PARTIAL_SUFFIX: Final = ".partial"
+_ATTEMPTS: Final = 3
+
+
+class Objects(Protocol):
+    """A store of objects."""
+
+    def put(self, key: str, source: bytes | Path | Iterable[bytes]) -> int:
+        """Store an object in the place of an older one, durably; return its bytes. Raises RemoteStorageError."""
+        ...
+
+    def get(self, key: str) -> bytes:
+        """Return an object. Raises RemoteObjectNotFoundError, RemoteStorageError."""
+        ...
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """Return so many bytes of an object. Raises RemoteObjectNotFoundError; RemoteStorageError if it is shorter."""
+        ...
+
+    def delete(self, keys: list[str]) -> None:
+        """Remove objects; one that is not there is no error. Raises RemoteStorageError."""
+        ...
+
+    def list(self, folder: str) -> Iterator[tuple[str, int]]:
+        """Keys and bytes of the objects below a folder, or of all below "". Raises RemoteStorageError."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections."""
+        ...
+
+
+class DirectoryObjects:
+    """Objects as files below a directory, as the plug-in's FileSystemStorage has them."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def put(self, key: str, source: bytes | Path | Iterable[bytes]) -> int:
+        """Write a file under a temporary name, flush it, and rename it. Raises RemoteStorageError."""
+        path = self._root / key
+        partial = path.with_name(path.name + PARTIAL_SUFFIX)
+        with _failures(key, missing=RemoteStorageError):
+            for attempt in range(_ATTEMPTS):
+                self._make_folder(path.parent)
+                try:
+                    write_durably(partial, path, source)
+                    break
+                except FileNotFoundError:  # a deletion beside this removed the folder while it was empty
+                    if path.parent.is_dir() or attempt == _ATTEMPTS - 1:
+                        raise
+            synchronize(path.parent)
+            return path.stat().st_size
+
+    def get(self, key: str) -> bytes:
+        """Read a file. Raises RemoteStorageError."""
+        with _failures(key):
+            return (self._root / key).read_bytes()
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """Read a part of a file. Raises RemoteStorageError."""
+        with _failures(key):
+            descriptor = os.open(self._root / key, os.O_RDONLY)
+            try:
+                data = read_fully(descriptor, start, length)
+            finally:
+                os.close(descriptor)
+        if len(data) != length:
+            raise RemoteStorageError(f"{key} ends at byte {start + len(data)}, before {start + length}")
+        return data
+
+    def delete(self, keys: list[str]) -> None:
+        """Remove files, and the folders that become empty. Raises RemoteStorageError."""
+        for key in keys:
+            path = self._root / key
+            with _failures(key):
+                path.unlink(missing_ok=True)
+                path.with_name(path.name + PARTIAL_SUFFIX).unlink(missing_ok=True)
+                with suppress(OSError):  # it is not empty, or gone
+                    for folder in path.parents:
+                        if folder == self._root:
+                            break
+                        folder.rmdir()
+
+    def list(self, folder: str) -> Iterator[tuple[str, int]]:
+        """Files below a folder. Raises RemoteStorageError."""
+        with _failures(folder):
+            for path in sorted((self._root / folder).rglob("*")):
+                with suppress(FileNotFoundError):
+                    if path.is_file():
+                        yield path.relative_to(self._root).as_posix(), path.stat().st_size
+
+    def close(self) -> None:
+        """Nothing is open between calls."""
+
+    def _make_folder(self, folder: Path) -> None:
+        if folder.is_dir():
+            return
+        if folder.parent != folder and folder != self._root:
+            self._make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        synchronize(folder.parent)
+
+
+@contextmanager
+def _failures(key: str, missing: type[RemoteStorageError] = RemoteObjectNotFoundError) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise missing(f"{key}: {error.filename} does not exist") from error
+    except OSError as error:
+        raise RemoteStorageError(f"{key}: {error}") from error
