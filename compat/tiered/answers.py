@@ -1,7 +1,7 @@
 """Answers about a tiered log, ours beside Apache Kafka's with the same store: `python -m compat.tiered.answers`.
 
-The same records, batch by batch, go to both; both tier them and keep one segment. Then offsets, times, records at each place of
-the log, refused settings and the end of tiering are asked for, field by field.
+The same records, batch by batch, go to both; both tier them and keep one segment. Then offsets, times, records at each
+place of the log, refused settings and the end of tiering are asked for, field by field.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class Side:
     def create(self, topic: str, settings: dict[str, str]) -> tuple[int, str]:
         """Return code and message of a topic's creation."""
         configs = [{"Name": name, "Value": value} for name, value in settings.items()]
-        wanted = {"Name": topic, "NumPartitions": 1, "ReplicationFactor": 1, "Configs": configs}
-        answer = self._connection.ask("CreateTopics", 7, {"Topics": [wanted], "timeoutMs": 10_000})
+        new_topic = {"Name": topic, "NumPartitions": 1, "ReplicationFactor": 1, "Configs": configs}
+        answer = self._connection.ask("CreateTopics", 7, {"Topics": [new_topic], "timeoutMs": 10_000})
         created = answer["Topics"][0]
         return created["ErrorCode"], created["ErrorMessage"] or ""
 

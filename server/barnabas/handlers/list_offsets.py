@@ -62,7 +62,7 @@ class ListOffsets:
     replicas: Replicas
     budget: LoopBudget
     step_runner: StepRunner
-    tiered: TieredStorage | None = None
+    tiered: TieredStorage | None
 
     async def handle(self, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
         """Answer every partition on its own, once; one that is named twice is refused."""
