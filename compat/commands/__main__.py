@@ -1,4 +1,4 @@
-"""Try each row of the table on a broker: python -m compat.commands [barnabas|4.x|3.9 ...] [--table] [--verbose].
+"""Try each row of the table on a broker: python -m compat.commands [barnabas|4.4|4.x|3.9 ...] [--table] [--verbose].
 
 The exit code is 1 if a command ends with another code than the row says, or does not say what it has to.
 """
@@ -21,7 +21,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from barnabas.cli import main as main_of_barnabas
-from compat.commands.rows import KAFKA_3, KAFKA_4, OURS, Row, rows, table
+from compat.commands.rows import KAFKA_3, KAFKA_4, KAFKA_44, OURS, Row, rows, table
 from compat.kit.sides import PASSWORD, Side
 from compat.security.sides import ADMIN, barnabas_alone, kafka_alone
 
@@ -159,13 +159,11 @@ class Trial:
 
 
 def _brokers() -> dict[str, Callable[[], AbstractContextManager[Side]]]:
+    tokens = {"delegation.token.secret.key": MORE["delegation.token.secret.key"]}
     return {
-        OURS: lambda: barnabas_alone(
-            more={"delegation.token.secret.key": MORE["delegation.token.secret.key"]}
-        ),
-        KAFKA_4: lambda: kafka_alone(
-            "4.x", more={"delegation.token.secret.key": MORE["delegation.token.secret.key"]}
-        ),
+        OURS: lambda: barnabas_alone(more=tokens),
+        KAFKA_44: lambda: kafka_alone("4.4", more=tokens),
+        KAFKA_4: lambda: kafka_alone("4.x", more=tokens),
         KAFKA_3: lambda: kafka_alone("3.9", more=MORE),
     }
 
@@ -173,7 +171,7 @@ def _brokers() -> dict[str, Callable[[], AbstractContextManager[Side]]]:
 def main() -> int:
     """Try the rows; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m compat.commands", description=__doc__)
-    parser.add_argument("brokers", nargs="*", metavar="BROKER", help="barnabas, 4.x, 3.9 (default: all)")
+    parser.add_argument("brokers", nargs="*", metavar="BROKER", help="barnabas, 4.4, 4.x, 3.9 (default: all)")
     parser.add_argument("--table", action="store_true", help="print the table of the page, and try nothing")
     parser.add_argument("--verbose", action="store_true", help="print each row")
     options = parser.parse_args()

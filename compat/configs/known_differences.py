@@ -22,12 +22,24 @@ def other_ports(difference: Difference) -> bool:
     return re.sub(r":\d+", ":port", difference.theirs) == re.sub(r":\d+", ":port", difference.ours)
 
 
+def names_a_release(difference: Difference) -> bool:
+    """The setting that names the release to follow, which Kafka lacks."""
+    ours = difference.ours
+    return difference.theirs == "nothing" and isinstance(ours, dict) and ours["Name"] == "kafka.version"
+
+
 KNOWN: tuple[KnownDifference, ...] = (
     KnownDifference(
         ".*",
         (r".*/(advertised\.)?listeners/Value", r".*/(advertised\.)?listeners/Synonyms/.*Value"),
         "its own ports",
         accepts=other_ports,
+    ),
+    KnownDifference(
+        ".*",
+        r".*/4 0?1/Configs/kafka\.version",
+        "shown where it is set, as any setting of its own",
+        accepts=names_a_release,
     ),
     KnownDifference(
         ".*",

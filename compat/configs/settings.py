@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from compat.configs.golden import ask, write
 
-LINES = ("4.x", "3.9")
+LINES = ("4.4", "3.9")
 
 
 def settings_of(version: str) -> str:

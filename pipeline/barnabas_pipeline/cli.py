@@ -23,12 +23,16 @@ if TYPE_CHECKING:
     import argparse
 
 JOBS = {
+    "doctor": ("doctor", "check everything between this machine and a load, in one line each"),
+    "plan": ("tracing", "print what a load would do: offsets, commits, files and bytes; nothing is written"),
+    "lineage": ("tracing", "trace rows to their records and commits, or an offset to what became of it"),
     "simulate": ("simulate", "send the events of a simulated site to a broker"),
     "infer-schema": ("infer_schema", "draft a schema file from a registry or a sample of records"),
     "load": ("load", "load topics into the lake, exactly once, in batches or as a stream"),
     "backfill": ("lake", "decode the records of some hours again, and replace their rows"),
     "compact": ("lake", "merge many small files of an hour into few large ones"),
     "audit": ("lake", "compare the lake with the log, record by record; seal complete hours"),
+    "publish": ("lake", "audit a branch that was loaded, and let readers of the table see it"),
     "erase": ("lake", "remove rows by a condition, such as those of a member, so that audits know of it"),
     "retain": ("lake", "remove the rows of hours that are older than some days"),
     "redrive": ("lake", "decode dead letters again, and load those that can be decoded now"),
@@ -49,8 +53,22 @@ Those of `derived` that it has no functions for share `add_derived` and `run_der
 """
 
 
-WITHOUT_SPARK = {"simulate", "redrive", "erase", "retain", "migrate", "infer-schema", "current"}
+WITHOUT_SPARK = {
+    "simulate",
+    "redrive",
+    "erase",
+    "retain",
+    "migrate",
+    "infer-schema",
+    "current",
+    "plan",
+    "lineage",
+}
 """Jobs that start no Spark session, and so need no Java; `current` does for much at a time."""
+
+
+DOCTOR = "doctor"
+"""The job that itself says what is missing."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -87,7 +105,9 @@ def _run(arguments: list[str]) -> int:
         for entry_point in entry_points(group="barnabas_pipeline.jobs")
         if entry_point.name not in JOBS
     }
-    if arguments and arguments[0] in all_jobs:
+    if arguments[:1] == [DOCTOR] and requirements.missing():  # with which most options are read
+        arguments = [word for word in arguments if word in (DOCTOR, "--json", "-h", "--help")]
+    elif arguments and arguments[0] in all_jobs and arguments[0] != DOCTOR:
         asks_for_help = "-h" in arguments or "--help" in arguments
         requirements.check(needs_java=arguments[0] not in WITHOUT_SPARK and not asks_for_help)
     for job, (module, text) in all_jobs.items():

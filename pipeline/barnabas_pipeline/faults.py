@@ -29,6 +29,8 @@ POINTS = {
     "dead.after_commit": "driver: the dead letters are published, not announced yet",
     "compact.before_commit": "driver: compacted files are there, the snapshot still names the old ones",
     "compact.after_commit": "driver: the snapshot names the new files, the old ones are still there",
+    "publish.before_commit": "driver: a branch was audited, main does not have it yet",
+    "publish.after_commit": "driver: main is what the branch was, its dead letters are not published yet",
     "current.after_plan": "driver: it is known which events are new, none was read yet",
     "current.after_buckets": "driver: the files of all changed buckets are there, not named by a commit yet",
     "current.before_commit": "driver: the ledger has an entry, the catalog knows nothing of it",

@@ -20,12 +20,16 @@ def install_command(extra: str) -> str:
     )
 
 
+def missing() -> list[str]:
+    """Return the packages of the extra `spark` that are not installed."""
+    return [name for name in SPARK if find_spec(name) is None]
+
+
 def check(*, needs_java: bool) -> None:
     """Raise UsageError for packages of the extra `spark` that are missing, and for a missing Java."""
-    missing = [name for name in SPARK if find_spec(name) is None]
-    if missing:
+    if lacking := missing():
         raise UsageError(
-            f"{', '.join(missing)} not installed; the pipeline needs the extra `spark`: {install_command('spark')}"
+            f"{', '.join(lacking)} not installed; the pipeline needs the extra `spark`: {install_command('spark')}"
         )
     if needs_java:
         from barnabas_pipeline.spark.session import check_java

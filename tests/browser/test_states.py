@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -67,6 +68,28 @@ def test_dead_cluster_is_not_called_healthy(show: Show, view: str, number: signa
     finally:
         broker.process.kill()
         broker.stop()
+
+
+def test_history_in_memory_does_not_call_a_dead_cluster_healthy(served: Served, show: Show) -> None:
+    shown = show()
+    shown.page.clock.install()
+    page = shown.open("")
+    expect(page.locator("#top .state")).to_have_text("connected")
+    page.route(re.compile(r"/api/(?!history|session)"), lambda _: None)  # asked for, and never answered
+    with page.expect_request("**/api/overview"):
+        page.clock.run_for(5_000)
+    page.evaluate("""() => {
+        const state = document.querySelector("#top .state");
+        window.texts = [];
+        new MutationObserver(() => window.texts.push(state.innerText)).observe(state, { attributes: true });
+    }""")
+    with page.expect_response("**/api/history"):
+        page.clock.run_for(STOPPED_MS)
+    with page.expect_response("**/api/history"):
+        page.clock.run_for(10_000)
+    page.wait_for_timeout(200)
+    assert {*page.evaluate("window.texts")} == {"no answer"}
+    shown.problems.clear()
 
 
 def test_refused_views_say_so(show: Show) -> None:

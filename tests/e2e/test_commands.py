@@ -1,10 +1,9 @@
-"""Commands that ask a cluster, run as a user runs them: processes, a pipe, a shell that completes."""
+"""Commands that ask a cluster, run as a user runs them: processes, a pipe."""
 
 from __future__ import annotations
 
 import json
 import os
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -54,29 +53,3 @@ def test_a_topic_lives_from_its_creation_to_its_deletion(tmp_path: Path) -> None
         barnabas("topics", "delete", "orders", bootstrap=at, code=1)
         barnabas("topics", "delete", "orders", "--yes", bootstrap=at)
         assert barnabas("topics", "list", bootstrap=at) == "no topics\n"
-
-
-def test_bash_completes_old_and_new_commands(tmp_path: Path) -> None:
-    program = tmp_path / "barnabas"
-    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m barnabas "$@"\n')
-    program.chmod(0o755)
-    script = """
-        eval "$(barnabas completion bash)"
-        for line in "barnabas top" "barnabas topics tr" "barnabas serve --ephe"; do
-            read -ra COMP_WORDS <<< "$line"
-            COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
-            COMPREPLY=()
-            _barnabas_completion barnabas
-            echo "${COMPREPLY[*]}"
-        done
-        """
-    environment = {**os.environ, "PYTHONPATH": import_path(ROOT), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = subprocess.run(
-        ["bash", "--norc", "-c", script],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=environment,
-        timeout=WAIT_S,
-    )
-    assert done.stdout.splitlines() == ["topics", "trim", "--ephemeral"], done.stderr

@@ -6,6 +6,7 @@ Nothing here is collected by a plain `pytest`: see `make test-pipeline`.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -30,6 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 READY = "bootstrap.servers="
 STOP_SECONDS_MAX = 20
 HDFS_START_SECONDS_MAX = 180
+REST_START_SECONDS_MAX = 60
 SITE = Site(seed=7, events=20_000)
 BAD_FRACTION = 0.01
 
@@ -193,6 +195,37 @@ def namenode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         assert time.monotonic() < deadline, log.read_text()
         time.sleep(0.2)
     yield f"127.0.0.1:{port}"
+    process.kill()
+    process.wait()
+
+
+@dataclass
+class ServedCatalog:
+    """A REST catalog: how it is reached, and the SQLite file in which it keeps its tables."""
+
+    properties: dict[str, str]
+    database: Path
+
+
+@pytest.fixture
+def rest_catalog(tmp_path: Path) -> Iterator[ServedCatalog]:
+    """Apache Iceberg's own REST catalog, empty."""
+    database, program = tmp_path / "rest.db", Path(__file__).parent / "rest_catalog" / "Serve.java"
+    command = [
+        "java",
+        "-Xmx200m",
+        "-cp",
+        f"{fetched('iceberg-rest-1.10.1', 'rest_catalog')}/*:{spark_jars()}",
+    ]
+    told = tmp_path / "rest.log"
+    with told.open("wb") as log:  # which also has a line of log for each request
+        process = subprocess.Popen([*command, str(program), str(database)], stdout=log, stderr=log)
+    deadline = time.monotonic() + REST_START_SECONDS_MAX
+    while not (ports := re.findall(r"^port (\d+)$", told.read_text(), re.MULTILINE)):
+        assert process.poll() is None, told.read_text()
+        assert time.monotonic() < deadline, told.read_text()
+        time.sleep(0.1)
+    yield ServedCatalog({"type": "rest", "uri": f"http://127.0.0.1:{ports[0]}"}, database)
     process.kill()
     process.wait()
 

@@ -8,14 +8,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from barnabas_pipeline.errors import DataLossError, UsageError
+from barnabas_pipeline.jobs.current import CurrentOptions, CurrentRows
 from barnabas_pipeline.jobs.erase import erase, retain
+from barnabas_pipeline.jobs.follow import load
+from barnabas_pipeline.lake.changes import PLAIN, Shape
 from barnabas_pipeline.lake.ledger import HOUR_MS
 from barnabas_pipeline.lake.store import local_path
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.lake.vacuum import vacuum
 
+from .cells import BAD, Cell
 from .tables import BEGAN_MS, stock
-from .test_other_engines import BAD, Cell, delete, expire
+from .test_other_engines import delete, expire
+from .topics import Here, login
 
 ALL = [n for n in range(12) if n != BAD]
 
@@ -90,3 +95,43 @@ def test_deletion_by_others_is_noted_once_and_outlives_expiry(cell: Cell) -> Non
     expire(cell)
     report = cell.audit()
     assert (report.erased, report.erased_by_others, report.notes) == (1, 0, [])
+
+
+KEYED = Shape(("member",), PLAIN, 2)
+
+
+def members_of(cell: Cell) -> dict[str, int]:
+    """Follow the events, compare, and return the offset of the newest event by member."""
+    rows = CurrentRows(CurrentOptions(cell.place, Here, KEYED))  # type: ignore[arg-type]
+    rows.round()
+    assert rows.check().differences == 0
+    table = (
+        Table(cell.place).catalogs.of(cell.place).load_table(f"{cell.place.name}__current").scan().to_arrow()
+    )
+    return dict(zip(table["member"].to_pylist(), table["_offset"].to_pylist(), strict=True))
+
+
+def test_current_rows_of_retained_events_outlive_a_rebuild(cell: Cell) -> None:
+    all_rows = {f"m{n}": n for n in ALL}
+    assert members_of(cell) == all_rows
+    assert retain(cell.place, before_ms=BEGAN_MS + HOUR_MS).rows == 4
+    assert members_of(cell) == all_rows
+    cell.topic.append(login(2, "m3"))
+    load(Here(), cell.options)
+    erase(cell.place, "member = 'm7'")  # of an event that remains: everything is applied again
+    expected = {**all_rows, "m3": 12}
+    del expected["m7"]
+    assert members_of(cell) == expected
+    erase(cell.place, "member = 'm6' or member = 'm8'")  # the event of m6 was removed for its age
+    assert members_of(cell) == {member: at for member, at in expected.items() if member not in ("m6", "m8")}
+    again = CurrentRows(CurrentOptions(cell.place, Here, KEYED, rebuild=True))  # type: ignore[arg-type]
+    assert again.round()
+    assert again.check().differences == 0
+    assert members_of(cell) == {member: at for member, at in expected.items() if member not in ("m6", "m8")}
+
+
+def test_erasure_without_rows_of_events_reaches_current_rows(cell: Cell) -> None:
+    members_of(cell)
+    retain(cell.place, before_ms=BEGAN_MS + HOUR_MS)
+    assert erase(cell.place, "member = 'm0'").rows == 0, "its event was removed for its age"
+    assert "m0" not in members_of(cell)

@@ -11,12 +11,12 @@ import pytest
 from barnabas_pipeline.errors import PipelineError
 from barnabas_pipeline.jobs.compact import compact
 from barnabas_pipeline.jobs.load import LoadOptions
-from barnabas_pipeline.lake.iceberg import Lake
+from barnabas_pipeline.lake.iceberg import CATALOG_FILE, Lake
 from barnabas_pipeline.lake.store import local_path
 
+from .cells import BAD, IP, LOADS, Cell
 from .tables import SCHEMA
 from .test_engines import run_spark
-from .test_other_engines import BAD, LOADS, Cell
 from .topics import Here, Topic
 
 DAYS_AGO = 4 * 86_400
@@ -65,7 +65,13 @@ OPERATIONS: dict[str, tuple[Callable[[Cell, str], list[str]], str]] = {
     "forward": (fast_forward, "0 0"),
     "delete": (sql("DELETE FROM TABLE_ WHERE _offset = 1"), "0 0"),
     "positions": (sql(MERGE_ON_READ, "DELETE FROM TABLE_ WHERE _offset = 1"), "0 0"),
-    "update": (sql("UPDATE TABLE_ SET ip = 'x' WHERE _offset = 1"), "0 0"),
+    "update": (sql("UPDATE TABLE_ SET ip = 'other' WHERE _offset = 1"), "0 3"),
+    "upsert": (
+        sql(
+            "MERGE INTO TABLE_ t USING (SELECT 1 AS o) s ON t._offset = s.o WHEN MATCHED THEN UPDATE SET ip = 'other'"
+        ),
+        "0 3",
+    ),
     "merge": (
         sql("MERGE INTO TABLE_ t USING (SELECT 1 AS o) s ON t._offset = s.o WHEN MATCHED THEN DELETE"),
         "0 0",
@@ -75,6 +81,7 @@ OPERATIONS: dict[str, tuple[Callable[[Cell, str], list[str]], str]] = {
     "upgrade": (sql("ALTER TABLE TABLE_ SET TBLPROPERTIES ('format-version'='3')"), "4 0"),
 }
 """Statements by operation, and the exit codes of a load and of an audit after it."""
+UPDATING = ("update", "upsert")  # offset 1
 DELETING = ("delete", "positions", "merge", "forward")  # of offset 1
 
 
@@ -87,7 +94,9 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Cell]:
     lake = Lake(str(directory / "lake"))
     for name, (make, _) in OPERATIONS.items():
         own = Topic(directory / f"data-{name}")
-        cell = Cell(own, LoadOptions(own.options, lake.place(name), SCHEMA))
+        cell = Cell(
+            own, LoadOptions(own.options, lake.place(name), SCHEMA), directory / "lake" / CATALOG_FILE
+        )
         for _ in range(LOADS):
             cell.load()
         cells[name] = cell
@@ -112,6 +121,9 @@ def test_load_and_audit_after_an_operation_of_spark(cells: dict[str, Cell], oper
         except PipelineError as error:
             codes.append(str(error.exit_code) if len(str(error).splitlines()) == 1 else str(error))
     assert " ".join(codes) == OPERATIONS[operation][1]
+    if operation in UPDATING:
+        compact(Here(), cell.place)  # type: ignore[arg-type]
+        assert cell.ips() == {offset: "other" if offset == 1 else IP for offset in range(16) if offset != BAD}
     if codes == ["0", "0"]:
         if operation != "evolve":
             compact(Here(), cell.place)  # type: ignore[arg-type]

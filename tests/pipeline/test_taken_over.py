@@ -10,9 +10,10 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from barnabas_pipeline.lake import store
+from barnabas_pipeline.lake.commits import changing
 from barnabas_pipeline.lake.dead import DeadLetters
 from barnabas_pipeline.lake.files import dead_columns, describe
-from barnabas_pipeline.lake.iceberg import KIND, LOCATION, PATH, PROPERTIES, SHA256, VERSION, Place, changing
+from barnabas_pipeline.lake.iceberg import KIND, LOCATION, PATH, PROPERTIES, SHA256, VERSION, Place
 from barnabas_pipeline.lake.ledger import digest
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.lake.vacuum import vacuum

@@ -49,6 +49,7 @@ class TableArguments(LakeArguments):
 
     topic: str
     table: str
+    branch: str | None
     topics: str | None
 
 
@@ -100,6 +101,14 @@ class AuditArguments(TopicArguments, SparkArguments):
     no_seal: bool
     deep: bool
     strict: bool
+
+
+class PublishArguments(TopicArguments, SparkArguments):
+    """Options of publish."""
+
+    deep: bool
+    tag: str | None
+    drop: bool
 
 
 class CompactArguments(TableArguments, SparkArguments):
@@ -172,9 +181,29 @@ class LoadArguments(ClusterArguments, LakeArguments, RangeArguments, SparkArgume
     exclude: list[str]
     topics: str | None
     trigger: str
+    tag: str | None
     offsets_per_trigger_max: int
     metrics: str | None
     page: str | None
+
+
+class PlanArguments(LoadArguments):
+    """Options of plan: those of load that say what is loaded."""
+
+
+class DoctorArguments(LoadArguments):
+    """Options of doctor: those of load, none of which is needed."""
+
+    no_spark: bool
+
+
+class LineageArguments(TopicClusterArguments, TableArguments):
+    """Options of lineage."""
+
+    at: str | None
+    where: str | None
+    rows_max: int
+    json: bool
 
 
 class CurrentArguments(LakeArguments, SparkArguments):
@@ -284,11 +313,15 @@ BY_JOB: dict[str, type] = {
     "compact": CompactArguments,
     "current": CurrentArguments,
     "demo": DemoArguments,
+    "doctor": DoctorArguments,
     "erase": EraseArguments,
     "infer-schema": InferSchemaArguments,
+    "lineage": LineageArguments,
     "load": LoadArguments,
     "migrate": MigrateArguments,
     "mirror": MirrorArguments,
+    "plan": PlanArguments,
+    "publish": PublishArguments,
     "redrive": RedriveArguments,
     "report": ReportArguments,
     "retain": RetainArguments,

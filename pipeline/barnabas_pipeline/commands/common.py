@@ -133,12 +133,12 @@ def results(text: str) -> str:
     return results_location(text)
 
 
-def add_lake(parser: argparse.ArgumentParser) -> None:
+def add_lake(parser: argparse.ArgumentParser, *, is_required: bool = True) -> None:
     """Options that name a lake and its catalog."""
     group = parser.add_argument_group("lake")
     group.add_argument(
         "--lake",
-        required=True,
+        required=is_required,
         metavar="URI",
         help="location of the lake: a directory, or s3://..., gs://..., abfss://..., hdfs://...",
     )

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from barnabas_pipeline.commands import common, formats, topics
-from barnabas_pipeline.errors import EXIT_DONE, EXIT_INCOMPLETE
+from barnabas_pipeline.errors import EXIT_DONE, EXIT_INCOMPLETE, UsageError
 from barnabas_pipeline.progress import summarize
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         CompactArguments,
         EraseArguments,
         LoadArguments,
+        PublishArguments,
         RangeArguments,
         RedriveArguments,
         RetainArguments,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         TableFormatArguments,
         TopicArguments,
     )
+    from barnabas_pipeline.data_types import Document
     from barnabas_pipeline.jobs.load import LoadOptions
     from barnabas_pipeline.lake.iceberg import Catalogs, Place
 
@@ -35,11 +37,16 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="TableArguments")
 
 
-def add_table(parser: argparse.ArgumentParser) -> None:
+def add_table(parser: argparse.ArgumentParser, *, is_lake_required: bool = True) -> None:
     """Options that name a table."""
-    common.add_lake(parser)
+    common.add_lake(parser, is_required=is_lake_required)
     parser.add_argument(
         "--table", metavar="NAMESPACE.NAME", default="", help="table; default: barnabas.TOPIC"
+    )
+    parser.add_argument(
+        "--branch",
+        metavar="NAME",
+        help="branch of the table to work on, which begins at main; readers see it once it is published",
     )
     parser.add_argument(
         "--topics",
@@ -55,7 +62,10 @@ def add_schema(parser: argparse.ArgumentParser) -> None:
 
 def place(args: TableArguments) -> Place:
     """The place of the table that the options name."""
-    return common.lake(args).place(args.topic, args.table, getattr(args, "partition_by", None) or "")
+    from barnabas_pipeline.lake.iceberg import MAIN
+
+    chosen = common.lake(args).place(args.topic, args.table, getattr(args, "partition_by", None) or "")
+    return replace(chosen, branch=getattr(args, "branch", None) or MAIN)
 
 
 def settings_of(args: TableArguments | LoadArguments) -> topics.Settings:
@@ -71,9 +81,14 @@ def _with_settings(args: T) -> T:
 
 
 def _chosen(args: TableFormatArguments, catalogs: Catalogs | None = None) -> formats.Chosen:
+    from barnabas_pipeline.lake.iceberg import is_made
     from barnabas_pipeline.lake.table import Table
 
-    return formats.choose(args, lambda: Table(place(args), catalogs=catalogs).state().schema)
+    def schema_of_table() -> Document:
+        chosen = place(args)
+        return Table(chosen, catalogs=catalogs).state().schema if is_made(chosen) else {}
+
+    return formats.choose(args, schema_of_table)
 
 
 def load_options(args: TopicArguments, catalogs: Catalogs | None = None) -> LoadOptions:
@@ -90,9 +105,12 @@ def load_options(args: TopicArguments, catalogs: Catalogs | None = None) -> Load
         "target_file_bytes",
         "value_bytes_max",
         "keep_snapshots",
+        "tag",
     ):
         if getattr(args, name, None) is not None:
             setattr(options, name, getattr(args, name))
+    if options.keep_snapshots and args.branch:
+        raise UsageError("--keep-snapshots expires those of main: not with --branch")
     past_max_days: float | None = getattr(args, "past_max_days", None)
     if past_max_days is not None:
         options.past_max_ms = int(past_max_days * 24 * 3_600_000)
@@ -186,6 +204,38 @@ def run_audit(args: AuditArguments) -> int:
         print(f"note: {note}", file=sys.stderr)
     job.raise_if_lossy(report)
     return EXIT_INCOMPLETE if args.strict and (report.lag or report.erased_by_others) else EXIT_DONE
+
+
+# --- publish --------------------------------------------------------------------------------------------------------
+
+
+def add_publish(parser: argparse.ArgumentParser) -> None:
+    """Options of publish."""
+    common.add_log(parser)
+    add_table(parser)
+    add_schema(parser)
+    common.add_spark(parser)
+    parser.add_argument("--deep", action="store_true", help="decode the whole log, and compare every value")
+    parser.add_argument("--tag", metavar="NAME", help="tag for the snapshot that is published")
+    parser.add_argument("--drop", action="store_true", help="remove the branch instead, with all that it has")
+
+
+def run_publish(args: PublishArguments) -> int:
+    """Audit a branch, and let main be what it is. Raises DataLossError for one that is not exact."""
+    args = _with_settings(args)
+    from barnabas_pipeline.jobs import branches as job
+
+    if not args.branch:
+        raise UsageError("say by --branch what is published")
+    if args.drop:
+        summarize("publish --drop", asdict(job.drop(place(args))), as_json=args.json)
+        return EXIT_DONE
+    options = load_options(args)
+    job.check(options.root)
+    spark = common.spark_session(args, f"publish {args.topic}")
+    summary = job.publish(spark, options, tag=args.tag or "", deep=args.deep)
+    summarize("publish", asdict(summary), as_json=args.json)
+    return EXIT_DONE
 
 
 # --- compact --------------------------------------------------------------------------------------------------------

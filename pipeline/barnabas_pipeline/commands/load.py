@@ -43,6 +43,9 @@ def add_load(parser: argparse.ArgumentParser) -> None:
         help="offsets of a round, shared by all topics",
     )
     lake.add_commits(parser)
+    parser.add_argument(
+        "--tag", metavar="NAME", help="tag for the snapshot of the newest commit of this run, in each table"
+    )
     reporting.add_reporting(parser)
     metrics.add_metrics(parser)
     parser.add_argument(

@@ -28,7 +28,7 @@ from barnabas_pipeline.jobs.seal import sealable_hours
 from barnabas_pipeline.lake import store
 from barnabas_pipeline.lake.coordinates import FileCheck
 from barnabas_pipeline.lake.dead import DeadLetters
-from barnabas_pipeline.lake.iceberg import explained, is_writable
+from barnabas_pipeline.lake.iceberg import MAIN, explained, is_writable
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.log.model import Bounds, Log, LogOptions, OffsetRange
 from barnabas_pipeline.log.transports import open_log
@@ -139,7 +139,8 @@ def raise_if_lossy(report: AuditReport) -> None:
 
 
 def _keep(table: Table, report: AuditReport) -> None:
-    location = f"{table.existing.location()}/_audit/{report.version:020d}.json"
+    branch = "" if table.place.branch == MAIN else f"{table.place.branch}/"
+    location = f"{table.existing.location()}/_audit/{branch}{report.version:020d}.json"
     with explained():
         store.write(table.io, location, json.dumps(asdict(report), indent=1).encode())
 

@@ -25,15 +25,19 @@ from barnabas_pipeline.jobs.load import unwrap
 from barnabas_pipeline.lake import scan
 from barnabas_pipeline.lake.changes import NO_BUCKET, OFFSET, PLAIN, Form, Moment, Shape, within
 from barnabas_pipeline.lake.columns import COORDINATES, PARTITION
-from barnabas_pipeline.lake.current import Applied, Bucket, CurrentTable, Increment, Merger
+from barnabas_pipeline.lake.coordinates import erased_offsets
+from barnabas_pipeline.lake.current import Applied, Bucket, CurrentTable, Increment, Merger, Retained
 from barnabas_pipeline.lake.iceberg import Place, layout_of
 from barnabas_pipeline.lake.ledger import Entry, State
 from barnabas_pipeline.lake.scan import Piece
 from barnabas_pipeline.lake.table import ConflictError, Table
+from barnabas_pipeline.log.model import OffsetRange
 from barnabas_pipeline.schema import EventSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from barnabas_pipeline.data_types import Integers
 
 IN_PROCESS_ROWS_MAX = 2_000_000
 """Events and rows of the table together; with more Spark's tasks pay for themselves."""
@@ -200,15 +204,18 @@ class CurrentRows:
             truncated.append(applied.truncated)
             last = max(truncated)
         is_moving = len(plan.state.ends) > 1
+        retained = self._retained(plan.state) if plan.reason else None
+        starts_empty = retained == ()
         merger = Merger(
             layout_of(self.table.existing),
             plan.form,
-            {} if plan.reason else files,
-            {} if plan.reason else applied.gone or {},
+            {} if starts_empty else files,
+            {} if starts_empty else applied.gone or {},
             tuple(truncated),
             is_moving,
+            retained,
         )
-        everywhere = not plan.reason and (plan.is_moving or last != applied.truncated)
+        everywhere = retained or (not plan.reason and (plan.is_moving or last != applied.truncated))
         buckets = range(plan.form.shape.buckets) if everywhere else ()
         done = self._run(plan.increment, merger.write, plan.pieces, buckets)
         faults.point("current.after_buckets")
@@ -239,6 +246,23 @@ class CurrentRows:
         self.summary.rebuilt = plan.reason or self.summary.rebuilt
         self.summary.changes += sum(bucket.changes for bucket in done)
         self.summary.buckets += sum(bucket.number != NO_BUCKET for bucket in done)
+
+    def _retained(self, state: State) -> tuple[Retained, ...]:
+        """Return the events that were removed for their age: their rows stay when all others are applied again."""
+        retained: list[Retained] = []
+        erased: list[str] = []
+        for entry in reversed(self.events.entries()):
+            if entry.topic_id != state.topic_id or self.table.applied.topic_id != state.topic_id:
+                break
+            if entry.kind == "erase" and "where" in entry.job:
+                erased.append(entry.job["where"])
+            if entry.kind == "retain" and entry.erased:
+                offsets: dict[int, Integers] = {}
+                for file in entry.erased:
+                    span = OffsetRange(file.partition, file.offset_min, file.offset_max + 1)
+                    offsets[file.partition] = erased_offsets(self.events.layout, [file], span)
+                retained.append(Retained(offsets, tuple(erased)))
+        return tuple(retained)
 
     def _run(
         self,
@@ -292,14 +316,19 @@ class CurrentRows:
         plan = Plan(form, state, "check", increment, pieces)
         truncated = tuple(_truncations(self.events, plan)) if form.is_debezium else ()
         merger = Merger(
-            layout_of(self.table.existing), form, self.table.files(), {}, truncated, applied.gone is not None
+            layout_of(self.table.existing),
+            form,
+            self.table.files(),
+            applied.gone or {},
+            truncated,
+            applied.gone is not None,
+            self._retained(state),
         )
-        nothing = form.arrow.empty_table(), form.gone.empty_table()
 
         def compare(bucket: int, changed: Iterable[pa.Table]) -> Bucket:
             if bucket == NO_BUCKET:
                 return Bucket(bucket)
-            expected, _ = merger.merged(list(changed), *nothing)
+            expected, _ = merger.merged(list(changed), *merger.base(bucket))
             return _compared(form, bucket, expected, merger.rows(bucket))
 
         done = self._run(increment, compare, pieces, range(form.shape.buckets))

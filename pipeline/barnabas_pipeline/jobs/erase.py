@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from pyiceberg.expressions import BooleanExpression, parser
 from pyiceberg.expressions.visitors import bind
-from pyiceberg.io.pyarrow import expression_to_pyarrow
 from pyiceberg.table.snapshots import Operation
 
 from barnabas_pipeline.errors import UsageError
@@ -59,12 +57,17 @@ def erase(root: Place | str, where: str, *, reason: str = "") -> EraseSummary:
     """Remove the rows that meet a condition in Iceberg's syntax, such as `member = 'm1'`. Raises UsageError."""
     table = Table(root)
     table.loaded()
+    return _remove(table, "erase", condition_of(table, where), {"name": "erase", "where": where}, reason)
+
+
+def condition_of(table: Table, where: str) -> BooleanExpression:
+    """Return a condition on columns of a table, in Iceberg's syntax. Raises UsageError."""
     try:
         condition = parser.parse(where)
         bind(table.existing.schema(), condition, case_sensitive=True)
     except Exception as error:  # pyparsing's, or pyiceberg's for a column or a literal that does not fit
         raise UsageError(f"--where {where!r}: {error}".splitlines()[0]) from None
-    return _remove(table, "erase", condition, {"name": "erase", "where": where}, reason)
+    return condition
 
 
 def retain(root: Place | str, *, before_ms: int) -> EraseSummary:
@@ -98,7 +101,10 @@ def _remove(
             _rewrite(table.layout, piece, schema, where, entry, offsets)
         entry.erased = list(offsets.write(table.layout))
         summary.rows = sum(file.offsets for file in entry.erased)
-        if not entry.remove:
+        is_for_current = kind == "erase" and any(each.kind == "retain" for each in table.entries())
+        if (
+            not entry.remove and not is_for_current
+        ):  # current rows may be of events that were removed for their age
             return summary
         summary.files_before, summary.files_after = len(entry.remove), len(entry.add)
         seen = table.existing.metadata_location
@@ -123,13 +129,11 @@ def _rewrite(
 ) -> None:
     """Write the rows of a file again that do not meet a condition, if some do."""
     metadata, _ = layout.open()
-    condition = expression_to_pyarrow(bind(metadata.schema(), where, case_sensitive=True), metadata.schema())
     columns = lake_schema(schema)
 
     def parts() -> Iterator[tuple[pa.Table, pa.ChunkedArray]]:
         for rows in scan.rows(layout, [piece], columns):
-            matches = ds.dataset(rows).to_table(columns={"matches": condition})["matches"]
-            yield rows, pc.fill_null(matches.cast(pa.bool_()), False)
+            yield rows, scan.matches(rows, where, metadata.schema())
 
     if not any(pc.any(mask).as_py() for _, mask in parts()):
         return

@@ -60,6 +60,7 @@ class LoadOptions:
     past_max_ms: int = PAST_MAX_MS
     value_bytes_max: int = VALUE_BYTES_MAX
     keep_snapshots: int = 0  # expire older ones with each commit; 0: none
+    tag: str = ""  # of the snapshot of the newest commit
     job_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
@@ -217,7 +218,7 @@ class Plan:
         assert self.entry is not None
         faults.point("load.after_tasks")
         fill(self.entry, self.ranges, results, self.bounds, known_partitions=self.table.state().ends)
-        self.table.commit(self.entry, keep_snapshots=self.options.keep_snapshots)
+        self.table.commit(self.entry, keep_snapshots=self.options.keep_snapshots, tag=self.options.tag)
 
 
 def _job(options: LoadOptions) -> Document:

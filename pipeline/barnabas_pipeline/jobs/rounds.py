@@ -315,7 +315,7 @@ class Rounds:
             topic = topics[stream.name]
             identity = TopicIdentity(self._source.cluster_id(), topic.name, topic.topic_id)
             try:
-                stream_bounds = _bounds_of(topic, bounds)
+                stream_bounds = bounds_of(topic, bounds)
                 ranges = stream.pending(identity, stream_bounds)
             except PipelineError as error:
                 self._fail(stream, error)
@@ -438,7 +438,7 @@ class Rounds:
             self._active.popitem(last=False)[1].put_away()
 
 
-def _bounds_of(topic: Topic, bounds: Mapping[TopicPartition, Bounds | ClientError]) -> dict[int, Bounds]:
+def bounds_of(topic: Topic, bounds: Mapping[TopicPartition, Bounds | ClientError]) -> dict[int, Bounds]:
     """Return the bounds of the partitions of a topic. Raises IncompleteError if one of them cannot be told."""
     by_number = {}
     for number in range(topic.partitions):

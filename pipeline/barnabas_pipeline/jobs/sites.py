@@ -180,12 +180,13 @@ class DiskSite:
         """Return the named topics that exist."""
         topics = {}
         for name in self._names:
-            log = open_log(self.cluster.log(name))
+            try:
+                log = open_log(self.cluster.log(name))
+            except NoTopicError:
+                continue
             try:
                 identity = self._identities[name] = log.identity()
                 count = max(log.bounds(), default=-1) + 1
-            except NoTopicError:
-                continue
             finally:
                 log.close()
             topics[name] = Topic(name, identity.topic_id, count, is_internal=False)

@@ -181,7 +181,11 @@ def _named(field: Field, key: tuple[Field, ...]) -> str:
 
 
 def within(table: pa.Table, topic_id: str, ranges: Mapping[int, tuple[int, int]]) -> pa.Table:
-    """Return the rows of events of one incarnation at offsets within [start, end) of their partition."""
+    """Return the rows of events of one incarnation at offsets within [start, end) of their partition.
+
+    Rows of other engines, which may have no coordinates, are none of them.
+    """
+    table = table.filter(pc.and_(pc.is_valid(table[PARTITION]), pc.is_valid(table[OFFSET])))
     partition, offset = table[PARTITION].to_numpy(), table[OFFSET].to_numpy()
     low, high = np.zeros((2, max([*ranges, *np.unique(partition).tolist()], default=0) + 1), np.int64)
     for number, (start, end) in ranges.items():

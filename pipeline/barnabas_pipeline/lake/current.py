@@ -17,9 +17,12 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
+from pyiceberg.expressions import parser
 from pyiceberg.transforms import BucketTransform, IdentityTransform, Transform
 
 from barnabas_pipeline import faults
@@ -29,6 +32,7 @@ from barnabas_pipeline.lake.changes import (
     BUCKET,
     DELETED,
     NO_BUCKET,
+    OFFSET,
     Form,
     Moment,
     Shape,
@@ -36,6 +40,7 @@ from barnabas_pipeline.lake.changes import (
     merge,
     within,
 )
+from barnabas_pipeline.lake.columns import PARTITION
 from barnabas_pipeline.lake.files import TARGET_FILE_BYTES, OpenFile
 from barnabas_pipeline.lake.iceberg import (
     KIND,
@@ -58,8 +63,11 @@ from barnabas_pipeline.lake.vacuum import named
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.io import FileIO
+    from pyiceberg.schema import Schema
     from pyiceberg.table import Table as IcebergTable
     from pyiceberg.table.metadata import TableMetadata
+
+    from barnabas_pipeline.data_types import Integers
 
 SUFFIX = "__current"
 FORMAT = 1
@@ -125,7 +133,10 @@ class CurrentTable:
         name = iceberg.checked_name(name or f"{events.place.name}{SUFFIX}")
         self.events = events
         self.place = replace(
-            events.place, name=name, location=f"{events.place.location}/{store.CURRENT}/{name}"
+            events.place,
+            name=name,
+            location=f"{events.place.location}/{store.CURRENT}/{name}",
+            branch=iceberg.MAIN,
         )
         self.iceberg: IcebergTable | None = None
         self.applied = Applied()
@@ -311,8 +322,34 @@ def blocks_of(tables: Iterable[pa.Table], rows_min: int) -> Iterator[pa.Table]:
 
 
 @dataclass(frozen=True, slots=True)
+class Retained:
+    """Offsets by partition of events that were removed for their age at once, and the conditions of later erasures."""
+
+    offsets: dict[int, Integers]
+    erased: tuple[str, ...]
+
+    def of(self, rows: pa.Table, schema: Schema) -> pa.Table:
+        """Return the rows of such events; none if their columns cannot tell which of them were erased since."""
+        partition, offset = rows[PARTITION].to_numpy(), rows[OFFSET].to_numpy()
+        mask = np.zeros(len(rows), bool)
+        for number, offsets in self.offsets.items():
+            mask |= (partition == number) & np.isin(offset, offsets)
+        kept = rows.filter(pa.array(mask))
+        for where in self.erased:
+            try:
+                erased = scan.matches(kept, parser.parse(where), schema)
+            except ValueError:  # a column that current rows lack, such as one of an envelope
+                return rows[:0]
+            kept = kept.filter(pc.invert(erased))
+        return kept
+
+
+@dataclass(frozen=True, slots=True)
 class Merger:
-    """Everything that a worker has to know to write a bucket again; `files` and `gone` are what there is of each."""
+    """Everything that a worker has to know to write a bucket again; `files` and `gone` are what there is of each.
+
+    `retained` None: changes are merged into all rows; else into those of events that were removed for their age.
+    """
 
     layout: Layout
     form: Form
@@ -320,13 +357,14 @@ class Merger:
     gone: dict[int, str]
     truncated: tuple[Moment, ...]
     is_moving: bool
+    retained: tuple[Retained, ...] | None = None
 
     def write(self, bucket: int, changed: Iterable[pa.Table]) -> Bucket:
         """Merge the changes of a bucket into its rows, and write its files again."""
         parts = list(changed)
         if bucket == NO_BUCKET:
             return Bucket(bucket, lost=sum(part["lost"][0].as_py() for part in parts))
-        rows, gone = self.merged(parts, self.rows(bucket), self._gone(bucket))
+        rows, gone = self.merged(parts, *self.base(bucket))
         old = tuple(file.path for file in self.files.get(bucket, ()))
         metadata, io = self.layout.open()
         gone_path = ""
@@ -346,6 +384,16 @@ class Merger:
         return merge(
             self.form, rows, gone, pa.concat_tables(changed), self.truncated, is_moving=self.is_moving
         )
+
+    def base(self, bucket: int) -> tuple[pa.Table, pa.Table]:
+        """Return what changes are merged into: rows of a bucket, and what deleted ones have left."""
+        rows, gone = self.rows(bucket), self._gone(bucket)
+        if self.retained is None:
+            return rows, gone
+        schema = self.layout.open()[0].schema()
+        kept = [retained.of(rows, schema) for retained in self.retained]
+        deletions = [replace(retained, erased=()).of(gone, schema) for retained in self.retained]
+        return pa.concat_tables([rows[:0], *kept]), pa.concat_tables([gone[:0], *deletions])
 
     def rows(self, bucket: int) -> pa.Table:
         """The rows of a bucket as they are."""

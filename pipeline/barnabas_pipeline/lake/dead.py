@@ -15,22 +15,22 @@ from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 from barnabas_pipeline import faults
 from barnabas_pipeline.errors import IncompleteError
 from barnabas_pipeline.lake import store
+from barnabas_pipeline.lake.commits import changing, named_files
 from barnabas_pipeline.lake.files import dead_columns, describe
 from barnabas_pipeline.lake.iceberg import (
     LOCATION,
+    MAIN,
     NAME_MAPPING,
     PATH,
     PROPERTIES,
     SHA256,
     VERSION,
     Lineage,
-    changing,
     check_writable,
     explained,
     is_elsewhere,
     ledger_of,
     load_or_none,
-    named_files,
     relocate,
 )
 from barnabas_pipeline.lake.ledger import DataFile, Entry, Files
@@ -48,7 +48,10 @@ class DeadLetters:
 
     def __init__(self, table: Table) -> None:
         self.place = replace(
-            table.place, name=f"{table.place.name}{SUFFIX}", location=f"{table.place.location}/{store.DEAD}"
+            table.place,
+            name=f"{table.place.name}{SUFFIX}",
+            location=f"{table.place.location}/{store.DEAD}",
+            branch=MAIN,
         )
         self._table = table
         self._published = 0  # the version that is known to be in it
@@ -56,6 +59,8 @@ class DeadLetters:
     def publish(self) -> bool:
         """Commit what the ledger has and this table lacks; False: nothing. Raises IncompleteError."""
         state = self._table.state()
+        if self._table.place.branch != MAIN:
+            return False  # those of a branch are seen once it is published
         if state.dead_version <= self._published <= state.version:
             return False  # not so if the table was rolled back since
         with explained():

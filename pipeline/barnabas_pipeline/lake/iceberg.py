@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
@@ -29,29 +29,21 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile as IcebergFile
-from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
-from pyiceberg.table.update.snapshot import ExpireSnapshots
-from pyiceberg.typedef import Record
+from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.utils.config import Config
 
 from barnabas_pipeline.errors import IncompleteError, UsageError
 from barnabas_pipeline.lake.columns import COORDINATES, PARTITION, lake_schema
-from barnabas_pipeline.lake.ledger import SAME_ROWS, BrokenLakeError, DataFile
-from barnabas_pipeline.lake.pyiceberg_internals import (
-    CachingTransaction,
-    SnapshotProducer,
-    as_second_version,
-    replacing,
-)
+from barnabas_pipeline.lake.ledger import BrokenLakeError
+from barnabas_pipeline.lake.pyiceberg_internals import CachingTransaction, as_second_version
 from barnabas_pipeline.lake.store import IO_PROPERTIES, earlier, local_path, location_of, open_io
 from barnabas_pipeline.lake.table_schema import partition_fields
 from barnabas_pipeline.schema import EventSchema
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable
-    from pyiceberg.table import Transaction
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.types import PrimitiveType
 
@@ -62,6 +54,7 @@ CATALOG_FILE = "catalog.db"
 FOUND_BY = ("type", "uri", "py-catalog-impl")  # properties that say what a catalog is
 LOCATION = "barnabas.location"
 VERSION, PATH, SHA256, KIND = (f"barnabas.ledger-{name}" for name in ("version", "path", "sha256", "kind"))
+MAIN = "main"
 SNAPSHOT, SEQUENCE = "barnabas.ledger-snapshot", "barnabas.ledger-sequence"
 """Properties of the table: the id and the sequence number of the snapshot that names the newest entry."""
 FORMAT_VERSION_MAX = 2  # that can be written
@@ -71,8 +64,12 @@ PROPERTIES = {
     "commit.manifest.min-count-to-merge": "50",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
-    "write.metadata.metrics.column._topic_id": "full",  # so that a snapshot says of which incarnation a file is
 }
+OF_EVENTS = {"write.metadata.metrics.column._topic_id": "full"}
+"""More properties of a table of events, so that a snapshot says of which incarnation a file is.
+
+Catalogs refuse it for a table without that column.
+"""
 NAME_MAPPING = "schema.name-mapping.default"
 
 
@@ -85,6 +82,7 @@ class Place:
     catalog: str = CATALOG
     properties: tuple[tuple[str, str], ...] = ()
     partition_by: str = ""
+    branch: str = MAIN
 
     @property
     def namespace(self) -> str:
@@ -167,6 +165,14 @@ def open_catalog(place: Place) -> Catalog:
         raise UsageError(f"catalog {place.catalog}: {error}") from None
 
 
+def is_made(place: Place) -> bool:
+    """Return whether the catalog of a table is there to be asked; that of a new local lake is a file that is not there."""
+    here = local_path(place.location.rpartition("/")[0])
+    is_own = place.catalog == CATALOG and not any(name in dict(place.properties) for name in FOUND_BY)
+    is_own = is_own and not Config().get_catalog_config(CATALOG)
+    return here is None or not is_own or (here / CATALOG_FILE).exists()
+
+
 class Catalogs:
     """Catalogs that many tables share, so that each needs no connection of its own."""
 
@@ -223,7 +229,7 @@ def create(catalog: Catalog, place: Place, schema: EventSchema) -> None:
         # Catalogs number columns again, in this order: first the coordinates, the same for ever, then the event's fields.
         schema=pa.schema(COORDINATES),
         location=place.location,
-        properties={**PROPERTIES, LOCATION: place.location},
+        properties={**PROPERTIES, **OF_EVENTS, LOCATION: place.location},
     )
     with transaction.update_schema() as update:
         update.union_by_name(lake_schema(schema))
@@ -279,76 +285,6 @@ def layout_of(table: IcebergTable) -> Layout:
         key: str(value) for key, value in table.io.properties.items() if isinstance(value, str | int | bool)
     }
     return Layout(metadata.model_dump_json(), tuple(sorted(io.items())))
-
-
-def iceberg_file(file: DataFile) -> IcebergFile:
-    """Return a file as a snapshot names it."""
-    more = dict(file.iceberg)
-    return IcebergFile.from_args(
-        content=DataFileContent.DATA,
-        file_path=file.path,
-        file_format=FileFormat.PARQUET,
-        file_size_in_bytes=file.size,
-        partition=Record(*more.pop("partition")),
-        sort_order_id=None,
-        equality_ids=None,
-        key_metadata=None,
-        **{"record_count": file.rows, **more},
-    )
-
-
-def named_files(table: IcebergTable, paths: Iterable[str]) -> list[IcebergFile]:
-    """The data files of the current snapshot that have these paths."""
-    chosen = set(paths)
-    snapshot = table.current_snapshot()
-    if not chosen or snapshot is None:
-        return []
-    manifests = snapshot.manifests(table.io)
-    entries = (entry for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io))
-    return [entry.data_file for entry in entries if entry.data_file.file_path in chosen]
-
-
-def changing(
-    table: IcebergTable, named: dict[str, str], add: Iterable[DataFile], old: list[IcebergFile]
-) -> CachingTransaction:
-    """Begin the transaction of one snapshot that adds and removes files, and says in its summary what `named` does.
-
-    In a table that was relocated `add` are all files that count, and older snapshots are forgotten.
-    """
-    transaction = CachingTransaction(table)
-    update = transaction.update_snapshot(snapshot_properties=named)
-    is_alone = is_elsewhere(table)
-    producer: SnapshotProducer[Any]
-    if is_alone or (named.get(KIND) in SAME_ROWS and old):
-        producer = replacing(transaction, table.io, named, is_alone=is_alone)
-    else:
-        producer = update.overwrite() if old else update.merge_append()
-    sequence_number = transaction.table_metadata.next_sequence_number()
-    for file in add:
-        producer.append_data_file(iceberg_file(file))
-    for old_file in old:
-        producer.delete_data_file(old_file)
-    producer.commit()
-    newest = {SNAPSHOT: str(producer.snapshot_id), SEQUENCE: str(sequence_number)}
-    transaction.set_properties({**{key: named[key] for key in (VERSION, PATH, SHA256)}, **newest})
-    transaction.commit_once()
-    if is_alone:
-        expire_all_but(transaction, 1)
-    return transaction
-
-
-def expire_all_but(transaction: Transaction, count: int) -> None:
-    """Expire the oldest snapshots in a transaction, but for heads of branches and tags."""
-    metadata = transaction.table_metadata
-    heads = {ref.snapshot_id for ref in metadata.refs.values()}
-    by_age = sorted(metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
-    old = [
-        snapshot.snapshot_id
-        for snapshot in by_age[: max(0, len(by_age) - count)]
-        if snapshot.snapshot_id not in heads
-    ]
-    if old:
-        ExpireSnapshots(transaction).by_ids(old).commit()
 
 
 class FileBounds(NamedTuple):
@@ -476,4 +412,18 @@ def load_or_none(catalog: Catalog, place: Place) -> IcebergTable | None:
         raise UsageError(
             f"table {place.name} of catalog {place.catalog} is {where}, not {place.location}: give --table"
         )
+    look_at(table, place.branch)
     return table
+
+
+def look_at(table: IcebergTable, branch: str) -> None:
+    """Let the current snapshot of a table, as it was read, be that of a branch; one that is not there yet begins at main.
+
+    Raises UsageError for the name of a tag.
+    """
+    ref = table.metadata.refs.get(branch)
+    if branch == MAIN or ref is None:
+        return
+    if ref.snapshot_ref_type != SnapshotRefType.BRANCH:
+        raise UsageError(f"{branch} is a tag of table {'.'.join(table.name())}, not a branch")
+    table.metadata = table.metadata.model_copy(update={"current_snapshot_id": ref.snapshot_id})

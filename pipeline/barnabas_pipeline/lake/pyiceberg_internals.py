@@ -107,10 +107,17 @@ class _ReplacingFiles(_OverwriteFiles):
 
 
 def replacing(
-    transaction: Transaction, io: FileIO, snapshot_properties: dict[str, str], *, is_alone: bool = False
+    transaction: Transaction,
+    io: FileIO,
+    snapshot_properties: dict[str, str],
+    *,
+    branch: str,
+    is_alone: bool = False,
 ) -> _ReplacingFiles:
     """Begin a snapshot that puts other files with the same rows in the place of some, or of all: `is_alone`."""
-    producer = _ReplacingFiles(Operation.OVERWRITE, transaction, io, snapshot_properties=snapshot_properties)
+    producer = _ReplacingFiles(
+        Operation.OVERWRITE, transaction, io, snapshot_properties=snapshot_properties, branch=branch
+    )
     producer.is_alone = is_alone
     return producer
 

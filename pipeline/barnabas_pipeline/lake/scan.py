@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, LessThan, Reference
 from pyiceberg.expressions.literals import literal
-from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
+from pyiceberg.expressions.visitors import bind
+from pyiceberg.io.pyarrow import ArrowScan, expression_to_pyarrow, schema_to_pyarrow
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import FileScanTask
@@ -112,6 +115,13 @@ def within(span: Span | None, schema: Schema) -> BooleanExpression:
 
     from_low = GreaterThanOrEqual(term=Reference(name), value=literal(bound(low)))
     return And(from_low, LessThan(term=Reference(name), value=literal(bound(high))))
+
+
+def matches(rows: pa.Table, where: BooleanExpression, schema: Schema) -> pa.ChunkedArray:
+    """Return for each row whether it meets a condition on columns of a schema. Raises ValueError for another column."""
+    condition = expression_to_pyarrow(bind(schema, where, case_sensitive=True), schema)
+    met = ds.dataset(rows).to_table(columns={"matches": condition})["matches"]
+    return pc.fill_null(met.cast(pa.bool_()), False)
 
 
 def rows(

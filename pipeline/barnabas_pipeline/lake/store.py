@@ -191,6 +191,14 @@ def listing(io: FileIO, location: str) -> Iterator[Listed]:
             yield Listed(f"{prefix}{info.path}", info.mtime.timestamp())
 
 
+def names(io: StoreIO, location: str) -> set[str]:
+    """Return the objects directly below a location."""
+    system, path = io.file_system(location)
+    prefix = location.removesuffix(path)
+    listed = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+    return {f"{prefix}{info.path}" for info in listed}
+
+
 def location_of(name: str | Path) -> str:
     """Return the location that a path or URL names, in the one form that Iceberg compares. Raises UsageError."""
     text = str(name)

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table.refs import SnapshotRefType
 
 from barnabas_pipeline import faults
 from barnabas_pipeline.errors import IncompleteError, UsageError
-from barnabas_pipeline.lake import iceberg, old, scan, store, table_schema
+from barnabas_pipeline.lake import commits, iceberg, old, scan, store, table_schema
 from barnabas_pipeline.lake.columns import lake_schema
 from barnabas_pipeline.lake.coordinates import Seen, erased_offsets, row_offsets
 from barnabas_pipeline.lake.iceberg import KIND, PATH, SHA256, VERSION, Catalogs, Head, Layout, Lineage, Place
@@ -237,7 +238,9 @@ class Table:
                 for candidate in self._iceberg.snapshots()
                 if iceberg.summary_of(candidate).get(VERSION) == str(version)
             )
-            snapshot = next((candidate.snapshot_id for candidate in named), None)
+            snapshots = {iceberg.summary_of(candidate)[PATH]: candidate.snapshot_id for candidate in named}
+            path = next(iter(snapshots), "") if len(snapshots) < 2 else self.state(version).path
+            snapshot = snapshots.get(path)  # branches have versions of the same number
             if snapshot is None:
                 raise UsageError(f"version {version} of {self.place.location} has expired")
         return self._pieces(span, snapshot)
@@ -276,8 +279,11 @@ class Table:
             if self._iceberg is None:
                 raise IncompleteError(f"table {self.place.name} was created, and is gone again")
             iceberg.check_writable(self._iceberg)
+            if self.place.branch != iceberg.MAIN and commits.begin_main(self._iceberg):
+                self.refresh()
             self._check_columns()
             table_schema.evolve(self._iceberg, lake_schema(schema))
+            iceberg.look_at(self._iceberg, self.place.branch)
 
     def adopt(self, state: State, entry: Entry, files: list[DataFile]) -> None:
         """Commit, as the first snapshot, the last entry of a ledger that was written before, with all files that count."""
@@ -291,15 +297,24 @@ class Table:
         data = entry.encode()
         return write_entry(self._opened, entry.version, data), data
 
-    def commit(self, entry: Entry, *, keep_snapshots: int = 0, files: list[DataFile] | None = None) -> None:
+    def commit(
+        self,
+        entry: Entry,
+        *,
+        keep_snapshots: int = 0,
+        files: list[DataFile] | None = None,
+        tag: str = "",
+    ) -> None:
         """Commit the next entry with its files. Raises ConflictError if there is another one; nothing has changed then.
 
-        `keep_snapshots` expires the older ones in the same commit; 0: none. `files`: instead of those that it adds.
+        `keep_snapshots` expires the older ones in the same commit; 0: none. `files`: instead of those that it adds. `tag`
+        names the snapshot; raises UsageError if it names one of another run.
         """
         state = self.state()
         after = state.copy()
         if state.version >= entry.version:
             raise self._conflict(entry)
+        self._check_tag(tag, entry)
         self._take_over(entry, is_first=files is not None)
         after.apply(entry)  # what would make a broken lake is not even written
         entry.after = after.to_dict()
@@ -308,7 +323,7 @@ class Table:
         faults.point("commit.before_catalog")
         named = {VERSION: str(entry.version), PATH: path, SHA256: digest(data), KIND: entry.kind}
         change = (entry.add, entry.remove) if files is None else (files, [])
-        self._commit(entry, named, change, keep_snapshots)
+        self._commit(entry, named, change, keep_snapshots, tag)
         faults.point("commit.after_swap")
         self._state = entry.state(path, data)
         faults.point("commit.after")
@@ -321,6 +336,8 @@ class Table:
         state, root = self.state(), self.place.location
         if not is_first and state.path == store.hidden(state.path, root):
             return
+        if self.place.branch != iceberg.MAIN and state.version:
+            raise UsageError(f"table {self.place.name} is of an earlier release: load once without --branch")
         dead = {path: file for path, file in self.files().dead.items() if path not in entry.dead_remove}
         moved = {path: file for path, file in dead.items() if path != store.hidden(path, root)}
         added = {file.path: file for file in entry.dead_add} | moved
@@ -330,6 +347,18 @@ class Table:
         copies = {path: store.hidden(path, root) for path in paths if path != store.hidden(path, root)}
         with iceberg.explained(), ThreadPoolExecutor(READ_AHEAD_THREADS) as pool:
             list(pool.map(lambda path: store.copy(self._opened.io, path, copies[path]), copies))
+
+    def _check_tag(self, tag: str, entry: Entry) -> None:
+        """Raise UsageError for a tag that names a snapshot of another run, or a branch."""
+        ref = self._opened.metadata.refs.get(tag) if tag and self._iceberg is not None else None
+        if ref is None:
+            return
+        snapshot = self._opened.snapshot_by_id(ref.snapshot_id)
+        named = iceberg.summary_of(snapshot) if snapshot is not None else {}
+        job = self._read(named[PATH], named[SHA256])[0].job if PATH in named else {}
+        is_mine = ref.snapshot_ref_type == SnapshotRefType.TAG and job.get("id") == entry.job.get("id", "")
+        if not is_mine:
+            raise UsageError(f"--tag {tag}: table {self.place.name} has it already, of another run")
 
     def _check_foreign(self) -> None:
         """Raise BrokenLakeError if another engine has brought rows that no load has covered, such as cherry-picked ones."""
@@ -344,14 +373,16 @@ class Table:
                     f"{self.place.name}, whose ledger ends before {state.ends[partition]}: roll that snapshot back"
                 )
 
-    def _commit(self, entry: Entry, named: dict[str, str], change: Change, keep_snapshots: int) -> None:
+    def _commit(
+        self, entry: Entry, named: dict[str, str], change: Change, keep_snapshots: int, tag: str
+    ) -> None:
         """Commit until it is known that it has happened, or cannot happen; others' snapshots without an entry are fine."""
         before = self.state().path
         tries = 0
         while True:
             seen = self._opened.metadata_location
             try:
-                self._put(named, change, keep_snapshots)
+                self._put(named, change, keep_snapshots, tag)
                 return
             except Exception as error:  # refused, or unknown: the answer may be lost
                 if not iceberg.is_foreign(error):
@@ -382,16 +413,18 @@ class Table:
                 text = f"version {entry.version} of {self.place.location} cannot be committed: {failure}"
                 raise IncompleteError(text.splitlines()[0]) from failure
 
-    def _put(self, named: dict[str, str], change: Change, keep_snapshots: int) -> None:
+    def _put(self, named: dict[str, str], change: Change, keep_snapshots: int, tag: str) -> None:
         """Try the commit once."""
         table, (files, remove) = self._opened, change
         self._check_foreign()
         if any(file.iceberg["spec_id"] != table.metadata.default_spec_id for file in files):
             raise ConflictError(f"{self.place.location} is partitioned in another way now: run again")
         replaced = ConflictError(f"files of {self.place.location} were replaced by another engine: run again")
-        transaction = begin(table, named, files, remove, keep_snapshots, replaced)
+        branch = self.place.branch
+        transaction = begin(table, named, files, remove, keep_snapshots, replaced, branch=branch, tag=tag)
         faults.point("commit.before_swap")
         transaction.commit_transaction()
+        iceberg.look_at(table, branch)
 
     def _conflict(self, entry: Entry) -> ConflictError:
         return ConflictError(
@@ -429,12 +462,15 @@ def begin(
     remove: list[str],
     keep_snapshots: int,
     conflict: ConflictError,
+    *,
+    branch: str = iceberg.MAIN,
+    tag: str = "",
 ) -> CachingTransaction:
     """Begin the transaction of a snapshot; raises `conflict` if a file that it removes is not there any more."""
-    old = iceberg.named_files(table, remove)
+    old = commits.named_files(table, remove)
     if len(old) != len(remove):
         raise conflict
-    transaction = iceberg.changing(table, named, add, old)
+    transaction = commits.changing(table, named, add, old, branch=branch, tag=tag)
     if keep_snapshots:
-        iceberg.expire_all_but(transaction, keep_snapshots)
+        commits.expire_all_but(transaction, keep_snapshots)
     return transaction

@@ -9,12 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.lake import store
+from barnabas_pipeline.lake.commits import branches_of
 from barnabas_pipeline.lake.dead import DeadLetters
-from barnabas_pipeline.lake.iceberg import Place, explained
+from barnabas_pipeline.lake.iceberg import MAIN, Place, explained
 from barnabas_pipeline.lake.table import Table
 
 if TYPE_CHECKING:
@@ -33,6 +36,8 @@ DIRECTORIES = (
 def vacuum(root: Place | str, *, age_seconds: float, clock: Callable[[], float] = time.time) -> int:
     """Expire snapshots so old, but for heads and tags, and remove files that nothing names; returns how many files."""
     table = Table(root)
+    if table.place.branch != MAIN:
+        raise UsageError("files are removed of a table as a whole: not with --branch")
     dead = DeadLetters(table)
     dead.publish()
     before = datetime.fromtimestamp(clock() - age_seconds, UTC)
@@ -64,6 +69,9 @@ def find_orphans(table: Table, age_seconds: float, clock: Callable[[], float] = 
             return []  # perhaps it has another name now
         files = table.files()
         named_paths = {*files.dead, *files.erased}
+        for branch in branches_of(table.iceberg):
+            mine = Table(replace(table.place, branch=branch), catalogs=table.catalogs).files()
+            named_paths |= {*mine.dead, *mine.erased}
         for iceberg in (table.iceberg, DeadLetters(table).iceberg()):
             if iceberg is not None:
                 named_paths |= named(iceberg)

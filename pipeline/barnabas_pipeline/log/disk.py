@@ -120,6 +120,21 @@ class DiskLog:
                     last_position = position
         return sorted({point for point in points if offset_range.start < point < offset_range.end})
 
+    def size(self, offset_range: OffsetRange) -> int | None:
+        """By the sizes of segments, and the headers of those that the range begins or ends in."""
+        start, end, total = offset_range.start, offset_range.end, 0
+        for segment in self._segments(offset_range.partition, start):
+            if segment.base_offset >= end:
+                break
+            if start <= segment.base_offset and segment.next_base is not None and segment.next_base <= end:
+                total += os.stat(segment.path(names.LOG)).st_size
+                continue
+            for _, header in segment.headers(segment.position_of(start)):
+                if header.base_offset >= end:
+                    break
+                total += header.size if header.last_offset >= start else 0
+        return total
+
     def read(self, offset_range: OffsetRange) -> Iterator[RawBatch | CorruptSpan]:
         """Batch by batch, through all segments that the range touches."""
         if offset_range.partition not in self._partitions:

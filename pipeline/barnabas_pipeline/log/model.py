@@ -118,6 +118,10 @@ class Log(Protocol):
         """Return offsets inside of the range, batch boundaries about `bytes_max` apart."""
         ...
 
+    def size(self, offset_range: OffsetRange) -> int | None:
+        """Return about how many bytes of batches a range has; None where the transport does not say."""
+        ...
+
     def read(self, offset_range: OffsetRange) -> Iterator[RawBatch | CorruptSpan]:
         """Yield batches and damaged spans of a range, as `order.Order` does. Raises DataLossError if its start is gone."""
         ...

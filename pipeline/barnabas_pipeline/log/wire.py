@@ -150,6 +150,10 @@ class WireLog:
         size = max(1, bytes_max // 100)
         return list(range(offset_range.start + size, offset_range.end, size))
 
+    def size(self, _: OffsetRange) -> int | None:
+        """The wire does not say."""
+        return None
+
     # --- fetching -------------------------------------------------------------------------------------------
 
     def read(self, offset_range: OffsetRange) -> Iterator[RawBatch | CorruptSpan]:

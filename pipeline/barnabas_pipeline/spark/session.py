@@ -93,6 +93,11 @@ def create(
 
 def check_java() -> None:
     """Check that Spark will find a Java of a version that it supports. Raises UsageError."""
+    java_version()
+
+
+def java_version() -> str:
+    """Return the version and the path of the Java that Spark will find. Raises UsageError for none, or an old one."""
     home = os.environ.get("JAVA_HOME")
     java = f"{home}/bin/java" if home else shutil.which("java")
     if not java:
@@ -108,3 +113,4 @@ def check_java() -> None:
     version = text.split('"')[1].split(".")[0].split("-")[0] if '"' in text else ""
     if version.isdigit() and int(version) < JAVA_MIN:
         raise UsageError(f"Spark needs Java {JAVA_MIN} or newer, {java} is {version} {PACKAGE}")
+    return f"{version or 'of unknown version'} at {java}"

@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from barnabas.cluster.metadata.topic_creation import TopicCreation
     from barnabas.config.loading import BrokerConfig
     from barnabas.coordinators.share.coordinator import ShareStateCoordinator
-    from barnabas.coordinators.share.ports import HighWatermarks, ShareStatePort
+    from barnabas.coordinators.share.ports import HighWatermarks, LetterWriter, ShareStatePort
     from barnabas.coordinators.transactions.ports import MarkerWriter, ProducerIds, TransactionVerifier
     from barnabas.environment import Environment
+    from barnabas.serving.step_runner import StepRunner
 
 
 class Ports(NamedTuple):
@@ -58,6 +59,8 @@ class CoordinatorParts(NamedTuple):
     """Puts what asks other brokers around the share coordinator of this one."""
     high_watermarks: Callable[[], HighWatermarks]
     """Makes what tells the ends of partitions to share groups."""
+    letter_writer: Callable[[StepRunner], LetterWriter]
+    """Makes what appends to dead letter queues."""
 
 
 def coordinator_parts(base: BaseParts) -> CoordinatorParts:
@@ -109,6 +112,7 @@ def coordinator_parts(base: BaseParts) -> CoordinatorParts:
         internal,
         _share_state(config, storage),
         partial(_high_watermarks, config, storage),
+        partial(_letter_writer, storage, now_ms),
     )
 
 
@@ -207,3 +211,12 @@ def _high_watermarks(config: BrokerConfig, storage: Storage) -> HighWatermarks:
         peers=storage.peers,
         timeout_ms=config.get(settings.REQUEST_TIMEOUT_MS),
     )
+
+
+def _letter_writer(storage: Storage, now_ms: Callable[[], int], step_runner: StepRunner) -> LetterWriter:
+    from barnabas.coordinators.share.letter_writers import ClusterLetterWriter, LocalLetterWriter
+
+    local = LocalLetterWriter(storage.replicas, step_runner, now_ms)
+    if storage.peers is None:
+        return local
+    return ClusterLetterWriter(storage.metadata, storage.broker_id, local, storage.peers)

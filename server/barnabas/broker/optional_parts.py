@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.cluster.metadata.internal_topics import SHARE_TOPIC
 from barnabas.config import broker as settings
 from barnabas.config.authorizer import token_secret_key
+from barnabas.config.features import finalized
 from barnabas.environment.lazy import Lazy
+from barnabas.serving.apis import SHARES
 
 if TYPE_CHECKING:
     from barnabas.broker.base_parts import BaseParts
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
     from barnabas.coordinators.share.shares import Shares
     from barnabas.metrics.client_telemetry import Telemetry
     from barnabas.serving.step_runner import StepRunner
+
+
+LEVEL_OF_QUEUES = 2
+"""Of `share.version`: groups have dead letter queues from it on (KIP-1191)."""
 
 
 class OptionalParts(NamedTuple):
@@ -52,7 +58,12 @@ def _shares(base: BaseParts, coordinators: CoordinatorParts, step_runner: StepRu
     config, environment, storage = base.config, base.environment, base.storage
 
     def make() -> Shares:
+        from barnabas.coordinators.share.dead_letter_queue import DeadLetterQueues
         from barnabas.coordinators.share.shares import Shares
+
+        def has_queues() -> bool:
+            features = finalized(base.release.features, storage.metadata.image.features)
+            return any(each.name == SHARES and each.finalized_level >= LEVEL_OF_QUEUES for each in features)
 
         shares = Shares(
             config,
@@ -66,6 +77,16 @@ def _shares(base: BaseParts, coordinators: CoordinatorParts, step_runner: StepRu
             steady_ms=environment.monotonic_ms,
             elsewhere=coordinators.share_state,
             high_watermarks=coordinators.high_watermarks(),
+            queues=DeadLetterQueues(
+                config,
+                storage.metadata,
+                coordinators.ports.topic_creation,
+                coordinators.letter_writer(step_runner),
+                environment.entropy,
+                base.budget,
+                environment.wall_clock_ms,
+                has_queues,
+            ),
         )
         base.background.start_soon(shares.run)
         return shares
@@ -74,6 +95,7 @@ def _shares(base: BaseParts, coordinators: CoordinatorParts, step_runner: StepRu
         make,
         "barnabas.coordinators.share.shares",
         "barnabas.coordinators.share.high_watermarks",
+        "barnabas.coordinators.share.letter_writers",
         "barnabas.coordinators.runtime.entries",
         "encodings.utf_16_be",
         beside=environment.threads.run,

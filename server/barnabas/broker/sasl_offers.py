@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 from base64 import b64encode
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barnabas.config import broker as settings
+from barnabas.config import releases
 from barnabas.config.listeners import ListenerSettings, mechanisms_of
-from barnabas.config.setting import SettingError
+from barnabas.config.setting import Setting, SettingError
 from barnabas.security.jaas import JaasEntry, JaasError, parse_jaas
 from barnabas.security.sasl.mechanism import (
     GSSAPI,
@@ -110,6 +111,22 @@ def _beginning(name: str, listener: ListenerSettings, parts: LoginParts) -> Call
         raise SettingError(f"{error} ({setting} is not set, and its default is {GSSAPI})") from error
 
 
+def _check_verified(listener: ListenerSettings) -> None:
+    """Raise SettingError where nothing says for whom tokens are, or by whom, and the release needs it (Kafka 4.4)."""
+    if not releases.verifies_tokens(listener.release):
+        return
+    pairs: tuple[tuple[Setting[Any], Setting[bool]], ...] = (
+        (settings.SASL_OAUTHBEARER_EXPECTED_AUDIENCE, settings.SASL_OAUTHBEARER_ALLOW_UNVERIFIED_AUDIENCE),
+        (settings.SASL_OAUTHBEARER_EXPECTED_ISSUER, settings.SASL_OAUTHBEARER_ALLOW_UNVERIFIED_ISSUER),
+    )
+    for expected, allowed in pairs:
+        if not listener.get(expected, OAUTHBEARER) and not listener.get(allowed, OAUTHBEARER):
+            raise SettingError(
+                f"listener {listener.name} offers OAUTHBEARER: set {expected.name}, or {allowed.name}=true to take "
+                "tokens whatever they say"
+            )
+
+
 def _token_check(listener: ListenerSettings, parts: LoginParts) -> Check:
     """Return what checks the tokens of OAUTHBEARER. Raises SettingError."""
     from barnabas.broker.tokens import Expected, SignedTokens, UnsecuredTokens
@@ -141,6 +158,7 @@ def _token_check(listener: ListenerSettings, parts: LoginParts) -> Check:
             f"are (or, for tests, {handler_name}={UNSECURED_TOKENS} "
             "to take tokens without a signature)"
         )
+    _check_verified(listener)
     expected = Expected(
         listener.get(settings.SASL_OAUTHBEARER_EXPECTED_ISSUER, OAUTHBEARER),
         listener.get(settings.SASL_OAUTHBEARER_EXPECTED_AUDIENCE, OAUTHBEARER),

@@ -9,13 +9,13 @@ import argparse
 from collections.abc import Callable, Mapping
 
 import click
-from click.shell_completion import CompletionItem, get_completion_class
+from click.shell_completion import CompletionItem
 
 from barnabas.commands import COMMANDS
 from barnabas.commands.program import CLIENT, Root
+from barnabas.commands.shells import SHELLS
 from barnabas.environment.lazy import import_when_used
 
-SHELLS = ("bash", "zsh", "fish")
 VARIABLE = "_BARNABAS_COMPLETE"
 """Environment variable by which a shell asks for completions, as click has it."""
 _FILES = ("FILE", "DIR", "PATH")
@@ -101,7 +101,7 @@ def answer(instruction: str, parsers: Parsers) -> int:
     """Answer a shell that asks; `instruction` is the value of VARIABLE. Returns the exit code."""
     shell, _, what = instruction.partition("_")
     import_when_used(*CLIENT)
-    completion_class = get_completion_class(shell)
+    completion_class = SHELLS.get(shell)
     if completion_class is None or what not in ("source", "complete"):
         return 1
     completion = completion_class(Everything(parsers), {}, "barnabas", VARIABLE)
@@ -110,10 +110,8 @@ def answer(instruction: str, parsers: Parsers) -> int:
 
 
 @click.command("completion")
-@click.argument("shell", type=click.Choice(SHELLS))
+@click.argument("shell", type=click.Choice(list(SHELLS)))
 def COMMAND(shell: str) -> int:  # noqa: N802
     """Print a script that completes commands; in ~/.bashrc: eval "$(barnabas completion bash)"."""
-    completion_class = get_completion_class(shell)
-    assert completion_class is not None
-    print(completion_class(Root(), {}, "barnabas", VARIABLE).source())
+    print(SHELLS[shell](Root(), {}, "barnabas", VARIABLE).source())
     return 0

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from barnabas.config import tables
+from barnabas.config import releases, tables
 from barnabas.config.durations import duration_ms
 from barnabas.config.loading import BrokerConfig
-from barnabas.config.setting import Setting, SettingError
+from barnabas.config.setting import STRING, Setting, SettingError
 
 # Each row is one as in `config/tables`, and the broker settings with its default, its least and its largest value.
 # fmt: off
@@ -30,6 +30,9 @@ _ROWS: tuple[tuple[tuple[Any, ...], str, str, str], ...] = (
       "Shortest time between two assignments of the consumer group."),
      "group.consumer.assignment.interval.ms", "group.consumer.min.assignment.interval.ms",
      "group.consumer.max.assignment.interval.ms"),
+    (("consumer.assignor.offload.enable", "boolean", "true", "", "medium", "internal", "threads",
+      "Whether assignments of the consumer group are computed beside requests."),
+     "group.consumer.assignor.offload.enable", "", ""),
     (("share.session.timeout.ms", "int", "45000", "1..", "medium", "cluster", "",
       "A member of the share group that is not heard of for so long is removed."),
      "group.share.session.timeout.ms", "group.share.min.session.timeout.ms",
@@ -42,6 +45,9 @@ _ROWS: tuple[tuple[tuple[Any, ...], str, str, str], ...] = (
       "Shortest time between two assignments of the share group."),
      "group.share.assignment.interval.ms", "group.share.min.assignment.interval.ms",
      "group.share.max.assignment.interval.ms"),
+    (("share.assignor.offload.enable", "boolean", "true", "", "medium", "internal", "threads",
+      "Whether assignments of the share group are computed beside requests."),
+     "group.share.assignor.offload.enable", "", ""),
     (("share.record.lock.duration.ms", "int", "30000", "1000..", "medium", "cluster", "",
       "How long a delivered record is locked for its consumer."),
      "group.share.record.lock.duration.ms", "group.share.min.record.lock.duration.ms",
@@ -75,15 +81,43 @@ _ROWS: tuple[tuple[tuple[Any, ...], str, str, str], ...] = (
       "Shortest time between two assignments of the streams group."),
      "group.streams.assignment.interval.ms", "group.streams.min.assignment.interval.ms",
      "group.streams.max.assignment.interval.ms"),
+    (("streams.assignor.offload.enable", "boolean", "true", "", "medium", "internal", "threads",
+      "Whether assignments of the streams group are computed beside requests."),
+     "group.streams.assignor.offload.enable", "", ""),
     (("streams.initial.rebalance.delay.ms", "int", "3000", "0..", "medium", "cluster", "",
       "How long the streams group waits for more members when it is new."),
      "group.streams.initial.rebalance.delay.ms", "", ""),
     (("streams.num.standby.replicas", "int", "0", "0..", "medium", "cluster", "",
       "Standby copies of each task."),
      "group.streams.num.standby.replicas", "", "group.streams.max.standby.replicas"),
+    (("streams.rack.aware.assignment.tags", "list", "", "", "low", "cluster", "warmup",
+      "Tags of clients over whose values standby copies of the streams group are spread."),
+     "group.streams.rack.aware.assignment.tags", "", ""),
+    (("streams.task.offset.interval.ms", "int", "60000", "1..", "medium", "internal", "warmup",
+      "How often members of the streams group tell how far their warm-up tasks are."),
+     "group.streams.task.offset.interval.ms", "group.streams.min.task.offset.interval.ms", ""),
+    (("streams.num.warmup.replicas", "int", "2", "0..", "medium", "internal", "warmup",
+      "Warm-up tasks that the streams group may have at once."),
+     "group.streams.num.warmup.replicas", "", "group.streams.max.warmup.replicas"),
+    (("streams.acceptable.recovery.lag", "long", "10000", "0..", "medium", "internal", "warmup",
+      "Records that a copy of a task may be behind to become the active one."),
+     "group.streams.acceptable.recovery.lag", "", ""),
+    (("streams.assignor.name", "string", "sticky", "", "medium", "cluster", "fixed",
+      "Assignor of the streams group, one of group.streams.assignors; the first of these if there is none."),
+     "group.streams.assignors", "", ""),
+    (("errors.deadletterqueue.topic.name", "string", "", "", "medium", "cluster", "",
+      "Topic of the share group's dead letter queue; empty if there is none."),
+     "", "", ""),
+    (("errors.deadletterqueue.copy.record.enable", "boolean", "false", "", "medium", "cluster", "",
+      "Whether records in the dead letter queue have key and value, or headers alone."),
+     "", "", ""),
 )
 # fmt: on
 
+ASSIGNOR_NAME = "streams.assignor.name"
+ASSIGNMENT_TAGS = "streams.rack.aware.assignment.tags"
+DLQ_TOPIC_NAME = "errors.deadletterqueue.topic.name"
+INTERNAL_PREFIX = "__"
 SHARE_AUTO_OFFSET_RESET = "share.auto.offset.reset"
 BY_DURATION = "by_duration:"
 
@@ -120,15 +154,20 @@ def find(name: str) -> Setting[Any] | None:
 def values(own: Mapping[str, str], config: BrokerConfig) -> dict[str, Any]:
     """All settings of a group that has these of its own. Raises SettingError for a text that is no value."""
     return {
-        name: row.setting.parse(own[name]) if name in own else config.topic_default(row.setting)[0]
+        name: row.setting.parse(own[name]) if name in own else _default(row.setting, config)
         for name, row in rows().items()
     }
+
+
+def _default(setting: Setting[Any], config: BrokerConfig) -> Any:
+    value = config.topic_default(setting)[0]
+    return value[0] if isinstance(value, tuple) and setting.kind is STRING else value
 
 
 def check(own: Mapping[str, str], config: BrokerConfig) -> None:
     """Raise SettingError unless a group may have these settings."""
     for name in own:
-        if name not in rows():
+        if name not in rows() or not releases.has_setting(config.release, name):
             raise SettingError(f"unknown group setting {name!r}")
     effective = values(own, config)
     for name in own:
@@ -145,6 +184,14 @@ def check(own: Mapping[str, str], config: BrokerConfig) -> None:
         session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
         if effective[session] <= effective[heartbeat]:
             raise SettingError(f"{session} must be larger than {heartbeat}")
+    assignors = config.get(tables.setting("group.streams.assignors"))
+    if ASSIGNOR_NAME in own and own[ASSIGNOR_NAME] not in assignors:
+        raise SettingError(f"{ASSIGNOR_NAME}={own[ASSIGNOR_NAME]}: one of {', '.join(assignors)} expected")
+    if own.get(DLQ_TOPIC_NAME, "").startswith(INTERNAL_PREFIX):
+        raise SettingError(
+            f"{DLQ_TOPIC_NAME}={own[DLQ_TOPIC_NAME]}: a name without {INTERNAL_PREFIX} before it expected"
+        )
+    rows()[ASSIGNMENT_TAGS].setting.check_items_differ(own.get(ASSIGNMENT_TAGS, ""))
     reset = own.get(SHARE_AUTO_OFFSET_RESET, "latest")
     if reset not in ("earliest", "latest"):
         try:

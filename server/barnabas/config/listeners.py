@@ -47,6 +47,11 @@ class ListenerSettings:
         self._prefix = f"{tables.LISTENER_PREFIX}{name.lower()}."
 
     @property
+    def release(self) -> str:
+        """The release of Kafka that is followed; empty for Kafka 4 in general."""
+        return self._config.release
+
+    @property
     def has_sasl(self) -> bool:
         """True if clients log in with SASL."""
         return self.protocol in SASL_PROTOCOLS

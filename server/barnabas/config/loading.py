@@ -65,7 +65,7 @@ class BrokerConfig:
         texts: dict[str, str] = {}
         for name, text in (settings or {}).items():
             texts[name] = text
-            setting = tables.find(name)
+            setting = self.find(name)
             if setting is None:
                 if not tables.belongs_to_plugin(name):
                     self.unknown.append(name)
@@ -84,6 +84,13 @@ class BrokerConfig:
         self._defaults = _defaults_of(self.release)
         self._values = {**self._defaults, **self._static}
         self.sources = dict.fromkeys(self._static, STATIC_BROKER_CONFIG)
+
+    def find(self, name: str) -> Setting[Any] | None:
+        """Return the broker setting called `name`; None if the release that is followed has none."""
+        setting = tables.find(name)
+        if setting is None or not releases.has_setting(self.release, setting.base or name):
+            return None
+        return setting
 
     def limited(self, setting: Setting[Any]) -> Setting[Any]:
         """A broker setting with the limits that it has in the release that is followed."""
@@ -137,7 +144,7 @@ class BrokerConfig:
         self.sources = dict.fromkeys(self._static, STATIC_BROKER_CONFIG)
         for settings, source in ((of_all, DYNAMIC_DEFAULT_BROKER_CONFIG), (of_this, DYNAMIC_BROKER_CONFIG)):
             for name, text in settings.items():
-                setting = tables.find(name)
+                setting = self.find(name)
                 if setting is None or not setting.dynamic:
                     continue
                 try:

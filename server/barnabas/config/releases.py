@@ -244,6 +244,36 @@ _TOPIC_LIMITS: tuple[tuple[str, Mapping[str, str]], ...] = (
 )
 """The same of topic settings; each has allowed more the older the release is."""
 
+_SINCE_4_4 = frozenset((
+    "errors.deadletterqueue.auto.create.topics.enable",
+    "errors.deadletterqueue.copy.record.enable",
+    "errors.deadletterqueue.group.enable",
+    "errors.deadletterqueue.topic.name",
+    "errors.deadletterqueue.topic.name.prefix",
+    "group.share.dlq.manager.class.name",
+    "group.streams.acceptable.recovery.lag",
+    "group.streams.assignors",
+    "group.streams.max.warmup.replicas",
+    "group.streams.min.task.offset.interval.ms",
+    "group.streams.num.warmup.replicas",
+    "group.streams.rack.aware.assignment.tags",
+    "group.streams.task.offset.interval.ms",
+    "group.streams.topology.description.plugin.class",
+    "log.remote.copy.lag.bytes",
+    "log.remote.copy.lag.ms",
+    "max.decompressed.message.bytes",
+    "remote.copy.lag.bytes",
+    "remote.copy.lag.ms",
+    "sasl.oauthbearer.allow.unverified.audience",
+    "sasl.oauthbearer.allow.unverified.issuer",
+    "streams.acceptable.recovery.lag",
+    "streams.assignor.name",
+    "streams.num.warmup.replicas",
+    "streams.rack.aware.assignment.tags",
+    "streams.task.offset.interval.ms",
+))  # fmt: skip
+"""Settings of brokers, topics and groups that there are since Kafka 4.4."""
+
 NAMES = tuple(_RELEASES)
 """All releases that are known, the oldest first; each is the name of a line, as in `2.8` or `0.10.2`."""
 
@@ -269,12 +299,41 @@ def is_at_least(name: str, other: str) -> bool:
 
 def has_finite_quotas(name: str) -> bool:
     """Say whether a release refuses a client quota that is infinite; empty for Kafka 4 in general."""
-    return bool(name) and is_at_least(name, "4.4")
+    return _is_named_since(name, "4.4")
 
 
 def knows_networks(name: str) -> bool:
     """Say whether the host of an ACL may be a network in a release (KIP-1276); empty for Kafka 4 in general."""
-    return bool(name) and is_at_least(name, "4.4")
+    return _is_named_since(name, "4.4")
+
+
+def verifies_tokens(name: str) -> bool:
+    """Say whether a release needs the audience and the issuer of tokens; empty for Kafka 4 in general."""
+    return _is_named_since(name, "4.4")
+
+
+def bounds_growth(name: str) -> bool:
+    """Say whether a release refuses CreatePartitions as a whole for too many; empty for Kafka 4 in general."""
+    return _is_named_since(name, "4.4")
+
+
+def refuses_repeated_items(name: str) -> bool:
+    """Say whether a release refuses lists of brokers' settings with an item twice; empty for Kafka 4 in general."""
+    return _is_named_since(name, "4.4")
+
+
+def _is_named_since(name: str, other: str) -> bool:
+    return name in _RELEASES and is_at_least(name, other)
+
+
+def has_setting(name: str, setting: str) -> bool:
+    """Say whether a release has a setting that is in the tables; empty for Kafka 4 in general, which has all."""
+    return setting not in _SINCE_4_4 or name not in _RELEASES or is_at_least(name, "4.4")
+
+
+def shows_setting(name: str, setting: str) -> bool:
+    """Say whether a release shows a setting that is not set; Kafka 4 in general shows those of 4.3."""
+    return setting not in _SINCE_4_4 or _is_named_since(name, "4.4")
 
 
 def defaults_of(name: str) -> dict[str, str]:

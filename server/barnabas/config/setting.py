@@ -223,6 +223,12 @@ class Setting(Generic[T]):
         if self.allowed and not self._allows(value):
             raise self._error(self.format(value), self.expected)
 
+    def check_items_differ(self, text: str) -> None:
+        """See that no item of a list is in a text twice. Raises SettingError."""
+        items = [item.strip() for item in text.split(",")]
+        if self.kind is LIST and len(set(items)) < len(items):
+            raise self._error(text, "each item once")
+
     def _allows(self, value: Any) -> bool:
         if self.allowed == "+":
             return bool(value.strip())

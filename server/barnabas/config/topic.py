@@ -24,6 +24,8 @@ _ROWS: tuple[tuple[tuple[Any, ...], tuple[str, ...]], ...] = (
       "Level of zstd when the broker compresses."), ("compression.zstd.level",)),
     (("delete.retention.ms", "long", "86400000", "0..", "medium", "cluster", "",
       "How long a tombstone stays after compaction has met it."), ("log.cleaner.delete.retention.ms",)),
+    (("errors.deadletterqueue.group.enable", "boolean", "false", "", "medium", "cluster", "",
+      "Whether share groups may write what they give up into this topic."), ()),
     (("file.delete.delay.ms", "long", "60000", "0..", "medium", "cluster", "",
       "How long a deleted file stays on disk for readers in flight."), ("log.segment.delete.delay.ms",)),
     (("flush.messages", "long", "9223372036854775807", "1..", "medium", "cluster", "",
@@ -44,6 +46,8 @@ _ROWS: tuple[tuple[tuple[Any, ...], tuple[str, ...]], ...] = (
       "How long records are kept locally; -2 for as long as they are kept at all."), ("log.local.retention.ms",)),
     (("max.compaction.lag.ms", "long", "9223372036854775807", "1..", "medium", "cluster", "",
       "Age at which a record must be compacted at last."), ("log.cleaner.max.compaction.lag.ms",)),
+    (("max.decompressed.message.bytes", "int", "2147483639", "1..2147483639", "medium", "cluster", "",
+      "Largest record in a compressed batch, once it is decompressed."), ("max.decompressed.message.bytes",)),
     (("max.message.bytes", "int", "1048588", "0..", "medium", "cluster", "",
       "Largest record batch that is accepted."), ("message.max.bytes",)),
     (("message.timestamp.after.max.ms", "long", "3600000", "0..", "medium", "cluster", "",
@@ -60,6 +64,12 @@ _ROWS: tuple[tuple[tuple[Any, ...], tuple[str, ...]], ...] = (
       "Replicas that must be in sync for acks=all."), ("min.insync.replicas",)),
     (("preallocate", "boolean", "false", "", "medium", "cluster", "",
       "Whether a new segment's file gets its full size at once."), ("log.preallocate",)),
+    (("remote.copy.lag.bytes", "long", "-1", "-1..", "medium", "cluster", "tiered",
+      "Bytes after a segment from which on it is copied; 0 for at once, -1 for local.retention.bytes."),
+     ("log.remote.copy.lag.bytes",)),
+    (("remote.copy.lag.ms", "long", "0", "-1..", "medium", "cluster", "tiered",
+      "Age of a segment from which on it is copied; 0 for at once, -1 for local.retention.ms."),
+     ("log.remote.copy.lag.ms",)),
     (("remote.log.copy.disable", "boolean", "false", "", "medium", "cluster", "",
       "Whether segments are no longer copied to tiered storage."), ()),
     (("remote.log.delete.on.disable", "boolean", "false", "", "medium", "cluster", "",
@@ -95,25 +105,35 @@ OWN = frozenset(("record.validation",))
 """Settings that Kafka's topics do not have."""
 
 
-def is_shown(setting: Setting[Any], overrides: Container[str]) -> bool:
-    """Say whether a setting of a topic is shown: those that Kafka does not show only where they are set.
+def is_shown(setting: Setting[Any], overrides: Container[str], release: str) -> bool:
+    """Say whether a setting of a topic is shown: those that the release does not show only where they are set.
 
     A tool that copies what is shown to a topic of a Kafka would be refused otherwise.
     """
-    return setting.name in overrides or (setting.changes != "internal" and setting.name not in OWN)
+    return setting.name in overrides or (
+        setting.changes != "internal"
+        and setting.name not in OWN
+        and releases.shows_setting(release, setting.name)
+    )
 
 
 @cache
 def settings_of(release: str) -> Mapping[str, Setting[Any]]:
     """The settings with the limits that they have in a release; the newest one's where none is named."""
     limits = releases.topic_limits_of(release) if release else {}
-    return {name: row.with_limits(limits[name]) if name in limits else row for name, row in SETTINGS.items()}
+    return {
+        name: row.with_limits(limits[name]) if name in limits else row
+        for name, row in SETTINGS.items()
+        if releases.has_setting(release, name)
+    }
 
 
 def stored(name: str) -> Setting[Any]:
     """A setting as it is read where it was set before: with the widest limits that it has had in any release."""
-    return settings_of(releases.NAMES[0])[name]
+    return SETTINGS[name].with_limits(_WIDEST[name]) if name in _WIDEST else SETTINGS[name]
 
+
+_WIDEST = releases.topic_limits_of(releases.NAMES[0])
 
 INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"
 

@@ -61,7 +61,7 @@ def judge(config: BrokerConfig, origins: Mapping[str, str]) -> Verdict:
     is_tiered = config.get(broker.REMOTE_LOG_STORAGE_SYSTEM_ENABLE)
     controllers = {name.lower() for name in config.controller_listener_names()}
     for name, origin in origins.items():
-        row = tables.find(name)
+        row = config.find(name)
         if row is None:
             if tables.belongs_to_plugin(name) and not (is_tiered and name.startswith(_OF_STORES)):
                 verdict.ignored.append(name)

@@ -1,17 +1,19 @@
 """CreatePartitions v0-v3. Gives a topic more partitions, or only says whether it could (validate_only).
 
+As Kafka 4.4 it refuses more than 10,000 new partitions as a whole, with POLICY_VIOLATION; before, a topic is refused.
 Answers when the partitions have leaders, or REQUEST_TIMED_OUT after `timeout_ms`: then they are made all the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.metadata import topic_decisions
 from barnabas.cluster.metadata.image import Change, ClusterImage
 from barnabas.cluster.metadata.timed_change import change_within
+from barnabas.config import releases
 from barnabas.errors import RequestError, detached
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
@@ -19,6 +21,7 @@ from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.config.loading import BrokerConfig
     from barnabas.serving.context import RequestContext
     from barnabas.serving.loop_budget import LoopBudget
 
@@ -32,6 +35,7 @@ class CreatePartitions:
     """Handler of CreatePartitions."""
 
     metadata: MetadataStore
+    config: BrokerConfig
     budget: LoopBudget
 
     async def handle(
@@ -53,6 +57,10 @@ class CreatePartitions:
                 )
             await self.budget.checkpoint()
 
+        if releases.bounds_growth(self.config.release):
+            _check_growth(
+                self.metadata.image, [topic for name, topic in topics.items() if name not in refused]
+            )
         mutations = context.mutations(refuses=context.api_version >= QUOTA_ERROR_SINCE)
 
         def decide(image: ClusterImage) -> Iterator[Change | None]:
@@ -89,6 +97,18 @@ class CreatePartitions:
             response.results.append(result)
             await self.budget.checkpoint()
         return response
+
+
+def _check_growth(
+    image: ClusterImage, topics: Sequence[CreatePartitionsRequest.CreatePartitionsTopic]
+) -> None:
+    """Raise POLICY_VIOLATION if topics would grow by more than one request may ask for, as Kafka 4.4."""
+    growths = (
+        topic.count - len(image.topics[topic.name].partitions)
+        for topic in topics
+        if topic.name in image.topics
+    )
+    topic_decisions.check_partition_count(sum(growth for growth in growths if growth > 0))
 
 
 def _grow(

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+from barnabas.records.batch import RECORD_BYTES_MAX
 from barnabas.records.rules import AppendRules  # the compiled class needs it when it is made
 
 UNBOUNDED = (1 << 63) - 1
@@ -39,6 +40,7 @@ class LogConfig:
     local_retention_bytes: int = -2
     local_retention_ms: int = -2
     max_compaction_lag_ms: int = UNBOUNDED
+    max_decompressed_message_bytes: int = RECORD_BYTES_MAX
     max_message_bytes: int = 1_048_588
     message_downconversion_enable: bool = True
     message_timestamp_after_max_ms: int = 3_600_000
@@ -74,6 +76,7 @@ class LogConfig:
             message_timestamp_before_max_ms=self.message_timestamp_before_max_ms,
             message_timestamp_after_max_ms=self.message_timestamp_after_max_ms,
             max_message_bytes=self.max_message_bytes,
+            max_decompressed_message_bytes=self.max_decompressed_message_bytes,
             segment_bytes=self.segment_bytes,
             compacted=self.is_compacted,
             record_validation=self.record_validation,

@@ -25,7 +25,6 @@ class DurableLog(ReadableLog):
         "_generation",
         "appended_messages",
         "are_epochs_synced",
-        "config",
         "highest_remote_offset",
         "is_closed",
         "is_dir_synced",
@@ -38,7 +37,6 @@ class DurableLog(ReadableLog):
     def __init__(self, topic: str, partition: int, parts: LogParts) -> None:
         super().__init__(topic, partition, parts)
         self.topic_id = parts.topic_id
-        self.config = parts.config
         self.highest_remote_offset = -1
         """The last offset that is in tiered storage, by the lineage of leader epochs; -1 as long as none is known."""
         self.recovery_point = parts.loaded.recovery_point

@@ -35,6 +35,7 @@ class ReadableLog:
     """Queries of a log, which do not change it. Methods raise StorageError when the disk fails."""
 
     __slots__ = (
+        "config",
         "dir",
         "disk",
         "epochs",
@@ -53,6 +54,7 @@ class ReadableLog:
         self.topic = topic
         self.partition = partition
         self.name = names.dir_name(topic, partition)
+        self.config = parts.config
         loaded, disk = parts.loaded, parts.disk
         self.log_dir = parts.log_dir
         self.dir = f"{parts.log_dir}/{self.name}"
@@ -237,12 +239,19 @@ class ReadableLog:
     def timestamp_steps(self, timestamp_ms: int) -> Steps[TimestampOffset | None]:
         """Do as `offset_for_timestamp` by steps; the log may change between them."""
         return self._guarded_steps(
-            find_timestamp_steps(lambda: self.segments, timestamp_ms, self.log_start_offset)
+            find_timestamp_steps(
+                lambda: self.segments,
+                timestamp_ms,
+                self.log_start_offset,
+                self.config.max_decompressed_message_bytes,
+            )
         )
 
     def max_timestamp_steps(self) -> Steps[TimestampOffset | None]:
         """Do as `offset_of_max_timestamp` by steps; the log may change between them."""
-        return self._guarded_steps(find_max_timestamp_steps(lambda: self.segments))
+        return self._guarded_steps(
+            find_max_timestamp_steps(lambda: self.segments, self.config.max_decompressed_message_bytes)
+        )
 
     def segment_times_steps(self) -> Steps[list[tuple[int, int]]]:
         """Return base offset and largest timestamp in ms of each segment that is not empty, by steps."""

@@ -20,6 +20,7 @@ from barnabas.records.batch import (
     TimestampType,
     read_body,
     read_body_steps,
+    record_size_steps,
 )
 from barnabas.records.compression import SMALL_BYTES, decompress_small
 from barnabas.records.cursor import RecordCursor
@@ -42,10 +43,12 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-def find_timestamp_steps(live: Live, timestamp_ms: int, start_offset: int) -> Steps[TimestampOffset | None]:
+def find_timestamp_steps(
+    live: Live, timestamp_ms: int, start_offset: int, record_bytes_max: int
+) -> Steps[TimestampOffset | None]:
     """Find the first record from `start_offset` on with a timestamp of at least `timestamp_ms`.
 
-    Raises OSError, RecordsError.
+    Raises OSError, RecordsError, the latter also where a decompressed record exceeds `record_bytes_max`.
     """
     for segment in _iter_live(live):
         if not segment.size or segment.load_max_timestamp() < timestamp_ms:
@@ -63,16 +66,18 @@ def find_timestamp_steps(live: Live, timestamp_ms: int, start_offset: int) -> St
                 continue
             if position - start > HINT_BYTES_MIN:
                 segment.time_hint = (timestamp_ms, position)
-            record = yield from record_steps(file, position, header, timestamp_ms, start_offset)
+            record = yield from record_steps(
+                file, position, header, timestamp_ms, start_offset, record_bytes_max
+            )
             if record is not None:
                 return record
     return None
 
 
-def find_max_timestamp_steps(live: Live) -> Steps[TimestampOffset | None]:
+def find_max_timestamp_steps(live: Live, record_bytes_max: int) -> Steps[TimestampOffset | None]:
     """Find the first record with the largest timestamp of all, which is -1 where none has any.
 
-    Raises OSError, RecordsError.
+    Raises OSError, RecordsError, the latter also where a decompressed record exceeds `record_bytes_max`.
     """
     best: Segment | None = None
     while best is None or not _is_live(best, live()):
@@ -91,7 +96,7 @@ def find_max_timestamp_steps(live: Live) -> Steps[TimestampOffset | None]:
         if not count % HEADERS_PER_STEP:
             yield None
         if header.max_timestamp == timestamp:
-            record = yield from record_steps(file, position, header, timestamp, 0)
+            record = yield from record_steps(file, position, header, timestamp, 0, record_bytes_max)
             if record is not None:
                 return record
     return None
@@ -125,7 +130,12 @@ def _is_live(segment: Segment, segments: Sequence[Segment]) -> bool:
 
 
 def record_steps(
-    file: ReadableFile, position: int, header: BatchHeader, timestamp_ms: int, start_offset: int
+    file: ReadableFile,
+    position: int,
+    header: BatchHeader,
+    timestamp_ms: int,
+    start_offset: int,
+    record_bytes_max: int,
 ) -> Steps[TimestampOffset | None]:
     """Find the first record of a batch that is not before `start_offset` and has at least that timestamp."""
     if header.size > SMALL_BYTES:
@@ -133,8 +143,9 @@ def record_steps(
     else:
         data = file.read(header.size, position)
     if header.magic < 2:
-        return (yield from _old_record_steps(data, header, timestamp_ms, start_offset))
+        return (yield from _old_record_steps(data, header, timestamp_ms, start_offset, record_bytes_max))
     body = yield from _body_steps(data, header)
+    yield from record_size_steps(body, header, record_bytes_max)
     append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
     cursor = RecordCursor(body, header.records_count)
     while cursor.advance():
@@ -158,7 +169,7 @@ def _body_steps(data: bytes, header: BatchHeader) -> Steps[bytes]:
 
 
 def _old_record_steps(
-    data: bytes, header: BatchHeader, timestamp_ms: int, start_offset: int
+    data: bytes, header: BatchHeader, timestamp_ms: int, start_offset: int, record_bytes_max: int
 ) -> Steps[TimestampOffset | None]:
     from barnabas.records import legacy  # logs that old releases wrote
 
@@ -169,5 +180,11 @@ def _old_record_steps(
             records.append(TimestampOffset(message.timestamp, message.offset, header.leader_epoch))
         return bool(records)
 
-    yield from legacy.visit_steps(data, 0, visit, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX)
+    yield from legacy.visit_steps(
+        data,
+        0,
+        visit,
+        decompressed_bytes_max=DECOMPRESSED_BYTES_MAX,
+        record_bytes_max=record_bytes_max,
+    )
     return records[0] if records else None

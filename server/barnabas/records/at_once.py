@@ -13,10 +13,12 @@ from barnabas.records.batch import (
     DELETE_HORIZON_BIT,
     HEADER_SIZE,
     LOG_OVERHEAD,
+    RECORD_BYTES_MAX,
     SEQUENCE_MAX,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
     BatchHeader,
+    record_size_steps,
     unpack_header,
 )
 from barnabas.records.compression import CODECS_BY_NAME, SMALL_BYTES, Codec, decompress_small, is_loaded
@@ -24,7 +26,7 @@ from barnabas.records.crc import crc32c
 from barnabas.records.errors import InvalidRecordsError
 from barnabas.records.rules import AppendRules, is_timestamp_allowed
 from barnabas.records.scan import COPIED_BYTES_MAX, Scanner, scanner_of
-from barnabas.records.steps import RECORDS_PER_STEP
+from barnabas.records.steps import RECORDS_PER_STEP, run
 from barnabas.records.validated import ValidatedBatches, described, stamped
 from barnabas.records.varint import Buffer
 
@@ -114,6 +116,7 @@ def must_look_at_records(header: BatchHeader, config: AppendRules, now_ms: int) 
         config.record_validation == "full"
         or config.compacted
         or config.message_timestamp_before_max_ms < now_ms
+        or (config.max_decompressed_message_bytes < RECORD_BYTES_MAX and header.attributes & CODEC_MASK != 0)
         or (not config.append_time and header.max_timestamp - now_ms > config.message_timestamp_after_max_ms)
     )
 
@@ -121,7 +124,7 @@ def must_look_at_records(header: BatchHeader, config: AppendRules, now_ms: int) 
 def scan_small(buf: Buffer, header: BatchHeader, config: AppendRules) -> Scanner | None:
     """Scan the records if that is done at once, as it is of most batches; None if it takes longer.
 
-    Raises InvalidRecordsError where they are malformed.
+    Raises InvalidRecordsError where they are malformed, or one is larger than the topic takes.
     """
     size = LOG_OVERHEAD + header.batch_length
     if header.records_count > _RECORDS_PER_TURN or size > _SMALL_BYTES:
@@ -132,6 +135,7 @@ def scan_small(buf: Buffer, header: BatchHeader, config: AppendRules) -> Scanner
         plain = decompress_small(header.codec, body, magic=2, bytes_max=bytes_max)
         if plain is None:
             return None
+        run(record_size_steps(plain, header, config.max_decompressed_message_bytes))
         body = plain
     return _scanned(scanner_of(body, header.records_count, header.base_timestamp))
 

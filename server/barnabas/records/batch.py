@@ -19,10 +19,10 @@ from typing import Final
 from zlib import crc32
 
 from barnabas.records.crc import crc32c
-from barnabas.records.errors import CorruptRecordsError
+from barnabas.records.errors import CorruptRecordsError, InvalidRecordsError
 from barnabas.records.record import Record, iter_body
-from barnabas.records.steps import Steps
-from barnabas.records.varint import Buffer
+from barnabas.records.steps import RECORDS_PER_STEP, Steps, run
+from barnabas.records.varint import Buffer, read_varint
 
 LENGTH_OFFSET: Final = 8
 LOG_OVERHEAD: Final = 12  # base offset and length: what `length` does not count, in all formats
@@ -64,6 +64,8 @@ SEQUENCE_MAX: Final = (1 << 31) - 1
 UNKNOWN_COUNT: Final = -1
 
 DECOMPRESSED_BYTES_MAX: Final = 128 << 20  # our own limit: Kafka has none
+RECORD_BYTES_MAX: Final = (1 << 31) - 9
+"""Default of max.decompressed.message.bytes: the largest record that Kafka can hold."""
 
 HEADER_LAYOUT: Final = Struct(">qiibIhiqqqhii")
 _LEGACY_HEADER: Final = Struct(">qiIbb")
@@ -388,16 +390,47 @@ def read_body_steps(
     return (yield from decompress_steps(header.codec, data, magic=2, bytes_max=decompressed_bytes_max))
 
 
+def record_size_steps(body: Buffer, header: BatchHeader, record_bytes_max: int) -> Steps[None]:
+    """Refuse decompressed records (magic 2) of which one is larger than `record_bytes_max`, by steps.
+
+    Raises InvalidRecordsError. Records that were not compressed may have any size, as in Kafka.
+    """
+    size = len(body)
+    if size <= record_bytes_max or not header.attributes & CODEC_MASK:
+        return
+    pos = index = 0
+    while pos < size and index < header.records_count:
+        length, pos = read_varint(body, pos, size)
+        check_record_size(length, record_bytes_max)
+        pos += max(length, 0)
+        index += 1
+        if not index % RECORDS_PER_STEP:
+            yield None
+
+
+def check_record_size(size: int, record_bytes_max: int) -> None:
+    """Raise InvalidRecordsError if a decompressed record of `size` bytes is larger than the topic takes."""
+    if size > record_bytes_max:
+        raise InvalidRecordsError(
+            f"a record of {size} bytes exceeds max.decompressed.message.bytes, {record_bytes_max}"
+        )
+
+
 def iter_records(
-    buf: Buffer, pos: int = 0, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
+    buf: Buffer,
+    pos: int = 0,
+    *,
+    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+    record_bytes_max: int = RECORD_BYTES_MAX,
 ) -> Iterator[Record]:
     """Decode the records of the batch (magic 2) at `pos`, one after the other.
 
     The checksum is the caller's business. Raises like `read_body`, and InvalidRecordsError at the first
-    record that is malformed.
+    record that is malformed, or if one that was compressed is larger than `record_bytes_max`.
     """
     header = read_header(buf, pos)
     body = read_body(buf, pos, header, decompressed_bytes_max=decompressed_bytes_max)
+    run(record_size_steps(body, header, record_bytes_max))
     append_timestamp = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
     return iter_body(body, header.records_count, header.base_offset, header.base_timestamp, append_timestamp)
 

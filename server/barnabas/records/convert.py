@@ -16,6 +16,7 @@ from barnabas.records.batch import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
+    RECORD_BYTES_MAX,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
     TimestampType,
@@ -60,7 +61,14 @@ Judge: TypeAlias = Callable[[int, bytes | None, int], bool]
 
 
 def up_convert_steps(
-    buf: Buffer, header: BatchHeader, out: Output, *, magic: int, judge: Judge, decompressed_bytes_max: int
+    buf: Buffer,
+    header: BatchHeader,
+    out: Output,
+    *,
+    magic: int,
+    judge: Judge,
+    decompressed_bytes_max: int,
+    record_bytes_max: int = RECORD_BYTES_MAX,
 ) -> Steps[None]:
     """Write the records of a message set, compressed or not, as the body of a batch to `out`.
 
@@ -78,7 +86,9 @@ def up_convert_steps(
         legacy.check_message_crc(message)
         if message.codec and wrapper is None:
             wrapper = message
-            data, _ = yield from legacy.open_steps(message, decompressed_bytes_max=decompressed_bytes_max)
+            data, _ = yield from legacy.open_steps(
+                message, decompressed_bytes_max=decompressed_bytes_max, record_bytes_max=record_bytes_max
+            )
             pos = 0
             continue
         legacy.check_is_inner(message)

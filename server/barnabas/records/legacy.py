@@ -26,8 +26,10 @@ from barnabas.records.batch import (
     LEGACY_V1_SIZE_MIN,
     LOG_OVERHEAD,
     NO_TIMESTAMP,
+    RECORD_BYTES_MAX,
     TIMESTAMP_TYPE_BIT,
     TimestampType,
+    check_record_size,
 )
 from barnabas.records.compression import Codec, compress, decompress_small, decompress_steps
 from barnabas.records.errors import CorruptRecordsError, DecompressedTooLargeError, InvalidRecordsError
@@ -123,14 +125,19 @@ def iter_message_set(buf: Buffer) -> Iterator[Message]:
 
 
 def open_wrapper(
-    wrapper: Message, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
+    wrapper: Message,
+    *,
+    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+    record_bytes_max: int = RECORD_BYTES_MAX,
 ) -> Iterator[Message]:
     """Yield the messages inside of a wrapper, with absolute offsets and the timestamps that count.
 
     Their checksums are computed but not enforced. Raises InvalidRecordsError if it holds nothing, or one of
     them is compressed, or its offset cannot be; else as `read_message` and `decompress`.
     """
-    data, shift = run(open_steps(wrapper, decompressed_bytes_max=decompressed_bytes_max))
+    data, shift = run(
+        open_steps(wrapper, decompressed_bytes_max=decompressed_bytes_max, record_bytes_max=record_bytes_max)
+    )
     replace = wrapper.timestamp_type is TimestampType.LOG_APPEND_TIME
     for message in iter_message_set(data):
         check_is_inner(message)
@@ -140,7 +147,9 @@ def open_wrapper(
         yield message
 
 
-def open_steps(wrapper: Message, *, decompressed_bytes_max: int) -> Steps[tuple[bytes, int]]:
+def open_steps(
+    wrapper: Message, *, decompressed_bytes_max: int, record_bytes_max: int = RECORD_BYTES_MAX
+) -> Steps[tuple[bytes, int]]:
     """Decompress what a wrapper holds: (a message set, what its offsets lack). Raises as `open_wrapper`."""
     value = wrapper.value
     if value is None:
@@ -153,7 +162,7 @@ def open_steps(wrapper: Message, *, decompressed_bytes_max: int) -> Steps[tuple[
         data = yield from decompress_steps(
             wrapper.codec, value, magic=wrapper.magic, bytes_max=decompressed_bytes_max
         )
-    last_offset = yield from _last_offset_steps(data)
+    last_offset = yield from _last_offset_steps(data, record_bytes_max)
     return data, _base_offset_v1(wrapper.offset, last_offset) if wrapper.magic == 1 else 0
 
 
@@ -163,11 +172,12 @@ def check_is_inner(message: Message) -> None:
         raise InvalidRecordsError("a compressed message holds another compressed message")
 
 
-def _last_offset_steps(data: bytes) -> Steps[int]:
-    """Return the offset of the last message of a set, read by its lengths alone."""
+def _last_offset_steps(data: bytes, record_bytes_max: int) -> Steps[int]:
+    """Return the offset of the last message of a set, read by its lengths alone, which are bounded."""
     pos = offset = count = 0
     while len(data) - pos >= LEGACY_SIZE_MIN:
         offset, length = _OFFSET_AND_SIZE.unpack_from(data, pos)
+        check_record_size(length, record_bytes_max)
         pos += LOG_OVERHEAD + max(length, 0)
         count += 1
         if not count % RECORDS_PER_STEP:
@@ -178,7 +188,12 @@ def _last_offset_steps(data: bytes) -> Steps[int]:
 
 
 def visit_steps(
-    buf: Buffer, pos: int, visit: Callable[[Message], bool], *, decompressed_bytes_max: int
+    buf: Buffer,
+    pos: int,
+    visit: Callable[[Message], bool],
+    *,
+    decompressed_bytes_max: int,
+    record_bytes_max: int = RECORD_BYTES_MAX,
 ) -> Steps[bool]:
     """Show `visit` the message at `pos` or, of a wrapper, each of those in it, until it returns true; whether it did.
 
@@ -188,7 +203,9 @@ def visit_steps(
     check_message_crc(message)
     if not message.codec:
         return visit(message)
-    data, shift = yield from open_steps(message, decompressed_bytes_max=decompressed_bytes_max)
+    data, shift = yield from open_steps(
+        message, decompressed_bytes_max=decompressed_bytes_max, record_bytes_max=record_bytes_max
+    )
     replace = message.timestamp_type is TimestampType.LOG_APPEND_TIME
     at = count = 0
     while at < len(data):
@@ -226,23 +243,35 @@ def _base_offset_v1(wrapper_offset: int, last_inner_offset: int) -> int:
 
 
 def iter_records(
-    buf: Buffer, pos: int = 0, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
+    buf: Buffer,
+    pos: int = 0,
+    *,
+    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+    record_bytes_max: int = RECORD_BYTES_MAX,
 ) -> Iterator[Record]:
     """Decode the records of the message at `pos`: its own one or, of a wrapper, all that it holds.
 
     Raises CorruptRecordsError for a wrong checksum (inner ones too), else as `read_message`, `open_wrapper`.
     """
-    for message in iter_deep(read_message(buf, pos), decompressed_bytes_max=decompressed_bytes_max):
+    for message in iter_deep(
+        read_message(buf, pos),
+        decompressed_bytes_max=decompressed_bytes_max,
+        record_bytes_max=record_bytes_max,
+    ):
         yield Record(message.offset, message.timestamp, message.key, message.value)
 
 
-def iter_deep(message: Message, *, decompressed_bytes_max: int) -> Iterator[Message]:
+def iter_deep(
+    message: Message, *, decompressed_bytes_max: int, record_bytes_max: int = RECORD_BYTES_MAX
+) -> Iterator[Message]:
     """Yield the message itself or, if it is a wrapper, those in it, checksums enforced."""
     check_message_crc(message)
     if not message.codec:
         yield message
         return
-    for inner in open_wrapper(message, decompressed_bytes_max=decompressed_bytes_max):
+    for inner in open_wrapper(
+        message, decompressed_bytes_max=decompressed_bytes_max, record_bytes_max=record_bytes_max
+    ):
         check_message_crc(inner)
         yield inner
 

@@ -6,7 +6,7 @@ The rule: each record that is read is checked; all that break a rule are named i
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from barnabas.records.batch import DECOMPRESSED_BYTES_MAX, NO_TIMESTAMP
+from barnabas.records.batch import DECOMPRESSED_BYTES_MAX, NO_TIMESTAMP, RECORD_BYTES_MAX
 from barnabas.records.compression import CODECS_BY_NAME, Codec
 from barnabas.records.errors import Code, InvalidRecordsError, RecordError
 
@@ -30,6 +30,7 @@ class AppendRules:
     message_timestamp_before_max_ms: int = UNBOUNDED_MS
     message_timestamp_after_max_ms: int = 3_600_000
     max_message_bytes: int = 1_048_588
+    max_decompressed_message_bytes: int = RECORD_BYTES_MAX
     segment_bytes: int = 1 << 30
     compacted: bool = False
     record_validation: Literal["full", "header"] = "full"

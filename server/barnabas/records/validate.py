@@ -33,6 +33,7 @@ from barnabas.records.batch import (
     iter_batches,
     read_body_steps,
     read_header,
+    record_size_steps,
 )
 from barnabas.records.building import join_batch
 from barnabas.records.compression import (
@@ -239,6 +240,7 @@ class _Appender:
             body = yield from read_body_steps(
                 buf, 0, header, decompressed_bytes_max=config.decompressed_bytes_max
             )
+            yield from record_size_steps(body, header, config.max_decompressed_message_bytes)
             scanner = Scanner(body, header.records_count, header.base_timestamp)
             body = b""
             while not scanner.advance(RECORDS_PER_STEP):
@@ -310,6 +312,7 @@ class _Appender:
             magic=magic,
             judge=self.judge.allows,
             decompressed_bytes_max=min(self.config.decompressed_bytes_max, OLD_DECOMPRESSED_BYTES_MAX),
+            record_bytes_max=self.config.max_decompressed_message_bytes,
         )
         self.judge.finish()
         return (yield from self.finish_steps(out, header))

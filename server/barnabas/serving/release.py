@@ -106,6 +106,8 @@ KAFKA_4 = ReleaseProfile(
 
 
 _TRANSACTIONS, _GROUPS, _SHARES, _STREAMS = KAFKA_4.features
+SHARES_WITH_QUEUES = _SHARES._replace(max_level=2, finalized_level=2)
+"""Share groups with dead letter queues (KIP-1191), as since Kafka 4.4."""
 METADATA_VERSIONS = (7, 33)
 """Levels of metadata.version of which all records are known here: 3.3-IV3 to 4.4-IV2."""
 IN_QUORUM = KAFKA_4._replace(
@@ -115,14 +117,13 @@ IN_QUORUM = KAFKA_4._replace(
         _TRANSACTIONS,
         _GROUPS,
         Feature("eligible.leader.replicas.version", 0, 1, 0),
-        _SHARES,
+        SHARES_WITH_QUEUES,
         _STREAMS,
     ),
     kept_for_all=(),
 )
 """The profile of a broker in a KRaft quorum, which registers these levels: a finalized feature without its range is
-refused, and blocks later upgrades. Which are finalized, the metadata say. A level is in it when all of it is served:
-`share.version` 2, dead letter queues that brokers write (KIP-1191), is not."""
+refused, and blocks later upgrades. Which are finalized, the metadata say."""
 _OFF = 0
 
 
@@ -160,8 +161,9 @@ def _features_of(name: str) -> tuple[Feature, ...]:
     features = [_TRANSACTIONS, _GROUPS]
     if releases.is_at_least(name, "4.1"):
         is_final = releases.is_at_least(name, "4.2")
+        shares = SHARES_WITH_QUEUES if releases.is_at_least(name, "4.4") else _SHARES
         features += [
-            feature if is_final else feature._replace(finalized_level=_OFF) for feature in (_SHARES, _STREAMS)
+            feature if is_final else feature._replace(finalized_level=_OFF) for feature in (shares, _STREAMS)
         ]
     return tuple(features)
 

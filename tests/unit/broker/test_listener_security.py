@@ -51,6 +51,22 @@ def test_tokens_need_keys_that_can_be_had(settings: dict[str, str], said: str) -
         tokens(settings)
 
 
+@pytest.mark.parametrize("release", ["", "4.3", "4.4"])
+def test_tokens_need_audience_and_issuer_as_of_4_4(release: str, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text('{"keys": []}')
+    settings = {URL: keys.as_uri(), "kafka.version": release}
+    if release != "4.4":
+        tokens(settings)
+        return
+    with pytest.raises(SettingError, match=r"set sasl\.oauthbearer\.expected\.audience, or .*audience=true"):
+        tokens(settings)
+    settings["sasl.oauthbearer.allow.unverified.audience"] = "true"
+    with pytest.raises(SettingError, match=r"set sasl\.oauthbearer\.expected\.issuer, or .*issuer=true"):
+        tokens(settings)
+    tokens(settings | {"sasl.oauthbearer.expected.issuer": "https://issuer.example"})
+
+
 @pytest.mark.parametrize(
     ("mechanism", "handler"),
     [("PLAIN", "com.example.Mine"), ("PLAIN", UNSECURED_TOKENS), (OAUTHBEARER, "com.example.Mine")],

@@ -45,6 +45,9 @@ def test_each_group_setting_has_its_broker_default_and_bounds() -> None:
     for bounded in group.rows().values():
         for name in bounded.setting.broker_names:
             default = tables.setting(name)
+            if name == "group.streams.assignors":  # the first of these
+                assert default.default[0] == bounded.setting.default
+                continue
             assert (default.kind, default.default) == (bounded.setting.kind, bounded.setting.default)
         for bound in (bounded.least, bounded.largest):
             assert bound is None or bound.kind is bounded.setting.kind

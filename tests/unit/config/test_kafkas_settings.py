@@ -15,7 +15,7 @@ from barnabas.config import tables, topic
 from .test_without_effect import judged, other_value
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "settings"
-CURRENT = "kafka-4.3"
+CURRENT = "kafka-4.4"
 OTHER_DEFAULTS = {
     # docs/decisions/0030-defaults.md
     "node.id", "process.roles", "controller.listener.names", "listeners",

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.config import releases, topic
+from barnabas.config import group, releases, topic
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.setting import CLASS, LIST, LONG_MAX, SettingError
 from compat.configs.validators import tried
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "settings"
-RELEASES = ("4.3", "4.2", "4.1", "4.0", "3.9", "2.6")
+RELEASES = ("4.4", "4.3", "4.2", "4.1", "4.0", "3.9", "2.6")
 
 # Values that differ from what Kafka's validators say, and why. A row that no setting needs any more fails.
 REFUSED_LATER = "Kafka's validator takes it, and its broker does not start with it"
@@ -63,7 +63,7 @@ def is_known(kind, row, value):
     return kind == "broker" and row.name in DIFFERENT
 
 
-@pytest.mark.parametrize(("release", "followed"), [*zip(RELEASES, RELEASES, strict=True), ("4.3", "")])
+@pytest.mark.parametrize(("release", "followed"), [*zip(RELEASES, RELEASES, strict=True), ("4.4", "")])
 def test_values_are_taken_and_refused_as_by_kafka(release, followed):
     assert len(marks_of(release)) > 200
     found = [
@@ -93,6 +93,35 @@ def test_topic_value_of_any_release_is_readable_under_each(name):
         for text in (low, high or str(LONG_MAX if row.kind.name == "long" else 2**31 - 1)):
             row.parse(text)
             BrokerConfig().topic_values({row.name: text})
+
+
+@pytest.mark.parametrize("release", ["2.8", "4.3", "4.4", ""])
+def test_settings_of_kafka_4_4_are_unknown_to_those_before(release):
+    is_known = release in ("4.4", "")
+    config = BrokerConfig({"kafka.version": release, "max.decompressed.message.bytes": "9"})
+    assert config.unknown == ([] if is_known else ["max.decompressed.message.bytes"])
+    assert ("errors.deadletterqueue.group.enable" in topic.settings_of(release)) == is_known
+    own = {"errors.deadletterqueue.topic.name": "dlq.orders"}
+    if is_known:
+        group.check(own, config)
+    else:
+        with pytest.raises(SettingError, match="unknown group setting"):
+            group.check(own, config)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("errors.deadletterqueue.topic.name", "__orders"),
+        ("streams.assignor.name", "fastest"),
+        ("streams.rack.aware.assignment.tags", "zone,zone"),
+        ("streams.num.warmup.replicas", "21"),
+        ("streams.task.offset.interval.ms", "14999"),
+    ],
+)
+def test_group_settings_of_kafka_4_4_have_its_bounds(name, text):
+    with pytest.raises(SettingError, match=name):
+        group.check({name: text}, BrokerConfig({"kafka.version": "4.4"}))
 
 
 def test_dynamic_settings_follow_the_release():

@@ -8,8 +8,10 @@ import pytest
 from barnabas.wire.generated.alter_client_quotas import AlterClientQuotasRequest
 from barnabas.wire.generated.api_versions import ApiVersionsRequest
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from barnabas.wire.generated.create_partitions import CreatePartitionsRequest
 from barnabas.wire.generated.delete_groups import DeleteGroupsRequest
 from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.incremental_alter_configs import IncrementalAlterConfigsRequest
 from barnabas.wire.generated.init_producer_id import InitProducerIdRequest
 from barnabas.wire.generated.join_group import JoinGroupRequest
 from barnabas.wire.generated.metadata import MetadataRequest
@@ -203,3 +205,33 @@ async def test_a_quota_is_finite_to_brokers_of_4_4(tmp_path, release, code, name
             entry = AlterClientQuotasRequest.EntryData(entity=[user], ops=[operation])
             answer = await ask(AlterClientQuotasRequest(entries=[entry]), 1)
             assert answer.entries[0].error_code == told, value
+
+
+# --- CreatePartitions, settings ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("release", "small_one"), [("4.3", 0), ("4.4", ErrorCode.POLICY_VIOLATION)])
+async def test_too_many_new_partitions_are_refused_as_a_whole(tmp_path, release, small_one):
+    async with broker_to_ask(tmp_path, SETTINGS | {"kafka.version": release}) as ask:
+        await ask_for_topic(ask)
+        await ask_for_topic(ask, "small")
+        topics = [
+            CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count, assignments=None)
+            for name, count in (("small", 3), ("t", 10_003))
+        ]
+        answer = await ask(CreatePartitionsRequest(topics=topics, timeout_ms=1_000, validate_only=True), 3)
+        large_one = small_one or ErrorCode.INVALID_PARTITIONS
+        assert [result.error_code for result in answer.results] == [small_one, large_one]
+
+
+@pytest.mark.parametrize(("release", "code"), [("4.3", 0), ("4.4", ErrorCode.INVALID_REQUEST)])
+async def test_list_of_a_broker_with_an_item_twice_is_refused(tmp_path, release, code):
+    async with broker_to_ask(tmp_path, SETTINGS | {"kafka.version": release}) as ask:
+        setting = IncrementalAlterConfigsRequest.AlterableConfig(
+            name="log.cleanup.policy", config_operation=0, value="delete,delete"
+        )
+        resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+            resource_type=4, resource_name=str(ask.services.broker_id), configs=[setting]
+        )
+        answer = await ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        assert answer.responses[0].error_code == code

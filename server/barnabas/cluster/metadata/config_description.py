@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from barnabas.config import client_metrics, tables
+from barnabas.config import client_metrics, releases, tables
 from barnabas.config import group as group_settings
 from barnabas.config import topic as topic_settings
 from barnabas.config.keeper import is_on_zookeeper
@@ -72,7 +72,7 @@ def describe_topic(overrides: Mapping[str, str], config: BrokerConfig) -> list[D
     """Describe the settings of a topic that has these of its own."""
     entries = []
     for row in topic_settings.SETTINGS.values():
-        if not topic_settings.is_shown(row, overrides):
+        if not topic_settings.is_shown(row, overrides, config.release):
             continue
         value, _ = value_of_topic_setting(config, row, overrides)
         synonyms = [
@@ -90,12 +90,16 @@ def describe_topic(overrides: Mapping[str, str], config: BrokerConfig) -> list[D
 
 def describe_broker(config: BrokerConfig) -> Iterator[Described]:
     """Describe all settings of this node, one by one: they are some 350."""
-    listed = tables.listed(in_cluster=is_on_zookeeper(config))
+    listed = [
+        name
+        for name in tables.listed(in_cluster=is_on_zookeeper(config))
+        if releases.shows_setting(config.release, name)
+    ]
     return (_of_broker(config, name) for name in dict.fromkeys([*listed, *config.names_set()]))
 
 
 def _of_broker(config: BrokerConfig, name: str) -> Described:
-    row = tables.find(name)
+    row = config.find(name)
     if row is None or tables.is_gone(row, in_cluster=is_on_zookeeper(config)):
         return _unknown(name, [source for _, source in config.texts_of(name)])
     synonyms = [
@@ -126,7 +130,7 @@ def describe_all_brokers(own: Mapping[str, str], config: BrokerConfig) -> list[D
     """Describe the settings that are set for all brokers, and no others."""
     entries = []
     for name, text in {**config.kept_for_all, **own}.items():
-        row = tables.find(name)
+        row = config.find(name)
         if row is None or tables.is_gone(row, in_cluster=is_on_zookeeper(config)):
             entries.append(_unknown(name, [DYNAMIC_DEFAULT_BROKER_CONFIG]))
             continue
@@ -144,6 +148,9 @@ def describe_group(own: Mapping[str, str], config: BrokerConfig) -> list[Describ
     for name, bounded in group_settings.rows().items():
         row = bounded.setting
         default = row.broker_names[0] if row.broker_names else ""
+        is_shown = row.changes != "internal" and releases.shows_setting(config.release, name)
+        if not is_shown and name not in own and not config.is_set(default):
+            continue
         if default:
             synonyms = [
                 Synonym(name=other, value=text, source=source)

@@ -7,8 +7,9 @@ LEADER_NOT_AVAILABLE after that, upon which clients retry; so a controller that 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -39,6 +40,8 @@ class _Creation:
     """Topics that are being made together."""
 
     names: tuple[str, ...]
+    own: Mapping[str, str]
+    """Settings that they have of their own."""
     refused: dict[str, RequestError] = field(default_factory=dict)
     done: trio.Event = field(default_factory=trio.Event)
 
@@ -76,20 +79,22 @@ class ControllerTopicCreation:
             finally:
                 self._nursery = None
 
-    async def ensure(self, name: str) -> None:
-        """Make a topic, unless it is there. Raises RequestError."""
-        refused = await self.ensure_all([name])
+    async def ensure(self, name: str, own: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Make a topic with these settings of its own, unless it is there. Raises RequestError."""
+        refused = await self.ensure_all([name], own)
         if name in refused:
             raise refused[name]
 
-    async def ensure_all(self, names: Sequence[str]) -> dict[str, RequestError]:
-        """Make the topics that are not there; returns why not, by name."""
+    async def ensure_all(
+        self, names: Sequence[str], own: Mapping[str, str] = MappingProxyType({})
+    ) -> dict[str, RequestError]:
+        """Make the topics that are not there, with these settings of their own; returns why not, by name."""
         missing = [name for name in dict.fromkeys(names) if name not in self._metadata.image.topics]
         if not missing:
             return {}
         new = tuple(name for name in missing if name not in self._in_progress)
         if new and self._nursery is not None:
-            creation = _Creation(new)
+            creation = _Creation(new, own)
             self._in_progress.update(dict.fromkeys(new, creation))
             self._nursery.start_soon(self._carry_out, creation)
         awaited = {name: self._in_progress[name] for name in missing if name in self._in_progress}
@@ -108,7 +113,7 @@ class ControllerTopicCreation:
         """Have topics made, and wait until this broker knows of them; what they are refused for is noted."""
         try:
             with trio.move_on_after(self._config.get(settings.REQUEST_TIMEOUT_MS) / 1000):
-                creation.refused.update(await self._made(creation.names))
+                creation.refused.update(await self._made(creation))
                 while not all(self._is_settled(name, creation) for name in creation.names):
                     await self._changed.wait()
         except (PeerUnavailableError, StorageError) as error:
@@ -123,11 +128,11 @@ class ControllerTopicCreation:
     def _is_settled(self, name: str, creation: _Creation) -> bool:
         return name in creation.refused or name in self._metadata.image.topics
 
-    async def _made(self, names: Sequence[str]) -> dict[str, RequestError]:
+    async def _made(self, creation: _Creation) -> dict[str, RequestError]:
         if self._local is not None and self._metadata.image.controller_id == self._broker_id:
-            return await self._local.ensure_all(names)
+            return await self._local.ensure_all(creation.names, creation.own)
         response: CreateTopicsResponse = await self._peers.ask_controller(
-            self._request(names),
+            self._request(creation),
             timeout_s=self._config.get(settings.REQUEST_TIMEOUT_MS) / 1000,
             error_of=_error_of,
             channel=CHANNEL,
@@ -138,10 +143,10 @@ class ControllerTopicCreation:
             if topic.error_code not in _MADE
         }
 
-    def _request(self, names: Sequence[str]) -> CreateTopicsRequest:
+    def _request(self, creation: _Creation) -> CreateTopicsRequest:
         request = CreateTopicsRequest(timeout_ms=self._config.get(settings.REQUEST_TIMEOUT_MS))
-        for name in names:
-            shape = default_shape(self._config, name)
+        for name in creation.names:
+            shape = default_shape(self._config, name, creation.own)
             request.topics.append(
                 CreateTopicsRequest.CreatableTopic(
                     name=name,

@@ -21,7 +21,7 @@ def described_settings(config: BrokerConfig, overrides: Mapping[str, str]) -> li
     return [
         TopicConfig(name=row.name, value=text, read_only=False, config_source=source, is_sensitive=False)
         for row in topic_settings.ROWS
-        if topic_settings.is_shown(row, overrides)
+        if topic_settings.is_shown(row, overrides, config.release)
         for text, source in [_effective(config, row, overrides)]
     ]
 

@@ -6,6 +6,7 @@ The rule: all that one request asks for is made with one change of the metadata,
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from barnabas.cluster.metadata import topic_decisions
@@ -40,8 +41,8 @@ class TopicShape(NamedTuple):
 class TopicCreation(Protocol):
     """Makes topics with the broker's defaults."""
 
-    async def ensure(self, name: str) -> None:
-        """Make a topic, unless it is there. Raises RequestError, StorageError."""
+    async def ensure(self, name: str, own: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Make a topic with these settings of its own, unless it is there. Raises RequestError, StorageError."""
 
     async def ensure_all(self, names: Sequence[str]) -> dict[str, RequestError]:
         """Make the topics that are not there; returns why not, by name. Raises StorageError.
@@ -58,14 +59,16 @@ class LocalTopicCreation:
         self._config = config
         self._metadata = metadata
 
-    async def ensure(self, name: str) -> None:
-        """Make a topic, unless it is there. Raises RequestError, StorageError."""
-        refused = await self.ensure_all([name])
+    async def ensure(self, name: str, own: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Make a topic with these settings of its own, unless it is there. Raises RequestError, StorageError."""
+        refused = await self.ensure_all([name], own)
         if name in refused:
             raise refused[name]
 
-    async def ensure_all(self, names: Sequence[str]) -> dict[str, RequestError]:
-        """Make the topics that are not there; returns why not, by name.
+    async def ensure_all(
+        self, names: Sequence[str], own: Mapping[str, str] = MappingProxyType({})
+    ) -> dict[str, RequestError]:
+        """Make the topics that are not there, with these settings of their own; returns why not, by name.
 
         A topic is refused with INVALID_REPLICATION_FACTOR if its settings ask for more replicas than there are brokers;
         a broker that is alone makes its internal topics with one. Raises StorageError.
@@ -78,7 +81,7 @@ class LocalTopicCreation:
             partitions = 0
             for name in dict.fromkeys(names):
                 if name not in image.topics:
-                    topics.append(self._new_topic(image, name))
+                    topics.append(self._new_topic(image, name, own))
                     partitions += topics[-1].partitions
                 yield None
             try:
@@ -94,18 +97,18 @@ class LocalTopicCreation:
             return {name: refused.get(name, being_made) for name in names if name not in topics}
         return refused
 
-    def _new_topic(self, image: ClusterImage, name: str) -> NewTopic:
-        shape = default_shape(self._config, name)
+    def _new_topic(self, image: ClusterImage, name: str, own: Mapping[str, str]) -> NewTopic:
+        shape = default_shape(self._config, name, own)
         replicas = shape.replication_factor
         if name in SHAPES and not is_clustered(self._config):
             replicas = min(replicas, len(image.brokers))
         return NewTopic(name, new_uuid(self._entropy), shape.partitions, replicas, settings=shape.settings)
 
 
-def default_shape(config: BrokerConfig, name: str) -> TopicShape:
-    """Return how this broker's settings want a topic of this name to be made."""
+def default_shape(config: BrokerConfig, name: str, own: Mapping[str, str]) -> TopicShape:
+    """Return how this broker's settings want a topic of this name to be made, which has settings of its own."""
     get = config.get
     shape = SHAPES.get(name)
     if shape is None:
-        return TopicShape(get(settings.NUM_PARTITIONS), get(settings.DEFAULT_REPLICATION_FACTOR), {})
+        return TopicShape(get(settings.NUM_PARTITIONS), get(settings.DEFAULT_REPLICATION_FACTOR), own)
     return TopicShape(get(shape.partitions), get(shape.replication_factor), shape.settings(config))

@@ -192,17 +192,18 @@ def find_time(
     segment: RemoteSegment,
     timestamp_ms: int,
     start_offset: int,
+    record_bytes_max: int,
 ) -> TimestampOffset | None:
     """Find the first record of a segment from an offset on that has at least a timestamp.
 
-    Raises RemoteStorageError, RecordsError.
+    Raises RemoteStorageError, RecordsError, the latter also where a decompressed record exceeds `record_bytes_max`.
     """
     lower = max(indexes.times(segment).lookup(timestamp_ms), start_offset)
     file, position = RemoteFile(storage, segment), indexes.offsets(segment).lookup(lower)
     for at, header in iter_headers(file, position, segment.size, chunk_bytes=SCAN_BYTES):
         if header.max_timestamp < timestamp_ms or header.last_offset < start_offset:
             continue
-        record = run(record_steps(file, at, header, timestamp_ms, start_offset))
+        record = run(record_steps(file, at, header, timestamp_ms, start_offset, record_bytes_max))
         if record is not None:
             return record
     return None

@@ -239,7 +239,15 @@ class RemoteReads:
                     and is_in_lineage(segment, entries, partition_log.log_end_offset)
                 ):
                     record = await self._threads.run(
-                        partial(find_time, self._storage, self._indexes, segment, timestamp_ms, start),
+                        partial(
+                            find_time,
+                            self._storage,
+                            self._indexes,
+                            segment,
+                            timestamp_ms,
+                            start,
+                            partition_log.config.max_decompressed_message_bytes,
+                        ),
                         limiter=self._limiter,
                     )
                     if record is not None:

@@ -15,7 +15,7 @@ A row is plain data: (name, type, default, allowed, importance, changes, effect,
                 by one with process.roles=broker, `controller` by a node with process.roles=controller, which acts on
                 `quorum` too, `cluster` by all of them
 
-Names, types, defaults and bounds are those of Apache Kafka 4.3; a default that differs is named in
+Names, types, defaults and bounds are those of Apache Kafka 4.4; a default that differs is named in
 docs/decisions/0030-defaults.md.
 
 The rule: a setting that the broker acts on has an empty effect (or `cluster`) and a name in `config/broker.py`; tests hold
@@ -59,11 +59,15 @@ WITHOUT_EFFECT = {
     "sockets": "left to the operating system",
     "threads": "one event loop does this work",
     "tiered": "stores are part of the broker, and need no class path, listener, timers or threads of this kind",
+    "warmup": "streams groups have no warm-up tasks, and the tags of their clients do not count",
     "zookeeper": "it is about a cluster on ZooKeeper, and without zookeeper.connect a broker is alone",
 }
 
 _UNLISTED = frozenset((
     "follower.replication.throttled.rate",
+    "group.consumer.assignor.offload.enable",
+    "group.share.assignor.offload.enable",
+    "group.streams.assignor.offload.enable",
     "leader.replication.throttled.rate",
     "replica.alter.log.dirs.io.max.bytes.per.second",
 ))  # fmt: skip

@@ -65,6 +65,8 @@ ROWS: tuple[Row, ...] = (
      "How far a record's timestamp may be in the past."),
     ("log.message.timestamp.after.max.ms", "long", "3600000", "0..", "medium", "cluster", "",
      "How far a record's timestamp may be in the future."),
+    ("max.decompressed.message.bytes", "int", "2147483639", "1..2147483639", "medium", "cluster", "",
+     "Largest record in a compressed batch, once it is decompressed."),
     ("message.max.bytes", "int", "1048588", "0..", "high", "cluster", "",
      "Largest record batch that is accepted."),
     ("compression.type", "string", "producer", "uncompressed|zstd|lz4|snappy|gzip|producer", "high", "cluster", "",

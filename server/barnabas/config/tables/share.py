@@ -82,5 +82,14 @@ ROWS: tuple[Row, ...] = (
      "Threads of the share coordinator."),
     ("share.coordinator.write.timeout.ms", "int", "5000", "1..", "high", "", "",
      "How long a write waits for replicas."),
+    ("group.share.assignor.offload.enable", "boolean", "true", "", "medium", "cluster", "threads",
+     "Whether assignments of share groups are computed beside requests."),
+    ("group.share.dlq.manager.class.name", "string",
+     "org.apache.kafka.server.share.dlq.DefaultShareGroupDLQManager", "", "medium", "internal", "!jvm",
+     "Class that writes to dead letter queues."),
+    ("errors.deadletterqueue.auto.create.topics.enable", "boolean", "false", "", "medium", "cluster", "",
+     "Whether the topic of a share group's dead letter queue is made when it is needed."),
+    ("errors.deadletterqueue.topic.name.prefix", "string", "dlq.", "", "medium", "cluster", "",
+     "Prefix that topics of dead letter queues must have; any name will do if it is empty."),
 )
 # fmt: on

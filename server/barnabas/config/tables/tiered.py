@@ -75,6 +75,10 @@ ROWS: tuple[Row, ...] = (
      "Bytes of a log kept locally; -2 for as many as are kept at all."),
     ("log.local.retention.ms", "long", "-2", "-2..", "medium", "cluster", "",
      "How long a log is kept locally; -2 for as long as it is kept at all."),
+    ("log.remote.copy.lag.bytes", "long", "-1", "-1..", "medium", "cluster", "tiered",
+     "Bytes after a segment from which on it is copied; 0 for at once, -1 for the bytes kept locally."),
+    ("log.remote.copy.lag.ms", "long", "0", "-1..", "medium", "cluster", "tiered",
+     "Age of a segment from which on it is copied; 0 for at once, -1 for the time kept locally."),
     ("follower.fetch.last.tiered.offset.enable", "boolean", "false", "", "medium", "cluster", "followers",
      "Whether an empty follower starts after what is stored remotely."),
 )

@@ -22,13 +22,13 @@ class RecordState(IntEnum):
     ACQUIRED = 1
     ACKNOWLEDGED = 2
     ARCHIVING = 3
-    """On its way to a dead letter queue (KIP-1191); only read here, and taken as archived."""
+    """On its way to a dead letter queue (KIP-1191): no member gets it again, and the start offset stays before it."""
     ARCHIVED = 4
 
     @property
     def is_terminal(self) -> bool:
         """True if nothing more happens to the record."""
-        return self >= RecordState.ACKNOWLEDGED
+        return self in (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
 
 
 AVAILABLE, ACQUIRED = RecordState.AVAILABLE, RecordState.ACQUIRED

@@ -1,6 +1,7 @@
 """A share partition: the state of the records of one partition, for one share group. Pure.
 
     Available -> Acquired -> Acknowledged | Archived, or back to Available
+                          -> Archiving -> Archived   where the group has a dead letter queue
 
 The rule: what a member decides counts when it is written down. Until then its records are neither the member's to
 decide on again nor anybody's to acquire; `settle` says how the writing went. The start offset moves over records
@@ -16,6 +17,7 @@ from itertools import chain
 from barnabas.coordinators.share.acknowledgement import Acknowledgement, Verdict
 from barnabas.coordinators.share.acquisition import Acquired, AcquireRequest, again, fresh
 from barnabas.coordinators.share.batches import StateBatch
+from barnabas.coordinators.share.dead_letters import EXCEEDED, REJECTED, DeadLetters, joined_letters
 from barnabas.coordinators.share.inflight import ACQUIRED, AVAILABLE, InFlight, RecordState, Run, Span
 from barnabas.coordinators.share.settings import ShareSettings
 from barnabas.errors import RequestError
@@ -41,6 +43,8 @@ class Written:
     complete_count: int
     batches: tuple[StateBatch, ...] = ()
     are_decided: bool = True
+    dead: tuple[DeadLetters, ...] = ()
+    """Records that go to the dead letter queue once this is written down."""
 
     def __bool__(self) -> bool:
         return bool(self.batches)
@@ -71,8 +75,6 @@ class SharePartition:
             state = _STATES.get(batch.state, AVAILABLE)
             if state is ACQUIRED:
                 state = AVAILABLE
-            elif state is RecordState.ARCHIVING:
-                state = RecordState.ARCHIVED
             span = (first, batch.last)
             partition.flight.append(Run(*span, state, batch.deliveries, span))
         partition.advance()
@@ -101,6 +103,18 @@ class SharePartition:
     def complete_count(self) -> int:
         """Number of records from the start offset on that need no delivery any more."""
         return sum(len(run) for run in self.flight if run.outlook.is_terminal)
+
+    @property
+    def unfinished(self) -> tuple[DeadLetters, ...]:
+        """Records that were on their way to the dead letter queue when their state was read."""
+        limit = self.settings.deliveries_max
+        return tuple(
+            DeadLetters(
+                run.first, run.last, run.deliveries, EXCEEDED if run.deliveries >= limit else REJECTED
+            )
+            for run in self.flight
+            if run.state is RecordState.ARCHIVING
+        )
 
     @property
     def lock_due_ms(self) -> int | None:
@@ -245,6 +259,7 @@ class SharePartition:
         Returns what must be written down, and then given to `settle`. Raises INVALID_RECORD_STATE, INVALID_REQUEST.
         """
         decided: list[StateBatch] = []
+        dead: list[DeadLetters] = []
         try:
             for each in acknowledgements:
                 if each.last < self.start_offset:
@@ -253,13 +268,15 @@ class SharePartition:
                 for first, last, verdict in each.spans():
                     for run in self._owned(member, max(first, self.start_offset), last):
                         self._decide(run, verdict, now_ms, decided)
+                        if run.target is RecordState.ARCHIVING:
+                            dead.append(_dead(run, REJECTED if verdict is Verdict.REJECT else EXCEEDED))
         except RequestError:
             for batch in decided:
                 for run in self.flight.cut(batch.first, batch.last):
                     run.target = None
             self.flight.close_up()
             raise
-        return self._to_write(decided)
+        return self._to_write(decided, dead)
 
     def _check_known(self, each: Acknowledgement) -> None:
         if not self.flight:
@@ -287,20 +304,26 @@ class SharePartition:
                 raise RequestError(ErrorCode.INVALID_RECORD_STATE, "the group does not allow to renew locks")
             run.lock_due_ms = now_ms + self.settings.record_lock_ms
             return
-        run.target = self._unless_exhausted(run, _TARGETS[verdict])
+        target = self._dead_state if verdict is Verdict.REJECT else _TARGETS[verdict]
+        run.target = self._unless_exhausted(run, target)
         decided.append(_batch(run))
 
     def _unless_exhausted(self, run: Run, target: RecordState) -> RecordState:
         if target is AVAILABLE and run.deliveries >= self.settings.deliveries_max:
-            return RecordState.ARCHIVED
+            return self._dead_state
         return target
+
+    @property
+    def _dead_state(self) -> RecordState:
+        """State of a record that is given up."""
+        return RecordState.ARCHIVING if self.settings.dead_letter_topic else RecordState.ARCHIVED
 
     def release(self, member: str) -> Written:
         """Take note that the member is gone: what it has acquired is free again. To be written and settled as above."""
         decided = [run for run in self._locked() if run.member == member]
         for run in decided:
             run.target = self._freed(run)
-        return self._to_write([_batch(run) for run in decided])
+        return self._to_write([_batch(run) for run in decided], _exceeded(decided))
 
     def _freed(self, run: Run) -> RecordState:
         """Return the state of a record that its member no longer has; a record that the log has lost is archived."""
@@ -308,7 +331,7 @@ class SharePartition:
             return RecordState.ARCHIVED
         return self._unless_exhausted(run, AVAILABLE)
 
-    def _to_write(self, decided: Iterable[StateBatch]) -> Written:
+    def _to_write(self, decided: Iterable[StateBatch], dead: Iterable[DeadLetters]) -> Written:
         joined: list[StateBatch] = []
         for batch in decided:
             if joined and joined[-1].last + 1 == batch.first and joined[-1][2:] == batch[2:]:
@@ -316,7 +339,9 @@ class SharePartition:
             else:
                 joined.append(batch)
         self.flight.close_up()
-        return Written(self.start_offset, self.complete_count, tuple(joined))
+        return Written(
+            self.start_offset, self.complete_count, tuple(joined), dead=tuple(joined_letters(dead))
+        )
 
     def settle(self, written: Written, *, done: bool) -> None:
         """Finish what was decided: it has been written down, or could not be, and then the records are still acquired."""
@@ -341,7 +366,18 @@ class SharePartition:
             run.state = self._freed(run)
             run.member, run.lock_due_ms = "", 0
         self._forget_decided()
-        return replace(self._to_write([_batch(run) for run in overdue]), are_decided=False)
+        written = self._to_write([_batch(run) for run in overdue], _exceeded(overdue))
+        return replace(written, are_decided=False)
+
+    def bury(self, letters: DeadLetters) -> Written:
+        """Archive records that are in the dead letter queue, or cannot be; to be written and settled as by `expire`."""
+        runs = self.flight.cut(max(letters.first, self.start_offset), letters.last)
+        batches = []
+        for run in runs:
+            if run.state is RecordState.ARCHIVING:
+                run.state = RecordState.ARCHIVED
+                batches.append(_batch(run))
+        return replace(self._to_write(batches, ()), are_decided=False)
 
     def _forget_decided(self) -> None:
         self.overtaken = [run for run in self.overtaken if run.state is ACQUIRED]
@@ -362,6 +398,15 @@ class SharePartition:
             self.flight.drop_before(offset)
             self.start_offset = offset
             self.advance()
+
+
+def _dead(run: Run, cause: str) -> DeadLetters:
+    return DeadLetters(run.first, run.last, run.deliveries, cause)
+
+
+def _exceeded(runs: Iterable[Run]) -> list[DeadLetters]:
+    """Return what of these runs was delivered too often, and goes to the dead letter queue."""
+    return [_dead(run, EXCEEDED) for run in runs if run.outlook is RecordState.ARCHIVING]
 
 
 def _batch(run: Run) -> StateBatch:

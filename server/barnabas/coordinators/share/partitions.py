@@ -7,12 +7,16 @@ begun its state again. Fetches that wait are woken when records become free, and
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
 
 from barnabas.coordinators.share.acknowledgement import Acknowledgement
+from barnabas.coordinators.share.dead_letters import DeadLetters, Origin
 from barnabas.coordinators.share.partition import SharePartition, Written
 from barnabas.coordinators.share.records import UNKNOWN_OFFSET, StateKey
 from barnabas.coordinators.share.settings import BY_DURATION, EARLIEST, ShareSettings
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.cluster.replicas.manager import Replicas
     from barnabas.cluster.replicas.replica import Replica
+    from barnabas.coordinators.share.dead_letter_queue import DeadLetterQueues
     from barnabas.coordinators.share.ports import ShareStatePort
     from barnabas.serving.step_runner import StepRunner
 
@@ -41,7 +46,7 @@ NEVER_MS = 2**63 - 1
 class LoadedPartition:
     """A share partition with its log, and the fetches that wait for records of it."""
 
-    __slots__ = ("closed", "key", "leader_epoch", "led", "records", "state_epoch", "waiting")
+    __slots__ = ("burials", "closed", "key", "leader_epoch", "led", "records", "state_epoch", "waiting")
 
     def __init__(
         self, key: StateKey, led: Replica, leader_epoch: int, records: SharePartition, state_epoch: int
@@ -54,6 +59,8 @@ class LoadedPartition:
         self.state_epoch = state_epoch
         self.closed = False
         self.waiting: set[trio.Event] = set()
+        self.burials: deque[DeadLetters] = deque()
+        """What is to go to the dead letter queue, in this order; the first of them is on its way."""
 
     @property
     def is_current(self) -> bool:
@@ -78,8 +85,12 @@ class SharePartitions:
         now_ms: Callable[[], int],
         lock_clock_ms: Callable[[], int],
         defaults: ShareSettings,
+        queues: DeadLetterQueues | None = None,
     ) -> None:
-        """`now_ms` is the wall clock; `lock_clock_ms` the monotonic one, by which locks end."""
+        """`now_ms` is the wall clock; `lock_clock_ms` the monotonic one, by which locks end.
+
+        `queues` are the dead letter queues of groups that have them; None for none.
+        """
         self._metadata = metadata
         self._replicas = replicas
         self._state = state
@@ -87,6 +98,7 @@ class SharePartitions:
         self._now_ms = now_ms
         self.lock_clock_ms = lock_clock_ms
         self._defaults = defaults
+        self._queues = queues
         self._loaded: dict[StateKey, LoadedPartition] = {}
         self._loading: dict[StateKey, trio.Event] = {}
         self._times_forgotten = 0
@@ -97,7 +109,10 @@ class SharePartitions:
 
     def settings_of(self, group_id: str) -> ShareSettings:
         """Return what a group obeys now."""
-        return self._defaults.of_group(self._metadata.image, group_id)
+        settings = self._defaults.of_group(self._metadata.image, group_id)
+        if settings.dead_letter_topic and (self._queues is None or not self._queues.are_on()):
+            return replace(settings, dead_letter_topic="")
+        return settings
 
     # --- finding --------------------------------------------------------------------------------------------
 
@@ -132,6 +147,7 @@ class SharePartitions:
                 read = await self._read(key)
                 if times_forgotten == self._times_forgotten:
                     self._loaded[key] = read
+                    self._bury_later(read, read.records.unfinished)
             finally:
                 self._loading.pop(key).set()
         loaded.records.settings = self.settings_of(key[0])
@@ -233,9 +249,31 @@ class SharePartitions:
             raise seen from error
         finally:
             loaded.records.settle(written, done=done)
+            if done or not written.are_decided:
+                self._bury_later(loaded, written.dead)
             if not done:  # their locks go on, or have ended meanwhile
                 self.lock_ends_at(self.lock_clock_ms())
             loaded.wake()
+
+    def _bury_later(self, loaded: LoadedPartition, dead: Iterable[DeadLetters]) -> None:
+        """Have records go to the dead letter queue and be archived, unless the broker ends."""
+        is_idle = not loaded.burials
+        loaded.burials.extend(dead)
+        if is_idle and loaded.burials and self._nursery is not None:
+            self._nursery.start_soon(self._bury, loaded)
+
+    async def _bury(self, loaded: LoadedPartition) -> None:
+        """Write what is given up to the dead letter queue; of a partition that moves, another leader writes the rest."""
+        group_id, topic_id, index = loaded.key
+        while loaded.burials and loaded.is_current:
+            letters = loaded.burials[0]
+            if self._queues is not None:
+                name = self._metadata.image.topic_name(topic_id) or loaded.led.topic
+                origin = Origin(name, index, group_id)
+                await self._queues.write(origin, loaded.led, letters, partial(self.settings_of, group_id))
+            if loaded.is_current:
+                await self._write_expired(loaded, loaded.records.bury(letters))
+            loaded.burials.popleft()
 
     # --- time -----------------------------------------------------------------------------------------------
 

@@ -36,6 +36,13 @@ class ShareStatePort(Protocol):
         """End a state."""
 
 
+class LetterWriter(Protocol):
+    """Appends to partitions of dead letter queues, on whichever broker their leader is."""
+
+    async def append(self, topic: str, partition: int, batch: bytearray) -> None:
+        """Append a batch of records as with acks=all. Raises the RequestErrors of Produce, NETWORK_EXCEPTION."""
+
+
 class HighWatermarks(Protocol):
     """Says how far partitions are committed, on whichever broker their leader is."""
 

@@ -28,6 +28,10 @@ class ShareSettings:
     renew_enabled: bool = True
     committed_only: bool = False
     reset: OffsetReset = OffsetReset()
+    dead_letter_topic: str = ""
+    """Topic for what is rejected or fails too often (KIP-1191); empty if the group has none."""
+    copies_dead_letters: bool = False
+    """True if records there have key and value, not headers alone."""
 
     def of_group(self, image: ClusterImage, group_id: str) -> ShareSettings:
         """Return what a group obeys: its own settings, and these for the rest."""
@@ -44,6 +48,9 @@ class ShareSettings:
             renew_enabled=own.get("share.renew.acknowledge.enable", "true").strip().lower() == "true",
             committed_only=own.get("share.isolation.level", "") == "read_committed",
             reset=offset_reset(own.get("share.auto.offset.reset", LATEST)),
+            dead_letter_topic=own.get("errors.deadletterqueue.topic.name", ""),
+            copies_dead_letters=own.get("errors.deadletterqueue.copy.record.enable", "").strip().lower()
+            == "true",
         )
 
 

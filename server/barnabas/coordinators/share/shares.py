@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
     from barnabas.coordinators.groups.coordinator import GroupCoordinator
     from barnabas.coordinators.runtime.journal import Journal
+    from barnabas.coordinators.share.dead_letter_queue import DeadLetterQueues
     from barnabas.coordinators.share.ports import HighWatermarks, ShareStatePort
     from barnabas.serving.loop_budget import LoopBudget
     from barnabas.serving.step_runner import StepRunner
@@ -46,8 +47,12 @@ class Shares:
         steady_ms: Callable[[], int],
         elsewhere: Callable[[ShareStateCoordinator], ShareStatePort] | None,
         high_watermarks: HighWatermarks,
+        queues: DeadLetterQueues | None = None,
     ) -> None:
-        """`journal` is that of __share_group_state; `elsewhere` puts what asks other brokers around the one here."""
+        """`journal` is that of __share_group_state; `elsewhere` puts what asks other brokers around the one here.
+
+        `queues` are the dead letter queues of groups that have them.
+        """
         get = config.get
         self.state = ShareStateCoordinator(
             journal,
@@ -74,6 +79,7 @@ class Shares:
                 deliveries_max=get(settings.GROUP_SHARE_DELIVERY_COUNT_LIMIT),
                 records_in_flight_max=get(settings.GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS),
             ),
+            queues,
         )
         self._nursery: trio.Nursery | None = None
         self._prune_seconds = get(settings.SHARE_COORDINATOR_STATE_TOPIC_PRUNE_INTERVAL_MS) / 1000

@@ -22,7 +22,7 @@ from barnabas.cluster.metadata.image import (
     Change,
     ClusterImage,
 )
-from barnabas.config import client_metrics, tables, without_effect
+from barnabas.config import client_metrics, releases, tables, without_effect
 from barnabas.config import group as group_settings
 from barnabas.config import topic as topic_settings
 from barnabas.config.broker import CORDONED_LOG_DIRS, REMOTE_LOG_STORAGE_SYSTEM_ENABLE
@@ -376,7 +376,7 @@ def _check_settings(
 
 def _known(name: str, config: BrokerConfig) -> Setting[Any] | None:
     """Return the row of a broker's setting; None for a name that is no setting, or none any more."""
-    row = tables.find(name)
+    row = config.find(name)
     return None if row is None or tables.is_gone(row, in_cluster=is_on_zookeeper(config)) else row
 
 
@@ -407,6 +407,8 @@ def _check_broker_settings(config: BrokerConfig, broker: str, settings: Mapping[
             raise RequestError(ErrorCode.INVALID_REQUEST, f"{name} can only be set for one broker")
         try:
             value = config.limited(row).parse(text)
+            if releases.refuses_repeated_items(config.release):
+                row.check_items_differ(text)
             if name == CORDONED_LOG_DIRS.name and is_in_quorum(config):
                 check_cordoned(value, config.log_dirs)
                 continue

@@ -128,6 +128,7 @@ class CleaningTask:
             self.now_ms,
             config.delete_retention_ms,
             self.range.end_offset,
+            record_bytes_max=config.max_decompressed_message_bytes,
         )
         legacy_horizon_ms = self._legacy_horizon_ms(config.delete_retention_ms)
         remaining = iter(sources)
@@ -150,13 +151,14 @@ class CleaningTask:
     def _map_segment(self, source: Source, offsets: OffsetMap, tracker: TransactionTracker) -> bool:
         """Take the keys of a segment into the map; says whether all of them found room."""
         dirty_offset = self.range.dirty_offset
+        record_bytes_max = self.partition_log.config.max_decompressed_message_bytes
         for header, data in self._batches(source):
             if header.last_offset < dirty_offset:
                 continue
             if header.is_control:
                 tracker.see_marker(header, control_type_of(data))
             elif not tracker.see_batch(header):
-                for record in iter_any_records(data):
+                for record in iter_any_records(data, record_bytes_max=record_bytes_max):
                     if record.key is not None and record.offset >= dirty_offset:
                         if offsets.is_full:
                             return False

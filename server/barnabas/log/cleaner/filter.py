@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from barnabas.log.cleaner.offset_map import OffsetMap
 from barnabas.log.cleaner.transactions import TransactionTracker
 from barnabas.records.any_magic import iter_any_records
-from barnabas.records.batch import BatchHeader
+from barnabas.records.batch import RECORD_BYTES_MAX, BatchHeader
 from barnabas.records.building import retain_records
 from barnabas.records.control import ControlType, parse_type
 from barnabas.records.record import Record
@@ -46,11 +46,12 @@ class BatchFilter:
     end_offset: int
     keep_legacy_tombstones: bool = True
     keyless_count: int = 0
+    record_bytes_max: int = RECORD_BYTES_MAX
 
     def filter(self, header: BatchHeader, data: memoryview) -> bytes | memoryview | None:
         """Return what remains of a batch: `data` itself if that is all of it, None if nothing.
 
-        Raises RecordsError if the batch is damaged.
+        Raises RecordsError if the batch is damaged, or a record in it is larger than the topic takes.
         """
         if header.magic < 2:
             return self._filter_legacy(header, data)
@@ -59,7 +60,7 @@ class BatchFilter:
         is_aborted = self.transactions.see_batch(header)
         if is_aborted:
             return self._emptied(header)
-        records = list(iter_any_records(data))
+        records = list(iter_any_records(data, record_bytes_max=self.record_bytes_max))
         kept = [record for record in records if self.keeps(header, record)]
         if not kept:
             return self._emptied(header)
@@ -110,7 +111,7 @@ class BatchFilter:
         return header.is_control and header.producer_epoch == last.producer_epoch
 
     def _filter_legacy(self, header: BatchHeader, data: memoryview) -> bytes | memoryview | None:
-        records = list(iter_any_records(data))
+        records = list(iter_any_records(data, record_bytes_max=self.record_bytes_max))
         kept = [record for record in records if self.keeps(header, record)]
         if len(kept) == len(records):
             return data

@@ -14,6 +14,7 @@ from barnabas.coordinators.groups.member import Joining, State
 from barnabas.coordinators.groups.settings import TOGETHER_MS, GroupSettings
 from barnabas.coordinators.groups.shard import GroupShard
 from barnabas.coordinators.statemachine.decision import Decision
+from barnabas.errors import RequestError
 from barnabas.wire.codec import encode_versioned
 from barnabas.wire.generated.data.consumer_protocol_subscription import CODEC as SUBSCRIPTION
 from barnabas.wire.generated.data.consumer_protocol_subscription import ConsumerProtocolSubscription
@@ -239,6 +240,49 @@ def test_errors_of_members() -> None:
     assert code_of(h.sync, "a", 2) == ErrorCode.REBALANCE_IN_PROGRESS
     h.join("given", id_required=True)
     assert code_of(h.join, "", "given", group_instance_id="s") == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_member_that_rejoins_has_its_new_session_timeout() -> None:
+    h = Harness()
+    h.stable_pair()
+    h.join("", "a", session_timeout_ms=20_000, now=100)
+    h.join("", "b", now=100)
+    h.sync("b", 3, now=200)
+    h.sync("a", 3, now=200, a=b"1", b=b"2")
+    assert (h.timers["session", "g", "a"], h.timers["session", "g", "b"]) == (20_200, 10_200)
+
+
+def test_full_group_lets_its_own_members_rejoin() -> None:
+    h = Harness(GroupSettings(initial_rebalance_delay_ms=0, size_max=2))
+    h.stable_pair()
+    assert h.answers[h.join("c")].error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    for member_id in ("a", "b"):
+        waiter = h.join("", member_id)
+    assert h.answers[waiter].generation_id == 3
+
+
+def test_more_than_100_protocols_are_inconsistent() -> None:
+    protocols = [JoinGroupRequest.JoinGroupRequestProtocol(name=f"{n}", metadata=b"") for n in range(101)]
+    assert code_of(Harness().join, "a", protocols=protocols) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_sync_of_a_member_that_leaves_is_unknown_member() -> None:
+    h = Harness()
+    h.join("a")
+    h.join("b")
+    h.join("", "a")
+    waiter = h.sync("b", 2)
+    assert h.leave("b") == [0]
+    assert h.answers[waiter].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_group_of_another_kind_is_named_as_such() -> None:
+    h = Harness()
+    h.stable_pair()
+    with pytest.raises(RequestError, match="group 'g' is a classic group, not a streams group"):
+        h.shard.streams_group("g")
+    with pytest.raises(RequestError, match="there is no group 'other'"):
+        h.shard.streams_group("other")
 
 
 def test_who_may_commit() -> None:

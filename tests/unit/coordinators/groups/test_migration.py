@@ -106,6 +106,21 @@ def test_last_consumer_member_leaving_downgrades_the_group() -> None:
     assert restored.record() == group.record()
 
 
+def test_downgraded_members_keep_their_timeouts() -> None:
+    coordinator = with_topic(4)
+    (a, b), c = (
+        classic_pair(coordinator, session_timeout_ms=11_000, rebalance_timeout_ms=12_000),
+        Client(coordinator, "c"),
+    )
+    c.join()
+    go_on(a, b, c)
+    c.leave()
+    group = coordinator.reloaded().groups["g"]
+    assert isinstance(group, ClassicGroup)
+    timeouts = {(member.session_timeout_ms, member.rebalance_timeout_ms) for member in group.members.values()}
+    assert timeouts == {(11_000, 12_000)}
+
+
 def test_one_that_is_not_heard_of_takes_it_along_too() -> None:
     coordinator = with_topic(4, consumer_session_timeout_ms=6_000)
     (a, b), c = classic_pair(coordinator), Client(coordinator, "c")

@@ -118,6 +118,15 @@ def test_a_group_with_many_offsets_is_deleted_in_parts(count, events):
     assert not h.shard.exists("g")
 
 
+def test_offsets_expire_a_retention_after_their_commit():
+    now_ms = 1_700_000_000_000
+    shard = GroupShard(GroupSettings(offsets_retention_ms=1_000), NO_TOPICS)
+    committed(shard, "g", ("t", 0), at_ms=now_ms - 1_000)
+    committed(shard, "g", ("t", 1), at_ms=now_ms - 999)
+    performed(shard, expiring(shard, now_ms))
+    assert set(shard.offsets["g"]) == {("t", 1)}
+
+
 def test_pending_offsets_do_not_expire_and_keep_the_group():
     shard = GroupShard(GroupSettings(offsets_retention_ms=1_000), NO_TOPICS)
     shard.groups["g"] = ClassicGroup("g", shard.settings)

@@ -40,7 +40,7 @@ class Coordinator:
         self.shard = GroupShard(self.settings, self)
         self.log: list[tuple[bytes, bytes | None]] = []
         self.timers: dict[Any, int | None] = {}
-        self.now_ms = 1_000
+        self.now_ms = 1_700_000_000_000
         self.begun: dict[TopicIdPartition, int] = {}
 
     def apply(self, out: Decision) -> None:

@@ -10,6 +10,7 @@ from barnabas.coordinators.groups.streams.assignor import Worker, assign_tasks
 from barnabas.coordinators.groups.streams.tasks import ACTIVE
 from barnabas.coordinators.groups.streams.topology import Shape
 from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.records import streams_group_current_member_assignment as current
 from barnabas.wire.generated.streams_group_heartbeat import StreamsGroupHeartbeatRequest as Request
 from tests.support.refusals import code_of
 from tests.support.streams import JOINING, Member, Streams, converge, topology
@@ -71,6 +72,18 @@ def test_the_journal_tells_everything() -> None:
     coordinator.write(lambda shard, out: shard.delete_group("g", out))
     assert coordinator.reloaded().groups == coordinator.shard.groups == {}
     assert all(value is None for value in dict(coordinator.journal).values())
+
+
+def test_static_member_that_is_back_has_no_previous_epoch() -> None:
+    coordinator = Streams()
+    a = Member(coordinator, "a", instance_id="i")
+    converge(a)
+    coordinator.streams_heartbeat("a", -2, instance_id="i")
+    coordinator.streams_heartbeat("b", 0, instance_id="i", **JOINING)
+    values = [
+        current.RECORD.decode_value(value) for key, value in coordinator.journal if key[1] == 22 and value
+    ]
+    assert [value.previous_member_epoch for value in values][-2:] == [0, 0]
 
 
 def test_larger_shares_leave_tasks_for_idle_members():

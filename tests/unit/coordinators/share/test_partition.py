@@ -79,6 +79,21 @@ def test_records_compacted_away_are_archived() -> None:
     assert shared.start_offset == 5
 
 
+def test_nothing_is_acquired_without_batches() -> None:
+    assert partition().acquire(acquire_request(), [], 0) == []
+
+
+def test_neighbours_of_one_batch_are_acquired_and_written_as_one() -> None:
+    shared = partition()
+    shared.acquire(acquire_request(), [(0, 9)], 0)
+    assert decide(shared, ack(0, 4, RELEASE), ack(5, 9, RELEASE)) == (StateBatch(0, 9, int(AVAILABLE), 1),)
+    shared.acquire(acquire_request(records=3, strict=True), [(0, 9)], 0)
+    shared.acquire(acquire_request("b", records=2, strict=True), [(0, 9)], 0)
+    decide(shared, ack(0, 2, RELEASE))
+    decide(shared, ack(3, 4, RELEASE), member="b")
+    assert shared.acquire(acquire_request(), [(0, 9)], 0) == [(0, 4, 3), (5, 9, 2)]
+
+
 # --- deciding -----------------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ import pytest
 import trio
 
 from barnabas.cluster.metadata.changes import PartitionChanged
+from barnabas.coordinators.share.acquisition import AcquireRequest
 from barnabas.coordinators.share.partitions import SharePartitions
 from barnabas.coordinators.share.records import ShareState
 from barnabas.coordinators.share.settings import ShareSettings
@@ -16,11 +17,15 @@ class States:
     def __init__(self):
         self.start_offset = 5
         self.asked = []
+        self.written = []
         self.meanwhile = None
+
+    async def write_state(self, key, write):
+        self.written.append(write)
 
     async def read_state(self, key, leader_epoch):
         self.asked.append(leader_epoch)
-        state = ShareState(state_epoch=1, leader_epoch=leader_epoch, start_offset=self.start_offset)
+        state = ShareState(state_epoch=7, leader_epoch=leader_epoch, start_offset=self.start_offset)
         meanwhile, self.meanwhile = self.meanwhile, None
         if meanwhile is not None:
             await meanwhile()
@@ -88,3 +93,15 @@ async def test_state_begun_again_during_the_read_is_read_again(ask, change):
         shared = await partitions.load(key_of(ask))
     assert shared.records.next_offset == 0
     assert states.asked == [0, 0]
+
+
+async def test_state_is_written_with_both_of_its_epochs(ask):
+    states = States()
+    partitions = partitions_of(ask, states)
+    shared = await partitions.load(key_of(ask))
+    shared.records.acquire(AcquireRequest("a", 10), [(5, 9)], 0)
+    group_id, topic_id, index = key_of(ask)
+    assert await partitions.release(group_id, "a", [(topic_id, index)]) == {(topic_id, index): None}
+    (written,) = states.written
+    assert (written.state_epoch, written.leader_epoch) == (7, shared.leader_epoch)
+    assert [(batch.first, batch.last) for batch in written.batches] == [(5, 9)]

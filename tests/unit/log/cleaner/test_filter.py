@@ -10,7 +10,9 @@ from barnabas.records import legacy
 from barnabas.records.any_magic import iter_any_records
 from barnabas.records.batch import iter_batches, read_any_header, read_header, read_records
 from barnabas.records.building import encode_batch
+from barnabas.records.compression import Codec
 from barnabas.records.control import ControlType, encode_end_marker
+from barnabas.records.errors import InvalidRecordsError
 from barnabas.records.record import Record
 
 NOW_MS, RETENTION_MS, END = 10_000, 500, 100
@@ -55,6 +57,13 @@ def outcome(batch_filter, raw):
 def test_cleaning_keeps_the_last_record_of_each_mapped_key(offset, last_of_key, expected):
     puts = [(b"k", last_of_key)] if last_of_key is not None else []
     assert outcome(filter_of(*puts), one(offset)) == expected
+
+
+def test_cleaning_refuses_a_record_above_its_topics_bound():
+    raw = one(9, value=bytes(1_000), codec=Codec.GZIP)
+    assert outcome(filter_of((b"k", 10), record_bytes_max=2_000), raw) is None
+    with pytest.raises(InvalidRecordsError, match=r"exceeds max\.decompressed\.message\.bytes, 500"):
+        outcome(filter_of((b"k", 10), record_bytes_max=500), raw)
 
 
 @pytest.mark.parametrize("magic", [0, 1])

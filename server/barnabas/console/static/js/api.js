@@ -17,8 +17,9 @@ const SLOW_MS = 15000;
 const base = location.pathname.replace(/\/[^/]*$/, "");
 export const urlOf = (path) => `${base}${path}`;
 export const pageOf = (cluster) => `${base.replace(/\/clusters\/[^/]+$/, "")}/clusters/${encodeURIComponent(cluster)}/`;
-/** A response that comes from the console alone says nothing about the cluster. */
-const isOfTheCluster = (path) => path !== "/api/session" && !path.startsWith("/api/connect");
+/** A response that comes from the console's memory, or from another server, says nothing about the cluster. */
+const BESIDE_THE_CLUSTER = /^\/api\/(session|history|metrics\/history|connect|subjects)\b/;
+const isOfTheCluster = (path) => !BESIDE_THE_CLUSTER.test(path);
 
 /** Set the callbacks for the state of the cluster and for a login that is needed. */
 export function listen(state, login) {
@@ -57,7 +58,7 @@ export async function request(method, path, payload = undefined, signal = undefi
     value = { error: `answer ${answer.status} without JSON` };
   }
   const isDown = answer.status === 503;
-  if (isDown || isOfTheCluster(path)) onState(!isDown, value?.error ?? "");
+  if (isOfTheCluster(path) || (isDown && path === "/api/session")) onState(!isDown, value?.error ?? "");
   if (answer.ok) return value;
   if (answer.status === 401 && path !== "/api/session") onLogin();
   throw new ApiError(answer.status, value.error ?? `status ${answer.status}`, value.code ?? "");
