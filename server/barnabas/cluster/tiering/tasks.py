@@ -102,7 +102,7 @@ class SegmentTasks:
         """
         partition_log = partition.replica.log
         try:
-            for segment, next_offset in candidates(partition_log):
+            for segment, next_offset in candidates(partition_log, self._environment.wall_clock_ms()):
                 await self._wait_for_turn(segment.size)
                 if (
                     not partition.is_led
@@ -114,7 +114,7 @@ class SegmentTasks:
                     continue
                 await self._copy_segment(partition, segment, next_offset)
         finally:
-            note_lag(partition)
+            note_lag(partition, self._environment.wall_clock_ms())
 
     async def _wait_for_turn(self, size: int) -> None:
         async with self._turns:
@@ -247,25 +247,31 @@ class SegmentTasks:
             await self.delete_unused(segment)
 
 
-def candidates(partition_log: PartitionLog) -> Iterator[tuple[Segment, int]]:
-    """Yield the closed segments that are not stored, each with the offset after it, oldest first.
+def candidates(partition_log: PartitionLog, now_ms: int) -> Iterator[tuple[Segment, int]]:
+    """Yield the closed segments that are to be copied, each with the offset after it, oldest first.
 
     None of them reaches beyond the last stable offset, or what was flushed: a power cut takes no record that is stored.
     """
+    config = partition_log.config
+    lag_ms, lag_bytes = config.copy_lag_ms, config.copy_lag_bytes
     upper = min(partition_log.last_stable_offset, partition_log.recovery_point)
     start = max(partition_log.highest_remote_offset + 1, partition_log.log_start_offset)
     first = partition_log.store.index_of(start)
     segments = partition_log.segments[first:]
+    following_bytes = sum(segment.size for segment in segments)
     for segment, following in pairwise(segments):
         if following.base_offset > upper:
+            return
+        following_bytes -= segment.size
+        if lag_ms and following_bytes < lag_bytes and 0 <= now_ms - segment.largest_timestamp < lag_ms:
             return
         if segment.size and segment.size <= SIZE_MAX:
             yield segment, following.base_offset
 
 
-def note_lag(partition: TieredPartition) -> None:
+def note_lag(partition: TieredPartition, now_ms: int) -> None:
     """Note what is to be copied, of closed segments."""
-    segments = [segment for segment, _ in candidates(partition.replica.log)]
+    segments = [segment for segment, _ in candidates(partition.replica.log, now_ms)]
     partition.lag_segments, partition.lag_bytes = len(segments), sum(segment.size for segment in segments)
 
 

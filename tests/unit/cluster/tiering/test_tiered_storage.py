@@ -53,6 +53,28 @@ async def test_segment_is_not_copied_beyond_the_last_stable_offset(tier):
     assert len(log.segments) > 4
 
 
+@pytest.mark.parametrize(
+    ("lag", "is_copied"),
+    [
+        ({"remote_copy_lag_ms": "0", "remote_copy_lag_bytes": "100000"}, True),
+        ({"remote_copy_lag_ms": "2000", "remote_copy_lag_bytes": "100000"}, False),
+        ({"remote_copy_lag_ms": "1000", "remote_copy_lag_bytes": "100000"}, True),
+        ({"remote_copy_lag_ms": "2000", "remote_copy_lag_bytes": "2500"}, True),
+        ({"remote_copy_lag_ms": "-1", "remote_copy_lag_bytes": "-1"}, True),
+        (
+            {"remote_copy_lag_ms": "-1", "local_retention_ms": "2000", "remote_copy_lag_bytes": "100000"},
+            False,
+        ),
+    ],
+)
+async def test_copies_wait_until_their_lag_is_reached(tier, lag, is_copied):
+    await tier.make(**{"local_retention_bytes": "-2", **lag})
+    tier.append(20)
+    tier.asked.clock.now_ms += 1000
+    await tier.rounds()
+    assert (0 in tier.stored()) is is_copied
+
+
 async def test_unflushed_segment_is_not_copied(tier):
     log = await tier.make()
     tier.append(30)
