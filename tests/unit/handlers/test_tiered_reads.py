@@ -100,6 +100,25 @@ async def test_several_partitions_are_read_for_one_request(tier):
     assert [offsets_in(answer)[0] for answer in answers] == [0, 1]
 
 
+async def test_partition_that_finds_no_room_in_the_answer_is_left_out(tier):
+    await tier.make("u")
+    tier.append(30, "u")
+    await tier.rounds()
+    first, second = await fetch(tier, 0, 0, topics=("t", "u"), total=1)
+    assert offsets_in(first) == [0]
+    assert (second.error_code, second.records) == (0, b"")
+    assert tier.tiered.counts.of("u").reads == 0
+
+
+async def test_reads_of_one_request_are_not_kept_for_others(tier):
+    await tier.make("u")
+    tier.append(30, "u")
+    await tier.rounds()
+    for count in (2, 4):
+        await fetch(tier, 0, 0, topics=("t", "u"))
+        assert sum(tier.tiered.counts.of(topic).reads for topic in "tu") == count
+
+
 async def test_offset_below_the_log_start_is_out_of_range(tier):
     tier.log().delete_records_before(4)
     (answer,) = await fetch(tier, 3)
