@@ -13,6 +13,7 @@ from barnabas.wire.generated.list_offsets import ListOffsetsRequest
 from barnabas.wire.generated.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from tests.support.broker import NOW_MS
 from tests.support.logs import marker
+from tests.support.plain_requests import ask
 from tests.support.tiering import tiered_broker
 
 EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -2, -4, -5, -6
@@ -230,6 +231,42 @@ async def test_aborted_transactions_are_found_in_later_segments(tmp_path):
         assert answer.aborted_transactions == []
         (answer,) = await fetch(tier, 0, max_bytes=1)
         assert answer.aborted_transactions is None
+
+
+# --- share groups ---------------------------------------------------------------------------------------------------
+
+FEW = {
+    "offsets_topic_num_partitions": "1",
+    "share_coordinator_state_topic_num_partitions": "1",
+    "transaction_state_log_num_partitions": "1",
+}
+
+
+async def test_share_group_acquires_records_out_of_the_tier(tmp_path):
+    async with tiered_broker(tmp_path, **FEW) as tier:
+        await tier.make()
+        tier.append(30)
+        await tier.rounds()
+        assert tier.log().local_log_start_offset > 20
+        configs = [{"Name": "share.auto.offset.reset", "ConfigOperation": 0, "Value": "earliest"}]
+        resource = {"ResourceType": 32, "ResourceName": "s", "Configs": configs}
+        await ask(tier.asked, "IncrementalAlterConfigs", 1, {"Resources": [resource]})
+        join = {"GroupId": "s", "MemberId": "m", "MemberEpoch": 0, "SubscribedTopicNames": ["t"]}
+        assert (await ask(tier.asked, "ShareGroupHeartbeat", 1, join)).error_code == 0
+        topic_id = tier.asked.services.metadata.image.topics["t"].id
+        topics = [{"TopicId": topic_id, "Partitions": [{"PartitionIndex": 0, "AcknowledgementBatches": []}]}]
+        acquired = []
+        for epoch in range(10):
+            request = {
+                "GroupId": "s", "MemberId": "m", "ShareSessionEpoch": epoch, "MaxBytes": 1 << 20,
+                "MaxRecords": 100, "BatchSize": 100, "Topics": topics if not epoch else [],
+            }  # fmt: skip
+            answer = await ask(tier.asked, "ShareFetch", 2, request)
+            for part in [part for topic in answer.responses for part in topic.partitions]:
+                assert part.error_code == 0
+                for span in part.acquired_records:
+                    acquired += range(span.first_offset, span.last_offset + 1)
+        assert acquired == list(range(30))
 
 
 # --- ListOffsets ----------------------------------------------------------------------------------------------------
