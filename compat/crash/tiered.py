@@ -149,8 +149,10 @@ def load_and_fail(
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1, config=TOPIC_SETTINGS)])[TOPIC].result(30)
     loads = [Librdkafka(broker.bootstrap, TOPIC, partition) for partition in range(PARTITIONS)]
     readers = [Reader(broker.bootstrap, partition) for partition in range(PARTITIONS)]
-    for thread in (*loads, *readers):
-        thread.start()
+    for load in loads:
+        load.start()
+    for reader in readers:
+        reader.start()
     while time.monotonic() < end:
         time.sleep(choose.uniform(*ROUND_S))
         store.mend()

@@ -34,6 +34,7 @@ def fetch_at_once(
         "step_runner": None,
         "fetch_sessions": FetchSessions(0, lambda: 1),
         "failures": None,
+        "tiered": None,
     }
     metadata: Any = SimpleNamespace(image=node.image)
     handler = Fetch(metadata=metadata, replicas=node.replicas, config=CONFIG, budget=node.budget, **services)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from threading import Event
@@ -124,8 +124,10 @@ class Tier:
 
 
 @asynccontextmanager
-async def tiered_broker(directory: Path, **settings: str) -> AsyncIterator[Tier]:
-    """A broker with its data in a directory, and its store in another one below it."""
+async def tiered_broker(
+    directory: Path, *, held: Collection[str] = (), **settings: str
+) -> AsyncIterator[Tier]:
+    """A broker with its data in a directory, and its store in another one below it; calls that are `held` fail at first."""
     texts = {
         "remote.log.storage.system.enable": "true",
         "remote.log.storage.manager.class.name": STORE,
@@ -138,6 +140,7 @@ async def tiered_broker(directory: Path, **settings: str) -> AsyncIterator[Tier]
 
     def around(inner: RemoteStorage) -> RemoteStorage:
         stores.append(ScriptedStore(inner))
+        stores[0].failing = set(held)
         return stores[0]
 
     async with broker_to_ask(directory, texts, seams=Seams(around_store=around)) as asked:

@@ -35,6 +35,11 @@ FOLLOWED_BY = {
 """Tests that type the sessions of a page."""
 FRAGMENTS = {
     ("docs/how-to/quotas.md", "console"): "Kafka's tool, whose requests `make compare` sends",
+    (
+        "docs/how-to/tiered-storage.md",
+        "console",
+    ): "Kafka's tools, whose requests compat/tiered/answers.py sends",
+    ("docs/how-to/tiered-storage.md", "properties"): "settings of tests/e2e/test_tiered.py",
     ("ARCHITECTURE.md", ""): "a picture",
     ("clients/go/README.md", "go"): "what clients/go/tests does",
     ("clients/java/README.md", "xml"): "lines of a pom.xml",

@@ -125,11 +125,24 @@ def check_topic(values: Mapping[str, Any], before: Mapping[str, str], config: Br
     if tuple(values["cleanup.policy"]) not in ((), ("delete",)):
         raise SettingError(POLICY)
     check_retention(values)
+    _check_copy_lag(values)
     if values["remote.log.copy.disable"]:
         for unit in ("bytes", "ms"):
             local = values[f"local.retention.{unit}"]
             if local not in (-2, values[f"retention.{unit}"]):
                 raise SettingError(NOT_COPIED.format(unit=unit))
+
+
+def _check_copy_lag(values: Mapping[str, Any]) -> None:
+    """Raise SettingError where segments would have gone locally before they are copied (KIP-1241)."""
+    for unit in ("ms", "bytes"):
+        lag, local = values[f"remote.copy.lag.{unit}"], values[f"local.retention.{unit}"]
+        kept = values[f"retention.{unit}"] if local == -2 else local
+        if lag > 0 and 0 <= kept < lag:
+            raise SettingError(
+                f"Invalid value {lag} for configuration remote.copy.lag.{unit}: Value must not exceed "
+                f"local.retention.{unit} (effective value: {kept})"
+            )
 
 
 def check_retention(values: Mapping[str, Any]) -> None:

@@ -62,7 +62,7 @@ class ListOffsets:
     replicas: Replicas
     budget: LoopBudget
     step_runner: StepRunner
-    tiered: TieredStorage | None = None
+    tiered: TieredStorage | None
 
     async def handle(self, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
         """Answer every partition on its own, once; one that is named twice is refused."""
@@ -85,7 +85,7 @@ class ListOffsets:
                 if not count % PARTITIONS_PER_CHECKPOINT:
                     await checkpoint()
         response = ListOffsetsResponse()
-        deadline = trio.current_time() + self._remote_timeout_ms(context, request) / 1000
+        deadline = self._remote_deadline(context, request)
         for name, of_topic in asked.items():
             answered = ListOffsetsResponse.ListOffsetsTopicResponse(name=name)
             response.topics.append(answered)
@@ -108,12 +108,13 @@ class ListOffsets:
                     await checkpoint()
         return response
 
-    def _remote_timeout_ms(self, context: RequestContext, request: ListOffsetsRequest) -> int:
-        """Return for how long remote segments may be looked at."""
+    def _remote_deadline(self, context: RequestContext, request: ListOffsetsRequest) -> float:
+        """Return until when remote segments may be looked at, by the clock of the event loop."""
         if self.tiered is None:
-            return 0
+            return 0.0
         has_own = context.api_version >= TIMEOUT_SINCE
-        return max(request.timeout_ms, 0) if has_own else self.tiered.reads.time_look_up_ms
+        wait_ms = max(request.timeout_ms, 0) if has_own else self.tiered.reads.time_look_up_ms
+        return trio.current_time() + wait_ms / 1000
 
     async def _answer(
         self,

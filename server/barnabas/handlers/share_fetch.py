@@ -31,6 +31,7 @@ from barnabas.wire.generated.share_fetch import ShareFetchRequest, ShareFetchRes
 if TYPE_CHECKING:
     from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.cluster.replicas.replica import Replica
+    from barnabas.cluster.tiering.manager import TieredStorage
     from barnabas.config.loading import BrokerConfig
     from barnabas.coordinators.share.partitions import LoadedPartition
     from barnabas.coordinators.share.shares import Shares
@@ -53,6 +54,7 @@ class ShareFetch:
     config: BrokerConfig
     shares: Shares
     budget: LoopBudget
+    tiered: TieredStorage | None
 
     async def handle(self, context: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse:
         """First what is acknowledged, then what is acquired; the last request of a session only acknowledges."""
@@ -156,7 +158,7 @@ class ShareFetch:
             if not loaded:
                 return answers
             before = {shared: _place(shared) for shared in loaded.values()}
-            readings, failed = await look(loaded, bytes_max, budget=self.budget)
+            readings, failed = await look(loaded, bytes_max, budget=self.budget, tiered=self.tiered)
             for topic_partition, error in failed:
                 answers[topic_partition] = _failed(topic_partition, error)
             size = sum(len(each.data) for each in readings)

@@ -50,6 +50,8 @@ class LogConfig:
     min_compaction_lag_ms: int = 0
     min_insync_replicas: int = 1
     preallocate: bool = False
+    remote_copy_lag_bytes: int = -1
+    remote_copy_lag_ms: int = 0
     remote_log_copy_disable: bool = False
     remote_log_delete_on_disable: bool = False
     remote_storage_enable: bool = False
@@ -106,6 +108,18 @@ class LogConfig:
     def is_tiered(self) -> bool:
         """True if closed segments go to tiered storage (KIP-405)."""
         return self.remote_storage_enable and not self.is_compacted
+
+    @property
+    def copy_lag_bytes(self) -> int:
+        """Bytes that follow a segment before it is copied, unless it is old enough; 0 for none (KIP-1241)."""
+        lag = self.remote_copy_lag_bytes
+        return lag if lag != -1 else max(self.local_bytes_max, 0)
+
+    @property
+    def copy_lag_ms(self) -> int:
+        """Age of a segment before it is copied, unless enough bytes follow it; 0 for none (KIP-1241)."""
+        lag = self.remote_copy_lag_ms
+        return lag if lag != -1 else max(self.local_ms_max, 0)
 
     @property
     def local_bytes_max(self) -> int:

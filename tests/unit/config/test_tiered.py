@@ -31,6 +31,15 @@ ON = {"remote.storage.enable": "true"}
             {"remote.log.copy.disable": "true", "local.retention.bytes": "5"},
             "the `local.retention.bytes` and `retention.bytes` must be set to the identical value",
         ),
+        (
+            {"remote.copy.lag.ms": "11", "local.retention.ms": "10"},
+            "Invalid value 11 for configuration remote.copy.lag.ms: "
+            "Value must not exceed local.retention.ms (effective value: 10)",
+        ),
+        (
+            {"remote.copy.lag.bytes": "11", "retention.bytes": "10"},
+            "Value must not exceed local.retention.bytes (effective value: 10)",
+        ),
     ],
 )
 def test_settings_that_tiering_excludes_are_refused(settings, text):

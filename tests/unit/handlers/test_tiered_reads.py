@@ -13,6 +13,7 @@ from barnabas.wire.generated.list_offsets import ListOffsetsRequest
 from barnabas.wire.generated.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from tests.support.broker import NOW_MS
 from tests.support.logs import marker
+from tests.support.plain_requests import ask
 from tests.support.tiering import tiered_broker
 
 EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -2, -4, -5, -6
@@ -55,10 +56,10 @@ def offsets_in(answer):
     ]
 
 
-async def offset_of(tier, timestamp, version=11):
+async def offset_of(tier, timestamp, version=11, topic="t"):
     partition = ListOffsetsRequest.ListOffsetsPartition(0, timestamp=timestamp)
-    topic = ListOffsetsRequest.ListOffsetsTopic("t", [partition])
-    request = ListOffsetsRequest(-1, 0, [topic], timeout_ms=300 if version >= 10 else 0)
+    named = ListOffsetsRequest.ListOffsetsTopic(topic, [partition])
+    request = ListOffsetsRequest(-1, 0, [named], timeout_ms=300 if version >= 10 else 0)
     return (await tier.asked(request, version)).topics[0].partitions[0]
 
 
@@ -98,6 +99,25 @@ async def test_several_partitions_are_read_for_one_request(tier):
     await tier.rounds()
     answers = await fetch(tier, 0, 1, topics=("t", "u"))
     assert [offsets_in(answer)[0] for answer in answers] == [0, 1]
+
+
+async def test_partition_that_finds_no_room_in_the_answer_is_left_out(tier):
+    await tier.make("u")
+    tier.append(30, "u")
+    await tier.rounds()
+    first, second = await fetch(tier, 0, 0, topics=("t", "u"), total=1)
+    assert offsets_in(first) == [0]
+    assert (second.error_code, second.records) == (0, b"")
+    assert tier.tiered.counts.of("u").reads == 0
+
+
+async def test_reads_of_one_request_are_not_kept_for_others(tier):
+    await tier.make("u")
+    tier.append(30, "u")
+    await tier.rounds()
+    for count in (2, 4):
+        await fetch(tier, 0, 0, topics=("t", "u"))
+        assert sum(tier.tiered.counts.of(topic).reads for topic in "tu") == count
 
 
 async def test_offset_below_the_log_start_is_out_of_range(tier):
@@ -213,6 +233,42 @@ async def test_aborted_transactions_are_found_in_later_segments(tmp_path):
         assert answer.aborted_transactions is None
 
 
+# --- share groups ---------------------------------------------------------------------------------------------------
+
+FEW = {
+    "offsets_topic_num_partitions": "1",
+    "share_coordinator_state_topic_num_partitions": "1",
+    "transaction_state_log_num_partitions": "1",
+}
+
+
+async def test_share_group_acquires_records_out_of_the_tier(tmp_path):
+    async with tiered_broker(tmp_path, **FEW) as tier:
+        await tier.make()
+        tier.append(30)
+        await tier.rounds()
+        assert tier.log().local_log_start_offset > 20
+        configs = [{"Name": "share.auto.offset.reset", "ConfigOperation": 0, "Value": "earliest"}]
+        resource = {"ResourceType": 32, "ResourceName": "s", "Configs": configs}
+        await ask(tier.asked, "IncrementalAlterConfigs", 1, {"Resources": [resource]})
+        join = {"GroupId": "s", "MemberId": "m", "MemberEpoch": 0, "SubscribedTopicNames": ["t"]}
+        assert (await ask(tier.asked, "ShareGroupHeartbeat", 1, join)).error_code == 0
+        topic_id = tier.asked.services.metadata.image.topics["t"].id
+        topics = [{"TopicId": topic_id, "Partitions": [{"PartitionIndex": 0, "AcknowledgementBatches": []}]}]
+        acquired = []
+        for epoch in range(10):
+            request = {
+                "GroupId": "s", "MemberId": "m", "ShareSessionEpoch": epoch, "MaxBytes": 1 << 20,
+                "MaxRecords": 100, "BatchSize": 100, "Topics": topics if not epoch else [],
+            }  # fmt: skip
+            answer = await ask(tier.asked, "ShareFetch", 2, request)
+            for part in [part for topic in answer.responses for part in topic.partitions]:
+                assert part.error_code == 0
+                for span in part.acquired_records:
+                    acquired += range(span.first_offset, span.last_offset + 1)
+        assert acquired == list(range(30))
+
+
 # --- ListOffsets ----------------------------------------------------------------------------------------------------
 
 
@@ -242,6 +298,17 @@ async def test_time_is_found_wherever_its_record_is(tier, offset):
     assert (answer.error_code, answer.offset, answer.timestamp) == (0, offset, NOW_MS + 10 * offset)
     between = await offset_of(tier, NOW_MS + 10 * offset - 5)
     assert between.offset == offset
+
+
+async def test_time_of_deleted_records_is_found_in_the_next_segment(tier):
+    await tier.make("u")
+    for timestamp in [NOW_MS + 500, *[NOW_MS] * 9, *[NOW_MS + 300] * 10, *[NOW_MS] * 10]:
+        tier.append(1, "u", timestamp=timestamp)
+    await tier.rounds()
+    log = tier.log("u")
+    assert log.local_log_start_offset > 15
+    log.delete_records_before(1)
+    assert (await offset_of(tier, NOW_MS + 250, topic="u")).offset == 10
 
 
 async def test_time_after_the_last_record_is_not_found(tier):

@@ -21,7 +21,8 @@ from barnabas.cluster.tiering.reads import RemoteReads
 from barnabas.cluster.tiering.tasks import SegmentTasks
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError, StorageError
-from barnabas.tiered.segment import SegmentState, TopicIdPartition
+from barnabas.tiered.metadata import PartitionDeleteState
+from barnabas.tiered.segment import TopicIdPartition
 from barnabas.tiered.storage import RemoteStorageError
 
 if TYPE_CHECKING:
@@ -78,6 +79,8 @@ class TieredStorage:
         self._partitions: dict[TopicIdPartition, TieredPartition] = {}
         self._gone: dict[TopicIdPartition, None] = {}
         self._are_gone = trio.Event()
+        self._deleted_early: set[bytes] = set()
+        """Ids of topics that were deleted before the metadata were replayed."""
 
     def __iter__(self) -> Iterator[TieredPartition]:
         return iter(tuple(self._partitions.values()))
@@ -100,8 +103,10 @@ class TieredStorage:
             for name in delta.topics
             if name in delta.old.topics and delta.replaced(name)
         }
-        if ids:
-            self._delete_all(key for key in self.metadata.partitions if key.topic_id.bytes in ids)
+        if not self._ready.is_set():
+            self._deleted_early |= ids
+        elif ids:
+            self._delete_all([key for key in self.metadata.partitions if key.topic_id.bytes in ids])
 
     async def clean_up(self, delta: Delta) -> None:
         """Follow settings; a topic without tiered storage begins where its local log does (KIP-950)."""
@@ -126,8 +131,8 @@ class TieredStorage:
         if key in self.metadata.partitions and replica.log.config.remote_log_delete_on_disable:
             self._delete_all([key])
 
-    def _delete_all(self, keys: Iterator[TopicIdPartition] | list[TopicIdPartition]) -> None:
-        for key in list(keys):
+    def _delete_all(self, keys: list[TopicIdPartition]) -> None:
+        for key in keys:
             self._gone[key] = None
             self._partitions.pop(key, None)
         self._are_gone.set()
@@ -169,14 +174,14 @@ class TieredStorage:
         self._ready.set()
 
     def _resume_deletions(self) -> None:
-        """Go on with the deletion of topics that are gone; what no record says to be deleted stays stored."""
+        """Resume deletions; what is stored of topics that nothing is known of, and no record deletes, stays."""
+        early = [key for key in self.metadata.partitions if key.topic_id.bytes in self._deleted_early]
+        self._delete_all([*self.metadata.deleting, *early])
         for key, segments in self.metadata.partitions.items():
-            if self._store.image.topic_name(key.topic_id.bytes) is not None or not len(segments):
+            if key in self._gone or self._store.image.topic_name(key.topic_id.bytes) is not None:
                 continue
             states = [segment.state for segment in segments.segments()]
-            if SegmentState.DELETE_STARTED in states:
-                self._delete_all([key])
-            else:
+            if states:
                 log.warning(
                     "%d segments of %s-%d with the topic id %s are stored remotely, and there is no such topic",
                     len(states), key.topic, key.partition, key.topic_id,
@@ -213,10 +218,7 @@ class TieredStorage:
             or partition.replica is not replica
             or partition.leader_epoch != replica.leader_epoch
         ):
-            in_use = partition.in_use if partition is not None else set()
-            partition = TieredPartition(
-                key, replica, replica.leader_epoch, self.metadata.of(key), in_use=in_use
-            )
+            partition = TieredPartition(key, replica, replica.leader_epoch, self.metadata.of(key))
             self._partitions[key] = partition
         return partition
 
@@ -285,14 +287,15 @@ class TieredStorage:
                 self._are_gone.set()
 
     async def _delete_partition(self, key: TopicIdPartition) -> None:
-        """Mark all segments, so that a restart resumes, and delete them; those that are being copied follow."""
+        """Note that all segments are to go, so that a restart resumes, and delete them; those in hand follow.
+
+        Raises RequestError, StorageError.
+        """
+        if key not in self.metadata.deleting:
+            await self.metadata.note_deletion(key, PartitionDeleteState.MARKED)
         segments = self.metadata.of(key)
         for segment in segments.segments():
-            if segment.state is SegmentState.COPY_FINISHED:
-                await self.metadata.advance(segment, SegmentState.DELETE_STARTED)
-        for segment in segments.segments():
-            if segment.state is SegmentState.DELETE_STARTED:
-                await self.tasks.delete(segment)
+            await self.tasks.delete_unused(segment)
         if not len(segments):
-            self.metadata.forget(key)
+            await self.metadata.note_deletion(key, PartitionDeleteState.FINISHED)
             self._gone.pop(key, None)

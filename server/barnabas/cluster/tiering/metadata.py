@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -20,8 +21,10 @@ from barnabas.records.record import Record
 from barnabas.tiered.lineage import LineageError, PartitionSegments
 from barnabas.tiered.metadata import (
     METADATA_TOPIC,
+    MetadataRecord,
     MetadataRecordError,
     PartitionDelete,
+    PartitionDeleteState,
     decode,
     encode,
     metadata_partition,
@@ -63,6 +66,8 @@ class RemoteMetadata:
         self._environment = environment
         self._broker_id = broker_id
         self._partitions: dict[TopicIdPartition, PartitionSegments] = {}
+        self.deleting: set[TopicIdPartition] = set()
+        """Partitions of which all segments are to be deleted."""
         self.is_ready = False
         """True once all records were replayed."""
 
@@ -78,8 +83,7 @@ class RemoteMetadata:
             segments = self._partitions[partition] = PartitionSegments()
         return segments
 
-    def forget(self, partition: TopicIdPartition) -> None:
-        """Forget a partition of which nothing is stored any more."""
+    def _forget(self, partition: TopicIdPartition) -> None:
         segments = self._partitions.get(partition)
         if segments is not None and not len(segments):
             del self._partitions[partition]
@@ -90,6 +94,7 @@ class RemoteMetadata:
         """Make the topic, if need be, and replay it. Raises RequestError, StorageError: to be tried again."""
         await self._ensure_topic()
         self._partitions.clear()
+        self.deleting.clear()
         for index in range(self._partition_count):
             await self._replay(self._replicas.leader(METADATA_TOPIC, index))
         self.is_ready = True
@@ -154,11 +159,18 @@ class RemoteMetadata:
     def _follow(self, name: str, offset: int, value: bytes | None) -> None:
         try:
             record = decode(value or b"")
-            if isinstance(record, PartitionDelete):
-                return  # each segment has a record of its own
-            self.of(record.partition).apply(record)
+            self._apply(record)
         except (MetadataRecordError, LineageError) as error:
             log.error("%s: the record at offset %d is left out: %s", name, offset, error)
+
+    def _apply(self, record: MetadataRecord) -> None:
+        if not isinstance(record, PartitionDelete):
+            self.of(record.partition).apply(record)
+        elif record.state is PartitionDeleteState.FINISHED:
+            self.deleting.discard(record.partition)
+            self._forget(record.partition)
+        else:
+            self.deleting.add(record.partition)
 
     # --- writing ----------------------------------------------------------------------------------------------
 
@@ -181,17 +193,27 @@ class RemoteMetadata:
             state=state,
             custom_metadata=custom_metadata if custom_metadata is not None else segment.custom_metadata,
         )
-        return await self._append(update, is_flushed=state is SegmentState.COPY_FINISHED)
+        await self._append(update, is_flushed=state is SegmentState.COPY_FINISHED)
+        return replace(
+            segment,
+            broker_id=update.broker_id,
+            event_timestamp=update.event_timestamp,
+            state=state,
+            custom_metadata=update.custom_metadata,
+        )
 
-    async def _append(
-        self, record: RemoteSegment | SegmentUpdate, *, is_flushed: bool = False
-    ) -> RemoteSegment:
+    async def note_deletion(self, partition: TopicIdPartition, state: PartitionDeleteState) -> None:
+        """Note that all segments of a partition are to be deleted, or that they are. Raises RequestError, StorageError."""
+        now_ms = self._environment.wall_clock_ms()
+        await self._append(PartitionDelete(partition, self._broker_id, now_ms, state))
+
+    async def _append(self, record: MetadataRecord, *, is_flushed: bool = False) -> None:
         index = metadata_partition(record.partition, self._partition_count)
         replica = self._replicas.leader(METADATA_TOPIC, index)
         now_ms = self._environment.wall_clock_ms()
         batch = encode_batch([Record(0, now_ms, None, encode(record), [])])
         result = replica.append_own(bytearray(batch), now_ms=now_ms)
-        segment = self.of(record.partition).apply(record)
+        self._apply(record)
         await replica.wait_committed(result.last_offset + 1)
         if is_flushed:
             # Local segments go when they are stored remotely: a power cut must not take back that they are.
@@ -199,7 +221,6 @@ class RemoteMetadata:
             if task is not None:
                 await self._environment.threads.run(task.run)
                 task.finish(self._environment.wall_clock_ms())
-        return segment
 
 
 def new_segment_id(environment: Environment) -> UUID:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -22,7 +22,6 @@ class TieredPartition:
         replica: the leader's replica.
         leader_epoch: when it was last seen to lead.
         segments: what is stored remotely.
-        in_use: ids of segments that are being copied or deleted.
         is_copying: whether a task copies its segments.
         is_expiring: whether a task deletes its segments.
         is_stopped: no segment is copied any more in this leader epoch.
@@ -36,7 +35,6 @@ class TieredPartition:
     replica: Replica
     leader_epoch: int
     segments: PartitionSegments
-    in_use: set[UUID] = field(default_factory=set)
     is_copying: bool = False
     is_expiring: bool = False
     is_stopped: bool = False

@@ -250,7 +250,8 @@ class RemoteReads:
                         ),
                         limiter=self._limiter,
                     )
-                    return (record,)
+                    if record is not None:
+                        return (record,)
         return (None,)
 
     # --- jobs -------------------------------------------------------------------------------------------------
@@ -275,14 +276,16 @@ class RemoteReads:
         return job
 
     async def _wait(self, jobs: Sequence[_Job | RequestError], seconds: float) -> None:
-        with trio.move_on_after(seconds):
-            for job in jobs:
-                if isinstance(job, _Job):
-                    job.waiting += 1
-                    try:
-                        await job.done.wait()
-                    finally:
-                        job.waiting -= 1
+        begun = [job for job in jobs if isinstance(job, _Job)]
+        for job in begun:
+            job.waiting += 1
+        try:
+            with trio.move_on_after(seconds):
+                for job in begun:
+                    await job.done.wait()
+        finally:
+            for job in begun:
+                job.waiting -= 1
 
     async def _do(self, job: _Job, work: Callable[[], Awaitable[object]], topic: str) -> None:
         try:

@@ -12,6 +12,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 import trio
 
@@ -64,6 +65,8 @@ class SegmentTasks:
         self._counts = counts
         self._environment = environment
         self._broker_id = broker_id
+        self.in_use: set[UUID] = set()
+        """Ids of the segments that are being copied or deleted."""
         self._copiers = trio.CapacityLimiter(get(settings.REMOTE_LOG_MANAGER_COPIER_THREAD_POOL_SIZE))
         self._deleters = trio.CapacityLimiter(get(settings.REMOTE_LOG_MANAGER_EXPIRATION_THREAD_POOL_SIZE))
         self._turns = trio.Lock()
@@ -99,7 +102,7 @@ class SegmentTasks:
         """
         partition_log = partition.replica.log
         try:
-            for segment, next_offset in candidates(partition_log):
+            for segment, next_offset in candidates(partition_log, self._environment.wall_clock_ms()):
                 await self._wait_for_turn(segment.size)
                 if (
                     not partition.is_led
@@ -111,7 +114,7 @@ class SegmentTasks:
                     continue
                 await self._copy_segment(partition, segment, next_offset)
         finally:
-            note_lag(partition)
+            note_lag(partition, self._environment.wall_clock_ms())
 
     async def _wait_for_turn(self, size: int) -> None:
         async with self._turns:
@@ -140,7 +143,7 @@ class SegmentTasks:
             size=segment.size,
             is_transaction_index_empty=files.transaction_index is None,
         )
-        partition.in_use.add(remote.segment_id)
+        self.in_use.add(remote.segment_id)
         try:
             await self._metadata.add(remote)
             counts.copies += 1
@@ -154,7 +157,7 @@ class SegmentTasks:
                 raise
             await self._finish(partition, remote, custom)
         finally:
-            partition.in_use.discard(remote.segment_id)
+            self.in_use.discard(remote.segment_id)
 
     async def _make_snapshot(self, partition_log: PartitionLog, offset: int) -> None:
         """Make the snapshot of producers that a damaged one has left missing. Raises OSError, RecordsError."""
@@ -210,6 +213,16 @@ class SegmentTasks:
         await self._metadata.advance(segment, SegmentState.DELETE_FINISHED)
         return True
 
+    async def delete_unused(self, segment: RemoteSegment) -> None:
+        """Delete a segment, unless it is being copied or deleted. Raises RequestError, StorageError."""
+        if segment.segment_id in self.in_use:
+            return
+        self.in_use.add(segment.segment_id)
+        try:
+            await self.delete(segment)
+        finally:
+            self.in_use.discard(segment.segment_id)
+
     async def expire(self, partition: TieredPartition) -> None:
         """Delete what a partition keeps no longer, and what failed copies have left. Raises RequestError, StorageError."""
         replica = partition.replica
@@ -225,38 +238,40 @@ class SegmentTasks:
             facts,
             partition_log.config,
             now_ms=self._environment.wall_clock_ms(),
-            in_use=partition.in_use,
+            in_use=self.in_use,
         )
         raise_log_start(replica, expiry.log_start_offset)
         for segment in expiry.segments:
             if not partition.is_led:
                 return
-            partition.in_use.add(segment.segment_id)
-            try:
-                await self.delete(segment)
-            finally:
-                partition.in_use.discard(segment.segment_id)
+            await self.delete_unused(segment)
 
 
-def candidates(partition_log: PartitionLog) -> Iterator[tuple[Segment, int]]:
-    """Yield the closed segments that are not stored, each with the offset after it, oldest first.
+def candidates(partition_log: PartitionLog, now_ms: int) -> Iterator[tuple[Segment, int]]:
+    """Yield the closed segments that are to be copied, each with the offset after it, oldest first.
 
     None of them reaches beyond the last stable offset, or what was flushed: a power cut takes no record that is stored.
     """
+    config = partition_log.config
+    lag_ms, lag_bytes = config.copy_lag_ms, config.copy_lag_bytes
     upper = min(partition_log.last_stable_offset, partition_log.recovery_point)
     start = max(partition_log.highest_remote_offset + 1, partition_log.log_start_offset)
     first = partition_log.store.index_of(start)
     segments = partition_log.segments[first:]
+    following_bytes = sum(segment.size for segment in segments)
     for segment, following in pairwise(segments):
         if following.base_offset > upper:
+            return
+        following_bytes -= segment.size
+        if lag_ms and following_bytes < lag_bytes and 0 <= now_ms - segment.largest_timestamp < lag_ms:
             return
         if segment.size and segment.size <= SIZE_MAX:
             yield segment, following.base_offset
 
 
-def note_lag(partition: TieredPartition) -> None:
+def note_lag(partition: TieredPartition, now_ms: int) -> None:
     """Note what is to be copied, of closed segments."""
-    segments = [segment for segment, _ in candidates(partition.replica.log)]
+    segments = [segment for segment, _ in candidates(partition.replica.log, now_ms)]
     partition.lag_segments, partition.lag_bytes = len(segments), sum(segment.size for segment in segments)
 
 

@@ -191,7 +191,10 @@ class FetchPass:
                 f"the local log begins at {replica.log.local_log_start_offset}",
             )
         data = unread(want, replica)
-        self.remote.append(RemotePart(want, data, replica, limit, not self.size and not self.remote))
+        is_first = not self.size and not self.remote
+        if not limit and not is_first:
+            return data  # the answer is full
+        self.remote.append(RemotePart(want, data, replica, limit, is_first))
         self.remaining -= limit
         self.must_answer = True
         return data

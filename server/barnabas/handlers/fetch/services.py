@@ -27,4 +27,4 @@ class FetchServices:
     step_runner: StepRunner
     fetch_sessions: FetchSessions
     failures: LogDirFailures
-    tiered: TieredStorage | None = None
+    tiered: TieredStorage | None

@@ -24,14 +24,14 @@ from barnabas.cluster.metadata.image import (
 )
 from barnabas.config import client_metrics, releases, tables, without_effect
 from barnabas.config import group as group_settings
-from barnabas.config.broker import CORDONED_LOG_DIRS, REMOTE_LOG_STORAGE_SYSTEM_ENABLE
+from barnabas.config.broker import CORDONED_LOG_DIRS
 from barnabas.config.keeper import is_in_quorum, is_on_zookeeper
 from barnabas.config.listeners import concerns_security
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.quorum import check_cordoned
 from barnabas.config.setting import Setting, SettingError
 from barnabas.errors import RequestError, detached
-from barnabas.handlers.shared import broker_loggers
+from barnabas.handlers.shared import broker_loggers, config_resources
 from barnabas.handlers.shared.alterations import (
     APPEND,
     DELETE,
@@ -57,14 +57,6 @@ log = logging.getLogger(__name__)
 
 ALTERATIONS_PER_REQUEST_MAX = 10_000
 """Kafka's MAX_RECORDS_PER_USER_OP."""
-
-THREAD_POOLS = frozenset((
-    "background.threads", "num.io.threads", "num.network.threads", "num.recovery.threads.per.data.dir",
-    "num.replica.fetchers", "remote.log.manager.copier.thread.pool.size",
-    "remote.log.manager.expiration.thread.pool.size", "remote.log.manager.follower.thread.pool.size",
-    "remote.log.reader.threads",
-))  # fmt: skip
-"""They can grow to twice their size at once, or shrink to half of it."""
 
 
 @dataclass(slots=True)
@@ -400,26 +392,14 @@ def _check_broker_settings(config: BrokerConfig, broker: str, settings: Mapping[
             raise RequestError(ErrorCode.INVALID_REQUEST, str(error)) from error
         if row.stops and without_effect.differs(row, value):
             raise RequestError(ErrorCode.INVALID_CONFIG, without_effect.explain(row, text))
-        if name in THREAD_POOLS:
+        if name in config_resources.THREAD_POOLS:
             now = config.value_of(name)
             if not now / 2 <= value <= now * 2:
                 raise RequestError(
                     ErrorCode.INVALID_REQUEST,
                     f"{name}={text}: from half to twice of the {now} there are now expected",
                 )
-    _check_local_retention(config, broker, settings)
-
-
-def _check_local_retention(config: BrokerConfig, broker: str, settings: Mapping[str, str]) -> None:
-    """See, for tiered storage, that topics without settings of their own keep no more locally than at all."""
-    if not config.get(REMOTE_LOG_STORAGE_SYSTEM_ENABLE):
-        return
-    from barnabas.config.tiered import check_retention  # not on the way of a broker without tiered storage
-
-    try:
-        check_retention(config.with_dynamic(*(({}, settings) if broker else (settings, {}))).topic_values({}))
-    except SettingError as error:
-        raise RequestError(ErrorCode.INVALID_REQUEST, str(error)) from error
+    config_resources.check_local_retention(config, broker, settings)
 
 
 def _alter_loggers(

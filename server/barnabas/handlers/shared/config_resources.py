@@ -5,6 +5,7 @@ The rule: access to the settings of brokers is access to the cluster's.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.metadata.image import (
@@ -16,8 +17,9 @@ from barnabas.cluster.metadata.image import (
 )
 from barnabas.config import broker as broker_settings
 from barnabas.config import releases
+from barnabas.config.broker import REMOTE_LOG_STORAGE_SYSTEM_ENABLE
 from barnabas.config.loading import BrokerConfig
-from barnabas.config.setting import INT
+from barnabas.config.setting import INT, SettingError
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.wire.generated.errors import ErrorCode
@@ -25,6 +27,13 @@ from barnabas.wire.generated.errors import ErrorCode
 if TYPE_CHECKING:
     from barnabas.serving.context import RequestContext
 
+THREAD_POOLS = frozenset((
+    "background.threads", "num.io.threads", "num.network.threads", "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers", "remote.log.manager.copier.thread.pool.size",
+    "remote.log.manager.expiration.thread.pool.size", "remote.log.manager.follower.thread.pool.size",
+    "remote.log.reader.threads",
+))  # fmt: skip
+"""They can grow to twice their size at once, or shrink to half of it."""
 TYPES_SINCE = {BROKER_LOGGER: "2.4", CLIENT_METRICS: "3.7", GROUP: "4.0"}
 """The releases in which types of resources came: KIP-412, KIP-714, KIP-848."""
 
@@ -73,3 +82,19 @@ def require_on_resource(context: RequestContext, operation: Operation, resource_
         context.require(operation, _BY_TYPE[resource_type], name)
     elif resource_type in _OF_CLUSTER:
         context.require(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def check_local_retention(config: BrokerConfig, broker: str, settings: Mapping[str, str]) -> None:
+    """Raise INVALID_REQUEST where, with tiered storage, topics would keep more locally than they keep at all.
+
+    `settings` are those of one broker, or of all if `broker` is empty; they count for topics without settings of their own.
+    """
+    if not config.get(REMOTE_LOG_STORAGE_SYSTEM_ENABLE):
+        return
+    from barnabas.config.tiered import check_retention  # not on the way of a broker without tiered storage
+
+    own = ({}, settings) if broker else (settings, {})
+    try:
+        check_retention(config.with_dynamic(*own).topic_values({}))
+    except SettingError as error:
+        raise RequestError(ErrorCode.INVALID_REQUEST, str(error)) from error

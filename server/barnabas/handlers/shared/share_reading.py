@@ -21,8 +21,11 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.share_fetch import ShareFetchResponse
 
 if TYPE_CHECKING:
+    from barnabas.cluster.tiering.manager import TieredStorage
+    from barnabas.cluster.tiering.reads import RemoteData
     from barnabas.coordinators.share.partitions import LoadedPartition
     from barnabas.coordinators.share.shares import Shares
+    from barnabas.log.format.txn_index import AbortedTransaction
     from barnabas.serving.loop_budget import LoopBudget
     from barnabas.wire.topic_partitions import TopicIdPartition
 
@@ -36,7 +39,10 @@ BATCHES_PER_STEP = 250
 
 @dataclass(slots=True)
 class Found:
-    """Batches that were read of one partition from `next_offset` on. `cut_short` says that there is more than was read."""
+    """Batches that were read of one partition from `next_offset` on. `cut_short` says that there is more than was read.
+
+    `aborted` are the aborted transactions where they were read with the batches, out of tiered storage.
+    """
 
     topic_partition: TopicIdPartition
     shared: LoadedPartition
@@ -45,10 +51,15 @@ class Found:
     upper_offset: int
     cut_short: bool
     next_offset: int
+    aborted: list[AbortedTransaction] | None = None
 
 
 async def look(
-    loaded: dict[TopicIdPartition, LoadedPartition], bytes_max: int, *, budget: LoopBudget
+    loaded: dict[TopicIdPartition, LoadedPartition],
+    bytes_max: int,
+    *,
+    budget: LoopBudget,
+    tiered: TieredStorage | None,
 ) -> tuple[list[Found], list[tuple[TopicIdPartition, RequestError]]]:
     """Read the partitions with something to acquire, sharing the bytes evenly. Return the readings, and the failures."""
     acquirable = {
@@ -57,7 +68,8 @@ async def look(
     readings, failed = [], []
     for topic_partition, shared in acquirable.items():
         try:
-            each = await _read(topic_partition, shared, max(bytes_max // len(acquirable), 1), budget=budget)
+            bytes_each = max(bytes_max // len(acquirable), 1)
+            each = await _read(topic_partition, shared, bytes_each, budget=budget, tiered=tiered)
         except RequestError as error:
             failed.append((topic_partition, detached(error)))
         else:
@@ -68,21 +80,32 @@ async def look(
 
 
 async def _read(
-    topic_partition: TopicIdPartition, shared: LoadedPartition, bytes_max: int, *, budget: LoopBudget
+    topic_partition: TopicIdPartition,
+    shared: LoadedPartition,
+    bytes_max: int,
+    *,
+    budget: LoopBudget,
+    tiered: TieredStorage | None,
 ) -> Found | None:
     log, records = shared.led.log, shared.records
     upper = log.last_stable_offset if records.settings.committed_only else log.high_watermark
     limit = min(bytes_max, READ_BYTES_MAX)
     for _ in range(2):
         next_offset = records.next_offset
+        aborted: list[AbortedTransaction] | None = None
         try:
-            result = log.read(next_offset, max_bytes=limit, upper_offset=upper, is_end_wanted=False)
+            if tiered is not None and log.log_start_offset <= next_offset < log.local_log_start_offset:
+                remote = await _read_remote(tiered, shared, next_offset, limit)
+                data, aborted = remote if remote is not None else (b"", None)
+            else:
+                data = log.read(
+                    next_offset, max_bytes=limit, upper_offset=upper, is_end_wanted=False
+                ).to_bytes()
         except RequestError as error:
             if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
             records.log_starts_at(log.log_start_offset)
             continue
-        data = result.to_bytes()
         batches: list[tuple[int, BatchHeader]] = []
         for entry in iter_batches(data):
             batches.append(entry)
@@ -90,8 +113,25 @@ async def _read(
                 await budget.checkpoint()
         if not batches:
             return None
-        return Found(topic_partition, shared, data, batches, upper, len(data) >= limit, next_offset)
+        return Found(topic_partition, shared, data, batches, upper, len(data) >= limit, next_offset, aborted)
     return None
+
+
+async def _read_remote(
+    tiered: TieredStorage, shared: LoadedPartition, offset: int, bytes_max: int
+) -> RemoteData | None:
+    """Read what is in tiered storage only; None where that does not come in time. Raises RequestError."""
+    from barnabas.cluster.tiering.reads import (
+        RemoteFetch,
+    )  # not on the way of a broker without tiered storage
+
+    if tiered.reads.is_throttled:
+        return None
+    committed_only = shared.records.settings.committed_only
+    (result,) = await tiered.reads.fetch([RemoteFetch(shared.led, offset, bytes_max, True, committed_only)])
+    if isinstance(result, RequestError):
+        raise result
+    return result
 
 
 def acquire(
@@ -143,7 +183,9 @@ def _aborted(reading: Found) -> list[Span]:
     if not reading.shared.records.settings.committed_only:
         return []
     end = min(reading.batches[-1][1].next_offset, reading.upper_offset)
-    aborted = reading.shared.led.log.aborted_transactions(reading.batches[0][1].base_offset, end)
+    aborted = reading.aborted
+    if aborted is None:
+        aborted = reading.shared.led.log.aborted_transactions(reading.batches[0][1].base_offset, end)
     if not aborted:
         return []
     return aborted_batches(

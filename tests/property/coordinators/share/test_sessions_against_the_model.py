@@ -99,7 +99,9 @@ class Requests(RuleBasedStateMachine):
             return {*told} | acknowledged
 
         self.compare(
-            share_fetch.ShareFetch(config=self.config, **self.services).handle(context(connection), request),
+            share_fetch.ShareFetch(config=self.config, tiered=None, **self.services).handle(
+                context(connection), request
+            ),
             predicted,
         )
 

@@ -53,6 +53,28 @@ async def test_segment_is_not_copied_beyond_the_last_stable_offset(tier):
     assert len(log.segments) > 4
 
 
+@pytest.mark.parametrize(
+    ("lag", "is_copied"),
+    [
+        ({"remote_copy_lag_ms": "0", "remote_copy_lag_bytes": "100000"}, True),
+        ({"remote_copy_lag_ms": "2000", "remote_copy_lag_bytes": "100000"}, False),
+        ({"remote_copy_lag_ms": "1000", "remote_copy_lag_bytes": "100000"}, True),
+        ({"remote_copy_lag_ms": "2000", "remote_copy_lag_bytes": "2500"}, True),
+        ({"remote_copy_lag_ms": "-1", "remote_copy_lag_bytes": "-1"}, True),
+        (
+            {"remote_copy_lag_ms": "-1", "local_retention_ms": "2000", "remote_copy_lag_bytes": "100000"},
+            False,
+        ),
+    ],
+)
+async def test_copies_wait_until_their_lag_is_reached(tier, lag, is_copied):
+    await tier.make(**{"local_retention_bytes": "-2", **lag})
+    tier.append(20)
+    tier.asked.clock.now_ms += 1000
+    await tier.rounds()
+    assert (0 in tier.stored()) is is_copied
+
+
 async def test_unflushed_segment_is_not_copied(tier):
     log = await tier.make()
     tier.append(30)
@@ -205,6 +227,11 @@ async def test_deletion_that_fails_is_tried_again(tier):
 # --- topics ---------------------------------------------------------------------------------------------------------
 
 
+async def delete(tier):
+    topic = DeleteTopicsRequest.DeleteTopicState(name="t")
+    await tier.asked(DeleteTopicsRequest(topics=[topic], timeout_ms=1000), 6)
+
+
 async def until(condition):
     with trio.fail_after(10):
         while not condition():
@@ -215,8 +242,7 @@ async def test_deleted_topic_takes_its_segments_along(tier):
     await tier.make()
     tier.append(30)
     await tier.rounds()
-    topic = DeleteTopicsRequest.DeleteTopicState(name="t")
-    await tier.asked(DeleteTopicsRequest(topics=[topic], timeout_ms=1000), 6)
+    await delete(tier)
     await until(lambda: tier.stored() == [])
     await until(lambda: not tier.tiered.metadata.partitions)
 
@@ -227,14 +253,25 @@ async def test_deletion_of_a_topic_is_resumed_after_a_restart(tmp_path):
         tier.append(30)
         await tier.rounds()
         tier.store.failing = {"delete"}
-        topic = DeleteTopicsRequest.DeleteTopicState(name="t")
-        await tier.asked(DeleteTopicsRequest(topics=[topic], timeout_ms=1000), 6)
-        (segments,) = tier.tiered.metadata.partitions.values()
-        await until(
-            lambda: {segment.state for segment in segments.segments()} == {SegmentState.DELETE_STARTED}
-        )
+        await delete(tier)
+        await until(lambda: tier.tiered.metadata.deleting)
     async with tiered_broker(tmp_path) as tier:
         await until(lambda: tier.stored() == [])
+
+
+async def test_topic_deleted_after_a_cut_off_copy_leaves_nothing(tmp_path):
+    with pytest.RaisesGroup(KilledError, flatten_subgroups=True):
+        async with tiered_broker(tmp_path) as tier:
+            await tier.make()
+            tier.append(30)
+            tier.store.killing = {"copied"}
+            await tier.rounds(1)
+    async with tiered_broker(tmp_path, held={"copy", "delete"}) as tier:
+        await delete(tier)
+        assert len(tier.stored()) == 1
+        tier.store.failing = set()
+        await until(lambda: tier.stored() == [])
+        await until(lambda: not tier.tiered.metadata.partitions)
 
 
 async def test_switched_off_topic_begins_where_its_local_log_does(tier):
