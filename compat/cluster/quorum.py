@@ -34,6 +34,8 @@ from compat.cluster.quorum_nodes import (
 from compat.kafka import free_port, release, tool_command
 from compat.metadata.quorum import HOST
 
+DEAD_LETTER_RUNS = 3
+"""Each has new topics, whose leaders are others."""
 MIXES = {
     "kafka": (KAFKA, KAFKA, KAFKA),
     "one-of-ours": (KAFKA, KAFKA, OURS),
@@ -234,9 +236,24 @@ def as_printed(cluster: Brokers) -> str:
     return f"{len(commands.splitlines())} lines"
 
 
+def dead_letters(cluster: Brokers) -> str:
+    """The Java client finds dead letters of a share group, whichever brokers lead its partitions and its queues'."""
+    program = Path(__file__).resolve().parents[1] / "share" / "run"
+    command = [sys.executable, str(program), cluster.bootstrap.split(",")[-1], "dead-letters"]
+    words = ""
+    for _ in range(DEAD_LETTER_RUNS):
+        result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        words = result.stdout.strip().splitlines()[-1] if result.stdout.strip() else result.stderr[-500:]
+        if result.returncode:
+            raise ClusterError(words)
+        if words.startswith("SKIP"):
+            return "share.version is below 2: not done"
+    return f"{DEAD_LETTER_RUNS} times"
+
+
 CHECKS: tuple[checks.Check, ...] = (
     checks.membership, checks.creation, checks.produce_and_consume, checks.java_clients, checks.transactions,
-    checks.identical_replicas, kafkas_tools, controllers_tools, checks.other_tools, checks.reassignment,
+    checks.identical_replicas, dead_letters, kafkas_tools, controllers_tools, checks.other_tools, checks.reassignment,
     checks.preferred_leaders,
     checks.leader_killed, checks.preferred_leaders, checks.clean_stop, controllers_killed, checks.offsets_survive,
     unregistered, as_printed, checks.identical_replicas,

@@ -86,7 +86,7 @@ class DeadLetterQueues:
                 letters = await self._write_some(origin, led, letters, group)
         except (RequestError, StorageError) as error:
             self.log_limit.log(
-                log, logging.ERROR, "lost dead letters", origin.group_id,
+                log, logging.WARNING, "lost dead letters", origin.group_id,
                 "share group %s: offsets %d to %d of %s-%d, %d times delivered, are not in the dead letter queue, and "
                 "are given up all the same: %s",
                 origin.group_id, letters.first, letters.last, origin.topic, origin.partition, letters.deliveries,

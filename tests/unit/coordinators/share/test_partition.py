@@ -105,7 +105,7 @@ def test_lock_that_ends_at_the_last_delivery_makes_a_dead_letter() -> None:
     assert shared.start_offset == 0
 
 
-def test_unfinished_dead_letters_are_found_in_a_state_that_is_read() -> None:
+def test_unfinished_dead_letters_are_found_in_a_state_read() -> None:
     states = StateBatch(3, 4, ARCHIVING, 1), StateBatch(5, 5, AVAILABLE, 1), StateBatch(6, 6, ARCHIVING, 5)
     shared = partition(3, *states)
     assert shared.unfinished == (DeadLetters(3, 4, 1, REJECTED), DeadLetters(6, 6, 5, EXCEEDED))
