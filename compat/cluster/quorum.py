@@ -32,8 +32,13 @@ from compat.cluster.quorum_nodes import (
     QuorumCluster,
 )
 from compat.kafka import free_port, release, tool_command
+from compat.kafka.process import java_command
 from compat.metadata.quorum import HOST
 
+UNREGISTRATION_LEVEL = 33
+"""Of metadata.version: controllers are unregistered from it on."""
+DEAD_LETTER_RUNS = 3
+"""Each has new topics, whose leaders are others."""
 MIXES = {
     "kafka": (KAFKA, KAFKA, KAFKA),
     "one-of-ours": (KAFKA, KAFKA, OURS),
@@ -234,9 +239,48 @@ def as_printed(cluster: Brokers) -> str:
     return f"{len(commands.splitlines())} lines"
 
 
+def dead_letters(cluster: Brokers) -> str:
+    """The Java client finds dead letters of a share group, whichever brokers lead its partitions and its queues'."""
+    program = Path(__file__).resolve().parents[1] / "share" / "run"
+    command = [sys.executable, str(program), cluster.bootstrap.split(",")[-1], "dead-letters"]
+    words = ""
+    for _ in range(DEAD_LETTER_RUNS):
+        result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        words = result.stdout.strip().splitlines()[-1] if result.stdout.strip() else result.stderr[-500:]
+        if result.returncode:
+            raise ClusterError(words)
+        if words.startswith("SKIP"):
+            return "share.version is below 2: not done"
+    return f"{DEAD_LETTER_RUNS} times"
+
+
+def controllers_unregistered(cluster: Brokers) -> str:
+    """The Java client 4.4.0 unregisters a controller through any node, which registers again; others are refused."""
+    assert isinstance(cluster, QuorumCluster)
+    leader, ids = cluster.controller(), {node.id for node in cluster.quorum.nodes}
+    others = sorted(ids - {leader})[:1]
+    newest = ("InvalidRequestException", *("done" for _ in others), "ControllerIdNotRegisteredException")
+    older = ("InvalidRequestException", *("UnsupportedVersionException" for _ in (*others, 0)))
+    expected = newest if cluster.image().metadata_version >= UNREGISTRATION_LEVEL else older
+    program = str(Path(__file__).with_name("Unregister.java"))
+    places = {node.bootstrap: "bootstrap.servers" for node in cluster.nodes.values()}
+    if cluster.kafka_version.startswith("4.4"):
+        places[cluster.quorum.admin_addresses] = "bootstrap.controllers"
+    for place, setting in places.items():
+        arguments = (setting, place, *map(str, (leader, *others, 99)))
+        command = [*java_command(release("4.4"), program), *arguments]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        outcomes = tuple(line for line in result.stdout.splitlines() if line.isalpha())
+        if outcomes != expected:
+            raise ClusterError(f"{place}: {outcomes}, not {expected}: {result.stderr[-500:]}")
+        wait_until(lambda: set(cluster.image().controllers) == ids, "all controllers are registered")
+    return ", ".join(expected)
+
+
 CHECKS: tuple[checks.Check, ...] = (
     checks.membership, checks.creation, checks.produce_and_consume, checks.java_clients, checks.transactions,
-    checks.identical_replicas, kafkas_tools, controllers_tools, checks.other_tools, checks.reassignment,
+    checks.identical_replicas, dead_letters, kafkas_tools, controllers_tools,
+    controllers_unregistered, checks.other_tools, checks.reassignment,
     checks.preferred_leaders,
     checks.leader_killed, checks.preferred_leaders, checks.clean_stop, controllers_killed, checks.offsets_survive,
     unregistered, as_printed, checks.identical_replicas,

@@ -20,8 +20,6 @@ from compat.metadata.quorum import Node as KafkaProcess
 VERSION = "4.3.1"
 SETTINGS_OF = "4.3."
 """Releases with the settings that our brokers have."""
-FEATURES = {"4.4": ("--feature", "share.version=1")}
-"""Options of formatting by line of Kafka: its default level is more than our brokers support."""
 FIRST_BROKER = 4
 """Controllers have ids 1 to 3."""
 SETTINGS = {
@@ -187,7 +185,7 @@ class QuorumCluster(Brokers):
             version, directory, controllers, is_dynamic=is_dynamic,
             settings={**CONTROLLER_SETTINGS, **(controller_settings or {})}, host=controllers_host,
             has_admin=has_admin, ours=our_controllers,
-            format_arguments=(*format_arguments, *FEATURES.get(release(version).line, ())),
+            format_arguments=format_arguments,
         )  # fmt: skip
         self.kinds = dict(enumerate(kinds, FIRST_BROKER))
         self.ports = {broker_id: free_port() for broker_id in self.kinds}

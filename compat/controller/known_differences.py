@@ -45,6 +45,11 @@ def of_refused_host(difference: Difference) -> bool:
     return difference.ours == [] and len(theirs) == 1 and (theirs == [1] or has_host)
 
 
+def is_unregistration(difference: Difference) -> bool:
+    """Say whether ours advertises UnregisterController beside what Kafka does."""
+    return difference.theirs == "nothing" and difference.ours["ApiKey"] == 94
+
+
 def is_token_id(value: Any) -> bool:
     """Say whether a text is the random id of a token."""
     return isinstance(value, str) and len(value) == 22
@@ -168,6 +173,12 @@ KNOWN: tuple[KnownDifference, ...] = (
         (".*/SupportedFeatures/.*/MaxVersion", "/.*/features/./maxSupportedVersion"),
         "levels of Kafka 4.4 are supported",
         accepts=newer_level,
+    ),
+    KnownDifference(
+        ".* ApiVersions .*",
+        ".*/ApiKeys/94",
+        "UnregisterController, as by controllers of Kafka 4.4",
+        accepts=is_unregistration,
     ),
     KnownDifference(
         (

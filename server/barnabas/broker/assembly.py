@@ -172,7 +172,7 @@ def _broker(
     budget.on_long_turn = stalls.long_turn
     memory, step_runner = new_memory(config, environment), StepRunner(budget, environment.threads)
     coordinators = coordinator_parts(base)
-    optional = optional_parts(base, coordinators, step_runner)
+    optional = optional_parts(base, coordinators, step_runner, log_limit)
     served = release.served_by(config)
     quotas = broker_quotas(config, served, budget, environment.monotonic)
     limits = ConnectionLimits(

@@ -20,7 +20,7 @@ BROKER_HEARTBEAT = 63
 RAFT = frozenset((1, 52, 53, 54, 55, 59, 80, 81, 82))
 """Those that the voter answers."""
 FORWARDABLE = frozenset((
-    19, 20, 30, 31, 33, 37, 38, 39, 40, 43, 44, 45, 46, 49, 51, 55, 57, 64, 67, 80, 81,
+    19, 20, 30, 31, 33, 37, 38, 39, 40, 43, 44, 45, 46, 49, 51, 55, 57, 64, 67, 80, 81, 94,
 ))  # fmt: skip
 """Those that a broker may forward for a client (KIP-590)."""
 AS_BROKERS = frozenset((17, 18, 36))
@@ -80,6 +80,7 @@ _ROWS = (
     Api(80, 0, 1, _ALTER),  # AddRaftVoter
     Api(81, 0, 0, _ALTER),  # RemoveRaftVoter
     Api(82, 0, 0, _ACTION),  # UpdateRaftVoter
+    Api(94, 0, 0, _ALTER),  # UnregisterController
 )
 
 BY_KEY: Mapping[int, Api] = MappingProxyType({api.key: api for api in _ROWS})

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.metadata.delegation_tokens import DelegationTokens
     from barnabas.coordinators.share.shares import Shares
     from barnabas.metrics.client_telemetry import Telemetry
+    from barnabas.serving.log_limit import LogLimit
     from barnabas.serving.step_runner import StepRunner
 
 
@@ -41,7 +42,9 @@ class OptionalParts(NamedTuple):
             self.telemetry.if_made.instances.connection_closed(connection_id)
 
 
-def optional_parts(base: BaseParts, coordinators: CoordinatorParts, step_runner: StepRunner) -> OptionalParts:
+def optional_parts(
+    base: BaseParts, coordinators: CoordinatorParts, step_runner: StepRunner, log_limit: LogLimit
+) -> OptionalParts:
     """Say how each of them is made."""
     credentials = _credentials(base)
     delegation_tokens = _delegation_tokens(base, credentials)
@@ -50,11 +53,13 @@ def optional_parts(base: BaseParts, coordinators: CoordinatorParts, step_runner:
     ):  # those that have expired are removed, whoever asks for them
         delegation_tokens.get()
     return OptionalParts(
-        _shares(base, coordinators, step_runner), _telemetry(base), credentials, delegation_tokens
+        _shares(base, coordinators, step_runner, log_limit), _telemetry(base), credentials, delegation_tokens
     )
 
 
-def _shares(base: BaseParts, coordinators: CoordinatorParts, step_runner: StepRunner) -> Lazy[Shares]:
+def _shares(
+    base: BaseParts, coordinators: CoordinatorParts, step_runner: StepRunner, log_limit: LogLimit
+) -> Lazy[Shares]:
     config, environment, storage = base.config, base.environment, base.storage
 
     def make() -> Shares:
@@ -86,6 +91,7 @@ def _shares(base: BaseParts, coordinators: CoordinatorParts, step_runner: StepRu
                 base.budget,
                 environment.wall_clock_ms,
                 has_queues,
+                log_limit,
             ),
         )
         base.background.start_soon(shares.run)
@@ -95,6 +101,7 @@ def _shares(base: BaseParts, coordinators: CoordinatorParts, step_runner: StepRu
         make,
         "barnabas.coordinators.share.shares",
         "barnabas.coordinators.share.high_watermarks",
+        "barnabas.coordinators.share.dead_letter_queue",
         "barnabas.coordinators.share.letter_writers",
         "barnabas.coordinators.runtime.entries",
         "encodings.utf_16_be",

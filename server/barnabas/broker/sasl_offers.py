@@ -112,7 +112,7 @@ def _beginning(name: str, listener: ListenerSettings, parts: LoginParts) -> Call
 
 
 def _check_verified(listener: ListenerSettings) -> None:
-    """Raise SettingError where nothing says for whom tokens are, or by whom, and the release needs it (Kafka 4.4)."""
+    """Raise SettingError where no audience or no issuer of tokens is expected, and the release needs one (Kafka 4.4)."""
     if not releases.verifies_tokens(listener.release):
         return
     pairs: tuple[tuple[Setting[Any], Setting[bool]], ...] = (

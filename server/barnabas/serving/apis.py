@@ -299,6 +299,7 @@ QUORUM_ONLY: Mapping[int, Api] = {
         Api(64, 0, 0, forwarded=True),  # UnregisterBroker
         Api(80, 0, 1, forwarded=True),  # AddRaftVoter
         Api(81, 0, 0, forwarded=True),  # RemoveRaftVoter
+        Api(94, 0, 0, forwarded=True),  # UnregisterController
     )
 }
 """APIs that a broker of a KRaft quorum forwards beside the others; no other broker has them."""

@@ -37,28 +37,27 @@ def test_registration_has_a_range_for_each_feature_of_a_cluster(golden: Path):
     ranges = {one.name: (one.min_level, one.max_level) for one in IN_QUORUM.features}
     finalized = dict(log.state.image.features)
     assert finalized
-    beyond = {name for name, level in finalized.items() if not ranges[name][0] <= level <= ranges[name][1]}
-    assert beyond <= {"share.version"}  # Kafka 4.4 has level 2 by default: dead letter queues
+    assert all(ranges[name][0] <= level <= ranges[name][1] for name, level in finalized.items())
     assert set(ranges) >= {
         "metadata.version", "kraft.version", "transaction.version", "group.version",
         "eligible.leader.replicas.version", "share.version", "streams.version",
     }  # fmt: skip
 
 
-def test_level_without_an_implementation_is_not_registered():
+def test_levels_of_kafka_4_4_are_registered():
     async def program(machine):
         (registration,) = machine.controller.all_of(BrokerRegistrationRequest)
         return {feature.name: feature.max_supported_version for feature in registration.features}
 
     levels = run(program)
-    assert levels["share.version"] == 1  # 2: dead letter queues, which brokers write (KIP-1191)
+    assert levels["share.version"] == 2
     assert levels["metadata.version"] == 33
 
 
 def test_refusal_names_the_features_at_other_levels():
     async def program(machine):
         machine.controller.write(
-            FeatureLevelRecord("share.version", 2), FeatureLevelRecord("streams.version", 1)
+            FeatureLevelRecord("share.version", 3), FeatureLevelRecord("streams.version", 1)
         )
         machine.controller.answers[BrokerRegistrationRequest] = lambda _: BrokerRegistrationResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION
@@ -70,5 +69,5 @@ def test_refusal_names_the_features_at_other_levels():
     ) as raised:
         run(program, starts=False)
     text = " ".join(str(error) for error in leaves(raised.value))
-    assert "share.version is finalized at level 2, this broker supports 0 to 1" in text
+    assert "share.version is finalized at level 3, this broker supports 0 to 2" in text
     assert "streams.version" not in text

@@ -296,30 +296,6 @@ def test_sizes(rules):
     assert refused(raw, segment).code == Code.RECORD_LIST_TOO_LARGE
 
 
-@pytest.mark.parametrize("codec", list(Codec))
-@pytest.mark.parametrize("api_version", [2, 9])
-@pytest.mark.parametrize("mode", ["full", "header"])
-def test_decompressed_record_is_bounded_by_its_topic(codec, api_version, mode):
-    if api_version == 2 and codec is Codec.ZSTD:
-        return  # old formats have no zstd
-    records = [Record(0, NOW, b"k", b"v"), Record(1, NOW, b"k", bytes(100_000)), Record(2, NOW, b"k", b"v")]
-    raw = (
-        building.encode_batch(records, codec=codec)
-        if api_version == 9
-        else legacy.encode_message_set(records, magic=1, codec=codec)
-    )
-    size = 100_009 if api_version == 9 else 100_023
-    rules = replace(LARGE, max_decompressed_message_bytes=size, record_validation=mode)
-    assert validate(bytearray(raw), rules, api_version).record_count == 3
-    tighter = replace(rules, max_decompressed_message_bytes=size - 1)
-    if not codec:
-        assert validate(bytearray(raw), tighter, api_version).record_count == 3
-    else:
-        error = refused(bytearray(raw), tighter, api_version)
-        assert error.code == Code.INVALID_RECORD
-        assert f"a record of {size} bytes exceeds max.decompressed.message.bytes" in error.message
-
-
 def test_size_counts_again_after_the_codec_changed():
     records = [Record(0, NOW, None, bytes(10_000))]
     raw = building.encode_batch(records, codec=Codec.GZIP)

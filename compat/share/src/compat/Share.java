@@ -72,6 +72,7 @@ public final class Share {
         cases.put("read-committed", share::readCommitted);
         cases.put("admin", share::admin);
         cases.put("more-partitions", share::morePartitions);
+        cases.put("dead-letters", () -> new DeadLetters(share.admin, share.bootstrap, share.run).written());
         cases.put("broker-restart", () -> share.broker("term"));
         cases.put("broker-kill", () -> share.broker("kill"));
         List<String> wanted = List.of(arguments).subList(1, arguments.length);
@@ -90,7 +91,7 @@ public final class Share {
         String verdict;
         try {
             String said = body.run();
-            verdict = (said == null ? "SKIP " : "PASS ") + name + " " + (said == null ? "COMPAT_RESTART is not set" : said);
+            verdict = (said == null ? "SKIP " : "PASS ") + name + " " + (said == null ? "not with this broker" : said);
         } catch (Throwable error) {
             error.printStackTrace();
             verdict = "FAIL " + name + " " + String.valueOf(error).replaceAll("\\s+", " ");
@@ -132,6 +133,10 @@ public final class Share {
         return new KafkaProducer<>(all, new StringSerializer(), new StringSerializer());
     }
 
+    static KafkaProducer<String, String> producerOf(String bootstrap) {
+        return new KafkaProducer<>(Map.of("bootstrap.servers", bootstrap), new StringSerializer(), new StringSerializer());
+    }
+
     private void produce(String topic, int first, int last) {
         try (KafkaProducer<String, String> producer = producer()) {
             for (int i = first; i < last; i++) {
@@ -160,7 +165,7 @@ public final class Share {
         return Integer.parseInt(record.value());
     }
 
-    private static void ensure(boolean holds, String what) {
+    static void ensure(boolean holds, String what) {
         if (!holds) {
             throw new AssertionError(what);
         }

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 LEVEL: Final = 30
 """The metadata.version of a new cluster where none is asked for: that of 4.3."""
 LEVEL_MIN: Final = 7
-BY_CHOICE: Final = 1 << 15
-"""More than any level: new clusters have the feature if it is asked for, since no broker of ours supports it."""
 ELR: Final = "eligible.leader.replicas.version"
 
 
@@ -35,7 +33,7 @@ LEVELS: Mapping[str, tuple[FeatureLevel, ...]] = MappingProxyType(
         "transaction.version": (FeatureLevel(LEVEL_MIN), FeatureLevel(24), FeatureLevel(24)),
         "group.version": (FeatureLevel(LEVEL_MIN), FeatureLevel(22)),
         ELR: (FeatureLevel(LEVEL_MIN), FeatureLevel(26, ((METADATA_VERSION, ELR_LEVEL),))),
-        "share.version": (FeatureLevel(LEVEL_MIN), FeatureLevel(28), FeatureLevel(BY_CHOICE)),
+        "share.version": (FeatureLevel(LEVEL_MIN), FeatureLevel(28), FeatureLevel(31)),
         "streams.version": (FeatureLevel(LEVEL_MIN), FeatureLevel(29)),
     }
 )

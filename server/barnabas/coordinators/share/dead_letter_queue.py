@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from barnabas.coordinators.share.settings import ShareSettings
     from barnabas.environment import Entropy
     from barnabas.records.record import Record
+    from barnabas.serving.log_limit import LogLimit
     from barnabas.serving.loop_budget import LoopBudget
 
 log = logging.getLogger(__name__)
@@ -71,6 +72,7 @@ class DeadLetterQueues:
     budget: LoopBudget
     now_ms: Callable[[], int]
     are_on: Callable[[], bool]
+    log_limit: LogLimit
 
     async def write(
         self, origin: Origin, led: Replica, letters: DeadLetters, group: Callable[[], ShareSettings]
@@ -83,7 +85,8 @@ class DeadLetterQueues:
             while letters.first <= letters.last:
                 letters = await self._write_some(origin, led, letters, group)
         except (RequestError, StorageError) as error:
-            log.error(
+            self.log_limit.log(
+                log, logging.WARNING, "lost dead letters", origin.group_id,
                 "share group %s: offsets %d to %d of %s-%d, %d times delivered, are not in the dead letter queue, and "
                 "are given up all the same: %s",
                 origin.group_id, letters.first, letters.last, origin.topic, origin.partition, letters.deliveries,
@@ -191,7 +194,10 @@ class DeadLetterQueues:
                     originals[record.offset] = Original(record.key, record.value)
                 last = max(last, min(header.last_offset, letters.last))
         except (RequestError, StorageError) as error:
-            log.warning("records of %s from %d on are not copied: %s", led.log.name, letters.first, error)
+            self.log_limit.log(
+                log, logging.WARNING, "dead letters without originals", led.log.name,
+                "records of %s from %d on are not copied: %s", led.log.name, letters.first, error,
+            )  # fmt: skip
             return originals, letters.last
         return originals, last
 

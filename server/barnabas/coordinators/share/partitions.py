@@ -60,7 +60,7 @@ class LoadedPartition:
         self.closed = False
         self.waiting: set[trio.Event] = set()
         self.burials: deque[DeadLetters] = deque()
-        """What is to go to the dead letter queue, in this order; the first of them is on its way."""
+        """Records for the dead letter queue, in this order; the first of them are on their way."""
 
     @property
     def is_current(self) -> bool:

@@ -273,6 +273,7 @@ _ROWS = (
     Harmless("DescribeCluster", READS, lambda _, __: {}),
     Harmless("DescribeProducers", READS, lambda n, _: {"topics": [{"name": n.topic, "partition_indexes": [0]}]}),
     Harmless("UnregisterBroker", REFUSED, lambda _, __: {"broker_id": _LARGEST}),
+    Harmless("UnregisterController", REFUSED, lambda _, __: {"controller_id": _LARGEST}),
     Harmless("DescribeTransactions", READS, lambda n, _: {"transactional_ids": [n.transactional_id]}),
     Harmless("ListTransactions", READS, lambda _, __: {"state_filters": ["Ongoing"]}),
     Harmless("ConsumerGroupHeartbeat", REFUSED, lambda _, __: {

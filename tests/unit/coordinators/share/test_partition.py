@@ -7,6 +7,7 @@ import pytest
 from barnabas.coordinators.share.acknowledgement import Acknowledgement, Verdict, check_acknowledgements
 from barnabas.coordinators.share.acquisition import AcquireRequest
 from barnabas.coordinators.share.batches import StateBatch
+from barnabas.coordinators.share.dead_letters import EXCEEDED, REJECTED, DeadLetters
 from barnabas.coordinators.share.inflight import RecordState
 from barnabas.coordinators.share.partition import SharePartition
 from barnabas.coordinators.share.settings import ShareSettings
@@ -17,6 +18,7 @@ ACCEPT, RELEASE, REJECT, RENEW, GAP = (
     Verdict.ACCEPT, Verdict.RELEASE, Verdict.REJECT, Verdict.RENEW, Verdict.GAP,
 )  # fmt: skip
 AVAILABLE, ACKNOWLEDGED, ARCHIVED = RecordState.AVAILABLE, RecordState.ACKNOWLEDGED, RecordState.ARCHIVED
+ARCHIVING = RecordState.ARCHIVING
 
 
 def partition(start: int = 0, *batches: StateBatch, **settings: object) -> SharePartition:
@@ -69,6 +71,48 @@ def test_the_window_ends_with_the_batch_in_which_it_is_full(sizes: list[int], ac
     assert shared.acquire(acquire_request(records=500), batches, 0) == [(0, acquired - 1, 1)]
     assert not shared.can_acquire
     assert shared.acquire(acquire_request("b", records=500), batches, 0) == []
+
+
+def test_dead_letters_are_archived_when_they_are_buried() -> None:
+    shared = partition(dead_letter_topic="dlq.t", deliveries_max=2)
+    shared.acquire(acquire_request(), [(0, 5)], 0)
+    assert decide(shared, ack(0, 0, ACCEPT), ack(1, 5, RELEASE)) == (
+        StateBatch(0, 0, ACKNOWLEDGED, 1), StateBatch(1, 5, AVAILABLE, 1),
+    )  # fmt: skip
+    shared.acquire(acquire_request(), [(0, 5)], 0)
+    written = shared.acknowledge("a", [ack(1, 1, REJECT), ack(2, 3, RELEASE), ack(4, 4, ACCEPT)], 0)
+    assert written.batches == (StateBatch(1, 3, ARCHIVING, 2), StateBatch(4, 4, ACKNOWLEDGED, 2))
+    assert written.dead == (DeadLetters(1, 1, 2, REJECTED), DeadLetters(2, 3, 2, EXCEEDED))
+    shared.settle(written, done=True)
+    assert (shared.start_offset, shared.complete_count) == (1, 1)
+    assert shared.acquire(acquire_request("b"), [(0, 4)], 0) == [], "no member gets them again"
+    buried = shared.bury(written.dead[0])
+    assert (buried.batches, buried.start_offset, buried.dead) == ((StateBatch(1, 1, ARCHIVED, 2),), 1, ())
+    shared.settle(buried, done=True)
+    assert shared.start_offset == 2
+    shared.settle(shared.bury(written.dead[1]), done=True)
+    assert shared.start_offset == 5
+
+
+def test_lock_that_ends_at_the_last_delivery_makes_a_dead_letter() -> None:
+    shared = partition(dead_letter_topic="dlq.t", deliveries_max=2, record_lock_ms=10)
+    for now_ms in (0, 20):
+        shared.acquire(acquire_request(), [(0, 1)], now_ms)
+        written = shared.expire(now_ms + 10)
+        shared.settle(written, done=False)
+    assert written.dead == (DeadLetters(0, 1, 2, EXCEEDED),)
+    assert shared.unfinished == written.dead
+    assert shared.start_offset == 0
+
+
+def test_unfinished_dead_letters_are_found_in_a_state_read() -> None:
+    states = StateBatch(3, 4, ARCHIVING, 1), StateBatch(5, 5, AVAILABLE, 1), StateBatch(6, 6, ARCHIVING, 5)
+    shared = partition(3, *states)
+    assert shared.unfinished == (DeadLetters(3, 4, 1, REJECTED), DeadLetters(6, 6, 5, EXCEEDED))
+    assert (shared.start_offset, shared.next_offset) == (3, 5)
+    for letters in shared.unfinished:
+        shared.settle(shared.bury(letters), done=True)
+    assert (shared.start_offset, shared.unfinished) == (5, ())
 
 
 def test_records_compacted_away_are_archived() -> None:

@@ -1,4 +1,4 @@
-"""Brokers come, live and go: BrokerRegistration v0-v4, UnregisterBroker v0 and fencing; ControllerRegistration v0. Pure.
+"""Brokers come, live and go: BrokerRegistration v0-v4, UnregisterBroker v0 and fencing; controllers do. Pure.
 
 BrokerRegistration: v1 says whether the broker is migrated from ZooKeeper, which is refused, v2 has log dirs, v3 the epoch
 before a clean shutdown, v4 comes from brokers that can cordon log dirs.
@@ -28,7 +28,10 @@ from barnabas.cluster.kraft.controller.outcome import (
     Steps,
 )
 from barnabas.cluster.kraft.controller.sessions import sessions_of, timeout_ms
-from barnabas.cluster.kraft.controller.versions import CONTROLLER_REGISTRATION_LEVEL
+from barnabas.cluster.kraft.controller.versions import (
+    CONTROLLER_REGISTRATION_LEVEL,
+    CONTROLLER_UNREGISTRATION_LEVEL,
+)
 from barnabas.cluster.kraft.image import METADATA_VERSION, QuorumImage
 from barnabas.cluster.kraft.transitions import KRAFT_VERSION
 from barnabas.cluster.kraft.values import Broker
@@ -44,7 +47,12 @@ from barnabas.wire.generated.metadata_records.broker_registration_change import 
 from barnabas.wire.generated.metadata_records.register_broker import RegisterBrokerRecord
 from barnabas.wire.generated.metadata_records.register_controller import RegisterControllerRecord
 from barnabas.wire.generated.metadata_records.unregister_broker import UnregisterBrokerRecord
+from barnabas.wire.generated.metadata_records.unregister_controller import UnregisterControllerRecord
 from barnabas.wire.generated.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from barnabas.wire.generated.unregister_controller import (
+    UnregisterControllerRequest,
+    UnregisterControllerResponse,
+)
 
 FENCE, UNFENCE = 1, -1
 PREVIOUS_EPOCH_SINCE = 3
@@ -261,6 +269,31 @@ def unregister_broker(
     return Outcome(UnregisterBrokerResponse(), tuple(batch.records), is_atomic=False)
 
 
+def unregister_controller(
+    state: ControllerState, request: UnregisterControllerRequest, caller: Caller
+) -> Outcome:
+    """Remove the registration of another controller, as Kafka 4.4; voters are removed by RemoveRaftVoter.
+
+    Raises INVALID_REQUEST for this one, UNSUPPORTED_VERSION below the level of the record, CONTROLLER_ID_NOT_REGISTERED.
+    """
+    caller.require_on_cluster(Operation.ALTER)
+    if request.controller_id == state.node_id:
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST, "the active controller cannot be unregistered: another must lead first"
+        )
+    if state.image.metadata_version < CONTROLLER_UNREGISTRATION_LEVEL:
+        raise RequestError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"controllers are unregistered from {METADATA_VERSION} {CONTROLLER_UNREGISTRATION_LEVEL} on",
+        )
+    if request.controller_id not in state.image.controllers:
+        raise RequestError(
+            ErrorCode.CONTROLLER_ID_NOT_REGISTERED, f"controller {request.controller_id} is not registered"
+        )
+    record = UnregisterControllerRecord(controller_id=request.controller_id)
+    return Outcome(UnregisterControllerResponse(), (record,))
+
+
 def register_controller(
     state: ControllerState, request: ControllerRegistrationRequest, caller: Caller
 ) -> Outcome:
@@ -292,5 +325,10 @@ def register_controller(
     return Outcome(ControllerRegistrationResponse(), (record,))
 
 
-HANDLERS: Handlers = {62: register_broker, 64: unregister_broker, 70: register_controller}
+HANDLERS: Handlers = {
+    62: register_broker,
+    64: unregister_broker,
+    70: register_controller,
+    94: unregister_controller,
+}
 TICKS = (fence_stale,)

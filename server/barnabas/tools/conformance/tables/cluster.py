@@ -262,6 +262,15 @@ def _quorum() -> list[Row]:
             with_topic=False,
         ),
         row(
+            "UnregisterController",
+            "an unknown controller",
+            "A controller that is not registered cannot be unregistered, nor any below metadata.version 33.",
+            "Kafka 4.4",
+            {"controller_id": 2**31 - 1},
+            {"error_code": {"CONTROLLER_ID_NOT_REGISTERED", "UNSUPPORTED_VERSION"}},
+            with_topic=False,
+        ),
+        row(
             "AddRaftVoter",
             "of another cluster",
             "A voter of another cluster is INCONSISTENT_CLUSTER_ID.",

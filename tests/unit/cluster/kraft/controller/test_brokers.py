@@ -9,6 +9,7 @@ from barnabas.wire.generated.broker_registration import BrokerRegistrationReques
 from barnabas.wire.generated.controller_registration import ControllerRegistrationRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.unregister_broker import UnregisterBrokerRequest
+from barnabas.wire.generated.unregister_controller import UnregisterControllerRequest
 from tests.support.active_image import ELR, ActiveImage, log_dir
 
 Feature = BrokerRegistrationRequest.Feature
@@ -405,6 +406,28 @@ def test_unregistration_needs_alter_on_the_cluster(active):
     active.start(1)
     code = active.code(64, UnregisterBrokerRequest(1), may=lambda operation, *_: operation != 7)
     assert code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+@pytest.mark.parametrize(
+    ("controller_id", "level", "code"),
+    [
+        (7, 33, 0), (8, 33, ErrorCode.CONTROLLER_ID_NOT_REGISTERED), (7, 32, ErrorCode.UNSUPPORTED_VERSION),
+        (9, 32, ErrorCode.INVALID_REQUEST),
+    ],
+)  # fmt: skip
+def test_controller_is_unregistered_by_the_active_one(controller_id, level, code):
+    active = ActiveImage(level=level)
+    feature = ControllerRegistrationRequest.Feature(METADATA_VERSION, 7, 33)
+    for registered_id in (7, 9):
+        active.ask(70, ControllerRegistrationRequest(registered_id, features=[feature]))
+    request = UnregisterControllerRequest(controller_id=controller_id)
+    if code:
+        assert active.code(94, request) == code
+    else:
+        assert active.ask(94, request).error_code == 0
+    assert list(active.image.controllers) == ([7, 9] if code else [9])
+    denied = active.code(94, request, may=lambda operation, *_: operation != 7)
+    assert denied == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 def test_controllers_register_from_their_level_on():

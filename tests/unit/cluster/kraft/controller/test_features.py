@@ -295,7 +295,7 @@ def test_other_features_and_removal_leave_settings_alone():
         ),
         (
             33,
-            {"group.version": 1, "transaction.version": 2, ELR: 1, "share.version": 1, "streams.version": 1},
+            {"group.version": 1, "transaction.version": 2, ELR: 1, "share.version": 2, "streams.version": 1},
         ),
     ],
 )
@@ -316,8 +316,6 @@ def test_first_records_are_those_of_kafkas_controller(golden):
     records = activation_records(EMPTY, BrokerConfig(), formatting_records(number), in_transaction=False)
     levels = {record.name: record.feature_level for record in first if hasattr(record, "feature_level")}
     levels.pop("kraft.version", None)  # which means nothing there
-    if levels.get("share.version") == 2:  # Kafka 4.4's default, which no broker of ours supports
-        levels["share.version"] = 1
     assert levels == {record.name: record.feature_level for record in formatting_records(number)}
     settings = [record for record in first if type(record).__name__ == "ConfigRecord"]
     assert (records[0], *settings, records[-1]) == (first[0], records[-2], first[-1])
