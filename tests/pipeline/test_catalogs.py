@@ -1,4 +1,4 @@
-"""Catalogs that the documentation names: a table's whole life in each, as readers who know nothing of us see it."""
+"""Catalogs that the documentation names: a table's whole life in each, as stock readers see it."""
 
 from __future__ import annotations
 
