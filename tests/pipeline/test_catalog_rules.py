@@ -67,7 +67,17 @@ def error_of(module: str) -> Exception:
     return made("first line\nsecond line")
 
 
-FOREIGN = ("pyiceberg", "sqlalchemy", "sqlite3", "requests", "urllib3", "thrift", "botocore", "google")
+FOREIGN = (
+    "pyiceberg",
+    "sqlalchemy",
+    "sqlite3",
+    "requests",
+    "urllib3",
+    "thrift",
+    "hive_metastore",
+    "botocore",
+    "google",
+)
 
 
 @pytest.mark.parametrize("module", FOREIGN)

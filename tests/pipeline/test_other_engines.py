@@ -159,10 +159,13 @@ def upgrade(cell: Cell) -> None:
 
 def remove_orphans(cell: Cell) -> None:
     """As Iceberg's action does: what no metadata names, but for names that begin with an underscore or a point."""
-    used, root = named(cell.iceberg), f"{cell.place.location}/"
+    used, root = {*map(store.comparable, named(cell.iceberg))}, f"{cell.place.location}/"
     for listed in store.listing(cell.io, cell.place.location):
         parts = listed.location.removeprefix(root).split("/")
-        if not any(part.startswith(HIDDEN) for part in parts) and listed.location not in used:
+        if (
+            not any(part.startswith(HIDDEN) for part in parts)
+            and store.comparable(listed.location) not in used
+        ):
             cell.io.delete(listed.location)
 
 
@@ -210,7 +213,7 @@ OUTCOMES: dict[Callable[[Cell], None], str] = {
     cherry_pick:                                       "3 3 3 3 0 0 0 0 0",
     branch_and_fast_forward:                           "0 0 0 0 0 0 0 0 0",
     append:                                            "0 3 0 3 0 0 0 0 0",
-    append_without_coordinates:                        "0 3 0 3 0 0 0 0 0",
+    append_without_coordinates:                        "0 3 0 4 0 0 0 0 0",
     rename_column:                                     "4 4 4 4 4 4 0 4 4",
     drop_column:                                       "4 4 4 4 4 4 0 4 4",
     add_column:                                        "0 0 4 0 0 4 0 0 0",
@@ -223,7 +226,9 @@ OUTCOMES: dict[Callable[[Cell], None], str] = {
 
 KINDS = ("local", "s3", "rest")
 """A lake on this machine with SQLite, in an S3 with SQLite, on this machine with a REST catalog."""
-OTHERWISE: dict[tuple[str, Callable[[Cell], None]], str] = {}
+OTHERWISE: dict[tuple[str, Callable[[Cell], None]], str] = {
+    ("rest", lose_metadata): "2 2 2 2 2 2 2 2 2",  # the server has the error, which may pass
+}
 """Outcomes that are others with a kind of lake."""
 
 

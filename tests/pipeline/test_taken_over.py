@@ -15,6 +15,7 @@ from barnabas_pipeline.lake.dead import DeadLetters
 from barnabas_pipeline.lake.files import dead_columns, describe
 from barnabas_pipeline.lake.iceberg import KIND, LOCATION, PATH, PROPERTIES, SHA256, VERSION, Place
 from barnabas_pipeline.lake.ledger import digest
+from barnabas_pipeline.lake.store import StoreIO
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.lake.vacuum import vacuum
 
@@ -88,7 +89,7 @@ def test_next_commit_takes_ledger_and_dead_letters_over(earlier: Place, commit: 
     dead, offsets = catalog(earlier).load_table(DEAD_NAME).scan().to_arrow().num_rows, scan(earlier)
 
     class Cell:
-        place, iceberg = earlier, stock(earlier)
+        place, iceberg, io = earlier, stock(earlier), StoreIO({})
 
     remove_orphans(Cell())  # type: ignore[arg-type]
     assert not any("ledger" in path.parts or "dead" in path.parts for path in files_below(earlier))

@@ -225,3 +225,18 @@ def test_only_identity_partitions_give_missing_columns(
     piece = Piece(f"file://{path}", rows=2, spec_id=spec_id, partition=partition)
     [found] = scan_module.rows(Table(place).layout, [piece], asked)
     assert found.to_pylist() == [{"member": expected, "_offset": n} for n in (7, 8)]
+
+
+@pytest.mark.parametrize(
+    ("location", "expected"),
+    [
+        ("file:/lake/a", "file:///lake/a"),
+        ("file:///lake/a", "file:///lake/a"),
+        ("s3a://lake/a", "s3://lake/a"),
+        ("S3://lake/a", "s3://lake/a"),
+        ("hdfs://name:8020/a:b", "hdfs://name:8020/a:b"),
+        ("/lake/a:b", "/lake/a:b"),
+    ],
+)
+def test_locations_are_compared_in_one_form(location: str, expected: str) -> None:
+    assert store.comparable(location) == expected

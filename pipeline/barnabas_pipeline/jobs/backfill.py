@@ -105,6 +105,8 @@ def _plan(
 ) -> list[_Part]:
     span = (options.schema.event_time, chosen[0] * HOUR_MS, (chosen[-1] + 1) * HOUR_MS)
     files = table.pieces(span=span)
+    if any(not file.bounds.topic_id for file in files):
+        raise UsageError("another engine has written rows of no topic into these hours, which would be lost")
     if any(file.bounds.topic_id != state.topic_id for file in files):
         raise UsageError(
             "some of these hours are from an earlier incarnation of the topic, which cannot be read again"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class PublishSummary:
-    """The branch that was published or dropped: its snapshot, the version of its entry, and the rows and offsets of the audit."""
+    """The branch that was published or dropped: its snapshot and version, rows and offsets of the audit."""
 
     branch: str
     snapshot: int = 0

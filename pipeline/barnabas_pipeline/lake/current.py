@@ -275,7 +275,12 @@ class CurrentTable:
             for summary in map(iceberg.summary_of, self.iceberg.snapshots()):
                 if PATH in summary:
                     kept |= {*(self._read(summary[PATH], summary[SHA256]).gone or {}).values()}
-            old = [file.location for file in listed if file.location not in kept and file.modified <= before]
+            kept = {*map(store.comparable, kept)}
+            old = [
+                file.location
+                for file in listed
+                if store.comparable(file.location) not in kept and file.modified <= before
+            ]
             for location in old:
                 with suppress(FileNotFoundError):  # removed by another run
                     self.iceberg.io.delete(location)

@@ -214,7 +214,7 @@ def explained(what: str = "the lake") -> Iterator[None]:
 def is_foreign(error: BaseException) -> bool:
     """Return whether an error is of a catalog or a store, so that it is unknown whether a request had an effect."""
     return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in (
-        "pyiceberg", "sqlalchemy", "sqlite3", "requests", "urllib3", "thrift", "botocore", "google",
+        "pyiceberg", "sqlalchemy", "sqlite3", "requests", "urllib3", "thrift", "hive_metastore", "botocore", "google",
     )  # fmt: skip
 
 

@@ -218,6 +218,19 @@ def location_of(name: str | Path) -> str:
     return f"{LOCAL}://{path}"
 
 
+_SCHEMES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "abfss", "wasbs": "abfss"}
+"""Schemes by which other engines name what is in one store, as Iceberg's removal of orphan files has them."""
+
+
+def comparable(location: str) -> str:
+    """Return a location in one form, since catalogs and engines write `file:/a` for `file:///a`, and `s3a` for `s3`."""
+    scheme, separator, rest = location.partition(":")
+    if not separator or "/" in scheme:
+        return location
+    scheme = _SCHEMES.get(scheme.lower(), scheme.lower())
+    return f"{scheme}:{rest}" if rest.startswith("//") else f"{scheme}://{rest}"
+
+
 def put_if_absent(io: StoreIO, location: str, data: bytes) -> bool:
     """Put a whole object, unless it exists: then returns False. After an OSError it may exist."""
     system, path = io.file_system(location)

@@ -75,8 +75,9 @@ def find_orphans(table: Table, age_seconds: float, clock: Callable[[], float] = 
         for iceberg in (table.iceberg, DeadLetters(table).iceberg()):
             if iceberg is not None:
                 named_paths |= named(iceberg)
+    named_paths = {*map(store.comparable, named_paths)}
     old = (file.location for file in listed if file.modified <= before)
-    return sorted(location for location in old if location not in named_paths)
+    return sorted(location for location in old if store.comparable(location) not in named_paths)
 
 
 def named(iceberg: IcebergTable) -> set[str]:
