@@ -24,15 +24,23 @@ from barnabas.cluster.metadata.image import (
 )
 from barnabas.config import client_metrics, releases, tables, without_effect
 from barnabas.config import group as group_settings
-from barnabas.config import topic as topic_settings
 from barnabas.config.broker import CORDONED_LOG_DIRS
 from barnabas.config.keeper import is_in_quorum, is_on_zookeeper
 from barnabas.config.listeners import concerns_security
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.quorum import check_cordoned
-from barnabas.config.setting import LIST, Setting, SettingError
+from barnabas.config.setting import Setting, SettingError
 from barnabas.errors import RequestError, detached
 from barnabas.handlers.shared import broker_loggers, config_resources
+from barnabas.handlers.shared.alterations import (
+    APPEND,
+    DELETE,
+    SET,
+    SUBTRACT,
+    Alteration,
+    altered,
+    check_alterations,
+)
 from barnabas.handlers.shared.config_resources import check_broker_name, check_type, require_on_resource
 from barnabas.security.authorizer import Operation
 from barnabas.wire.generated.errors import ErrorCode
@@ -47,20 +55,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SET, DELETE, APPEND, SUBTRACT = range(4)
-"""Operations of IncrementalAlterConfigs (KIP-339)."""
-
 ALTERATIONS_PER_REQUEST_MAX = 10_000
 """Kafka's MAX_RECORDS_PER_USER_OP."""
-
-
-@dataclass(frozen=True, slots=True)
-class Alteration:
-    """One setting's change: an operation and its value."""
-
-    name: str
-    operation: int
-    value: str | None
 
 
 @dataclass(slots=True)
@@ -184,7 +180,7 @@ class ConfigAlteration:
                 change.refused = detached(error)
 
     def _check_resource(self, change: ResourceChange) -> None:
-        _check_alterations(change.alterations)
+        check_alterations(change.alterations)
         check_type(change.resource_type, self._services.config)
         if change.resource_type == BROKER:
             check_broker_name(change.name, broker_id=self._services.broker_id)
@@ -213,7 +209,7 @@ class ConfigAlteration:
                 continue  # `_change` checks it
             try:
                 before = {} if self._replace_all else image.settings_of(BROKER, change.name)
-                settings = _altered(BROKER, before, change.alterations, config)
+                settings = altered(BROKER, before, change.alterations, config)
                 checked = settings
                 if self._services.forwarder is not None:  # others may be settings of Kafka's brokers alone
                     names = {alteration.name for alteration in change.alterations}
@@ -284,7 +280,7 @@ class ConfigAlteration:
             settings = self._with_kept(before, change)
         else:
             first = {} if self._replace_all else before
-            settings = _altered(resource_type, first, change.alterations, self._services.config)
+            settings = altered(resource_type, first, change.alterations, self._services.config)
         _check_settings(resource_type, name, settings, before, config=self._services.config)
         if resource_type == TOPIC and name not in image.topics:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
@@ -298,7 +294,7 @@ class ConfigAlteration:
         name, of_all = change.name, self._services.config.kept_for_all
         kept = of_all if not name else {}
         first = {} if self._replace_all else {**kept, **before}
-        settings = _altered(BROKER, first, change.alterations, self._services.config)
+        settings = altered(BROKER, first, change.alterations, self._services.config)
         named = {alteration.name: alteration.operation for alteration in change.alterations}
         for setting in of_all:
             if name and named.get(setting, DELETE) != DELETE:
@@ -312,18 +308,6 @@ class ConfigAlteration:
         return {
             key: text for key, text in settings.items() if key not in kept or key in before or key in named
         }
-
-
-def _check_alterations(alterations: Sequence[Alteration]) -> None:
-    seen: set[str] = set()
-    for alteration in alterations:
-        if alteration.name in seen:
-            raise RequestError(ErrorCode.INVALID_REQUEST, f"setting {alteration.name!r} is named twice")
-        seen.add(alteration.name)
-        if alteration.operation not in (SET, DELETE, APPEND, SUBTRACT):
-            raise RequestError(ErrorCode.INVALID_REQUEST, f"there is no operation {alteration.operation}")
-        if alteration.operation != DELETE and alteration.value is None:
-            raise RequestError(ErrorCode.INVALID_REQUEST, f"setting {alteration.name!r} has no value")
 
 
 def _check_resource(resource_type: int, name: str, *, broker_id: int) -> None:
@@ -444,54 +428,3 @@ def _alter_loggers(
         new_levels[alteration.name] = alteration.value
     if not validate_only:
         broker_loggers.set_levels(new_levels)
-
-
-def _altered(
-    resource_type: int, current: Mapping[str, str], alterations: Sequence[Alteration], config: BrokerConfig
-) -> dict[str, str]:
-    """A resource's own settings after these alterations. Raises INVALID_CONFIG."""
-    settings = dict(current)
-    for alteration in alterations:
-        if alteration.operation == DELETE:
-            settings.pop(alteration.name, None)
-        elif alteration.operation == SET:
-            settings[alteration.name] = alteration.value or ""
-        else:
-            settings[alteration.name] = _merged(resource_type, settings, alteration, config)
-    return settings
-
-
-def _find(resource_type: int, name: str) -> Setting[Any] | None:
-    if resource_type == TOPIC:
-        return topic_settings.SETTINGS.get(name)
-    if resource_type == BROKER:
-        return tables.find(name)
-    if resource_type == GROUP:
-        return group_settings.find(name)
-    return client_metrics.SETTINGS.get(name)
-
-
-def _merged(
-    resource_type: int, settings: Mapping[str, str], alteration: Alteration, config: BrokerConfig
-) -> str:
-    """A list setting with items added or taken away."""
-    row = _find(resource_type, alteration.name)
-    if row is None or row.kind is not LIST or resource_type == CLIENT_METRICS:
-        raise RequestError(ErrorCode.INVALID_CONFIG, f"{alteration.name} is no list")
-    text = settings.get(alteration.name)
-    if text is not None:
-        items = list(LIST.parse(text))
-    elif resource_type == TOPIC:
-        items = list(config.topic_default(row)[0])
-    elif resource_type == BROKER:
-        items = list(config.value_of(alteration.name) or ())
-    else:
-        items = list(row.default)
-    changed = LIST.parse(alteration.value or "")
-    if alteration.operation == APPEND:
-        present = set(items)
-        items += [item for item in changed if item not in present]
-    else:
-        gone = set(changed)
-        items = [item for item in items if item not in gone]
-    return ",".join(items)
