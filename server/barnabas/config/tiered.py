@@ -89,8 +89,15 @@ def _of_plugin(config: BrokerConfig, prefix_setting: Setting[str]) -> dict[str, 
     }
 
 
-def check_tiered(config: BrokerConfig) -> None:
-    """Raise SettingError where the settings of tiered storage cannot be honoured together."""
+def check_tiered(config: BrokerConfig, origin: str) -> None:
+    """Raise SettingError where the settings of tiered storage cannot be honoured together; `origin` is where it is on."""
+    try:
+        _check_tiered(config)
+    except SettingError as error:
+        raise SettingError(f"{origin}: {error}") from error
+
+
+def _check_tiered(config: BrokerConfig) -> None:
     enable = settings.REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name
     if is_clustered(config):
         raise SettingError(

@@ -41,6 +41,7 @@ ZOOKEEPER_TLS_SOCKET = "org.apache.zookeeper.ClientCnxnSocketNetty"
 ZOOKEEPER_PLAIN_SOCKET = "org.apache.zookeeper.ClientCnxnSocketNIO"
 _BOTH_ROLES = {"broker", "controller"}
 _LISTENER = "listener.name."
+_TIERED = broker.REMOTE_LOG_STORAGE_SYSTEM_ENABLE
 _OF_STORES = "rlmm.config.", "rsm.config."
 
 
@@ -58,7 +59,7 @@ def judge(config: BrokerConfig, origins: Mapping[str, str]) -> Verdict:
     keeper = keeper_of(config)
     in_cluster = keeper is not Keeper.ITSELF
     is_told_to_registry = _registry_logs_in(config)
-    is_tiered = config.get(broker.REMOTE_LOG_STORAGE_SYSTEM_ENABLE)
+    is_tiered = config.get(_TIERED)
     controllers = {name.lower() for name in config.controller_listener_names()}
     for name, origin in origins.items():
         row = config.find(name)
@@ -86,7 +87,7 @@ def judge(config: BrokerConfig, origins: Mapping[str, str]) -> Verdict:
     if is_tiered:
         from barnabas.config.tiered import check_tiered
 
-        checks.append(check_tiered)
+        checks.append(lambda config: check_tiered(config, origins.get(_TIERED.name, "the settings")))
     for check in checks:
         try:
             check(config)
