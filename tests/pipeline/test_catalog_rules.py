@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -57,6 +59,19 @@ def test_directory_has_a_sqlite_catalog_by_default() -> None:
             f"{location} needs a catalog that has its tables: --catalog NAME of pyiceberg's configuration, or "
             "--catalog-property type=rest --catalog-property uri=... and the like"
         )
+
+
+def test_rest_catalog_that_does_not_answer_ends_in_time() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        uri = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        lake = Lake("/a/l", "c", (("uri", uri), ("rest.client.socket-timeout-ms", "200")))
+        begun = time.monotonic()
+        with (
+            pytest.raises(IncompleteError, match="the lake cannot be reached: ReadTimeout"),
+            iceberg.explained(),
+        ):
+            iceberg.loaded_catalog("c", iceberg.check_catalog(lake))
+        assert time.monotonic() - begun < 5
 
 
 # --- errors of others -------------------------------------------------------------------------------------------------

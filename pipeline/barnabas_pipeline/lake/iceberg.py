@@ -35,6 +35,7 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.utils.config import Config
 
 from barnabas_pipeline.errors import IncompleteError, UsageError
+from barnabas_pipeline.lake import pyiceberg_internals
 from barnabas_pipeline.lake.columns import COORDINATES, PARTITION, lake_schema
 from barnabas_pipeline.lake.ledger import BrokenLakeError
 from barnabas_pipeline.lake.pyiceberg_internals import CachingTransaction, as_second_version
@@ -191,12 +192,25 @@ class Catalogs:
 
 def loaded_catalog(name: str, properties: dict[str, str]) -> Catalog:
     """Load a catalog; of two that make the tables of a new database at the same time, the second finds them made."""
+    properties = bounded(name, properties)
     try:
         return load_catalog(name, **properties)
     except Exception as error:
         if not is_foreign(error) or "already exists" not in str(error):
             raise
     return load_catalog(name, **properties)
+
+
+def bounded(name: str, properties: dict[str, str]) -> dict[str, str]:
+    """Return properties of a catalog that have requests to a REST catalog end after a while."""
+    configured = {**(Config().get_catalog_config(name) or {}), **properties}
+    kind = str(configured.get("type", ""))
+    is_rest = kind == "rest" or (not kind and str(configured.get("uri", "")).startswith("http"))
+    if not is_rest or "py-catalog-impl" in configured:
+        return properties
+    impl = f"{pyiceberg_internals.__name__}.{pyiceberg_internals.BoundedRestCatalog.__name__}"
+    others = {key: value for key, value in configured.items() if key != "type"}
+    return {**cast("dict[str, str]", others), "py-catalog-impl": impl}
 
 
 @contextmanager

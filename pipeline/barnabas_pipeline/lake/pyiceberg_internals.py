@@ -7,8 +7,10 @@ so that each of them is looked at before.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.io.pyarrow import (
     PyArrowFile,
     PyArrowFileIO,
@@ -36,7 +38,19 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionKey, PartitionSpec
 
 RELEASE = "0.12"
+TIMEOUTS = {"rest.client.connection-timeout-ms": 10_000, "rest.client.socket-timeout-ms": 60_000}
+"""Timeouts (ms) of requests to a REST catalog, by the properties that Iceberg's Java client has for them."""
 SnapshotProducer = _SnapshotProducer
+
+
+class BoundedRestCatalog(RestCatalog):
+    """A REST catalog whose requests have timeouts: a server that does not answer would hold a job for ever."""
+
+    def _create_session(self) -> Any:
+        session = super()._create_session()
+        connect_s, read_s = (int(self.properties.get(name, ms)) / 1_000 for name, ms in TIMEOUTS.items())
+        session.request = partial(session.request, timeout=(connect_s, read_s))  # type: ignore[method-assign]
+        return session
 
 
 def schema_without_ids(columns: pa.Schema) -> Schema:
