@@ -5,23 +5,21 @@ from __future__ import annotations
 import argparse
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.arms import Arm
-from bench.peers import parse_peer
+from bench.peers import Peer, parse_peer
 from bench.procfs import describe_machine
 from bench.report import table, write_json
-from bench.rounds import Outcome, run_scenario
+from bench.rounds import FAILURES, Outcome, run_scenario
 from bench.scenarios import ALL, choose
-from bench.tools import ROOT, BenchError, build
-from bench.wire import WireError
+from bench.tools import ROOT, BenchError, UnavailablePeerError, build
 
 ROUNDS, QUICK_ROUNDS = 5, 2
-FAILURES = BenchError, WireError, OSError, subprocess.TimeoutExpired
+PEERS = "barnabas,kafka,mock,kfake,tansu"
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -33,7 +31,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         "--scenario", action="append", default=[], metavar="NAME", help="only these (patterns allowed)"
     )
     parser.add_argument(
-        "--peers", default="barnabas,kafka,mock",
+        "--peers", default=PEERS,
         help="name[=label][@checkout or version][+setting=value]...; ratios are those of the first",
     )  # fmt: skip
     parser.add_argument("--rounds", type=int, help=f"measured rounds (default {ROUNDS})")
@@ -63,7 +61,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     scenarios = choose(arguments.scenario)
-    peers = [parse_peer(spec) for spec in arguments.peers.split(",")]
+    peers = _peers(arguments.peers)
     labels = [peer.label for peer in peers]
     if len(set(labels)) != len(labels):
         raise BenchError("two peers have the same name; label them: barnabas=before@../old")
@@ -99,9 +97,23 @@ def _run(arguments: argparse.Namespace) -> int:
         _print(outcomes, described, machine, rounds, with_targets=peers[0].has_targets)
         if arguments.json:
             write_json(arguments.json, outcomes, described, machine)
+    for outcome in outcomes:
+        for label, reason in outcome.missing.items():
+            _say(f"bench: not measured: {outcome.scenario.name} of {label}: {reason}")
     for failure in failed:
         print(f"bench: not measured: {failure}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _peers(specs: str) -> list[Peer]:
+    """Return the peers; says which cannot be built here, and goes on without them. Raises BenchError."""
+    peers = []
+    for spec in specs.split(","):
+        try:
+            peers.append(parse_peer(spec))
+        except UnavailablePeerError as error:
+            _say(f"bench: without {spec}: {error}")
+    return peers
 
 
 def _say(line: str) -> None:

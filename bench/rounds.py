@@ -5,12 +5,21 @@ The rule: a ratio is taken within one round, and the median is taken over the ro
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
+from typing import TypeVar
 
 from bench.arms import Arm
 from bench.scenarios import Scenario
+from bench.tools import BenchError
+from bench.wire import WireError
+
+T = TypeVar("T")
+FAILURES = BenchError, WireError, OSError, subprocess.TimeoutExpired
+"""Errors of a run."""
 
 
 @dataclass
@@ -33,23 +42,42 @@ class Outcome:
 
 
 def run_scenario(scenario: Scenario, arms: list[Arm], rounds: int, say: Callable[[str], None]) -> Outcome:
-    """Measure a scenario on all arms that can take part. Raises BenchError when any run fails."""
+    """Measure a scenario on all arms that can take part. Raises an error of FAILURES when any run fails.
+
+    A peer that may fail is left out from its failure on; `Outcome.missing` has the reason.
+    """
     outcome = Outcome(scenario)
     taking_part = [arm for arm in arms if scenario.serves(arm)]
     rounds = min(rounds, scenario.rounds_max or rounds)
+
+    def attempt(arm: Arm, act: Callable[[], T]) -> T | None:
+        try:
+            return act()
+        except FAILURES as error:
+            if not arm.peer.may_fail:
+                raise
+            outcome.missing[arm.label] = str(error)
+            outcome.values.pop(arm.label, None)
+            say(f"  {arm.label} fails: {error}")
+            arm.stop_shared()  # the next scenario has a fresh broker
+            return None
+
     for arm in taking_part:
-        scenario.prepare(arm)
+        attempt(arm, partial(scenario.prepare, arm))
     try:
         for number in range(-scenario.warmups, rounds):
             shift = number % len(taking_part)
             for arm in taking_part[shift:] + taking_part[:shift]:
-                values = scenario.measure(arm, number)
-                if number < 0:
+                if arm.label in outcome.missing:
+                    continue
+                values = attempt(arm, partial(scenario.measure, arm, number))
+                if number < 0 or values is None:
                     continue
                 for key, value in values.items():
                     outcome.values.setdefault(arm.label, {}).setdefault(key, []).append(value)
                 say(f"  {arm.label}: " + ", ".join(f"{key} {value:,.1f}" for key, value in values.items()))
     finally:
         for arm in taking_part:
-            scenario.finish(arm)
+            if arm.label not in outcome.missing:
+                attempt(arm, partial(scenario.finish, arm))
     return outcome

@@ -26,6 +26,10 @@ class BenchError(Exception):
     """The benchmark cannot go on; the message is for the user."""
 
 
+class UnavailablePeerError(BenchError):
+    """A peer cannot be built on this machine; the message says why."""
+
+
 def code_of(checkout: Path) -> Path:
     """Return where to import the broker of a checkout from: its wheel, brought up to date. Raises BenchError.
 

@@ -67,14 +67,16 @@ class Running:
 
 
 class Peer(ABC):
-    """A kind of broker. `label` names it in tables; `keeps_data` is false for one that only pretends to;
-    `has_targets` is true for the one that this project can change."""
+    """A kind of broker. `label` names it in tables; `keeps_data` is false where records are in memory, if anywhere;
+    `has_targets` is true for the broker that this project can change."""
 
     keeps_data = True
     serves_consumers = True
     """True if records can be consumed, and offsets committed."""
     serves_groups_of_one = True
     """True if a member can join a classic group in which it is alone."""
+    may_fail = False
+    """True if a scenario that the broker fails goes on without it, and the report says why."""
     has_targets = False
     secured: Secured | None = None
     """The second listener of brokers that are started, if they have one."""

@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.testing.running import import_path
-from compat.conform.brokers import BROKERS, ROOT, SECURED, SKIPPED, TOOLS, Broker, UnavailableError
+from compat.conform.brokers import BROKERS, ROOT, SECURED, SKIPPED, TOOLS, Broker
 from compat.conform.tables import page
 from compat.kafka import KafkaError
+from compat.peers.programs import UnavailableError
 
 KEPT = TOOLS / "results"
 PAGE = ROOT / "docs" / "conformance" / "README.md"

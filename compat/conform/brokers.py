@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -19,12 +20,19 @@ from compat.kafka import RealKafka, free_port
 from compat.kafka.releases import release
 from compat.kit.ending import end_servers_at_sigterm
 from compat.kit.sides import PASSWORD, Side, barnabas
+from compat.peers.programs import (
+    TANSU_VERSION,
+    UnavailableError,
+    kfake_program,
+    kfake_version,
+    tansu_command,
+    tansu_program,
+)
 from compat.security.sides import ADMIN, barnabas_alone, kafka_alone
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ROOT / ".tools" / "conform"
-BUILD_TIMEOUT_S = 300
+START_S = 60
 CLUSTER_STOP_S = 60
 
 
@@ -36,10 +44,6 @@ class Broker(NamedTuple):
     """The kind of the broker, with its version."""
     properties: tuple[str, ...] = ()
     """Settings of clients, `KEY=VALUE`, with which it is asked."""
-
-
-class UnavailableError(Exception):
-    """A broker cannot be started here; the message says why."""
 
 
 @contextmanager
@@ -128,24 +132,35 @@ def mock() -> Iterator[Broker]:
 @contextmanager
 def kfake() -> Iterator[Broker]:
     """franz-go's fake cluster."""
-    program = TOOLS / "kfake"
-    TOOLS.mkdir(parents=True, exist_ok=True)
-    try:
-        done = subprocess.run(
-            ["go", "build", "-o", str(program), "."],
-            cwd=HERE / "kfake",
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=BUILD_TIMEOUT_S,
-        )
-    except OSError as error:
-        raise UnavailableError(f"Go: {error}") from error
-    if done.returncode:
-        raise UnavailableError(f"kfake cannot be built:\n{done.stderr[-1000:]}")
-    dated = re.search(r"kfake v\S+-(\d{8})\d{6}-", (HERE / "kfake" / "go.mod").read_text())
-    with _speaking([str(program)]) as line:
-        yield Broker(line, f"franz-go kfake of {dated[1] if dated else 'an unknown day'}")
+    with _speaking([str(kfake_program())]) as line:
+        yield Broker(line, f"franz-go kfake of {kfake_version()}")
+
+
+@contextmanager
+def tansu() -> Iterator[Broker]:
+    """Tansu, with records in memory."""
+    port = free_port()
+    command = tansu_command(tansu_program(), port)
+    end_servers_at_sigterm()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            _wait_until_listening("Tansu", port, process)
+            yield Broker(f"127.0.0.1:{port}", f"Tansu {TANSU_VERSION} in memory")
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def _wait_until_listening(name: str, port: int, process: subprocess.Popen[bytes]) -> None:
+    """Wait for a process that serves a port of 127.0.0.1. Raises UnavailableError where it ends, or takes too long."""
+    deadline = time.monotonic() + START_S
+    while process.poll() is None and time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            time.sleep(0.05)
+    raise UnavailableError(f"{name} does not start; its exit code is {process.poll()}")
 
 
 @contextmanager
@@ -197,4 +212,5 @@ BROKERS: dict[str, Callable[[], object]] = {
     "barnabas-secured": lambda: secured(barnabas_alone(more=MECHANISMS), SECURED["barnabas-secured"]),
     "mock": mock,
     "kfake": kfake,
+    "tansu": tansu,
 }
