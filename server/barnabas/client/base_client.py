@@ -28,6 +28,7 @@ GROUP, TRANSACTION, SHARE = 0, 1, 2
 METADATA_VERSION_MAX = 12
 _WRONG_COORDINATOR = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 _MANY_KEYS_SINCE = 4
+_KEYS_PER_REQUEST = 100
 
 
 @dataclass(slots=True)
@@ -166,6 +167,33 @@ class BaseClient(Generic[C]):
         self.brokers[coordinator.node_id] = Endpoint(coordinator.host, coordinator.port)
         self._coordinators[key_type, key] = coordinator.node_id
         return int(coordinator.node_id)
+
+    async def coordinators(self, group_ids: Iterable[str]) -> dict[int, list[str]]:
+        """Return groups by the broker that coordinates them, looked up many at a time.
+
+        Groups without a coordinator are left out. Raises ConnectionLostError.
+        """
+        from barnabas.wire.generated.find_coordinator import FindCoordinatorRequest
+
+        group_ids = list(group_ids)
+        unknown = [group_id for group_id in group_ids if (GROUP, group_id) not in self._coordinators]
+        connection = await self.any_connection()
+        version = connection.version_of(10)
+        for at in range(0, len(unknown) if version >= _MANY_KEYS_SINCE else 0, _KEYS_PER_REQUEST):
+            request = FindCoordinatorRequest(
+                key_type=GROUP, coordinator_keys=unknown[at : at + _KEYS_PER_REQUEST]
+            )
+            response = await connection.ask(request, version=version)
+            for coordinator in response.coordinators:
+                if not coordinator.error_code:
+                    self.brokers[coordinator.node_id] = Endpoint(coordinator.host, coordinator.port)
+                    self._coordinators[GROUP, coordinator.key] = coordinator.node_id
+        by_coordinator: dict[int, list[str]] = {}
+        for group_id in group_ids:
+            broker_id = self._coordinators.get((GROUP, group_id))
+            if broker_id is not None:
+                by_coordinator.setdefault(broker_id, []).append(group_id)
+        return by_coordinator
 
     async def refresh(self, topics: Iterable[str] | None = ()) -> None:
         """Ask for the brokers, and for these topics (None: all). Raises ResponseError, ConnectionLostError."""

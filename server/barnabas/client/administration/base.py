@@ -18,6 +18,8 @@ Outcome = ClientError | None
 """None for what was done."""
 
 BROKER_TIMEOUT_MS_MAX = 30_000
+GROUPS_PER_REQUEST = 20
+"""Groups that are asked for together: what a turn of the event loop decodes stays small."""
 PARTITIONS_PER_TURN = 500
 """Number of partitions for which leaders are looked up before other tasks run."""
 
@@ -113,6 +115,34 @@ class Base:
                 missing = ConnectionLostError(f"broker {leader} has left it out of its answer")
                 results |= {partition: answer.get(partition, missing) for partition in by_leader[leader]}
         return results
+
+    async def _of_coordinators(
+        self,
+        group_ids: Iterable[str],
+        ask: Callable[[int, list[str]], Awaitable[Mapping[str, V | ClientError]]],
+        ask_alone: Callable[[str], Awaitable[V]],
+    ) -> dict[str, V | ClientError]:
+        """Ask the coordinators of groups, some groups with a request; each group alone where that may help.
+
+        `ask(broker, group_ids)` returns a result or an error for each.
+        """
+        unique = list(dict.fromkeys(group_ids))
+        results: dict[str, V | ClientError] = {}
+        if len(unique) > 1:
+            requests: dict[tuple[int, int], list[str]] = {}
+            with suppress(ClientError):  # which is found again below
+                for broker, own in (await self.client.coordinators(unique)).items():
+                    for at in range(0, len(own), GROUPS_PER_REQUEST):
+                        requests[broker, at] = own[at : at + GROUPS_PER_REQUEST]
+            answers = await self.client.each(requests, lambda place: ask(place[0], requests[place]))
+            for answer in answers.values():
+                if not isinstance(answer, ClientError):
+                    results |= answer
+        remaining = [
+            group_id for group_id in unique if group_id not in results or _may_pass(results[group_id])
+        ]
+        results |= await self.client.each(remaining, ask_alone)
+        return {group_id: results[group_id] for group_id in unique}
 
 
 def _spread() -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from barnabas.client.administration.base import Base, Outcome, outcome
@@ -92,51 +93,35 @@ class Groups(Base):
 
     async def describe_groups(self, kinds: dict[str, str]) -> dict[str, GroupInfo | ClientError]:
         """Describe groups, by group id and kind."""
-        return await self.client.each(kinds, lambda group_id: self._describe(group_id, kinds[group_id]))
+        by_kind: dict[str, list[str]] = {}
+        for group_id, kind in kinds.items():
+            by_kind.setdefault(kind, []).append(group_id)
+        infos: dict[str, GroupInfo | ClientError] = {}
+        for kind, group_ids in by_kind.items():
+            infos |= await self._of_coordinators(
+                group_ids, partial(self._describe_of, kind), partial(self._describe, kind)
+            )
+        return {group_id: infos[group_id] for group_id in kinds}
 
-    async def _describe(self, group_id: str, kind: str) -> GroupInfo:
-        request: Any
-        if kind == CLASSIC:
-            from barnabas.wire.generated.describe_groups import DescribeGroupsRequest
+    async def _describe_of(
+        self, kind: str, coordinator: int, group_ids: list[str]
+    ) -> dict[str, GroupInfo | ClientError]:
+        """Describe groups of one coordinator and kind."""
+        connection = await self.client.broker(coordinator)
+        infos: dict[str, GroupInfo | ClientError] = {}
+        for group in (await connection.ask(_describing(kind, group_ids))).groups:
+            try:
+                infos[group.group_id] = _info(kind, group, coordinator)
+            except ClientError as error:
+                infos[group.group_id] = error
+        return infos
 
-            request = DescribeGroupsRequest([group_id])
-        elif kind == CONSUMER:
-            from barnabas.wire.generated.consumer_group_describe import ConsumerGroupDescribeRequest
-
-            request = ConsumerGroupDescribeRequest([group_id])
-        elif kind == SHARE:
-            from barnabas.wire.generated.share_group_describe import ShareGroupDescribeRequest
-
-            request = ShareGroupDescribeRequest([group_id])
-        else:
-            from barnabas.wire.generated.streams_group_describe import StreamsGroupDescribeRequest
-
-            request = StreamsGroupDescribeRequest([group_id])
+    async def _describe(self, kind: str, group_id: str) -> GroupInfo:
         response = await self.client.ask_coordinator(
-            group_id, request, error_of=lambda response: response.groups[0].error_code
+            group_id, _describing(kind, [group_id]), error_of=lambda response: response.groups[0].error_code
         )
         (group,) = response.groups
-        check(group.error_code, f"describing group {group_id!r}", group.error_message)
-        coordinator = await self.client.coordinator(group_id)
-        if kind == CLASSIC:
-            if (
-                group.group_state == "Dead"
-            ):  # as versions say it that have no error for a group that is not there
-                raise ResponseError(ErrorCode.GROUP_ID_NOT_FOUND, f"describing group {group_id!r}")
-            members = tuple(_classic_member(member, group.protocol_type) for member in group.members)
-            return GroupInfo(
-                group_id, kind, group.group_state, group.protocol_data, None, coordinator, members
-            )
-        of = streams_member(group) if kind == STREAMS else _member
-        return GroupInfo(
-            group_id,
-            kind,
-            group.group_state,
-            getattr(group, "assignor_name", "") or "",
-            group.group_epoch,
-            coordinator,
-            tuple(of(member) for member in group.members),
-        )
+        return _info(kind, group, await self.client.coordinator(group_id))
 
     async def delete_groups(self, group_ids: Iterable[str]) -> dict[str, Outcome]:
         """Delete groups that have no members, with their offsets."""
@@ -184,6 +169,48 @@ class Groups(Base):
             member.member_id: outcome(result.error_code, doing)
             for member, result in zip(removed, response.members, strict=True)
         }
+
+
+def _describing(kind: str, group_ids: list[str]) -> Any:
+    """Return the request that describes groups of a kind."""
+    if kind == CLASSIC:
+        from barnabas.wire.generated.describe_groups import DescribeGroupsRequest
+
+        return DescribeGroupsRequest(group_ids)
+    if kind == CONSUMER:
+        from barnabas.wire.generated.consumer_group_describe import ConsumerGroupDescribeRequest
+
+        return ConsumerGroupDescribeRequest(group_ids)
+    if kind == SHARE:
+        from barnabas.wire.generated.share_group_describe import ShareGroupDescribeRequest
+
+        return ShareGroupDescribeRequest(group_ids)
+    from barnabas.wire.generated.streams_group_describe import StreamsGroupDescribeRequest
+
+    return StreamsGroupDescribeRequest(group_ids)
+
+
+def _info(kind: str, group: Any, coordinator: int) -> GroupInfo:
+    """Return a group of a response. Raises ResponseError."""
+    group_id = group.group_id
+    doing = f"describing group {group_id!r}"
+    check(group.error_code, doing, group.error_message)
+    if kind == CLASSIC:
+        # Versions that have no error for a group that is not there say so by its state.
+        if group.group_state == "Dead":
+            raise ResponseError(ErrorCode.GROUP_ID_NOT_FOUND, doing)
+        members = tuple(_classic_member(member, group.protocol_type) for member in group.members)
+        return GroupInfo(group_id, kind, group.group_state, group.protocol_data, None, coordinator, members)
+    of = streams_member(group) if kind == STREAMS else _member
+    return GroupInfo(
+        group_id,
+        kind,
+        group.group_state,
+        getattr(group, "assignor_name", "") or "",
+        group.group_epoch,
+        coordinator,
+        tuple(of(member) for member in group.members),
+    )
 
 
 def _is_wanted(group: ListedGroup, states: Sequence[str], kinds: Sequence[str]) -> bool:

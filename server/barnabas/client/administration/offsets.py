@@ -32,12 +32,30 @@ class Offsets(Base):
 
     async def committed(self, group_ids: Iterable[str]) -> dict[str, Committed | ClientError]:
         """Return all that groups have committed."""
-        return await self.client.each(group_ids, self._committed)
+        return await self._of_coordinators(group_ids, self._committed_of, self._committed)
+
+    async def _committed_of(
+        self, coordinator: int, group_ids: list[str]
+    ) -> dict[str, Committed | ClientError]:
+        """Return what groups of one coordinator have committed. Raises UnsupportedVersionError."""
+        from barnabas.wire.generated.offset_fetch import OffsetFetchRequest as Request
+
+        connection = await self.client.broker(coordinator)
+        version = connection.version_of(_OFFSET_FETCH, _OFFSET_FETCH_MAX)
+        if version < _MANY_GROUPS_SINCE:
+            raise UnsupportedVersionError(f"{connection.peer} tells the offsets of one group at a time")
+        request = Request(groups=[Request.OffsetFetchRequestGroup(name, topics=None) for name in group_ids])
+        offsets: dict[str, Committed | ClientError] = {}
+        for group in (await connection.ask(request, version=version)).groups:
+            try:
+                offsets[group.group_id] = _committed_in(group, group.group_id)
+            except ClientError as error:
+                offsets[group.group_id] = error
+        return offsets
 
     async def _committed(self, group_id: str) -> Committed:
         from barnabas.wire.generated.offset_fetch import OffsetFetchRequest as Request
 
-        doing = f"asking for the offsets of {group_id!r}"
         connection = await self.client.broker(await self.client.coordinator(group_id))
         version = connection.version_of(_OFFSET_FETCH, _OFFSET_FETCH_MAX)
         if version >= _MANY_GROUPS_SINCE:
@@ -45,22 +63,11 @@ class Offsets(Base):
             response = await self.client.ask_coordinator(
                 group_id, many, error_of=lambda response: response.groups[0].error_code, version=version
             )
-            group = response.groups[0]
-        else:
-            if version < _ALL_TOPICS_SINCE:
-                raise UnsupportedVersionError(f"{connection.peer} cannot list the offsets of a group")
-            group = await self.client.ask_coordinator(group_id, Request(group_id, None), version=version)
-        check(group.error_code, doing)
-        offsets: Committed = {}
-        for topic in group.topics:
-            for partition in topic.partitions:
-                error = outcome(partition.error_code, f"{doing} of {topic.name}-{partition.partition_index}")
-                if error is None and partition.committed_offset < 0:
-                    continue
-                offsets[topic.name, partition.partition_index] = error or CommittedOffset(
-                    partition.committed_offset, partition.committed_leader_epoch, partition.metadata or ""
-                )
-        return dict(sorted(offsets.items()))
+            return _committed_in(response.groups[0], group_id)
+        if version < _ALL_TOPICS_SINCE:
+            raise UnsupportedVersionError(f"{connection.peer} cannot list the offsets of a group")
+        response = await self.client.ask_coordinator(group_id, Request(group_id, None), version=version)
+        return _committed_in(response, group_id)
 
     async def commit_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int | CommittedOffset]
@@ -183,3 +190,19 @@ def _outcomes(topics: Iterable[Any], doing: str) -> dict[TopicPartition, Outcome
         for topic in topics
         for partition in topic.partitions
     }
+
+
+def _committed_in(group: Any, group_id: str) -> Committed:
+    """Return the committed offsets of a group in a response. Raises ResponseError."""
+    doing = f"asking for the offsets of {group_id!r}"
+    check(group.error_code, doing)
+    offsets: Committed = {}
+    for topic in group.topics:
+        for partition in topic.partitions:
+            error = outcome(partition.error_code, f"{doing} of {topic.name}-{partition.partition_index}")
+            if error is None and partition.committed_offset < 0:
+                continue
+            offsets[topic.name, partition.partition_index] = error or CommittedOffset(
+                partition.committed_offset, partition.committed_leader_epoch, partition.metadata or ""
+            )
+    return dict(sorted(offsets.items()))
