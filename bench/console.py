@@ -1,7 +1,7 @@
-"""`python -m bench.console`: views of the console with 10,000 topics, and what an open page costs a quiet client.
+"""`python -m bench.console`: views of the console with 10,000 topics, and what a console costs a quiet client.
 
-The rule: short rounds with each view and without follow each other in a new order each time, beside the same producer, so
-that all see the same machine; a view is compared with the round without of its own turn.
+The rule: short rounds with each view open, with none, and with a broker that has no console follow each other in a new
+order each time, beside the same producers, so that all see the same machine.
 """
 
 from __future__ import annotations
@@ -17,21 +17,52 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from contextlib import ExitStack
+from typing import Any, NamedTuple
 
-from confluent_kafka import Producer
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.procfs import cpu_s, describe_machine
 
-VIEWS = {
-    "overview": "/api/overview", "brokers": "/api/brokers", "topics": "/api/topics", "page 200": "/api/topics?page=200",
-    "filter": "/api/topics?filter=99", "by partitions": "/api/topics?sort=partitions&order=desc",
-    "by size": "/api/topics?sort=bytes&order=desc", "by rate": "/api/topics?sort=rate&order=desc",
-    "a topic": "/api/topics/t-00042", "its settings": "/api/topics/t-00042/settings",
-    "its records": "/api/topics/busy/records", "groups": "/api/groups", "connections": "/api/connections",
-    "metrics": "/api/metrics", "a metric": "/api/metrics?names=kafka_server_brokertopicmetrics_bytesin_total",
-}  # fmt: skip
+_TABLE = "filter=&sort={}&order={}&page={}&size={}"
+
+
+def _table(path: str, sort: str = "", order: str = "asc", page: int = 1, size: int = 25) -> str:
+    """Return the request of a table, with the parameters that the page sends."""
+    return f"{path}?{_TABLE.format(sort, order, page, size)}"
+
+
+VIEWS: dict[str, tuple[str, ...]] = {
+    "overview": ("/api/overview", "/api/history", _table("/api/topics")),
+    "controllers": ("/api/quorum",),
+    "brokers": ("/api/brokers",),
+    "settings of a broker": ("/api/brokers/{broker}/settings",),
+    "topics": (_table("/api/topics"),),
+    "topics, page 200": (_table("/api/topics", page=200),),
+    "topics, 200 rows": (_table("/api/topics", size=200),),
+    "topics, filtered": ("/api/topics?filter=99",),
+    "topics by partitions": (_table("/api/topics", "partitions", "desc"),),
+    "topics by lag": (_table("/api/topics", "lag", "desc"),),
+    "topics by size": (_table("/api/topics", "bytes", "desc"),),
+    "topics by records": (_table("/api/topics", "records", "desc"),),
+    "topics by rate": (_table("/api/topics", "rate", "desc"),),
+    "records of a topic": ("/api/topics/busy?size=1", "/api/topics/busy/records?partition=&as=auto&columns="),
+    "partitions of a topic": ("/api/topics/busy?size=1", _table("/api/topics/busy", size=50)),
+    "settings of a topic": ("/api/topics/busy?size=1", "/api/topics/busy/settings"),
+    "consumers of a topic": ("/api/topics/busy?size=1", "/api/topics/busy/groups"),
+    "producers of a topic": ("/api/topics/busy?size=1", "/api/topics/busy/producers"),
+    "groups": (_table("/api/groups"),),
+    "a group": ("/api/groups/g-0001", _table("/api/groups/g-0001")),
+    "transactions": (_table("/api/transactions"),),
+    "users, quotas": ("/api/users", "/api/quotas"),
+    "clients": (_table("/api/connections", size=50),),
+    "metrics": ("/api/metrics", "/api/metrics/history", "/api/metrics?names={plotted}"),
+    "log": ("/api/log?since=0",),
+}
+"""The requests of each view, as the page sends them when it is opened."""
+GROUPS = 1_000
+GOAL_CPU_MS = 100
 PAGE_SECONDS = 3.0
 """Time after which an open page asks again."""
 PRODUCING = """
@@ -52,19 +83,36 @@ while True:
 """
 
 
-class _Served:
-    """A broker with a console, as a process."""
+QUIET = """
+import json, sys, time
+from confluent_kafka import Producer
+producer = Producer({"bootstrap.servers": sys.argv[1], "linger.ms": 0})
+for line in sys.stdin:
+    waits_ms, end = [], time.monotonic() + float(line)
+    while time.monotonic() < end:
+        begun = time.perf_counter()
+        producer.produce("t-00001", b"quiet")
+        producer.flush(10)
+        waits_ms.append((time.perf_counter() - begun) * 1000)
+        time.sleep(0.005)
+    print(json.dumps(waits_ms[20:]), flush=True)
+"""
 
-    def __init__(self) -> None:
+
+class _Served:
+    """A broker as a process, with a console or without."""
+
+    def __init__(self, *, has_console: bool) -> None:
         command = [sys.executable, "-m", "barnabas", "serve", "--ephemeral", "--listen", "127.0.0.1:0"]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        console = ["--console", "127.0.0.1:0"] if has_console else []
         self.process = subprocess.Popen(
-            [*command, "--console", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True, env=environment
+            [*command, *console], stdout=subprocess.PIPE, text=True, env=environment
         )
         assert self.process.stdout is not None
         words = dict(word.split("=", 1) for word in self.process.stdout.readline().split() if "=" in word)
         self.bootstrap, self.code = words["bootstrap.servers"], words["code"]
-        self.address = words["console"].removeprefix("http://")
+        self.address = words.get("console", "").removeprefix("http://")
 
     def ask(self, connection: http.client.HTTPConnection, path: str) -> tuple[float, Any]:
         """Return the ms that an answer takes, and its JSON."""
@@ -73,8 +121,14 @@ class _Served:
         answer = connection.getresponse()
         content = answer.read()
         took = (time.perf_counter() - begun) * 1000
-        assert answer.status == 200, content
+        if answer.status != 200:
+            raise SystemExit(f"{path}: {answer.status} {content!r}")
         return took, json.loads(content)
+
+    def stop(self) -> None:
+        """End the process."""
+        self.process.terminate()
+        self.process.wait(30)
 
 
 def _fill(bootstrap: str, count: int) -> None:
@@ -85,41 +139,76 @@ def _fill(bootstrap: str, count: int) -> None:
             future.result()
     admin.create_topics([NewTopic("busy", 4, 1)])["busy"].result()
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50})
-    for name in names:  # none is empty
+    for name in [*names, *["busy"] * 100]:  # none is empty
         producer.produce(name, b"x" * 100)
         producer.poll(0)
     assert not producer.flush(120)
+    commits = [
+        admin.alter_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(f"g-{number:04}", [TopicPartition("busy", number % 4, 0)])]
+        )
+        for number in range(GROUPS)
+    ]
+    for futures in commits:
+        for future in futures.values():
+            future.result()
+    transactional = Producer({"bootstrap.servers": bootstrap, "transactional.id": "open"})
+    transactional.init_transactions(60)
 
 
 def _views(served: _Served, times: int) -> None:
+    """Print what each view costs the process: its first look, and the looks after it."""
     connection = http.client.HTTPConnection(served.address, timeout=60)
     took, page = served.ask(connection, "/api/topics")
-    print(f"first view, with imports and the index of {page['total']} topics: {took:.0f} ms")
-    for name, path in VIEWS.items():
+    print(f"first request, with imports and the index of {page['total']} topics: {took:.0f} ms")
+    broker = served.ask(connection, "/api/brokers")[1]["brokers"][0]["id"]
+    families = served.ask(connection, "/api/metrics")[1]["families"]
+    usual = ("messagesin", "_bytesin", "_bytesout")
+    plotted = [row["name"] for row in families if any(text in row["name"] for text in usual)]
+
+    def look(paths: tuple[str, ...]) -> float:
+        filled = [path.format(broker=broker, plotted=",".join(plotted)) for path in paths]
+        return sum(served.ask(connection, path)[0] for path in filled)
+
+    print("| view | CPU, ms | its first look, CPU, ms | median, ms | longest, ms |\n|---|---|---|---|---|")
+    for name, paths in VIEWS.items():
+        time.sleep(1.0)  # what the view before has begun to read is not of this view
         before = cpu_s(served.process.pid)
-        first_ms = served.ask(connection, path)[0]
+        first_ms = look(paths)
+        time.sleep(0.5)
         now = cpu_s(served.process.pid)
         first_cpu_ms, before = (now - before) * 1000, now
-        durations = sorted(served.ask(connection, path)[0] for _ in range(times))
+        durations = sorted(look(paths) for _ in range(times))
         cpu_ms = (cpu_s(served.process.pid) - before) * 1000 / times
+        longest_ms = max(first_ms, *durations)
+        mark = "" if max(cpu_ms, first_cpu_ms) <= GOAL_CPU_MS else f" (above {GOAL_CPU_MS})"
         print(
-            f"{name}: median {statistics.median(durations):.1f} ms, most {durations[-1]:.1f} ms, CPU {cpu_ms:.1f} ms; "
-            f"the first look {first_ms:.0f} ms, CPU {first_cpu_ms:.0f} ms"
+            f"| {name} | {cpu_ms:.1f} | {first_cpu_ms:.0f}{mark} | {statistics.median(durations):.1f} "
+            f"| {longest_ms:.0f} |",
+            flush=True,
         )
 
 
-def _quiet_ms(bootstrap: str, seconds: float) -> list[float]:
-    """Return the ms of the acknowledgements of one record each 10 ms."""
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
-    waits_ms: list[float] = []
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        begun = time.perf_counter()
-        producer.produce("t-00001", b"quiet")
-        producer.flush(10)
-        waits_ms.append((time.perf_counter() - begun) * 1000)
-        time.sleep(0.01)
-    return waits_ms[20:]
+class _Quiet:
+    """A client that sends little, as a process of its own; nothing of the page's work is in it."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", QUIET, bootstrap], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def waits_ms(self, seconds: float) -> list[float]:
+        """Return the ms of the acknowledgements of one record each 5 ms."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print(seconds, file=self.process.stdin, flush=True)
+        waits: list[float] = json.loads(self.process.stdout.readline())
+        return waits
+
+    def stop(self) -> None:
+        """End the process."""
+        self.process.kill()
+        self.process.wait()
 
 
 def _tail(served: _Served, ends: threading.Event) -> None:
@@ -148,77 +237,116 @@ def _looking(*paths: str) -> Callable[[_Served, threading.Event], None]:
 
 OPEN: dict[str, Callable[[_Served, threading.Event], None]] = {
     "tail": _tail,
-    "overview": _looking("/api/overview"),
-    "topics": _looking("/api/topics"),
-    "topics by rate": _looking("/api/topics?sort=rate&order=desc"),
+    "overview": _looking(*VIEWS["overview"]),
+    "topics": _looking(*VIEWS["topics"]),
+    "topics by rate": _looking(*VIEWS["topics by rate"]),
+    "groups": _looking(*VIEWS["groups"]),
 }
+WITHOUT, CLOSED = "without a console", "no page open"
 
 
-def _round(served: _Served, arm: str, seconds: float) -> tuple[float, float, float]:
-    """Return p50 and p99 of a quiet client (ms), and CPU of the broker a second, while a view is open."""
+class Round(NamedTuple):
+    """Waits of the quiet client in a round (ms), and CPU of the broker a second."""
+
+    waits_ms: list[float]
+    cpu: float
+
+
+def _round(served: _Served, quiet: _Quiet, arm: str, seconds: float) -> Round:
     ends = threading.Event()
     thread = threading.Thread(target=OPEN[arm], args=(served, ends)) if arm in OPEN else None
     if thread is not None:
         thread.start()
         time.sleep(0.5)
     before, begun = cpu_s(served.process.pid), time.monotonic()
-    waits_ms = _quiet_ms(served.bootstrap, seconds)
+    waits_ms = quiet.waits_ms(seconds)
     cpu = (cpu_s(served.process.pid) - before) / (time.monotonic() - begun)
     ends.set()
     if thread is not None:
         thread.join()
-    parts = statistics.quantiles(waits_ms, n=100)
-    return parts[49], parts[98], cpu
+    return Round(waits_ms, cpu)
 
 
-def _cost(served: _Served, rounds: int, seconds: float) -> None:
-    costs: dict[str, list[tuple[float, float, float]]] = {arm: [] for arm in ("nothing", *OPEN)}
-    for _ in range(rounds):
-        for arm in random.sample(list(costs), len(costs)):
-            costs[arm].append(_round(served, arm, seconds))
-    for arm, rows in costs.items() if rounds else ():
-        p50, p99, cpu = (statistics.median(column) for column in zip(*rows, strict=True))
-        print(f"{arm} open: p50 {p50:.2f} ms, p99 {p99:.2f} ms, CPU {cpu:.3f} s a second ({rounds} rounds)")
-        for number, name in ((0, "p50"), (1, "p99"), (2, "CPU")) if arm in OPEN else ():
-            ratios = [
-                pair[number] / without[number] for pair, without in zip(rows, costs["nothing"], strict=True)
-            ]
-            low, high = _middle(ratios)
-            print(
-                f"  {name}: {statistics.median(ratios):.3f} of that without (95 %: {low:.3f} to {high:.3f})"
-            )
+def _cost(with_console: _Served, without: _Served, options: argparse.Namespace) -> None:
+    """Print what a quiet client and the broker have of each open view, beside a broker without a console."""
+    served = dict.fromkeys((CLOSED, *OPEN), with_console) | {WITHOUT: without}
+    quiet = {broker: _Quiet(broker.bootstrap) for broker in (with_console, without)}
+    rounds: dict[str, list[Round]] = {arm: [] for arm in (WITHOUT, CLOSED, *OPEN)}
+    try:
+        if options.realtime:
+            for process in (with_console.process, without.process, *(client.process for client in quiet.values())):
+                os.sched_setscheduler(process.pid, os.SCHED_RR, os.sched_param(1))
+        for client in quiet.values():
+            client.waits_ms(1.0)
+        for _ in range(options.rounds):
+            for arm in random.sample(list(rounds), len(rounds)):
+                rounds[arm].append(_round(served[arm], quiet[served[arm]], arm, options.seconds))
+    finally:
+        for client in quiet.values():
+            client.stop()
+    print("| | p50, ms | p99, ms | p99 of that without (95 %) | CPU, s a second |\n|---|---|---|---|---|")
+    for arm, own in rounds.items():
+        waits_ms = sorted(wait for taken in own for wait in taken.waits_ms)
+        ratio, low, high = _ratio(own, rounds[WITHOUT])
+        cpu = statistics.median(taken.cpu for taken in own)
+        print(
+            f"| {arm} | {_quantile(waits_ms, 0.5):.2f} | {_quantile(waits_ms, 0.99):.2f} "
+            f"| {ratio:.3f} ({low:.3f}-{high:.3f}) | {cpu:.3f} |"
+        )
 
 
-def _middle(values: list[float]) -> tuple[float, float]:
-    """Return between what the median is in 95 of 100 samples drawn from these."""
-    medians = sorted(statistics.median(random.choices(values, k=len(values))) for _ in range(2_000))
-    return medians[50], medians[1949]
+def _quantile(ordered: list[float], part: float) -> float:
+    return ordered[int(len(ordered) * part)]
+
+
+def _ratio(own: list[Round], others: list[Round]) -> tuple[float, float, float]:
+    """Return the ratio of two p99, of all rounds together, and between what it is in 95 of 100 samples of the rounds."""
+
+    def p99(rounds: list[Round]) -> float:
+        return _quantile(sorted(wait for taken in rounds for wait in taken.waits_ms), 0.99)
+
+    indexes = range(len(own))
+    samples = []
+    for _ in range(500):
+        drawn = random.choices(indexes, k=len(own))
+        samples.append(p99([own[index] for index in drawn]) / p99([others[index] for index in drawn]))
+    samples.sort()
+    return p99(own) / p99(others), samples[12], samples[487]
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="bench.console")
+    parser = argparse.ArgumentParser(prog="bench.console", description=__doc__)
     parser.add_argument("--topics", type=int, default=10_000)
-    parser.add_argument("--rate", type=int, default=100_000, help="records a second of the busy topic")
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--rate", type=int, default=2_000, help="records a second of the busy topic")
+    parser.add_argument("--rounds", type=int, default=20, help="of quiet clients; 0 for the views alone")
+    parser.add_argument("--seconds", type=float, default=4.0, help="of a round with one view")
+    parser.add_argument(
+        "--realtime", action="store_true",
+        help="let brokers and quiet clients go before everything else on the machine (as root)",
+    )  # fmt: skip
     options = parser.parse_args()
-    served = _Served()
-    producing = None
-    try:
-        print(f"{describe_machine()}; code {served.code}")
-        _fill(served.bootstrap, options.topics)
-        _views(served, 20)
-        producing = subprocess.Popen([sys.executable, "-c", PRODUCING, served.bootstrap, str(options.rate)])
+    with ExitStack() as stack:
+        with_console = _Served(has_console=True)
+        stack.callback(with_console.stop)
+        brokers = [with_console]
+        print(f"{describe_machine()}; code {with_console.code}")
+        _fill(with_console.bootstrap, options.topics)
+        _views(with_console, 20)
+        if not options.rounds:
+            return
+        brokers.append(_Served(has_console=False))
+        stack.callback(brokers[1].stop)
+        _fill(brokers[1].bootstrap, options.topics)
+        for broker in brokers:
+            producing = subprocess.Popen(
+                [sys.executable, "-c", PRODUCING, broker.bootstrap, str(options.rate)]
+            )
+            stack.callback(producing.wait)
+            stack.callback(producing.kill)
         time.sleep(3.0)
-        print(f"beside a producer of {options.rate} records a second:")
-        _cost(served, options.rounds, options.seconds)
-    finally:
-        if producing is not None:
-            producing.kill()
-            producing.wait()
-        served.process.terminate()
-        served.process.wait(30)
+        print(f"beside producers of {options.rate} records a second:")
+        _cost(brokers[0], brokers[1], options)
 
 
 if __name__ == "__main__":

@@ -130,7 +130,6 @@ def test_the_console_of_any_cluster(start_broker: StartBroker) -> None:
         (("console", "--listen", "nonsense"), 1, "HOST:PORT"),
         (("console", "--token-file", "/nowhere"), 1, "No such file"),
         (("console", "--bootstrap", "nonsense:"), 2, "is not host:port"),
-        (("console", "--login", "PLAIN", "-X", "sasl.username=ann"), 2, "remove sasl.username"),
         (("serve", "--ephemeral", "--console", "0.0.0.0:0", "--listen", "127.0.0.1:0"), 1, "give a token"),
         (("serve", "--console", "--workers", "2", "--data", "DIR"), 2, "barnabas console --bootstrap"),
         (("serve", "--console-token-file", "/nowhere"), 2, "No such file"),

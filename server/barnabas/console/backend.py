@@ -66,13 +66,14 @@ class Backend:
     ) -> None:
         """`owner` has one call of the sandbox at a time; `reads` are the turns of all visitors that read records.
 
-        `history` is shared by visitors that may see the same; its own without one.
+        `history` is that of the console, for visitors with the same rights; the visitor's own without it.
         """
         self.client = client
         self.admin = Admin(client)
         self.topics = TopicIndex(self.admin, nursery)
         self.measured = AllMeasured(self.admin, self.topics, nursery)
-        self.history = history or History(partial(measure, self), nursery)
+        self._shared_history = history
+        self._own_history = History(partial(measure, self), nursery)
         self.live = live
         self.target = target
         self.settings = settings
@@ -95,6 +96,17 @@ class Backend:
 
             self._deserializer = Deserializer(self.registry, self.sandbox)
         return self._deserializer
+
+    async def history(self) -> History:
+        """Return the last 15 minutes: the console's, for visitors with the right to describe the cluster; else the visitor's.
+
+        Raises ClientError.
+        """
+        shared = self._shared_history
+        if shared is None:
+            return self._own_history
+        is_console = not self.target.mechanisms or self.settings.sasl is self.target.own
+        return shared if is_console or "describe" in await self.operations() else self._own_history
 
     async def operations(self) -> frozenset[str]:
         """Return what the broker lets this visitor do with the cluster, as `alter`: it is asked anew each second.

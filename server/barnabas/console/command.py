@@ -103,9 +103,8 @@ def _of_cluster(texts: Sequence[str], cluster: str, names: Sequence[str]) -> lis
 def _cluster(connecting: Connecting, options: dict[str, Any], connects: Sequence[str]) -> Cluster:
     """Return a cluster with its registry and its workers of Kafka Connect. Raises click.UsageError."""
     settings = connecting.settings
-    if options["login"] and "sasl.username" in connecting.properties:
-        raise click.UsageError("--login makes visitors log in themselves: remove sasl.username (--user)")
-    target = Target(tuple(connecting.bootstrap), options["login"], settings.tls, settings.sasl)
+    shared, own = (None, settings.sasl) if options["login"] else (settings.sasl, None)
+    target = Target(tuple(connecting.bootstrap), options["login"], settings.tls, shared, own)
     return Cluster(
         lambda: target, registry_of(options["registry"], connecting), _connects(connecting, connects)
     )

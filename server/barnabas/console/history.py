@@ -1,7 +1,8 @@
 """The last 15 minutes of a cluster in numbers, as one visitor may see them.
 
-The rule: samples have a bound, and so has the time that they take: one part in a hundred. Where visitors log in, each has
-numbers of their own, from their first look on until the session has ended; else all see the same, kept from the start on.
+The rule: samples have a bound, and so has the time that they take: one part in a hundred. All see the same, kept from the
+start on, where visitors have no logins, or the console has a login of its own and the visitor may describe the cluster. Others have
+numbers of their own, from their first look on until the session has ended.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 import re
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from barnabas.commands.lagging import lags_of
 from barnabas.console.base import ConsoleError
 from barnabas.console.exposed import families_of
 from barnabas.console.live import METRICS, check_view
-from barnabas.console.measuring import BYTES, RATE, log_dirs_of
+from barnabas.console.measuring import RATE, log_dirs_of
 from barnabas.console.outcomes import error_text
 from barnabas.errors import leaves
 
@@ -80,9 +81,10 @@ class Sample:
     notes: dict[str, str] = field(default_factory=dict)
     """Why values are not known."""
 
-    def as_json(self) -> dict[str, Any]:
-        """Return it as JSON."""
-        return {"at": self.at_ms, "values": self.values, "groups": self.groups}
+    def as_json(self, hidden: Collection[str] = ()) -> dict[str, Any]:
+        """Return it as JSON, without groups that are hidden."""
+        groups = {name: lag for name, lag in self.groups.items() if name not in hidden}
+        return {"at": self.at_ms, "values": self.values, "groups": groups}
 
 
 class Lags:
@@ -210,7 +212,7 @@ async def _noted(name: str, work: Callable[[], Awaitable[None]], sample: Sample)
 
 async def _throughput(backend: Backend, sample: Sample) -> None:
     sample.values["records_per_s"] = sum((await backend.measured.get(RATE)).values())
-    sample.values["bytes"] = sum((await backend.measured.get(BYTES)).values())
+    sample.values["bytes"] = backend.measured.bytes
 
 
 async def _lag(backend: Backend, sample: Sample) -> None:
@@ -218,9 +220,10 @@ async def _lag(backend: Backend, sample: Sample) -> None:
     groups = dict(sorted(listed.items(), key=_is_idle)[:GROUPS_MAX])
     measured = await lags_of(backend.admin, groups)
     lags = {name: lag.total for name, lag in measured.items() if lag.total is not None}
-    backend.history.lags.by_topic = _by_topic(measured.values())
+    seen = (await backend.history()).lags
+    seen.by_topic = _by_topic(measured.values())
     for name, lag in lags.items():
-        backend.history.lags.note(name, lag)
+        seen.note(name, lag)
     sample.values["lag"] = sum(lags.values())
     sample.groups.update(sorted(lags.items(), key=lambda item: -item[1])[:SHOWN_GROUPS_MAX])
 

@@ -55,6 +55,10 @@ class Kept(Generic[T]):
         assert value is not None
         return value
 
+    def note(self, value: T) -> None:
+        """Take a value that was read just now for something else."""
+        self._value, self._read_at, self._has_failed = value, trio.current_time(), False
+
     def forget(self) -> None:
         """Have it read again before it is next shown."""
         self._value = None

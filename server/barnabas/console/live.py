@@ -52,8 +52,8 @@ class Live(Protocol):
     def watching(self) -> AbstractAsyncContextManager[Watch]:
         """Have requests recorded for the length of a block."""
 
-    async def metrics(self) -> list[Family]:
-        """Return the broker's metrics, with one value for all topics together."""
+    async def metrics(self, *, seconds_max: float = 0.0) -> list[Family]:
+        """Return the broker's metrics of this age at most, with one value for all topics together."""
 
     def log_lines(self, since: int) -> list[dict[str, Any]]:
         """Return the newest lines of the broker's log, those after a number."""

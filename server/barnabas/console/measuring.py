@@ -236,6 +236,11 @@ class AllMeasured:
             await trio.lowlevel.checkpoint()
         return values
 
+    @property
+    def bytes(self) -> float:
+        """The bytes of all topics together, as the newest look for RATE has them."""
+        return sum(self._sizes.values())
+
     def forget(self, column: str) -> None:
         """Read a column anew when it is asked for next."""
         self._kept[column].forget()
@@ -249,6 +254,7 @@ class AllMeasured:
             await trio.sleep(GROWTH_SECONDS)
         before, looked_at_s = self._sizes, trio.current_time()
         self._sizes, rows = await self._read(BYTES), await self._index.rows()
+        self._kept[BYTES].note(self._sizes)
         await trio.lowlevel.checkpoint()
         grown = [row for row in rows if self._sizes.get(row.name, -1) != before.get(row.name)]
         new = [row for row in grown if row.name not in self._ends]

@@ -6,6 +6,7 @@ counted when they are listed.
 
 from __future__ import annotations
 
+import math
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -51,6 +52,8 @@ class OwnBroker:
         self._counts: dict[int, tuple[float, int]] = {}
         self._lines = lines
         self.metrics_history = History(partial(measure_metrics, self))
+        self._metrics: tuple[float, list[Family]] = (-math.inf, [])
+        """The metrics, and when they were taken (monotonic, s)."""
         self._target: Target | None = None
         self._dispatch: Any = None
         """Function that answers requests of the control API, once it was imported."""
@@ -60,6 +63,7 @@ class OwnBroker:
         self._broker = broker
         self._target = None
         self._counts.clear()
+        self._metrics = (-math.inf, [])
         self._watch = None
 
     @property
@@ -126,12 +130,17 @@ class OwnBroker:
         finally:
             watch.end()
 
-    async def metrics(self) -> list[Family]:
-        """Return the broker's metrics, with one value for all topics together."""
+    async def metrics(self, *, seconds_max: float = 0.0) -> list[Family]:
+        """Return the broker's metrics of this age at most, with one value for all topics together."""
         metrics = self._running().metrics
         if metrics is None:
             raise ConsoleError(404, "the broker keeps no metrics: start it with --metrics")
-        return await metrics.families()
+        taken_at_s, families = self._metrics
+        if trio.current_time() - taken_at_s >= seconds_max:
+            taken_at_s = trio.current_time()
+            families = await metrics.families()
+            self._metrics = taken_at_s, families
+        return families
 
     def log_lines(self, since: int) -> list[dict[str, Any]]:
         """Return the newest lines of the broker's log, those after a number."""

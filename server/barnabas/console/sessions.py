@@ -137,9 +137,11 @@ class Sessions:
         self._reads = reads or Reads()
         self._keeps_history = keeps_history
         self._history = History(self._measure)
-        """Of all sessions without a user: each may see the same."""
+        """Of all sessions without a user; where users log in, of the console's own, for those with the right to see it."""
         self._nursery: trio.Nursery | None = None
         self._anonymous: Session | None = None
+        self._own: Session | None = None
+        """The console's own, by which it keeps the history where users log in."""
 
     @property
     def needs_token(self) -> bool:
@@ -172,6 +174,9 @@ class Sessions:
                 if self._anonymous is not None and self._anonymous.is_over:
                     self.end(self._anonymous)
                     self._anonymous = None
+                if self._own is not None and self._own.is_over:
+                    self.end(self._own)
+                    self._own = None
                 for session in [session for session in self._sessions.values() if session.uses]:
                     with suppress(ConsoleError):
                         await self.prove(session)
@@ -299,10 +304,21 @@ class Sessions:
             session.proven_at = trio.current_time()
 
     async def _measure(self) -> Sample:
-        """Return the cluster in numbers, as visitors see it where there are no logins. Raises ClientError, ConsoleError."""
-        if self.mechanisms():
+        """Return the cluster in numbers, as the console sees it by itself. Raises ClientError, ConsoleError."""
+        target = self._where()
+        if not target.mechanisms:
+            return await measure(await self.open(await self.anonymous()))
+        if target.own is None:
             raise ConsoleError(403, "visitors log in: each has a history of their own")
-        return await measure(await self.open(await self.anonymous()))
+        if self._own is None:
+            self._own = Session(target, "", target.own_settings())
+        self._own.used_at = trio.current_time()
+        return await measure(await self.open(self._own))
+
+    def _shared_history(self, session: Session) -> History | None:
+        """Return the history that a session has in common with others: all without users, and those with the right to see it."""
+        has_own = session.user and session.target.own is not None
+        return self._history if has_own or not session.user else None
 
     def _registry_client(self, session: Session) -> RegistryClient | None:
         """Return a client of the registry for a session; a login goes to the broker's own registry alone."""
@@ -334,7 +350,7 @@ class Sessions:
                     session.owner,
                     self._reads,
                     self.connects,
-                    None if session.user else self._history,
+                    self._shared_history(session),
                 ) as backend:
                     task_status.started(backend)
                     await trio.sleep_forever()

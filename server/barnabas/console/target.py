@@ -32,12 +32,20 @@ class Target:
     tls: ssl.SSLContext | None = None
     sasl: SaslCredentials | None = None
     """Credentials of all visitors, where the console was started with them."""
+    own: SaslCredentials | None = None
+    """Credentials of the console itself where visitors log in: the history is kept with them from the start on."""
     dial: Dial = dial_tcp
     client_id: str = CLIENT_ID
 
     def settings(self, user: str = "", password: str = "", mechanism: str = "") -> ClientSettings:
         """Return the settings of a client that logs in as a user."""
-        sasl = SaslCredentials(mechanism, user, password) if self.mechanisms else self.sasl
+        return self._settings(SaslCredentials(mechanism, user, password) if self.mechanisms else self.sasl)
+
+    def own_settings(self) -> ClientSettings:
+        """Return the settings of the console's own client."""
+        return self._settings(self.own if self.mechanisms else self.sasl)
+
+    def _settings(self, sasl: SaslCredentials | None) -> ClientSettings:
         return replace(PATIENCE, client_id=self.client_id, tls=self.tls, sasl=sasl)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,14 @@ import trio
 import trio.testing
 
 from barnabas.client import ConnectionLostError, open_client
-from barnabas.client.admin import Admin
+from barnabas.client.admin import Acl, Admin
+from barnabas.client.settings import SaslCredentials
 from barnabas.console.history import EVERY_SECONDS, HISTORY_SECONDS, RETRY_SECONDS, History, Sample
-from tests.support.console import console_beside
+from barnabas.console.own_broker import target_of
+from barnabas.console.server import ConsoleServer
+from barnabas.console.target import Cluster as ShownCluster
+from barnabas.network.visitors import Address
+from tests.support.console import Visitor, console_beside
 
 
 class Cluster:
@@ -127,3 +133,60 @@ async def test_history_says_what_it_may_not_see(nursery: trio.Nursery) -> None:
     history = History(refused, nursery)
     assert await history.samples() == []
     assert history.error == "it went away"
+
+
+PASSWORD = "secret"
+LOGIN = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS;User:operator",
+    "listeners": "PLAINTEXT://127.0.0.1:0,USERS://127.0.0.1:0",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,USERS:SASL_PLAINTEXT",
+    "listener.name.users.sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.users.plain.sasl.jaas.config": (
+        "org.apache.kafka.common.security.plain.PlainLoginModule required "
+        + " ".join(f'user_{name}="{PASSWORD}"' for name in ("operator", "ann", "bob", "eve"))
+        + ";"
+    ),
+}
+"""A broker with a user of the console, and visitors with different rights."""
+
+
+async def test_own_login_keeps_history_for_those_with_rights(tmp_path: Path) -> None:
+    async with console_beside(tmp_path, LOGIN) as console, open_client(console.bootstrap) as client:
+        await console.make_topic("clicks")
+        await console.produce("clicks", *[b"x"] * 9)
+        admin = Admin(client)
+        for group in ("open", "hidden"):
+            await admin.commit_offsets(group, {("clicks", 0): 0})
+        rights = [
+            ("cluster", "kafka-cluster", "ann"),
+            ("cluster", "kafka-cluster", "bob"),
+            ("group", "open", "bob"),
+        ]
+        await admin.create_acls(
+            [
+                Acl(kind, name, "literal", f"User:{user}", "*", "describe", "allow")
+                for kind, name, user in rights
+            ]
+        )
+        assert console.host.broker is not None
+        operator = SaslCredentials("PLAIN", "operator", PASSWORD)
+        target = replace(target_of(console.host.broker), own=operator)
+        server = ConsoleServer(Address("127.0.0.1", 0), ShownCluster(lambda: target), keeps_history=True)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(server.run)
+            seen = {}
+            for user in ("operator", "ann", "bob", "eve"):
+                visitor = Visitor(server.url)
+                await visitor.begin(user=user, password=PASSWORD)
+                seen[user] = (await visitor.get("/api/history"))["samples"][0]
+            nursery.cancel_scope.cancel()
+    assert seen["operator"]["groups"] == {"open": 9, "hidden": 9}
+    assert seen["ann"] == {**seen["operator"], "groups": {}}, (
+        "the same sample, without groups she may not describe"
+    )
+    assert seen["bob"] == {**seen["operator"], "groups": {"open": 9}}
+    assert seen["eve"]["at"] > seen["operator"]["at"], (
+        "she may not describe the cluster: her own, from now on"
+    )
+    assert (seen["eve"]["groups"], seen["eve"]["values"].get("disk_total")) == ({}, None)

@@ -9,10 +9,13 @@ import trio
 from barnabas.client import ClientError, UnsupportedVersionError
 from barnabas.client.admin import ConfigEntry, LogDir, Resource
 from barnabas.client.administration.configs import ConfigChange
+from barnabas.client.administration.words import CLASSIC
+from barnabas.client.errors import ResponseError
 from barnabas.console.base import Call, ConsoleError, Parameter, Route
 from barnabas.console.measuring import log_dirs_of
 from barnabas.console.outcomes import error_text, good, settled
 from barnabas.tools.probing.release import guess
+from barnabas.wire.generated.errors import ErrorCode
 
 
 async def overview(call: Call) -> object:
@@ -65,13 +68,30 @@ async def _quietly(work: Any, summary: dict[str, Any]) -> None:
         summary["error"] = error
 
 
-async def history(call: Call) -> object:
-    """Return the cluster in numbers over the last 15 minutes."""
-    samples = await call.backend.history.samples()
-    error = call.backend.history.error
+async def show_history(call: Call) -> object:
+    """Return the cluster in numbers over the last 15 minutes, with the lags of groups that the visitor may describe."""
+    history = await call.backend.history()
+    samples = await history.samples()
+    error = history.error
+    hidden = await _hidden_groups(call, {group for sample in samples for group in sample.groups})
     return {
-        "samples": [sample.as_json() for sample in samples],
+        "samples": [sample.as_json(hidden) for sample in samples],
         "notes": {"cluster": error} if error else samples[-1].notes if samples else {},
+    }
+
+
+async def _hidden_groups(call: Call, groups: set[str]) -> set[str]:
+    """Return those of the groups that the visitor may not describe, where visitors log in."""
+    backend = call.backend
+    if not backend.target.mechanisms or not groups:
+        return set()
+    listed, _ = await backend.admin.list_groups()
+    kinds = {group: listed[group].kind if group in listed else CLASSIC for group in groups}
+    infos = await backend.admin.describe_groups(kinds)
+    return {
+        group
+        for group, info in infos.items()
+        if isinstance(info, ResponseError) and info.code == ErrorCode.GROUP_AUTHORIZATION_FAILED
     }
 
 
@@ -225,7 +245,7 @@ CHANGES = (
 )
 ROUTES = (
     Route("GET", "/api/overview", overview, "The cluster in numbers"),
-    Route("GET", "/api/history", history,
+    Route("GET", "/api/history", show_history,
           "The cluster over the last 15 minutes, from the first such request of a session on: throughput, lag by group, "
           "open transactions, replicas, disk, stalls"),
     Route("GET", "/api/brokers", list_brokers, "Brokers, controller, log dirs, features"),

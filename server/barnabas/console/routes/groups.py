@@ -37,6 +37,7 @@ async def list_groups(call: Call) -> object:
     )
     page = paging.page_of(call, listed.values(), ORDERS, lambda group: group.group_id)
     lags = await lags_of(call.backend.admin, {group.group_id: group for group in page.rows})
+    history = await call.backend.history()
     rows = []
     for group in page.rows:
         lag = lags[group.group_id]
@@ -53,7 +54,7 @@ async def list_groups(call: Call) -> object:
         else:
             row |= {"state": info.state, "members": len(info.members)}
         if lag.total is not None:
-            call.backend.history.lags.note(group.group_id, lag.total)
+            history.lags.note(group.group_id, lag.total)
         rows.append(row)
     return {
         **page.as_json(rows),
@@ -86,7 +87,8 @@ async def describe_group(call: Call) -> object:
         },
         lambda partition: f"{partition.topic} {partition.client_id}",
     )
-    history = call.backend.history.lags.note(listed.group_id, lag.total) if lag.total is not None else []
+    seen = (await call.backend.history()).lags
+    history = seen.note(listed.group_id, lag.total) if lag.total is not None else []
     return {
         **_described(lag, lag.info),
         "partitions": page.as_json(

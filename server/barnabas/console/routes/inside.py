@@ -13,6 +13,8 @@ from barnabas.console.paging import QUERY, page_of
 
 REQUESTS_PER_TURN = 50
 TURN_SECONDS = 0.5
+NAMES_SECONDS_MAX = 15.0
+"""Age of the names of metrics; the history takes metrics more often than that."""
 EVENT_BYTES = 256 << 10
 """Size of an event at which the next one begins."""
 STEERED = ("faults", "clock", "snapshots", "reset")
@@ -75,7 +77,8 @@ async def _as_json(requests: Sequence[Seen]) -> list[bytes]:
 async def show_metrics(call: Call) -> object:
     """Return the broker's metrics: families, and samples of those that are asked for."""
     names = tuple(filter(None, call.query.get("names", "").split(",")))
-    return {"families": families_of(await _live(call).metrics(), names)}
+    families = await _live(call).metrics(seconds_max=0.0 if names else NAMES_SECONDS_MAX)
+    return {"families": families_of(families, names)}
 
 
 async def metrics_history(call: Call) -> object:

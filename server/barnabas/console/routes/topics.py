@@ -31,8 +31,9 @@ UNKNOWN = dict.fromkeys(COLUMNS)
 async def list_topics(call: Call) -> object:
     """Return a page of topics, with what their partitions hold."""
     backend = call.backend
-    backend.history.begin()
-    lags = backend.history.lags.by_topic
+    history = await backend.history()
+    history.begin()
+    lags = history.lags.by_topic
     rows = await backend.topics.rows()
     if not call.flag("internal"):
         rows = [row for row in rows if not row.is_internal]
