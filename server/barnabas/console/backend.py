@@ -98,7 +98,7 @@ class Backend:
         return self._deserializer
 
     async def history(self) -> History:
-        """Return the last 15 minutes: the console's, for visitors with the right to describe the cluster; else the visitor's.
+        """Return the console's last 15 minutes, for visitors with the right to describe the cluster; else the visitor's.
 
         Raises ClientError.
         """

@@ -316,7 +316,7 @@ class Sessions:
         return await measure(await self.open(self._own))
 
     def _shared_history(self, session: Session) -> History | None:
-        """Return the history that a session has in common with others: all without users, and those with the right to see it."""
+        """Return the history that a session shares: all without users, and those with the right to see it."""
         has_own = session.user and session.target.own is not None
         return self._history if has_own or not session.user else None
 
