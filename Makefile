@@ -164,7 +164,7 @@ compare: $(VENV)/.ready-test $(WITH_CODE)  ## settings, admin requests, controll
 	$(CODE) $(BIN)/python -m compat.security.networks
 	$(CODE) $(BIN)/python -m compat.releases
 
-conform: $(VENV)/.ready-test $(WITH_CODE)  ## the wire suite against Apache Kafka 4.3 and 3.9, ours, librdkafka's mock and kfake; writes docs/conformance (needs a JDK; ARGS="barnabas kafka-4")
+conform: $(VENV)/.ready-test $(WITH_CODE)  ## the wire suite against Apache Kafka 4.3 and 3.9, ours, librdkafka's mock, kfake and Tansu; writes docs/conformance (needs a JDK; ARGS="barnabas kafka-4")
 	$(CODE) $(BIN)/python -m compat.conform $(ARGS)
 
 handover: $(VENV)/.ready-test $(WITH_CODE)  ## log dirs, groups and transactions handed from us to Apache Kafka and back, and from Kafka to us (needs a JDK)
@@ -187,7 +187,7 @@ hostile: $(VENV)/.ready-test $(WITH_CODE)  ## attacks on a running broker, and a
 fuzz: $(VENV)/.ready-test $(WITH_CODE)  ## hostile input without end: before a login, TLS, requests, decoders, records (ARGS="login --count 1000000")
 	$(CODE) $(BIN)/python -m compat.fuzz $(ARGS)
 
-bench: $(VENV)/.ready-test $(VENV)/.ready-compile  ## measure, side by side with Apache Kafka and librdkafka's mock cluster (ARGS="--quick")
+bench: $(VENV)/.ready-test $(VENV)/.ready-compile  ## measure, side by side with Apache Kafka, librdkafka's mock cluster, kfake and Tansu (ARGS="--quick")
 	$(BIN)/python -m bench $(ARGS)
 
 growth: $(VENV)/.ready-test $(VENV)/.ready-compile $(VENV)/.ready-plots  ## CPU per request over partitions, log size, connections, groups: plots in docs/design (ARGS="partitions --max 1000")

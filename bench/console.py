@@ -274,7 +274,11 @@ def _cost(with_console: _Served, without: _Served, options: argparse.Namespace) 
     rounds: dict[str, list[Round]] = {arm: [] for arm in (WITHOUT, CLOSED, *OPEN)}
     try:
         if options.realtime:
-            for process in (with_console.process, without.process, *(one.process for one in quiet.values())):
+            for process in (
+                with_console.process,
+                without.process,
+                *(client.process for client in quiet.values()),
+            ):
                 os.sched_setscheduler(process.pid, os.SCHED_RR, os.sched_param(1))
         for client in quiet.values():
             client.waits_ms(1.0)

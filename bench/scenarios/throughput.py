@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.arms import Arm
 from bench.peers import Running
-from bench.procfs import back_memory, cpu_s, settle_disk
+from bench.procfs import back_memory, cpu_s, rss_bytes, settle_disk
 from bench.scenarios.base import Metric, Scenario, Target
 from bench.tools import loadgen
 
@@ -22,6 +22,7 @@ JAVA = {"batch.size": 16_384}  # the Java producer's default
 
 RATE = "rate"
 CPU_PER_GB = "cpu_per_gb"
+RSS = "rss"
 AS_KAFKA = (Target(1.0, "kafka"),)
 CPU_OF_KAFKA = (Target(1.0, "kafka"),)
 
@@ -55,7 +56,11 @@ class Produce(Scenario):
         self.spread = spread
         self.security = security
         self.client = {key.replace("_", "."): value for key, value in client.items()}
-        self.metrics = (_rate(size, *rate), Metric(CPU_PER_GB, "broker CPU", "s/GB", targets=cpu))
+        self.metrics = (
+            _rate(size, *rate),
+            Metric(CPU_PER_GB, "broker CPU", "s/GB", targets=cpu),
+            Metric(RSS, "broker RSS", "MB"),
+        )
 
     def serves(self, arm: Arm) -> bool:
         return arm.peer.keeps_data or not self.security
@@ -71,7 +76,7 @@ class Produce(Scenario):
             "produce", bootstrap, client={**QUEUE, **client, **self.client}, topic=topic, size=self.size,
             count=size_bytes // self.size, partitions=self.partitions, spread=self.spread,
         )  # fmt: skip
-        values = _values(result, self.size, cpu_s(running.pid) - cpu)
+        values = _values(result, self.size, cpu_s(running.pid) - cpu) | {RSS: rss_bytes(running.pid) / 1e6}
         running.delete_topic(topic)
         settle_disk(running.data, topic)
         return values

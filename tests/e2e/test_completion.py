@@ -54,7 +54,7 @@ LINES = {
 
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker with a topic, and groups whose names mean something to a shell."""
+    """A broker with a topic, and groups with names that mean something to a shell."""
     with RunningBroker(data=tmp_path_factory.mktemp("completion")) as broker:
         for group in GROUPS:
             consumer = Consumer({
@@ -68,7 +68,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def environment(bootstrap: str, tmp_path: Path) -> dict[str, str]:
-    """The environment of a shell that finds the command, and in whose directory is a file."""
+    """The environment of a shell that finds the command, in a directory with a file."""
     program = tmp_path / "barnabas"
     program.write_text(PROGRAM.format(python=shlex.quote(sys.executable)))
     program.chmod(0o755)

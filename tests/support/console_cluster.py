@@ -29,10 +29,12 @@ class Cluster:
         self.sandbox = AtOnce()
         self.owner = "ann"
         self.topics_index: list[Any] = []
-        self.history = SimpleNamespace(lags=SimpleNamespace(note=self.note_lag))
 
     def forget(self) -> None:
         self.forgotten += 1
+
+    async def history(self) -> Any:
+        return SimpleNamespace(lags=SimpleNamespace(note=self.note_lag))
 
     def note_lag(self, group: str, lag: int) -> list[tuple[int, int]]:
         self.lags[group] = lag

@@ -62,8 +62,12 @@ async def scripted_admin(
 
         def answered(host: str, request: Any) -> Any:
             if isinstance(request, FindCoordinatorRequest):
-                found = FindCoordinatorResponse.Coordinator("", COORDINATOR, *cluster.addresses[COORDINATOR])
-                return FindCoordinatorResponse(coordinators=[found])
+                address = cluster.addresses[COORDINATOR]
+                coordinators = [
+                    FindCoordinatorResponse.Coordinator(key, COORDINATOR, *address)
+                    for key in request.coordinator_keys or [""]
+                ]
+                return FindCoordinatorResponse(coordinators=coordinators)
             admin.asked.append((host, request))
             return answer(host, request) if callable(answer) else answer
 

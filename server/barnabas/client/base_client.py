@@ -171,7 +171,7 @@ class BaseClient(Generic[C]):
     async def coordinators(self, group_ids: Iterable[str]) -> dict[int, list[str]]:
         """Return groups by the broker that coordinates them, looked up many at a time.
 
-        Groups whose coordinator is not known yet are left out. Raises ConnectionLostError.
+        Groups without a coordinator are left out. Raises ConnectionLostError.
         """
         from barnabas.wire.generated.find_coordinator import FindCoordinatorRequest
 

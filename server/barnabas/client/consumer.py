@@ -165,8 +165,7 @@ class Consumer:
         """Return at least one record, and as many more as are there; otherwise as `receive`."""
         records = [await self.receive()]
         with suppress(ClientError):  # it comes again with the next call
-            while len(records) < records_max and (record := self._handing.next()) is not None:
-                records.append(record)
+            self._handing.add_more(records, records_max)
         return records
 
     async def receive_until(

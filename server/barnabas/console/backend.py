@@ -66,7 +66,7 @@ class Backend:
     ) -> None:
         """`owner` has one call of the sandbox at a time; `reads` are the turns of all visitors that read records.
 
-        `history` is that of the console, for visitors who may see the same; the visitor's own without one.
+        `history` is that of the console, for visitors with the same rights; the visitor's own without it.
         """
         self.client = client
         self.admin = Admin(client)
@@ -98,7 +98,7 @@ class Backend:
         return self._deserializer
 
     async def history(self) -> History:
-        """Return the last 15 minutes: the console's, for visitors who may describe the cluster; else the visitor's own.
+        """Return the console's last 15 minutes, for visitors with the right to describe the cluster; else the visitor's.
 
         Raises ClientError.
         """

@@ -1,8 +1,8 @@
 """The last 15 minutes of a cluster in numbers, as one visitor may see them.
 
 The rule: samples have a bound, and so has the time that they take: one part in a hundred. All see the same, kept from the
-start on, where nobody logs in, or the console has a login of its own and the visitor may describe the cluster. Others have
-numbers of their own, from their first look on until the session has ended.
+start on, where visitors have no logins, or the console has a login of its own and the visitor may describe the cluster.
+Others have numbers of their own, from their first look on until the session has ended.
 """
 
 from __future__ import annotations

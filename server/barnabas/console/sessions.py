@@ -137,7 +137,7 @@ class Sessions:
         self._reads = reads or Reads()
         self._keeps_history = keeps_history
         self._history = History(self._measure)
-        """Of all sessions without a user; where users log in, of the console's own, for those who may see it."""
+        """Of all sessions without a user; where users log in, of the console's own, for those with the right to see it."""
         self._nursery: trio.Nursery | None = None
         self._anonymous: Session | None = None
         self._own: Session | None = None
@@ -316,7 +316,7 @@ class Sessions:
         return await measure(await self.open(self._own))
 
     def _shared_history(self, session: Session) -> History | None:
-        """Return the history that a session has in common with others: all without users, and those who may see it."""
+        """Return the history that a session shares: all without users, and those with the right to see it."""
         has_own = session.user and session.target.own is not None
         return self._history if has_own or not session.user else None
 

@@ -237,6 +237,36 @@ async def test_all_offsets_of_a_group_are_requested_by_version(version: int) -> 
             assert (sent.group_id, sent.topics) == ("g", None)
 
 
+async def test_many_groups_share_requests_and_loading_asks_again(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    created = OffsetFetchResponse
+    codes = {"g-05": [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 0], "g-07": [DENIED]}
+
+    def answer(_: str, request: Any) -> OffsetFetchResponse:
+        groups = []
+        for group in request.groups:
+            if group.group_id == "g-09" and len(request.groups) > 1:
+                continue  # a broker may leave it out
+            code = codes.get(group.group_id, [0])
+            offset = created.OffsetFetchResponsePartitions(0, int(group.group_id[2:]))
+            topic = created.OffsetFetchResponseTopics("t", partitions=[offset])
+            groups.append(
+                created.OffsetFetchResponseGroup(group.group_id, [topic], code.pop(0) if code else 0)
+            )
+        return created(groups=groups)
+
+    names = [f"g-{number:02}" for number in range(45)]
+    async with scripted_admin(answer, {"OffsetFetch": 9}) as admin:
+        committed = await admin.committed(names)
+        sizes = [len(request.groups) for _, request in admin.asked]
+    assert sorted(sizes, reverse=True) == [20, 20, 5, 1, 1], "those of g-05 and g-09 alone"
+    assert list(committed) == names
+    assert code_of(committed.pop("g-07")) == DENIED
+    for name, offsets in committed.items():
+        assert offsets == {PLACE: CommittedOffset(int(name[2:]))}, name
+
+
 @pytest.mark.parametrize("version", [7, 8])
 async def test_a_group_whose_offsets_may_not_be_seen_is_an_error(version: int) -> None:
     created = OffsetFetchResponse

@@ -109,6 +109,12 @@ def batch(first: int, count: int = 2, **options: Any) -> bytes:
     return encode_batch([Record(first + n, 1_000 + n, None, b"v") for n in range(count)], **options)
 
 
+def without_records(end_offset: int, end_epoch: int) -> Chunk:
+    chunk = Chunk(T0, b"", 5, None, checks_crcs=True)
+    chunk.end_offset, chunk.end_epoch = end_offset, end_epoch
+    return chunk
+
+
 # --- requests ---------------------------------------------------------------------------------------------------------
 
 
@@ -210,7 +216,7 @@ def test_no_more_is_fetched_of_a_partition_that_has_enough() -> None:
     for count in range(BUFFERED_CHUNKS + 1):
         case = Case()
         for _ in range(count):
-            case.one.chunks.append(SimpleNamespace(size=1))  # type: ignore[arg-type]
+            case.one.chunks.append(without_records(-1, -1))
         case.fetcher.look(0.0)
         assert len(case.started) == (count < BUFFERED_CHUNKS)
 
@@ -382,14 +388,28 @@ def test_records_before_damage_are_handed_out_then_refetched() -> None:
     assert (partition.offset, partition.fetch_offset, len(partition.chunks)) == (6, 6, 0)
 
 
+def test_batch_of_records_ends_before_damage() -> None:
+    damaged = bytearray(batch(5, 3) + batch(8, 1))
+    damaged[-2] ^= 1
+    partition = Partition(T0)
+    partition.seek(5, 1)
+    partition.add(Chunk(T0, bytes(damaged), 5, None, checks_crcs=True))
+    records = [record for record in [partition.next()] if record is not None]
+    partition.add_opened(records, 2)
+    assert ([record.offset for record in records], partition.offset) == ([5, 6], 7)
+    partition.add_opened(records, 10)
+    assert [record.offset for record in records] == [5, 6, 7]
+    assert (partition.offset, partition.fetch_offset, len(partition.chunks)) == (8, 8, 0)
+
+
 def test_a_position_moves_over_what_is_not_handed_out() -> None:
     partition = Partition(T0)
     partition.seek(5, 1)
-    partition.chunks.append(SimpleNamespace(records=iter(()), end_offset=9, end_epoch=3, size=1))  # type: ignore[arg-type]
+    partition.chunks.append(without_records(9, 3))
     assert partition.next() is None
     assert (partition.offset, partition.epoch, partition.done_offset) == (9, 3, 9)
     partition.done_offset = 8  # the program has a record that it is not done with
-    partition.chunks.append(SimpleNamespace(records=iter(()), end_offset=12, end_epoch=-1, size=1))  # type: ignore[arg-type]
+    partition.chunks.append(without_records(12, -1))
     assert partition.next() is None
     assert (partition.offset, partition.epoch, partition.done_offset) == (12, 3, 8)
 

@@ -19,10 +19,12 @@ from barnabas.client import (
 from barnabas.client.administration import groups
 from barnabas.client.consuming import offsets
 from barnabas.client.consuming.handing import Handing
-from barnabas.client.consuming.partition import Partition
+from barnabas.client.consuming.partition import Chunk, Partition
 from barnabas.client.errors import FencedInstanceError
 from barnabas.client.producing.memory import Memory
-from barnabas.client.values import GroupMetadata, OffsetAndMetadata
+from barnabas.client.values import ConsumedRecord, GroupMetadata, OffsetAndMetadata
+from barnabas.records.building import encode_batch
+from barnabas.records.record import Record
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.offset_fetch import OffsetFetchResponse
 from barnabas.wire.generated.streams_group_describe import StreamsGroupDescribeResponse
@@ -57,10 +59,8 @@ def fetched(number: int, *chunks: list[int]) -> Partition:
     partition = Partition(TopicPartition("t", number))
     partition.offset = 0
     for chunk in chunks:
-        records = [SimpleNamespace(offset=offset, leader_epoch=1) for offset in chunk]
-        partition.chunks.append(
-            SimpleNamespace(records=iter(records), size=10, end_offset=chunk[-1] + 1, end_epoch=1)
-        )  # type: ignore[arg-type]
+        data = encode_batch([Record(offset, 0, None, b"v") for offset in chunk])
+        partition.chunks.append(Chunk(partition.place, data, chunk[0], None, checks_crcs=True))
     return partition
 
 
@@ -76,6 +76,19 @@ def test_fetched_partitions_take_turns() -> None:
     assert dict(seen)[2] == 0, "nothing more is fetched while a chunk has records"
     assert dict(seen)[3] == 1
     assert not fetcher.ready
+
+
+def test_batch_has_the_records_in_the_order_of_turns() -> None:
+    partitions = [fetched(0, [1, 2, 3], [4, 5]), fetched(1, [10, 11], [12])]
+    fetcher: Any = SimpleNamespace(ready=deque(partitions), wake=lambda: None)
+    handing = Handing(fetcher, {partition.place: partition for partition in partitions})
+    records: list[ConsumedRecord] = []
+    handing.add_more(records, 2)
+    assert [record.offset for record in records] == [1, 2]
+    handing.add_more(records, 100)
+    # A partition goes to the end of the queue with the first record of its next response.
+    assert [record.offset for record in records] == [1, 2, 3, 4, 10, 11, 12, 5]
+    assert [partition.offset for partition in partitions] == [6, 13]
 
 
 def test_paused_partition_keeps_records_and_revoked_loses_them() -> None:

@@ -50,6 +50,15 @@ class Handing:
                 ready.remove(partition)
         return None
 
+    def add_more(self, records: list[ConsumedRecord], records_max: int) -> None:
+        """Add records that are there, as `next` returns them, up to this many in all. Raises DamagedRecordsError."""
+        while len(records) < records_max and (record := self.next()) is not None:
+            records.append(record)
+            place = record.topic_partition
+            partition = self._partitions.get(place)
+            if partition in self._handed and self._fetcher.ready[0] is partition:
+                partition.add_opened(records, records_max)
+
     def unopened(self, ends: Mapping[Any, int], bytes_max: int) -> list[FetchedRecords]:
         """Return what responses had of partitions, in turn, until it is about `bytes_max`; pauses those at their end."""
         batches: list[FetchedRecords] = []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 
 from barnabas.client.consuming.opening import damaged, readable_batches
 from barnabas.client.errors import ClientError, DamagedRecordsError
@@ -165,6 +166,25 @@ class Partition:
             if is_done:
                 self.done_offset = self.offset
         return None
+
+    def add_opened(self, records: list[ConsumedRecord], records_max: int) -> None:
+        """Hand out what follows in the response that is being read, until there are this many records in all.
+
+        It ends at the end of the response, and before damage, which `next` tells.
+        """
+        if self.is_paused or self.is_revoked or not self.chunks:
+            return
+        count = len(records)
+        is_damaged = False
+        try:
+            for record in islice(self.chunks[0].records, records_max - count):
+                records.append(record)  # noqa: PERF402 (those before damage stay: `extend` does not promise it)
+        except DamagedRecordsError:
+            is_damaged = True
+        if len(records) > count:
+            self.offset, self.epoch = records[-1].offset + 1, records[-1].leader_epoch
+        if is_damaged:
+            self.drop_fetched()
 
     def next_unopened(self) -> FetchedRecords | None:
         """Hand out what one response had of it, as it came; None if there is nothing."""
