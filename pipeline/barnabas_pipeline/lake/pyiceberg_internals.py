@@ -47,9 +47,9 @@ class BoundedRestCatalog(RestCatalog):
     """A REST catalog whose requests have timeouts: a server that does not answer would hold a job for ever."""
 
     def _create_session(self) -> Any:
-        session = super()._create_session()
+        session: Any = super()._create_session()
         connect_s, read_s = (int(self.properties.get(name, ms)) / 1_000 for name, ms in TIMEOUTS.items())
-        session.request = partial(session.request, timeout=(connect_s, read_s))  # type: ignore[method-assign]
+        session.request = partial(session.request, timeout=(connect_s, read_s))
         return session
 
 
