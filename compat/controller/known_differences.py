@@ -46,7 +46,7 @@ def of_refused_host(difference: Difference) -> bool:
 
 
 def is_unregistration(difference: Difference) -> bool:
-    """Say whether ours advertises UnregisterController beside what Kafka does."""
+    """Say whether ours advertises UnregisterController, and Kafka does not."""
     return difference.theirs == "nothing" and difference.ours["ApiKey"] == 94
 
 
