@@ -181,6 +181,17 @@ KNOWN: tuple[KnownDifference, ...] = (
         accepts=is_unregistration,
     ),
     KnownDifference(
+        "edge not served: UnregisterController",
+        ("/connection", "/ThrottleTimeMs", "/ErrorCode", "/ErrorMessage"),
+        "UNSUPPORTED_VERSION below its level, as by controllers of Kafka 4.4; those of 4.3 close the connection",
+        accepts=pairs(
+            ("the broker closed the connection", "nothing"),
+            ("nothing", 0),
+            ("nothing", UNSUPPORTED_VERSION),
+            ("nothing", "words"),
+        ),
+    ),
+    KnownDifference(
         (
             ".* ApiVersions .*",
             ".*broker .*",
