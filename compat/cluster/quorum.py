@@ -38,7 +38,7 @@ from compat.metadata.quorum import HOST
 UNREGISTRATION_LEVEL = 33
 """Of metadata.version: controllers are unregistered from it on."""
 DEAD_LETTER_RUNS = 3
-"""Each has new topics, whose leaders are others."""
+"""Each has new topics, with other leaders."""
 MIXES = {
     "kafka": (KAFKA, KAFKA, KAFKA),
     "one-of-ours": (KAFKA, KAFKA, OURS),
@@ -240,7 +240,7 @@ def as_printed(cluster: Brokers) -> str:
 
 
 def dead_letters(cluster: Brokers) -> str:
-    """The Java client finds dead letters of a share group, whichever brokers lead its partitions and its queues'."""
+    """The Java client finds dead letters of a share group in queues that other brokers lead, too."""
     program = Path(__file__).resolve().parents[1] / "share" / "run"
     command = [sys.executable, str(program), cluster.bootstrap.split(",")[-1], "dead-letters"]
     words = ""

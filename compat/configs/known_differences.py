@@ -40,6 +40,7 @@ KNOWN: tuple[KnownDifference, ...] = (
         r".*/4 0?1/Configs/kafka\.version",
         "shown where it is set, as any setting of its own",
         accepts=names_a_release,
+        by_chance="only where another release than the default is followed",
     ),
     KnownDifference(
         ".*",

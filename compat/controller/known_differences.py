@@ -46,7 +46,7 @@ def of_refused_host(difference: Difference) -> bool:
 
 
 def is_unregistration(difference: Difference) -> bool:
-    """Say whether ours advertises UnregisterController beside what Kafka does."""
+    """Say whether ours advertises UnregisterController, and Kafka does not."""
     return difference.theirs == "nothing" and difference.ours["ApiKey"] == 94
 
 
@@ -179,6 +179,17 @@ KNOWN: tuple[KnownDifference, ...] = (
         ".*/ApiKeys/94",
         "UnregisterController, as by controllers of Kafka 4.4",
         accepts=is_unregistration,
+    ),
+    KnownDifference(
+        "edge not served: UnregisterController",
+        ("/connection", "/ThrottleTimeMs", "/ErrorCode", "/ErrorMessage"),
+        "UNSUPPORTED_VERSION below its level, as by controllers of Kafka 4.4; those of 4.3 close the connection",
+        accepts=pairs(
+            ("the broker closed the connection", "nothing"),
+            ("nothing", 0),
+            ("nothing", UNSUPPORTED_VERSION),
+            ("nothing", "words"),
+        ),
     ),
     KnownDifference(
         (
