@@ -25,7 +25,7 @@ def other_ports(difference: Difference) -> bool:
 def names_a_release(difference: Difference) -> bool:
     """The setting that names the release to follow, which Kafka lacks."""
     ours = difference.ours
-    return difference.theirs == "nothing" and isinstance(ours, dict) and ours["Name"] == "kafka.version"
+    return difference.theirs == "nothing" and isinstance(ours, dict) and ours.get("Name") == "kafka.version"
 
 
 KNOWN: tuple[KnownDifference, ...] = (

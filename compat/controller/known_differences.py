@@ -47,7 +47,8 @@ def of_refused_host(difference: Difference) -> bool:
 
 def is_unregistration(difference: Difference) -> bool:
     """Say whether ours advertises UnregisterController, and Kafka does not."""
-    return difference.theirs == "nothing" and difference.ours["ApiKey"] == 94
+    ours = difference.ours
+    return difference.theirs == "nothing" and isinstance(ours, dict) and ours.get("ApiKey") == 94
 
 
 def is_token_id(value: Any) -> bool:

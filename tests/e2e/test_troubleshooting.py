@@ -68,12 +68,13 @@ def start(*options: str) -> Callable[..., str]:
     return provoke
 
 
-def start_twice(*options: str) -> Callable[..., str]:
-    """Make what returns the output of a broker on the data directory of another one, which runs."""
+def start_twice(*options: str, before: Sequence[str] = (), topic: str = "") -> Callable[..., str]:
+    """Make what returns the output of a broker on the data directory of another one, which runs, or has ended."""
 
     def provoke(*, start_broker: StartBroker, tmp_path: Path, **_: Any) -> str:
-        broker = start_broker()
-        if options:
+        stored = (f"rsm.config.dir={tmp_path}/store",) if before else ()
+        broker = start_broker(*before, *stored, options=("--topic", topic) if topic else ())
+        if options or before:
             broker.stop()
         again = start("--listen", "127.0.0.1:0", "--data", str(broker.data), *options)
         return again(tmp_path=tmp_path)
@@ -172,6 +173,7 @@ def consume(*settings: str, topic: str = "orders", offset: int | None = None) ->
     return provoke
 
 
+TIERED = ("remote.log.storage.system.enable=true", "remote.log.storage.manager.class.name=directory")
 EPHEMERAL = ("--listen", "127.0.0.1:0", "--ephemeral")
 PROVOKED: dict[str, Callable[..., str]] = {
     "cannot listen on … port …": start("--listen", "127.0.0.1:PORT", "--ephemeral"),
@@ -180,7 +182,8 @@ PROVOKED: dict[str, Callable[..., str]] = {
     "it belongs to the broker": start_twice("--set", "node.id=7"),
     "unknown setting": start(*EPHEMERAL, "--set", "num.partition=3"),
     "a whole number": start(*EPHEMERAL, "--set", "num.partitions=three"),
-    "there is no tiered storage": start(*EPHEMERAL, "--set", "remote.log.storage.system.enable=true"),
+    "remove the setting": start(*EPHEMERAL, "--set", "config.providers=file"),
+    "You have to delete all topics": start_twice(before=TIERED, topic="tiered:1:remote.storage.enable=true"),
     "--listen sets listeners": start(*EPHEMERAL, "--set", "listeners=SSL://127.0.0.1:0"),
     "other machines reach the console": start(*EPHEMERAL, "--console", "0.0.0.0:0"),
     "is no release of Apache Kafka": start(*EPHEMERAL, "--as-version", "9.9"),

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
+from barnabas.system.files import sync
 from barnabas.tiered.segment import RemoteSegment, TopicIdPartition
 from barnabas.tiered.storage import IndexKind, RemoteObjectNotFoundError, RemoteStorageError, SegmentFiles
 from barnabas.wire.ids import parse_uuid, uuid_text
@@ -140,7 +141,7 @@ def synchronize(path: Path) -> None:
     """Flush a file or a directory to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        sync(descriptor)
     finally:
         os.close(descriptor)
 

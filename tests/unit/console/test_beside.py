@@ -126,7 +126,10 @@ async def test_described_settings_contain_no_user() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--login", "PLAIN", "-X", "sasl.username=ann"], "remove sasl.username"),
+        (
+            ["--login", "PLAIN", "-X", "security.protocol=SASL_PLAINTEXT", "-X", "sasl.username=ann"],
+            "no password for 'ann'",
+        ),
         (["--bootstrap", "nonsense:"], "is not host:port"),
         (["--token-file", "/nowhere"], "No such file"),
     ],
