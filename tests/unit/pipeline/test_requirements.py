@@ -10,7 +10,7 @@ from barnabas_pipeline.errors import EXIT_USAGE
 from barnabas_pipeline.spark import session
 
 
-@pytest.mark.parametrize("job", sorted(JOBS.keys() - {DOCTOR}))  # which says what is missing, as one of its checks
+@pytest.mark.parametrize("job", sorted(JOBS.keys() - {DOCTOR}))  # doctor itself says what is missing
 def test_missing_packages_are_named_with_an_install_command(monkeypatch, capsys, job):
     monkeypatch.setattr(
         requirements, "find_spec", lambda name: None if name in ("pyspark", "numpy") else name
