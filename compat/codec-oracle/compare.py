@@ -49,6 +49,8 @@ TAGGED_SINCE = {
     "ConsumerGroupMetadataValue": {"MetadataHash": "4.1"},
     "ConsumerGroupTargetAssignmentMetadataValue": {"AssignmentTimestamp": "4.3"},
     "OffsetCommitValue": {"topicId": "4.1"},
+    "RemoteLogSegmentMetadataRecord": {"TxnIndexEmpty": "4.0"},
+    "RemoteLogSegmentMetadataSnapshotRecord": {"TxnIndexEmpty": "4.0"},
     "ShareGroupTargetAssignmentMetadataValue": {"AssignmentTimestamp": "4.3"},
     "ShareSnapshotValue": {"DeliveryCompleteCount": "4.2"},
     "ShareUpdateValue": {"DeliveryCompleteCount": "4.2"},
