@@ -143,15 +143,18 @@ class FetchPass:
             raise RequestError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{limit} bytes cannot be read")
         if limit > self.remaining:
             limit = self.remaining
-        if log.log_start_offset <= offset < log.local_log_start_offset and offset < upper:
+        try:
+            result = log.read(
+                offset,
+                max_bytes=limit if limit > 0 else 0,
+                upper_offset=upper,
+                min_one_batch=not self.size,
+                is_end_wanted=committed,
+            )
+        except RequestError as error:
+            if error.code != ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+                raise
             return self._remote(want, replica, max(limit, 0))
-        result = log.read(
-            offset,
-            max_bytes=limit if limit > 0 else 0,
-            upper_offset=upper,
-            min_one_batch=not self.size,
-            is_end_wanted=committed,
-        )
         records = result.records
         size = len(records)
         if terms.is_follower:
