@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from barnabas.coordinators.share.dead_letters import DeadLetters
 
 
 class StateBatch(NamedTuple):
@@ -32,13 +35,22 @@ def combine(current: Iterable[StateBatch], news: Iterable[StateBatch], start_off
     for batch in batches:  # the stronger ones come later, over the weaker ones
         for position in range(topic_partitions[batch.first], topic_partitions[batch.last + 1]):
             winners[position] = batch
-    out: list[StateBatch] = []
-    for position, winner in enumerate(winners[:-1]):
-        if winner is None:
-            continue
-        piece = winner._replace(first=edges[position], last=edges[position + 1] - 1)
-        if out and out[-1].last + 1 == piece.first and out[-1][2:] == piece[2:]:
-            out[-1] = out[-1]._replace(last=piece.last)
+    return joined(
+        winner._replace(first=edges[position], last=edges[position + 1] - 1)
+        for position, winner in enumerate(winners[:-1])
+        if winner is not None
+    )
+
+
+S = TypeVar("S", StateBatch, "DeadLetters")
+
+
+def joined(stretches: Iterable[S]) -> list[S]:
+    """Join neighbours that differ in their offsets alone, which are the first two fields."""
+    out: list[S] = []
+    for stretch in stretches:
+        if out and out[-1].last + 1 == stretch.first and out[-1][2:] == stretch[2:]:
+            out[-1] = out[-1]._replace(last=stretch.last)
         else:
-            out.append(piece)
+            out.append(stretch)
     return out

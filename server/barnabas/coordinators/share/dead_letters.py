@@ -6,7 +6,7 @@ that is gone, or too large to be copied, there are the headers alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from barnabas.records.batch import HEADER_SIZE
@@ -45,17 +45,6 @@ class Origin(NamedTuple):
 NOTHING = Original()
 RECORDS_MAX = 500
 """Of one batch: so many are encoded in some milliseconds."""
-
-
-def joined_letters(letters: Iterable[DeadLetters]) -> list[DeadLetters]:
-    """Join neighbours of the same cause and number of deliveries."""
-    joined: list[DeadLetters] = []
-    for each in letters:
-        if joined and joined[-1].last + 1 == each.first and joined[-1][2:] == each[2:]:
-            joined[-1] = joined[-1]._replace(last=each.last)
-        else:
-            joined.append(each)
-    return joined
 
 
 def headers_of(origin: Origin, letters: DeadLetters, offset: int) -> list[tuple[str, bytes | None]]:

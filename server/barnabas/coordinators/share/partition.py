@@ -16,8 +16,8 @@ from itertools import chain
 
 from barnabas.coordinators.share.acknowledgement import Acknowledgement, Verdict
 from barnabas.coordinators.share.acquisition import Acquired, AcquireRequest, again, fresh
-from barnabas.coordinators.share.batches import StateBatch
-from barnabas.coordinators.share.dead_letters import EXCEEDED, REJECTED, DeadLetters, joined_letters
+from barnabas.coordinators.share.batches import StateBatch, joined
+from barnabas.coordinators.share.dead_letters import EXCEEDED, REJECTED, DeadLetters
 from barnabas.coordinators.share.inflight import ACQUIRED, AVAILABLE, InFlight, RecordState, Run, Span
 from barnabas.coordinators.share.settings import ShareSettings
 from barnabas.errors import RequestError
@@ -332,16 +332,9 @@ class SharePartition:
         return self._unless_exhausted(run, AVAILABLE)
 
     def _to_write(self, decided: Iterable[StateBatch], dead: Iterable[DeadLetters]) -> Written:
-        joined: list[StateBatch] = []
-        for batch in decided:
-            if joined and joined[-1].last + 1 == batch.first and joined[-1][2:] == batch[2:]:
-                joined[-1] = joined[-1]._replace(last=batch.last)
-            else:
-                joined.append(batch)
+        batches = tuple(joined(decided))
         self.flight.close_up()
-        return Written(
-            self.start_offset, self.complete_count, tuple(joined), dead=tuple(joined_letters(dead))
-        )
+        return Written(self.start_offset, self.complete_count, batches, dead=tuple(joined(dead)))
 
     def settle(self, written: Written, *, done: bool) -> None:
         """Finish what was decided: it has been written down, or could not be, and then the records are still acquired."""
