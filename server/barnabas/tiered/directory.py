@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from barnabas.system.files import sync
+from barnabas.log.disk import OsFile
 from barnabas.tiered.segment import RemoteSegment, TopicIdPartition
 from barnabas.tiered.storage import IndexKind, RemoteObjectNotFoundError, RemoteStorageError, SegmentFiles
 from barnabas.wire.ids import parse_uuid, uuid_text
@@ -41,13 +41,13 @@ class DirectoryStorage:
         """
         self._root = directory / ROOT
         self._partial = directory / PARTIAL
-        with _failures(f"the directory {directory} of the remote store"):
+        with failures(f"the directory {directory} of the remote store"):
             self._root.mkdir(parents=True, exist_ok=True)
             self._partial.mkdir(exist_ok=True)
 
     def copy(self, segment: RemoteSegment, files: SegmentFiles) -> None:
         """Store a segment. Raises RemoteStorageError."""
-        with _failures(f"the copy of {_name(segment)}", missing=RemoteStorageError):
+        with failures(f"the copy of {_name(segment)}", missing=RemoteStorageError):
             folder = self._folder(segment.partition)
             if not folder.is_dir():
                 folder.mkdir(exist_ok=True)
@@ -64,12 +64,8 @@ class DirectoryStorage:
     def read(self, segment: RemoteSegment, start: int, length: int) -> bytes:
         """Bytes of a segment's log. Raises RemoteStorageError."""
         expected = max(0, min(length, segment.size - start))
-        with _failures(f"the log of {_name(segment)}"):
-            descriptor = os.open(self._path(segment, LOG), os.O_RDONLY)
-            try:
-                data = read_fully(descriptor, start, expected)
-            finally:
-                os.close(descriptor)
+        with failures(f"the log of {_name(segment)}"):
+            data = read_range(self._path(segment, LOG), start, expected)
         if len(data) < expected:
             raise RemoteStorageError(
                 f"the log of {_name(segment)} has {start + len(data)} bytes, and not {segment.size}"
@@ -78,12 +74,12 @@ class DirectoryStorage:
 
     def read_index(self, segment: RemoteSegment, kind: IndexKind) -> bytes:
         """Whole bytes of an index. Raises RemoteStorageError."""
-        with _failures(f"{kind.value} of {_name(segment)}"):
+        with failures(f"{kind.value} of {_name(segment)}"):
             return self._path(segment, kind.value).read_bytes()
 
     def delete(self, segment: RemoteSegment) -> None:
         """Remove all files of a segment. Raises RemoteStorageError."""
-        with _failures(f"the deletion of {_name(segment)}"):
+        with failures(f"the deletion of {_name(segment)}"):
             for suffix in (LOG, *(kind.value for kind in IndexKind)):
                 self._path(segment, suffix).unlink(missing_ok=True)
                 self._partial_path(segment, suffix).unlink(missing_ok=True)
@@ -94,7 +90,7 @@ class DirectoryStorage:
     def objects(self, partition: TopicIdPartition) -> Iterator[tuple[str, int, str]]:
         """Files of a partition: Kafka's text of the segment's id, bytes, name. Raises RemoteStorageError."""
         folder = self._folder(partition)
-        with _failures(f"the directory {folder}"):
+        with failures(f"the directory {folder}"):
             for path in sorted(folder.iterdir()) if folder.is_dir() else ():
                 segment_id = path.stem.partition("-")[2]
                 with suppress(FileNotFoundError):
@@ -102,7 +98,7 @@ class DirectoryStorage:
 
     def partitions(self) -> Iterator[TopicIdPartition]:
         """Partitions that have a directory. Raises RemoteStorageError."""
-        with _failures(f"the directory {self._root}"):
+        with failures(f"the directory {self._root}"):
             for path in sorted(self._root.iterdir()):
                 topic, _, number = path.name[:-23].rpartition("-")
                 with suppress(ValueError):
@@ -139,26 +135,17 @@ def write_durably(partial: Path, path: Path, source: Path | bytes | Iterable[byt
 
 def synchronize(path: Path) -> None:
     """Flush a file or a directory to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        sync(descriptor)
-    finally:
-        os.close(descriptor)
+    OsFile(str(path), os.O_RDONLY).sync()
 
 
-def read_fully(descriptor: int, start: int, length: int) -> bytes:
+def read_range(path: Path, start: int, length: int) -> bytes:
     """Read `length` bytes of a file from `start`, fewer only at its end."""
-    data = os.pread(descriptor, length, start)
-    if len(data) == length:
-        return data
-    parts = [data]
-    while parts[-1] and (size := sum(map(len, parts))) < length:
-        parts.append(os.pread(descriptor, length - size, start + size))
-    return b"".join(parts)
+    return OsFile(str(path), os.O_RDONLY).read(length, start)
 
 
 @contextmanager
-def _failures(subject: str, missing: type[RemoteStorageError] = RemoteObjectNotFoundError) -> Iterator[None]:
+def failures(subject: str, missing: type[RemoteStorageError] = RemoteObjectNotFoundError) -> Iterator[None]:
+    """Raise errors of files as those of a store."""
     try:
         yield
     except FileNotFoundError as error:

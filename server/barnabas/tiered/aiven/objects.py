@@ -5,14 +5,13 @@ Every call blocks and is made in a worker thread, several at a time.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
-from barnabas.tiered.directory import read_fully, synchronize, write_durably
-from barnabas.tiered.storage import RemoteObjectNotFoundError, RemoteStorageError
+from barnabas.tiered.directory import failures, read_range, synchronize, write_durably
+from barnabas.tiered.storage import RemoteStorageError
 
 PARTIAL_SUFFIX: Final = ".partial"
 _ATTEMPTS: Final = 3
@@ -56,7 +55,7 @@ class DirectoryObjects:
         """Write a file under a temporary name, flush it, and rename it. Raises RemoteStorageError."""
         path = self._root / key
         partial = path.with_name(path.name + PARTIAL_SUFFIX)
-        with _failures(key, missing=RemoteStorageError):
+        with failures(key, missing=RemoteStorageError):
             for attempt in range(_ATTEMPTS):
                 self._make_folder(path.parent)
                 try:
@@ -70,17 +69,13 @@ class DirectoryObjects:
 
     def get(self, key: str) -> bytes:
         """Read a file. Raises RemoteStorageError."""
-        with _failures(key):
+        with failures(key):
             return (self._root / key).read_bytes()
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """Read a part of a file. Raises RemoteStorageError."""
-        with _failures(key):
-            descriptor = os.open(self._root / key, os.O_RDONLY)
-            try:
-                data = read_fully(descriptor, start, length)
-            finally:
-                os.close(descriptor)
+        with failures(key):
+            data = read_range(self._root / key, start, length)
         if len(data) != length:
             raise RemoteStorageError(f"{key} ends at byte {start + len(data)}, before {start + length}")
         return data
@@ -89,7 +84,7 @@ class DirectoryObjects:
         """Remove files, and the folders that become empty. Raises RemoteStorageError."""
         for key in keys:
             path = self._root / key
-            with _failures(key):
+            with failures(key):
                 path.unlink(missing_ok=True)
                 path.with_name(path.name + PARTIAL_SUFFIX).unlink(missing_ok=True)
                 with suppress(OSError):  # it is not empty, or gone
@@ -100,7 +95,7 @@ class DirectoryObjects:
 
     def list(self, folder: str) -> Iterator[tuple[str, int]]:
         """Files below a folder. Raises RemoteStorageError."""
-        with _failures(folder):
+        with failures(folder):
             for path in sorted((self._root / folder).rglob("*")):
                 with suppress(FileNotFoundError):
                     if path.is_file():
@@ -116,13 +111,3 @@ class DirectoryObjects:
             self._make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
         synchronize(folder.parent)
-
-
-@contextmanager
-def _failures(key: str, missing: type[RemoteStorageError] = RemoteObjectNotFoundError) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise missing(f"{key}: {error.filename} does not exist") from error
-    except OSError as error:
-        raise RemoteStorageError(f"{key}: {error}") from error
