@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 import logging
-import shutil
 import sys
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
 
-from compat.crash.rounds import LostError, run
+from compat.crash.rounds import judge, run
 
 
 def main(argv: list[str]) -> int:
@@ -22,14 +20,7 @@ def main(argv: list[str]) -> int:
     logging.getLogger("kafka").setLevel(logging.CRITICAL)  # that a broker is gone is what this is about
     directory = Path(tempfile.mkdtemp(prefix="barnabas-crash-"))
     print(f"seed {options.seed}, {options.rounds} rounds, logs in {directory}", flush=True)
-    try:
-        figures = run(directory, seed=options.seed, rounds=options.rounds)
-    except LostError as error:
-        print(f"FAIL seed {options.seed}: {error}; see {directory}")
-        return 1
-    shutil.rmtree(directory)
-    print("PASS", ", ".join(f"{name} {value}" for name, value in asdict(figures).items()))
-    return 0
+    return judge(directory, options.seed, lambda: run(directory, seed=options.seed, rounds=options.rounds))
 
 
 if __name__ == "__main__":

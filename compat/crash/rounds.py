@@ -8,11 +8,14 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -35,6 +38,18 @@ READ_TIMEOUT_S = 120
 
 class LostError(Exception):
     """A promise was broken; the message says which."""
+
+
+def judge(directory: Path, seed: int, run_all: Callable[[], Any]) -> int:
+    """Run, and print the verdict with the figures, a dataclass; returns the exit code. The logs of a failure stay."""
+    try:
+        figures = run_all()
+    except LostError as error:
+        print(f"FAIL seed {seed}: {error}; see {directory}")
+        return 1
+    shutil.rmtree(directory)
+    print("PASS", ", ".join(f"{name} {value}" for name, value in asdict(figures).items()))
+    return 0
 
 
 @dataclass

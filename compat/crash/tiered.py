@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import random
-import shutil
 import sys
 import tempfile
 import threading
@@ -22,7 +21,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat.crash.producers import Librdkafka
-from compat.crash.rounds import TOPIC, LostError, check, read
+from compat.crash.rounds import TOPIC, LostError, check, judge, read
 from compat.matrix.brokers import Barnabas
 
 SEGMENT_BYTES = 64 << 10
@@ -210,14 +209,7 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     directory = Path(tempfile.mkdtemp(prefix="barnabas-tiered-"))
     print(f"seed {options.seed}, {options.seconds} s, logs in {directory}", flush=True)
-    try:
-        figures = run(directory, seed=options.seed, seconds=options.seconds)
-    except LostError as error:
-        print(f"FAIL seed {options.seed}: {error}; see {directory}")
-        return 1
-    shutil.rmtree(directory)
-    print("PASS", ", ".join(f"{name} {value}" for name, value in vars(figures).items()))
-    return 0
+    return judge(directory, options.seed, lambda: run(directory, seed=options.seed, seconds=options.seconds))
 
 
 if __name__ == "__main__":

@@ -130,7 +130,7 @@ def place_of(root: Place | str | Path) -> Place:
 def check_catalog(lake: Lake) -> dict[str, str]:
     """Return the properties of a lake's catalog. Raises UsageError without one that is known."""
     properties = dict(lake.properties)
-    if any(key in properties for key in FOUND_BY) or Config().get_catalog_config(lake.catalog):
+    if any(key in properties for key in FOUND_BY) or configured(lake.catalog):
         return properties
     location = location_of(lake.location)
     here = local_path(location)
@@ -149,8 +149,12 @@ def check_catalog(lake: Lake) -> dict[str, str]:
 
 def store_properties(lake: Lake) -> dict[str, str]:
     """Return the properties of the store of a lake, for files beside its tables. Raises UsageError as `check_catalog`."""
-    configured = cast("dict[str, str]", Config().get_catalog_config(lake.catalog) or {})
-    return {**configured, **check_catalog(lake)}
+    return {**configured(lake.catalog), **check_catalog(lake)}
+
+
+def configured(catalog: str) -> dict[str, str]:
+    """Return the properties of a catalog in pyiceberg's configuration, none if it has no such catalog."""
+    return cast("dict[str, str]", Config().get_catalog_config(catalog) or {})
 
 
 def open_catalog(place: Place) -> Catalog:
@@ -170,7 +174,7 @@ def is_made(place: Place) -> bool:
     """Return whether the catalog of a table is there to be asked; that of a new local lake is a file that is not there."""
     here = local_path(place.location.rpartition("/")[0])
     is_own = place.catalog == CATALOG and not any(name in dict(place.properties) for name in FOUND_BY)
-    is_own = is_own and not Config().get_catalog_config(CATALOG)
+    is_own = is_own and not configured(CATALOG)
     return here is None or not is_own or (here / CATALOG_FILE).exists()
 
 
@@ -203,14 +207,14 @@ def loaded_catalog(name: str, properties: dict[str, str]) -> Catalog:
 
 def bounded(name: str, properties: dict[str, str]) -> dict[str, str]:
     """Return properties of a catalog that have requests to a REST catalog end after a while."""
-    configured = {**(Config().get_catalog_config(name) or {}), **properties}
-    kind = str(configured.get("type", ""))
-    is_rest = kind == "rest" or (not kind and str(configured.get("uri", "")).startswith("http"))
-    if not is_rest or "py-catalog-impl" in configured:
+    merged = {**configured(name), **properties}
+    kind = str(merged.get("type", "")).lower()
+    is_rest = kind == "rest" or (not kind and str(merged.get("uri", "")).startswith("http"))
+    if not is_rest or "py-catalog-impl" in merged:
         return properties
     impl = f"{pyiceberg_internals.__name__}.{pyiceberg_internals.BoundedRestCatalog.__name__}"
-    others = {key: value for key, value in configured.items() if key != "type"}
-    return {**cast("dict[str, str]", others), "py-catalog-impl": impl}
+    others = {key: value for key, value in merged.items() if key != "type"}
+    return {**others, "py-catalog-impl": impl}
 
 
 @contextmanager

@@ -119,9 +119,8 @@ class FetchAnswer:
 
     async def _read_remote(self, done: FetchPass) -> None:
         """Put the records of remote segments into the answer, of those that come in time. Waits for memory, if need be."""
-        from barnabas.handlers.fetch.remote import (
-            read_remote,
-        )  # not on the way of a broker without tiered storage
+        # Not on the way of a broker without tiered storage.
+        from barnabas.handlers.fetch.remote import read_remote
 
         assert self._services.tiered is not None
         wait_ms = self._request.max_wait_ms if done.size < self._request.min_bytes else 0

@@ -121,9 +121,8 @@ async def _read_remote(
     tiered: TieredStorage, shared: LoadedPartition, offset: int, bytes_max: int
 ) -> RemoteData | None:
     """Read what is in tiered storage only; None where that does not come in time. Raises RequestError."""
-    from barnabas.cluster.tiering.reads import (
-        RemoteFetch,
-    )  # not on the way of a broker without tiered storage
+    # Not on the way of a broker without tiered storage.
+    from barnabas.cluster.tiering.reads import RemoteFetch
 
     if tiered.reads.is_throttled:
         return None
