@@ -33,6 +33,8 @@ def opened_tier(base: BaseParts, seams: Seams) -> TieredStorage:
         base.background,
     )
     storage.metadata.subscribe(tiered)
+    if storage.fetchers is not None:
+        storage.fetchers.use_tiers(tiered.followers)
     return tiered
 
 

@@ -28,6 +28,8 @@ class Stage(Enum):
     FETCHING = auto()
     OUT_OF_RANGE = auto()
     """The leader must be asked where its log begins and ends."""
+    TIERED = auto()
+    """Its log is made to begin after what is in tiered storage; until then nothing is fetched."""
     FAILED = auto()
     """Nothing is done until the metadata name another leader epoch."""
 

@@ -14,6 +14,7 @@ import trio
 
 from barnabas.cluster.metadata.image import TOPIC
 from barnabas.cluster.tiering.counts import TierCounts
+from barnabas.cluster.tiering.followers import FollowerTiers
 from barnabas.cluster.tiering.metadata import RemoteMetadata
 from barnabas.cluster.tiering.partition import TieredPartition, key_of, raise_log_start
 from barnabas.cluster.tiering.reading import RemoteIndexes
@@ -76,6 +77,9 @@ class TieredStorage:
         self.reads = RemoteReads(
             config, storage, self._indexes, self.metadata, self._ready, self.counts, environment, budget, background
         )  # fmt: skip
+        self.followers = FollowerTiers(
+            config, storage, self.metadata, self.counts, environment, budget, background
+        )
         self._partitions: dict[TopicIdPartition, TieredPartition] = {}
         self._gone: dict[TopicIdPartition, None] = {}
         self._are_gone = trio.Event()
@@ -112,6 +116,7 @@ class TieredStorage:
         """Follow settings; a topic without tiered storage begins where its local log does (KIP-950)."""
         self.tasks.follow_settings()
         self.reads.follow_settings()
+        self.followers.follow_settings()
         for resource_type, name in delta.configs:
             topic = delta.new.topics.get(name) if resource_type == TOPIC else None
             for index in range(len(topic.partitions) if topic is not None else 0):
@@ -188,6 +193,7 @@ class TieredStorage:
                 )  # fmt: skip
 
     async def _begin_round(self, nursery: trio.Nursery) -> None:
+        await self.followers.look(self._replicas)
         for partition in self.seen():
             self._begin_tasks(nursery, partition)
             await self._budget.checkpoint()

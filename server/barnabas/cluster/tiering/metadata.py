@@ -71,6 +71,10 @@ class RemoteMetadata:
         self.is_ready = False
         """True once all records were replayed."""
 
+    def is_ready_for(self, key: TopicIdPartition) -> bool:  # noqa: ARG002
+        """Say whether the records of a partition were replayed."""
+        return self.is_ready
+
     @property
     def partitions(self) -> Mapping[TopicIdPartition, PartitionSegments]:
         """The partitions that have, or had, remote segments."""
