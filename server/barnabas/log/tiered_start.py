@@ -73,7 +73,9 @@ def finish_start(disk: Disk, directory: str, start: TieredStart) -> LeaderEpochs
     save_epochs(disk, directory, epochs, sync=True)
     disk.sync_dir(directory)
     disk.remove(_path(directory))
-    disk.sync_dir(directory)  # otherwise a power cut might bring the file back, and take what was appended since
+    disk.sync_dir(
+        directory
+    )  # otherwise a power cut might bring the file back, and take what was appended since
     return epochs
 
 

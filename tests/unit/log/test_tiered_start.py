@@ -1,4 +1,4 @@
-"""A follower's log that begins after what is in tiered storage: what it is then, and after a crash at any step (KIP-405)."""
+"""A follower's log that begins after what is in tiered storage, also when a crash comes in between (KIP-405)."""
 
 from __future__ import annotations
 

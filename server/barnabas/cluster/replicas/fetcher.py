@@ -18,8 +18,8 @@ import trio
 
 from barnabas.client.errors import describe
 from barnabas.cluster.metadata.peers import PeerUnavailableError
-from barnabas.cluster.replicas.followed import RETRY_MS_MIN, Chosen, Followed, Stage
 from barnabas.cluster.replicas.fetcher_parts import FetcherParts, Way
+from barnabas.cluster.replicas.followed import PASSING, RETRY_MS_MIN, Chosen, Followed, Stage
 from barnabas.cluster.replicas.following import Fetched, FollowerLog, slices
 from barnabas.cluster.replicas.remote_leader import (
     DIVERGING_EPOCH_SINCE,
@@ -50,14 +50,6 @@ ASIDE_SECONDS_MAX = 1.0
 
 LOOK_AT_ALL_SECONDS = 0.5
 """Interval at which all partitions are looked at: for what retention deletes here, and a topic's id that comes late."""
-
-PASSING = frozenset((
-    ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID, ErrorCode.REPLICA_NOT_AVAILABLE,
-    ErrorCode.FENCED_LEADER_EPOCH,
-))  # fmt: skip
-"""Errors that mean that the leader, or this broker, has older metadata than the other."""
-
 
 NO_ANSWER = EpochAnswer(ErrorCode.UNKNOWN_SERVER_ERROR, EpochEnd(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET))
 
@@ -445,9 +437,13 @@ class Fetcher:
         assert followed.follower is not None
         followed.stage = Stage.TIERED
         followed.is_in_sync = False
-        tiers.start(followed.follower, self._tier_leader, partial(self._began_in_tier, followed, followed.ask()))
+        tiers.start(
+            followed.follower, self._tier_leader, partial(self._began_in_tier, followed, followed.ask())
+        )
 
-    def _began_in_tier(self, followed: Followed, ask: Ask, error: TierStartError | StorageError | None) -> None:
+    def _began_in_tier(
+        self, followed: Followed, ask: Ask, error: TierStartError | StorageError | None
+    ) -> None:
         """Fetch from where a log begins now, or try again after an error."""
         if not self._is_here(followed) or followed.stage is not Stage.TIERED:
             return

@@ -76,7 +76,9 @@ class FollowerTiers:
         self._threads = environment.threads
         self._budget = budget
         self._background = background
-        self._limiter = trio.CapacityLimiter(config.get(settings.REMOTE_LOG_MANAGER_FOLLOWER_THREAD_POOL_SIZE))
+        self._limiter = trio.CapacityLimiter(
+            config.get(settings.REMOTE_LOG_MANAGER_FOLLOWER_THREAD_POOL_SIZE)
+        )
 
     def follow_settings(self) -> None:
         """Have as many threads as the settings say now."""
@@ -225,7 +227,7 @@ async def _common_end(leader: RemoteLeader, ask: Ask, segment: RemoteSegment) ->
         leaders = await _epoch_end(leader, ask, epochs.latest)
         cut = truncation(
             leaders,
-            lambda epoch: EpochEnd(*epochs.end_offset_for(epoch, end)),  # noqa: B023  # called at once
+            partial(_own_end, epochs, end),
             log_end_offset=end,
             high_watermark=segment.start_offset,
         )
@@ -234,6 +236,10 @@ async def _common_end(leader: RemoteLeader, ask: Ask, segment: RemoteSegment) ->
         if cut.is_final or epochs.latest < 0:
             break
     return end
+
+
+def _own_end(epochs: LeaderEpochs, log_end_offset: int, epoch: int) -> EpochEnd:
+    return EpochEnd(*epochs.end_offset_for(epoch, log_end_offset))
 
 
 def _read(

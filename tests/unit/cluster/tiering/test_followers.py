@@ -1,4 +1,4 @@
-"""A follower whose leader has its next offset in tiered storage only: where its log begins, and what it takes from the store."""
+"""A follower whose leader has its next offset in tiered storage only: where its log begins, and with what (KIP-405)."""
 
 from __future__ import annotations
 
@@ -125,7 +125,9 @@ async def test_segment_that_is_not_known_yet_is_waited_for(leader: TieredLeader)
         await follower.until(lambda: follower.is_level(0))
 
 
-async def test_store_that_fails_leaves_the_old_log(leader: TieredLeader, caplog: pytest.LogCaptureFixture) -> None:
+async def test_store_that_fails_leaves_the_old_log(
+    leader: TieredLeader, caplog: pytest.LogCaptureFixture
+) -> None:
     leader.append(0, 5)
     follower = TieredFollower(leader, **{"replica.fetch.backoff.ms": "50"})
     await caught_up(follower)
@@ -143,7 +145,9 @@ async def test_store_that_fails_leaves_the_old_log(leader: TieredLeader, caplog:
 
 
 @pytest.mark.parametrize("kind", [IndexKind.LEADER_EPOCH, IndexKind.PRODUCER_SNAPSHOT])
-async def test_damaged_file_of_the_store_leaves_the_old_log(leader: TieredLeader, kind: IndexKind, tmp_path: Path) -> None:
+async def test_damaged_file_of_the_store_leaves_the_old_log(
+    leader: TieredLeader, kind: IndexKind, tmp_path: Path
+) -> None:
     leader.append(0, 30)
     leader.tier_all(0)
     paths = sorted((tmp_path / "tier").rglob(f"*.{kind.value}"))
@@ -168,7 +172,7 @@ async def test_store_that_hangs_holds_up_no_other_partition(leader: TieredLeader
     await follower.follow()
     async with follower.fetching():
         await follower.until(lambda: follower.counts.of("t").starts == 1)
-        for number in range(3):
+        for _ in range(3):
             leader.append(1)
             leader.append(2)
             await follower.until(lambda: follower.is_level(1, 2))
@@ -187,7 +191,9 @@ async def test_error_of_the_leader_is_tried_again(leader: TieredLeader, code: in
     assert follower.counts.of("t").failed_starts == 1
 
 
-async def test_follower_without_tiered_storage_keeps_its_log(leader: TieredLeader, caplog: pytest.LogCaptureFixture) -> None:
+async def test_follower_without_tiered_storage_keeps_its_log(
+    leader: TieredLeader, caplog: pytest.LogCaptureFixture
+) -> None:
     leader.append(0, 30)
     leader.tier_all(0)
     follower = TieredFollower(leader)
