@@ -200,3 +200,35 @@ def test_truncation_below_the_local_start_keeps_what_is_in_the_tier() -> None:
     assert facts(broker.log())[:5] == (20, 500, 500, 500, [(0, 20), (2, 300)])
     broker.log().truncate_to(10, now_ms=NOW_MS)
     assert facts(broker.log()) == (10, 10, 10, 10, [], [])
+
+
+def move(broker: Broker, *, meanwhile: bool) -> PartitionLog:
+    """Move the log to the other log dir; it begins in the tier before that, or when a part is copied."""
+    manager, log = broker.manager, broker.log()
+    if not meanwhile:
+        begin(log)
+    under_way = manager.begin_move("t", 0, "/e", NOW_MS)
+    assert under_way is not None
+    under_way.run(under_way.plan())
+    if meanwhile:
+        begin(log)
+    under_way.run(under_way.plan())
+    return manager.finish_move(under_way, NOW_MS)
+
+
+@pytest.mark.parametrize("meanwhile", [True, False])
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_moved_log_keeps_what_is_in_the_tier(meanwhile: bool, is_clean: bool) -> None:
+    disk = MemoryDisk()
+    for path in ("/d", "/e"):
+        disk.make_dirs(path)
+    broker = Broker("/d", "/e", disk=disk, **SETTINGS)  # type: ignore[arg-type]
+    broker.manager.prefer("t", 0, "/d")
+    for value in OLD_VALUES:
+        append(broker.log(), batch(value))
+    log = move(broker, meanwhile=meanwhile)
+    assert log.log_dir == "/e"
+    assert facts(log) == NEW
+    assert log.highest_remote_offset == 999
+    broker.restart(clean=is_clean)
+    assert facts(broker.log()) == NEW
