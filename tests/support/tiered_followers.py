@@ -72,6 +72,9 @@ class TieredLeader:
     def of(self, key: TopicIdPartition) -> PartitionSegments:
         return self.partitions.setdefault(key, PartitionSegments())
 
+    def follow(self, key: TopicIdPartition) -> None:
+        """All are followed."""
+
     def is_ready_for(self, key: TopicIdPartition) -> bool:
         return key.partition not in self.not_ready
 

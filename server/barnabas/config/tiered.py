@@ -39,6 +39,15 @@ class MetadataTopic(NamedTuple):
     min_isr: int
     retention_ms: int
 
+    def settings(self, config: BrokerConfig) -> dict[str, str]:
+        """The topic's own settings."""
+        return {
+            "cleanup.policy": "delete",
+            "min.insync.replicas": str(self.min_isr if is_clustered(config) else 1),
+            "remote.storage.enable": "false",
+            "retention.ms": str(self.retention_ms),
+        }
+
 
 def is_tiered(config: BrokerConfig) -> bool:
     """Say whether the broker has tiered storage."""
@@ -99,10 +108,6 @@ def check_tiered(config: BrokerConfig, origin: str) -> None:
 
 def _check_tiered(config: BrokerConfig) -> None:
     enable = settings.REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name
-    if is_clustered(config):
-        raise SettingError(
-            f"{enable}=true: tiered storage is that of a broker that is alone; remove the setting to start in a cluster"
-        )
     class_name = settings.REMOTE_LOG_STORAGE_MANAGER_CLASS_NAME.name
     if not config.get(settings.REMOTE_LOG_STORAGE_MANAGER_CLASS_NAME):
         raise SettingError(f"{enable}=true: {class_name} names no store; set it, or remove {enable}")

@@ -142,7 +142,6 @@ def test_settings_of_tiered_stores_count_when_it_is_on():
     [
         ({"remote.log.storage.manager.class.name": ""}, "names no store"),
         ({"remote.log.metadata.manager.class.name": "org.example.Other"}, "org.example.Other"),
-        ({"process.roles": "broker", "node.id": "2"}, "a broker that is alone"),
         ({"log.local.retention.bytes": "11", "log.retention.bytes": "10"}, "Value must not be more than"),
         ({"rlmm.config.remote.log.metadata.topic.num.partitions": "x"}, "num.partitions=x"),
     ],

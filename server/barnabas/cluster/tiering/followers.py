@@ -192,6 +192,7 @@ class FollowerTiers:
             if earlier.end_offset >= local.offset:
                 epoch = earlier.epoch
         key = key_of(replica)
+        self._metadata.follow(key)
         if not self._metadata.is_ready_for(key):
             raise TierStartError("the metadata of its remote segments are not read yet", is_passing=True)
         segment = self._metadata.of(key).segment_for(epoch, local.offset - 1)

@@ -19,7 +19,7 @@ import trio
 from barnabas.cluster.tiering.counts import BytesLimit, TierCounts
 from barnabas.cluster.tiering.expiry import TieredLog, plan_expiry
 from barnabas.cluster.tiering.lineage import entries_between, first_offset, highest_offset
-from barnabas.cluster.tiering.metadata import new_segment_id
+from barnabas.cluster.tiering.metadata import RefusedRecordError, new_segment_id
 from barnabas.cluster.tiering.partition import raise_log_start
 from barnabas.config import broker as settings
 from barnabas.log.format import checkpoints, names
@@ -85,9 +85,15 @@ class SegmentTasks:
 
     # --- copying ----------------------------------------------------------------------------------------------
 
-    def look(self, partition: TieredPartition) -> None:
-        """Learn, for a new leader, where the log begins and up to where it is stored. Raises StorageError."""
+    async def look(self, partition: TieredPartition) -> None:
+        """Learn, for a new leader, where the log begins and up to where it is stored.
+
+        All that former leaders have written counts. Raises RequestError, StorageError.
+        """
         if partition.is_seen:
+            return
+        await self._metadata.catch_up(partition.key)
+        if partition.is_seen or not partition.is_led:
             return
         replica, segments = partition.replica, partition.segments
         start = first_offset(segments, replica.log.epochs)
@@ -100,6 +106,7 @@ class SegmentTasks:
 
         Raises RequestError and StorageError where the metadata cannot be written, RemoteStorageError for a failed copy.
         """
+        await self.look(partition)
         partition_log = partition.replica.log
         try:
             for segment, next_offset in candidates(partition_log, self._environment.wall_clock_ms()):
@@ -195,8 +202,13 @@ class SegmentTasks:
     async def delete(self, segment: RemoteSegment) -> bool:
         """Delete a segment in the store; returns whether it is gone. Raises RequestError, StorageError."""
         counts = self._counts.of(segment.partition.topic)
-        if segment.state is not SegmentState.DELETE_STARTED:
-            segment = await self._metadata.advance(segment, SegmentState.DELETE_STARTED)
+        try:
+            if segment.state is not SegmentState.DELETE_STARTED:
+                segment = await self._metadata.advance(segment, SegmentState.DELETE_STARTED)
+        except RefusedRecordError as error:
+            if error.is_gone:
+                return True
+            raise
         counts.deletions += 1
         try:
             await self._environment.threads.run(
@@ -210,7 +222,11 @@ class SegmentTasks:
             )  # fmt: skip
             return False
         self._indexes.forget(segment)
-        await self._metadata.advance(segment, SegmentState.DELETE_FINISHED)
+        try:
+            await self._metadata.advance(segment, SegmentState.DELETE_FINISHED)
+        except RefusedRecordError as error:
+            if not error.is_gone:
+                raise
         return True
 
     async def delete_unused(self, segment: RemoteSegment) -> None:
@@ -225,6 +241,7 @@ class SegmentTasks:
 
     async def expire(self, partition: TieredPartition) -> None:
         """Delete what a partition keeps no longer, and what failed copies have left. Raises RequestError, StorageError."""
+        await self.look(partition)
         replica = partition.replica
         partition_log = replica.log
         facts = TieredLog(
