@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +32,16 @@ class Cluster:
 
     def __init__(self, directory: Path, last: Mapping[str, str] = NO_SETTINGS) -> None:
         """`last` are settings of the last broker."""
+        tiered = {
+            "remote.log.storage.system.enable": "true",
+            "remote.log.storage.manager.class.name": STORE,
+            "rsm.config.dir": str(directory / "tier"),
+        }
         elsewhere = {
             "controller.quorum.bootstrap.servers": "127.0.0.1:1",
             "broker.session.timeout.ms": "2000",
         }
-        self.controller = Node(directory, 1, "controller", elsewhere)
+        self.controller = Node(directory, 1, "controller", elsewhere | tiered)
         shared = {
             "controller.quorum.bootstrap.servers": f"127.0.0.1:{self.controller.port}",
             "broker.heartbeat.interval.ms": "400",
@@ -45,10 +51,6 @@ class Cluster:
             "transaction.state.log.num.partitions": "1",
             "transaction.state.log.min.isr": "1",
             "replica.lag.time.max.ms": "3000",
-            "remote.log.storage.system.enable": "true",
-            "remote.log.storage.manager.class.name": STORE,
-            "rsm.config.dir": str(directory / "tier"),
-            "remote.log.metadata.manager.listener.name": "PLAINTEXT",
             "rlmm.config.remote.log.metadata.topic.num.partitions": "2",
             "rlmm.config.remote.log.metadata.topic.replication.factor": "3",
             "rlmm.config.remote.log.metadata.topic.min.isr": "1",
@@ -56,13 +58,17 @@ class Cluster:
             "log.retention.check.interval.ms": "300",
             "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
             "broker.rack": "near",
+            **tiered,
         }
         self.brokers = {
             number: Node(directory, number, "broker", shared | (dict(last) if number == BROKERS[-1] else {}))
             for number in BROKERS
         }
         self.bootstrap = ",".join(f"127.0.0.1:{broker.port}" for broker in self.brokers.values())
-        self.admin = AdminClient({"bootstrap.servers": self.bootstrap})
+
+    @cached_property
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap})
 
     def start(self) -> None:
         self.controller.format("--standalone").start()
@@ -87,6 +93,12 @@ class Cluster:
         partitions = self.admin.list_topics(TOPIC, timeout=WAIT_SECONDS_MAX).topics[TOPIC].partitions
         return set(partitions[0].isrs) if partitions else set()
 
+    def is_in_sync(self) -> bool:
+        """Say whether all replicas of all topics are in sync, those of internal ones too."""
+        topics = self.admin.list_topics(timeout=WAIT_SECONDS_MAX).topics.values()
+        partitions = [partition for topic in topics for partition in topic.partitions.values()]
+        return all(set(partition.isrs) == set(partition.replicas) for partition in partitions)
+
     def leader(self) -> int:
         partitions = self.admin.list_topics(TOPIC, timeout=WAIT_SECONDS_MAX).topics[TOPIC].partitions
         return partitions[0].leader if partitions else -1
@@ -98,7 +110,7 @@ class Cluster:
 
     def reassign(self, replicas: str) -> None:
         command = [*PROGRAM, "brokers", "reassign", "start", f"{TOPIC}:0={replicas}", "--yes"]
-        command += ["--bootstrap-server", self.bootstrap]
+        command += ["--bootstrap", self.bootstrap]
         subprocess.run(command, check=True, env=environment(), timeout=WAIT_SECONDS_MAX)
 
 
@@ -181,6 +193,7 @@ def started(clusters: list[Cluster], directory: Path, last: Mapping[str, str] = 
 
 def leads_alone(cluster: Cluster, writer: Writer, broker: int) -> None:
     """Have a broker lead without the others, and see that all is read from it, and written to it."""
+    until(cluster.is_in_sync)
     for other in BROKERS:
         if other != broker:
             cluster.brokers[other].end(signal.SIGKILL)
