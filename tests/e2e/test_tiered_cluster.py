@@ -225,9 +225,10 @@ def test_new_replica_begins_after_the_tier_and_leads(tmp_path: Path, clusters: l
     writer = Writer(cluster.bootstrap)
     writer.write(1500)
     until(lambda: cluster.local_start(4) > 500)
+    local_start = cluster.local_start(4)
     cluster.reassign("4,5,6")
     until(lambda: cluster.isr() == {4, 5, 6})
-    assert cluster.local_start(6) >= cluster.local_start(4)
+    assert cluster.local_start(6) >= local_start
     leads_alone(cluster, writer, 6)
 
 
