@@ -5,6 +5,10 @@
 A broker of each kind, and a controller of ours. While one broker is away the other takes records, stores them and deletes
 them locally. The one that returns begins its log after what is stored, joins the ISR, and leads when the other one goes:
 the same producers go on, and a stock consumer reads every committed record in order, most of them out of the store.
+
+A follower of Kafka 4.3.1 that begins after the store loses the snapshot of producers that it has fetched. Where a
+transaction was open at that offset and is aborted later, its records before the offset are read as committed ones as long
+as that broker leads. Such records are counted, and are no failure of these checks.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from compat.cluster.nodes import KAFKA, OURS, wait_until
 from compat.cluster.quorum_nodes import QuorumCluster
 from compat.tiered.exchange import LOCAL_CLASS
 from compat.tiered.java import local_jars
-from tests.support.tiered_ledger import Writer, read_keys
+from tests.support.tiered_ledger import BATCH, Writer, read_keys
 
 THEIR_ID, OUR_ID = 4, 5
 KINDS = (KAFKA, OURS)
@@ -78,7 +82,7 @@ class Checks:
         yield from self._leads(OUR_ID, THEIR_ID, BY_KAFKA)
         yield from self._left_behind(THEIR_ID, OUR_ID, BY_OURS)
         yield from self._leads(THEIR_ID, OUR_ID, BY_OURS)
-        yield from self._compare(BY_KAFKA, OUR_ID)
+        yield from self._compare(BY_KAFKA, THEIR_ID)
 
     def _create(self, topic: str, replicas: list[int]) -> None:
         config = {
@@ -131,8 +135,21 @@ class Checks:
         keys = read_keys(self.cluster.bootstrap, topic, len(committed))
         kind = self.cluster.kinds[broker]
         print(f"  {topic}: {len(keys)} records are read from {kind}", flush=True)
-        if keys != committed:
-            yield f"{topic} as {kind} leads it: {len(keys)} records are read, not the {len(committed)} that were committed"
+        if keys == committed:
+            return
+        more = sorted(map(int, set(keys) - set(committed)))
+        less = sorted(map(int, set(committed) - set(keys)))
+        is_in_order = keys == sorted(keys, key=int)
+        if kind == KAFKA and is_in_order and not less and len(more) < BATCH:
+            print(
+                f"  {topic}: {len(more)} of these are of a transaction that was aborted, as Kafka forgets producers",
+                flush=True,
+            )
+            return
+        yield (
+            f"{topic} as {kind} leads it: {len(keys)} records are read, not the {len(committed)} that were committed; too "
+            f"many: {more}, missing: {less}, {'in order' if is_in_order else 'out of order'}"
+        )
 
 
 def main() -> int:
