@@ -1,6 +1,6 @@
 """Deletion of all that a partition has in the store: of a deleted topic, or of one that was switched off (KIP-950).
 
-The rule: that a topic's segments are to go is a record, written before the first of them goes, so that a restart resumes it.
+The rule: that a topic's segments are to go is a record, written before the first of them goes: a restart resumes it.
 The broker that led the partition deletes; where its marks are not renewed for some time, another broker that reads them
 takes over.
 """
