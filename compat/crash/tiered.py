@@ -247,7 +247,7 @@ def load_and_fail(target: Target, store: Store, figures: Figures, choose: random
         figures.read += reader.read
         if reader.errors:
             raise LostError(reader.errors[0])
-    for data in target.data() if target.replicas == 1 else ():
+    for data in target.data():
         wait(
             lambda data=data: local_bytes(data) <= PARTITIONS * 3 * SEGMENT_BYTES, f"segments stay in {data}"
         )

@@ -36,6 +36,8 @@ def opened_tier(base: BaseParts, creation: TopicCreation, seams: Seams) -> Tiere
         base.background,
     )
     storage.metadata.subscribe(tiered)
+    if storage.fetchers is not None:
+        storage.fetchers.use_tiers(tiered.followers)
     return tiered
 
 

@@ -16,6 +16,7 @@ import trio
 from barnabas.cluster.metadata.image import TOPIC
 from barnabas.cluster.tiering.counts import TierCounts
 from barnabas.cluster.tiering.deletions import Deletions, deleted_partitions
+from barnabas.cluster.tiering.followers import FollowerTiers
 from barnabas.cluster.tiering.metadata import RemoteMetadata
 from barnabas.cluster.tiering.partition import TieredPartition, key_of, raise_log_start
 from barnabas.cluster.tiering.reading import RemoteIndexes
@@ -93,6 +94,9 @@ class TieredStorage:
             config, storage, self._indexes, self.metadata, self.counts, environment, budget, background
         )  # fmt: skip
         self.metadata.on_restart = self._unlearn
+        self.followers = FollowerTiers(
+            config, storage, self.metadata, self.counts, environment, budget, background
+        )
         self._partitions: dict[TopicIdPartition, TieredPartition] = {}
         self.deletions = Deletions(self.metadata, self.tasks, store, failures, environment, broker_id)
         self._new_leaders: set[Replica] = set()
@@ -122,6 +126,7 @@ class TieredStorage:
         """Follow settings, and what is new here; a topic that is switched off begins where its local log does (KIP-950)."""
         self.tasks.follow_settings()
         self.reads.follow_settings()
+        self.followers.follow_settings()
         for name in delta.topics:
             await self._follow_topic(name, delta)
         for resource_type, name in delta.configs:
@@ -241,6 +246,7 @@ class TieredStorage:
 
     async def _begin_round(self, nursery: trio.Nursery) -> None:
         self._retain()
+        await self.followers.look(self._replicas)
         self.deletions.take_over()
         for replica in self._replicas:
             if replica.is_leader and not replica.log.is_tiered:
