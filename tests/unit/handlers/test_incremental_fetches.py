@@ -26,7 +26,9 @@ class Consumer:
         self.isolation_level = isolation_level
         self.session_id = self.epoch = 0
 
-    async def fetch(self, offsets=None, *, leader_epoch: int = -1, last_epoch: int = -1) -> dict[int, tuple[int, int, int]]:
+    async def fetch(
+        self, offsets=None, *, leader_epoch: int = -1, last_epoch: int = -1
+    ) -> dict[int, tuple[int, int, int]]:
         """The partitions that are named, each with error, high watermark and bytes; `offsets` are news of positions."""
         request = FetchRequest(
             min_bytes=0,
