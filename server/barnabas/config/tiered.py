@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from barnabas.config import broker as settings
-from barnabas.config.keeper import is_clustered
+from barnabas.config.keeper import is_clustered, is_controller
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.setting import Setting, SettingError
 
@@ -109,7 +109,7 @@ def check_tiered(config: BrokerConfig, origin: str) -> None:
 def _check_tiered(config: BrokerConfig) -> None:
     enable = settings.REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name
     class_name = settings.REMOTE_LOG_STORAGE_MANAGER_CLASS_NAME.name
-    if not config.get(settings.REMOTE_LOG_STORAGE_MANAGER_CLASS_NAME):
+    if not is_controller(config) and not config.get(settings.REMOTE_LOG_STORAGE_MANAGER_CLASS_NAME):
         raise SettingError(f"{enable}=true: {class_name} names no store; set it, or remove {enable}")
     manager = settings.REMOTE_LOG_METADATA_MANAGER_CLASS_NAME
     if config.get(manager) != manager.default:

@@ -138,6 +138,27 @@ def test_settings_of_tiered_stores_count_when_it_is_on():
 
 
 @pytest.mark.parametrize(
+    "settings",
+    [
+        {"process.roles": "broker", "node.id": "4", "controller.quorum.voters": "1@h:9093"},
+        {"zookeeper.connect": "h:2181"},
+        {
+            "process.roles": "controller",
+            "node.id": "1",
+            "controller.quorum.voters": "1@h:9093",
+            "listeners": "CONTROLLER://:9093",
+            "remote.log.storage.manager.class.name": "",
+        },
+    ],
+    ids=["quorum", "zookeeper", "controller"],
+)
+def test_nodes_of_a_cluster_start_with_tiered_storage(settings):
+    texts = {name: text for name, text in {**TIERED, **settings}.items() if text}
+    refusals = judged(texts).refusals
+    assert not any("remote.log" in refusal for refusal in refusals)
+
+
+@pytest.mark.parametrize(
     ("settings", "reason"),
     [
         ({"remote.log.storage.manager.class.name": ""}, "names no store"),

@@ -1,8 +1,8 @@
 """Deletion of all that a partition has in the store: of a deleted topic, or of one that was switched off (KIP-950).
 
-The rule: the deletion of a topic's segments is a record, marked before the first of them goes and finished after the last,
-so that a restart resumes it. The broker that led the partition deletes; where its marks are not renewed for some time,
-another broker that reads them takes over.
+The rule: that a topic's segments are to go is a record, written before the first of them goes: a restart resumes it.
+The broker that led the partition deletes; where its marks are not renewed for some time, another broker that reads them
+takes over.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import trio
 
 from barnabas.cluster.metadata.image import TOPIC
 from barnabas.errors import StorageError
-from barnabas.tiered.metadata import PartitionDeleteState
 from barnabas.tiered.segment import TopicIdPartition
 
 if TYPE_CHECKING:
@@ -129,13 +128,13 @@ class Deletions:
         mark = self._metadata.deleting.get(key)
         is_topic_gone = self._store.image.topic_name(key.topic_id.bytes) is None
         if is_topic_gone and len(segments) and not self._is_own(mark):
-            await self._metadata.note_deletion(key, PartitionDeleteState.MARKED)
+            await self._metadata.mark_deletion(key)
         for segment in segments.segments():
             await self._tasks.delete_unused(segment)
         if not len(segments):
-            if key in self._metadata.deleting:
-                await self._metadata.note_deletion(key, PartitionDeleteState.FINISHED)
             self._keys.pop(key, None)
+            if is_topic_gone:
+                self._metadata.forget(key)
 
 
 def deleted_partitions(

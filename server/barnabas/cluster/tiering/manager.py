@@ -81,11 +81,19 @@ class TieredStorage:
         )
         self.metadata = RemoteMetadata(store, creation, replicas, peers, budget, environment, broker_id)
         self.tasks = SegmentTasks(
-            config, storage, self._indexes, self.metadata, self.counts, environment, broker_id
+            config,
+            storage,
+            self._indexes,
+            self.metadata,
+            self.counts,
+            environment,
+            broker_id,
+            lambda: store.image.brokers,
         )
         self.reads = RemoteReads(
             config, storage, self._indexes, self.metadata, self.counts, environment, budget, background
         )  # fmt: skip
+        self.metadata.on_restart = self._unlearn
         self.followers = FollowerTiers(
             config, storage, self.metadata, self.counts, environment, budget, background
         )
@@ -141,6 +149,15 @@ class TieredStorage:
         elif replica.is_leader and replica.log.is_tiered:
             self._new_leaders.add(replica)
             self._has_work.set()
+
+    def _unlearn(self, key: TopicIdPartition) -> None:
+        """Rely no more on what is stored of a partition, until that is known again."""
+        replica = self._replicas.find(key.topic, key.partition)
+        if replica is not None and key_of(replica) == key:
+            replica.log.highest_remote_offset = -1
+        partition = self._partitions.get(key)
+        if partition is not None:
+            partition.is_seen = False
 
     def _switch_off(self, replica: Replica) -> None:
         try:
@@ -270,7 +287,9 @@ class TieredStorage:
             or partition.replica is not replica
             or partition.leader_epoch != replica.leader_epoch
         ):
-            partition = TieredPartition(key, replica, replica.leader_epoch, self.metadata.of(key))
+            partition = TieredPartition(
+                key, replica, replica.leader_epoch, self.metadata.of(key), self._environment.monotonic()
+            )
             self._partitions[key] = partition
         return partition
 

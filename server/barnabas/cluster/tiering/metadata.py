@@ -115,6 +115,8 @@ class RemoteMetadata:
         """Partitions of which all segments are to be deleted."""
         self.on_mark: Callable[[], None] = lambda: None
         """Called when one is added."""
+        self.on_restart: Callable[[TopicIdPartition], None] = lambda _: None
+        """Called for each partition with records that are forgotten, as they are read again."""
 
     @property
     def partitions(self) -> Mapping[TopicIdPartition, PartitionSegments]:
@@ -223,21 +225,29 @@ class RemoteMetadata:
         for key, segments in tuple(self._partitions.items()):
             if count and metadata_partition(key, count) == index:
                 segments.clear()
+                self.on_restart(key)
         for key in tuple(self.deleting):
             if count and metadata_partition(key, count) == index:
                 del self.deleting[key]
 
     def _apply(self, record: MetadataRecord) -> None:
+        partition = record.partition
         if not isinstance(record, PartitionDelete):
-            self.of(record.partition).apply(record)
+            self.of(partition).apply(record)
+            if partition in self.deleting:
+                self.forget(partition)
         elif record.state is PartitionDeleteState.FINISHED:
-            self.deleting.pop(record.partition, None)
-            segments = self._partitions.get(record.partition)
-            if segments is not None and not len(segments):
-                del self._partitions[record.partition]
-        else:
-            self.deleting[record.partition] = Mark(record, self._environment.monotonic())
+            self.forget(partition)
+        elif partition in self._partitions:
+            self.deleting[partition] = Mark(record, self._environment.monotonic())
             self.on_mark()
+
+    def forget(self, partition: TopicIdPartition) -> None:
+        """Forget a partition of a deleted topic, if nothing is stored of it any more."""
+        segments = self._partitions.get(partition)
+        if segments is None or not len(segments):
+            self._partitions.pop(partition, None)
+            self.deleting.pop(partition, None)
 
     # --- writing ----------------------------------------------------------------------------------------------
 
@@ -269,10 +279,14 @@ class RemoteMetadata:
             custom_metadata=update.custom_metadata,
         )
 
-    async def note_deletion(self, partition: TopicIdPartition, state: PartitionDeleteState) -> None:
-        """Note that all segments of a partition are to be deleted, or that they are. Raises RequestError, StorageError."""
+    async def mark_deletion(self, partition: TopicIdPartition) -> None:
+        """Note that all segments of a partition are to be deleted. Raises RequestError, StorageError.
+
+        No record says that they are: after DELETE_PARTITION_FINISHED Kafka's brokers read no more metadata, of any
+        partition, if one follows of the same partition. A mark without segments has no effect.
+        """
         now_ms = self._environment.wall_clock_ms()
-        await self._write(PartitionDelete(partition, self._broker_id, now_ms, state))
+        await self._write(PartitionDelete(partition, self._broker_id, now_ms, PartitionDeleteState.MARKED))
 
     async def _write(self, record: MetadataRecord, *, is_flushed: bool = False) -> None:
         """Write a record, again where that fails or its answer is lost, until it was read here.

@@ -7,7 +7,7 @@ has passed them. Files are read and written in threads; decisions are made in th
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -41,6 +41,8 @@ log = logging.getLogger(__name__)
 
 THROTTLED_SECONDS_MAX: Final = 1.0
 """Longest wait before a copy looks at its limit again, which may have changed."""
+FORMER_LEADER_SECONDS: Final = 60.0
+"""For so long a new leader does not delete what a former one that is alive has begun to copy."""
 SIZE_MAX: Final = (1 << 31) - 1
 
 
@@ -56,6 +58,7 @@ class SegmentTasks:
         counts: TierCounts,
         environment: Environment,
         broker_id: int,
+        live_brokers: Callable[[], Container[int]],
     ) -> None:
         get = config.get
         self._config = config
@@ -65,6 +68,7 @@ class SegmentTasks:
         self._counts = counts
         self._environment = environment
         self._broker_id = broker_id
+        self._live_brokers = live_brokers
         self.in_use: set[UUID] = set()
         """Ids of the segments that are being copied or deleted."""
         self._copiers = trio.CapacityLimiter(get(settings.REMOTE_LOG_MANAGER_COPIER_THREAD_POOL_SIZE))
@@ -91,6 +95,7 @@ class SegmentTasks:
         All that former leaders have written counts. Raises RequestError, StorageError.
         """
         if partition.is_seen:
+            self._metadata.check_ready(partition.key)
             return
         await self._metadata.catch_up(partition.key)
         if partition.is_seen or not partition.is_led:
@@ -192,7 +197,13 @@ class SegmentTasks:
         if not partition.is_led:
             await self.delete(remote)
             return
-        await self._metadata.advance(remote, SegmentState.COPY_FINISHED, custom)
+        try:
+            await self._metadata.advance(remote, SegmentState.COPY_FINISHED, custom)
+        except (
+            RefusedRecordError
+        ):  # another leader has deleted it meanwhile, perhaps before all of it was there
+            await self._environment.threads.run(partial(self._storage.delete, remote), limiter=self._deleters)
+            raise
         counts.copied_bytes += remote.size
         partition_log.highest_remote_offset = max(partition_log.highest_remote_offset, remote.end_offset)
         log.info("copied offsets %d to %d of %s", remote.start_offset, remote.end_offset, partition_log.name)
@@ -255,13 +266,27 @@ class SegmentTasks:
             facts,
             partition_log.config,
             now_ms=self._environment.wall_clock_ms(),
-            in_use=self.in_use,
+            in_use=self.in_use | self._of_former_leader(partition),
+            replaced={segment.segment_id for segment in partition.segments.unreferenced()},
         )
         raise_log_start(replica, expiry.log_start_offset)
         for segment in expiry.segments:
             if not partition.is_led:
                 return
             await self.delete_unused(segment)
+
+    def _of_former_leader(self, partition: TieredPartition) -> set[UUID]:
+        """Return the segments that a former leader may still have in hand: it is alive, and gives them up by itself."""
+        if self._environment.monotonic() - partition.led_since_s > FORMER_LEADER_SECONDS:
+            return set()
+        live = self._live_brokers()
+        return {
+            segment.segment_id
+            for segment in partition.segments.segments()
+            if segment.state is SegmentState.COPY_STARTED
+            and segment.broker_id != self._broker_id
+            and segment.broker_id in live
+        }
 
 
 def candidates(partition_log: PartitionLog, now_ms: int) -> Iterator[tuple[Segment, int]]:
