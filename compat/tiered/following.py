@@ -1,6 +1,6 @@
 """Apache Kafka and ours in one cluster with one store: each follows the other after what is in tiered storage.
 
-    python -m compat.tiered.followers
+    python -m compat.tiered.following
 
 A broker of each kind, and a controller of ours. While one broker is away the other takes records, stores them and deletes
 them locally. The one that returns begins its log after what is stored, joins the ISR, and leads when the other one goes:
