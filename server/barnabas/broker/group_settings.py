@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def group_settings(config: BrokerConfig, record_versions: RecordVersions) -> GroupSettings:
-    """Read them; what is written has these versions."""
+    """Return the settings of groups; their records are written in these versions."""
     get = config.get
     return GroupSettings(
         record_versions=record_versions,

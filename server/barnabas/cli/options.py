@@ -31,7 +31,7 @@ class Parser(argparse.ArgumentParser):
             (file or sys.stderr).write(message)
 
     def error(self, message: str) -> NoReturn:
-        """Say in one line what is wrong, and which option is meant; exits."""
+        """Print the error and its option in one line, and exit."""
         unknown = message.removeprefix("unrecognized arguments: ").split()[0]
         if unknown in OTHER_WORDS:
             message = f"{message}; give {OTHER_WORDS[unknown]}"

@@ -395,8 +395,8 @@ async def open_producer(
         dial: function that opens a connection.
 
     Raises ProducerFencedError, TimedOutError and other ClientErrors of a transactional producer; at the end, the first
-    failure of a record that the program did not read from its `Delivery`. An error of the block is raised as it is, not in an
-    exception group, after 5 s at most for the records sent before; a block that is cancelled ends at once.
+    failure of a record that the program did not read from its `Delivery`. An error of the block is raised as it is, not
+    in an exception group, after 5 s at most for the records sent before; a block that is cancelled ends at once.
     """
     chosen = settings or ProducerSettings()
     common = replace(client_settings or ClientSettings(), creates_topics=chosen.creates_topics)

@@ -369,7 +369,7 @@ def _read_placements(file: str) -> dict[tuple[str, int], tuple[int, ...]]:
 @reassign.command("list")
 @asking(REASSIGNMENTS)
 async def list_reassignments(session: Session) -> None:
-    """Show what is being moved."""
+    """Show the reassignments that are in progress."""
     reassignments = await session.admin.reassignments()
     session.output.show(
         REASSIGNMENTS,

@@ -61,7 +61,7 @@ class Parsing:
         self._identities: Kept[bytes | None] = Kept()
 
     async def prepare(self) -> None:
-        """Have the sandbox ready for the first schema."""
+        """Start the sandbox before the first schema needs it."""
         await self._sandbox.call(work.prepare, "AVRO")
 
     async def understand(

@@ -61,7 +61,7 @@ class PendingOffsets:
         self._contested.pop((group_id, topic_partition), None)
 
     def forget(self, group_id: str, topic_partition: TopicPartition) -> None:
-        """The offset was deleted after them."""
+        """Drop pending offsets of a partition, since its offset was deleted after them."""
         producers = self._by_group.get(group_id)
         if producers:
             for offsets in producers.values():

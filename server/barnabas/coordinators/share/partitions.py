@@ -179,7 +179,7 @@ class SharePartitions:
         return led.log.high_watermark
 
     def forget_group(self, group_id: str) -> None:
-        """Nothing of what is known of this group counts any more; it is read again when it is needed."""
+        """Close all partitions of a group; they are loaded again at their next use."""
         self._times_forgotten += 1
         for loaded in [loaded for key, loaded in self._loaded.items() if key[0] == group_id]:
             self._close(loaded)

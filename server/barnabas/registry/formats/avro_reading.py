@@ -46,7 +46,7 @@ def _is_name(text: str) -> bool:
 
 
 class _Reading:
-    """One text."""
+    """State of the reading of one schema."""
 
     def __init__(self, types: dict[str, Type], *, is_new: bool) -> None:
         self._known = types
