@@ -53,7 +53,7 @@ class Kept(dict[Source, T]):
 
 
 class Parsing:
-    """Understands schemas, and remembers what it has understood."""
+    """Parses schemas, and caches the results."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox

@@ -308,7 +308,7 @@ def _enum(enum: Type, value: dict[str, Any]) -> None:
 
 
 def _text(value: dict[str, Any], name: str) -> str | None:
-    """Return an attribute that is text; what is none says nothing."""
+    """Return an attribute that is text; None for other values."""
     text = value.get(name)
     return text if isinstance(text, str) else None
 
