@@ -29,7 +29,7 @@ def log_dir_in(directory: Path, size: int = 100, partitions: int = 3) -> dict[st
     content = {names.META_PROPERTIES: b"version=1\n", names.CLEAN_SHUTDOWN: b"{}"}
     for partition in range(partitions):
         for suffix in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX):
-            content[f"orders-{partition}/{names.file_name(0, suffix)}"] = random.randbytes(size // 10)
+            content[f"orders-{partition}/{names.file_name(0, suffix)}"] = random.randbytes(min(size, 1000))
         content[f"orders-{partition}/{names.PARTITION_METADATA}"] = b"version: 0\n"
     content[SEGMENT] = random.randbytes(size)
     content[f"orders-0/{names.file_name(0, names.TXN_INDEX)}"] = b""
