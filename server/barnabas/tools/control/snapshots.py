@@ -59,6 +59,11 @@ class Snapshots:
             return []
         return sorted(name for name in entries if _NAME.match(name))
 
+    def directories(self, name: str) -> list[str]:
+        """Return where a snapshot is, for each log dir. Raises SnapshotError."""
+        self._require(name)
+        return [os.path.abspath(self._path(log_dir, name)) for log_dir in self._dirs]
+
     def __contains__(self, name: str) -> bool:
         return bool(_NAME.match(name)) and os.path.isdir(self._path(self._dirs[0], name))
 

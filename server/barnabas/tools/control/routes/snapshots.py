@@ -32,7 +32,7 @@ async def take_snapshot(call: Call) -> object:
     if not isinstance(name, str) or not isinstance(replace, bool):
         raise ControlError(400, "a name expected, and replace as true or false")
     await state_of(call.host).snapshot(name, replace=replace)
-    return {"name": name}
+    return {"name": name, "directories": state_of(call.host).snapshots.directories(name)}
 
 
 async def delete_snapshot(call: Call) -> object:
