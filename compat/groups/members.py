@@ -259,7 +259,9 @@ def of_streamers() -> Asked:
         "anna, an instance": staying(InstanceId="i-anna"),
         "anna, task offsets": staying(TaskOffsets=[offset]),
         "anna, task offsets twice": staying(TaskOffsets=[offset, offset | {"Offset": 6}]),
-        "anna, task offsets and ends": staying(TaskOffsets=[], TaskEndOffsets=[offset, offset | {"Partition": 1}]),
+        "anna, task offsets and ends": staying(
+            TaskOffsets=[], TaskEndOffsets=[offset, offset | {"Partition": 1}]
+        ),
         "carl joins with task offsets": lambda s: entering_streams(s, "carl", TaskOffsets=[offset]),
         "anna, warm-up tasks": staying(ActiveTasks=[], StandbyTasks=[], WarmupTasks=tasks),
     }

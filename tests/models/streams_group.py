@@ -230,7 +230,7 @@ class StreamsGroup:
         self.target.pop(member.id, None)
         self.epoch += 1
         if not self.members:
-            self.stopped_by = None
+            self.stopped_by, self.assignment_epoch, self.assigned_ms = None, self.epoch, None
 
     # --- topology and target --------------------------------------------------------------------------------
 

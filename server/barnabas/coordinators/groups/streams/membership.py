@@ -358,6 +358,7 @@ def remove(group: StreamsGroup, member: StreamsMember, context: EventContext) ->
     for timer in ("session", "revocation"):
         context.out.timers[timer, group.id, member.id] = None
     if len(group.members) == 1:
+        context.out.records.append(records.target_epoch_record(group.id, group.epoch + 1, 0))
         group.shutdown_by = None
 
 

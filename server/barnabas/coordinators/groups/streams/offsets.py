@@ -5,7 +5,7 @@ The rule: offsets are kept in memory alone. After a load of the group nothing is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from barnabas.coordinators.groups.streams.tasks import TaskId
@@ -25,7 +25,10 @@ class TaskOffsets:
     ends: Mapping[TaskId, int] = field(default_factory=dict)
 
     def after_heartbeat(self, request: StreamsGroupHeartbeatRequest) -> TaskOffsets:
-        """Return the offsets with those that a heartbeat brings; fields that are null say nothing."""
+        """Return the offsets with those that a heartbeat brings; fields that are null say nothing.
+
+        Raises INVALID_REQUEST where a task comes twice.
+        """
         reported, ends = request.task_offsets, request.task_end_offsets
         return TaskOffsets(
             self.offsets if reported is None else _by_task(reported),
@@ -37,15 +40,16 @@ NO_OFFSETS = TaskOffsets()
 
 
 def check_offsets(request: StreamsGroupHeartbeatRequest) -> None:
-    """Raise INVALID_REQUEST where a task comes twice, or too many tasks come."""
+    """Raise INVALID_REQUEST where offsets of too many tasks come."""
     for entries in (request.task_offsets or (), request.task_end_offsets or ()):
         if len(entries) > OFFSETS_MAX:
             raise RequestError(
                 ErrorCode.INVALID_REQUEST, f"offsets of at most {OFFSETS_MAX} tasks are taken from a member"
             )
-        if len(_by_task(entries)) < len(entries):
-            raise RequestError(ErrorCode.INVALID_REQUEST, "the offset of a task comes twice")
 
 
-def _by_task(entries: Iterable[StreamsGroupHeartbeatRequest.TaskOffset]) -> dict[TaskId, int]:
-    return {(entry.subtopology_id, entry.partition): entry.offset for entry in entries}
+def _by_task(entries: Sequence[StreamsGroupHeartbeatRequest.TaskOffset]) -> dict[TaskId, int]:
+    offsets = {(entry.subtopology_id, entry.partition): entry.offset for entry in entries}
+    if len(offsets) < len(entries):
+        raise RequestError(ErrorCode.INVALID_REQUEST, "the offset of a task comes twice")
+    return offsets
