@@ -453,6 +453,8 @@ def remove(group: ConsumerGroup, gone: Iterable[ConsumerMember], context: EventC
     ]
     new_hash = _hash(group, _topics_in(subscriptions, group.regexes), context)
     _write_epoch(group, group.epoch + 1, new_hash, context)
+    if len(ids) == len(group.members):  # as Kafka 4.4: there is nobody to assign anything to
+        context.out.records.append(records.target_epoch_record(group.id, group.epoch + 1, 0))
 
 
 # --- time ---------------------------------------------------------------------------------------------------
