@@ -110,6 +110,8 @@ def verify(
 @contextmanager
 def _partial(path: str) -> Iterator[str]:
     """A directory for the time of a pull; that of an interrupted one is emptied. Raises SnapshotStoreError, OSError."""
+    if os.path.isdir(path) and names.LOCK not in (entries := os.listdir(path)) and entries:
+        raise SnapshotStoreError(f"{path} is in the way, and no pull has made it: move it, or pull elsewhere")
     os.makedirs(path, exist_ok=True)
     try:
         lock: OsLock = OsDisk().lock(f"{path}/{names.LOCK}")

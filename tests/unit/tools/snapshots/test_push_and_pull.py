@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from barnabas.log.disk import OsDisk
+from barnabas.log.format import names
 from barnabas.tiered.storage import RemoteStorageError
 from barnabas.tools.snapshots.layout import (
     BLOB_BYTES,
@@ -223,8 +224,7 @@ def test_directory_with_files_is_not_pulled_into(tmp_path) -> None:
     with pytest.raises(SnapshotStoreError, match="is not empty"):
         pulled(store, tmp_path / "data")
     (tmp_path / "copy").mkdir()
-    (tmp_path / "copy.pulling" / "copy").mkdir(parents=True)
-    (tmp_path / "copy.pulling" / "copy" / "of an interrupted pull").write_bytes(b"x")
+    write_files(tmp_path / "copy.pulling", {names.LOCK: b"", "copy/of an interrupted pull": b"x"})
     pulled(store, tmp_path / "copy")
     assert files_of(tmp_path / "copy") == files_of(tmp_path / "data")
 
@@ -238,3 +238,13 @@ def test_two_pulls_into_a_directory_exclude_each_other(tmp_path) -> None:
     with pytest.raises(SnapshotStoreError, match="another process pulls into"):
         pulled(store, tmp_path / "copy")
     lock.release()
+
+
+def test_directory_that_is_no_pulls_keeps_its_files(tmp_path) -> None:
+    log_dir_in(tmp_path / "data")
+    store = store_in(tmp_path / "store")
+    push(store, source_of(tmp_path / "data"), "first")
+    write_files(tmp_path / "copy.pulling", {"letters/a": b"not ours"})
+    with pytest.raises(SnapshotStoreError, match=r"copy.pulling is in the way"):
+        pulled(store, tmp_path / "copy")
+    assert files_of(tmp_path / "copy.pulling") == {"letters/a": b"not ours"}
