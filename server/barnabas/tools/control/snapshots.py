@@ -126,7 +126,7 @@ class Snapshots:
             raise
 
     def put_back(self, name: str) -> None:
-        """Replace what is in the log dirs by a snapshot, which stays. Raises SnapshotError, StorageError, OSError.
+        """Replace the content of the log dirs by a snapshot, which stays. Raises SnapshotError, StorageError, OSError.
 
         Consumers may have read what was written since: no leader epoch that there was comes again.
         """
@@ -153,7 +153,7 @@ class Snapshots:
             os.rename(self._path(log_dir, name), aside)
 
     def tidy_up(self) -> None:
-        """Remove what was set aside; may take long, and may be called in a thread."""
+        """Remove directories that were set aside; may take long, and may be called in a thread."""
         for log_dir in self._dirs:
             directory = log_dir + DIRECTORY
             if os.path.isdir(directory):
@@ -162,7 +162,7 @@ class Snapshots:
                 )
 
     def _new_aside(self, log_dir: str) -> str:
-        """Return a name for what is to be removed."""
+        """Return a name for a directory that will be removed."""
         os.makedirs(log_dir + DIRECTORY, exist_ok=True)
         while True:
             self._aside += 1
