@@ -1,6 +1,6 @@
-"""Kill -9 with tiered storage: `python -m compat.crash.tiered`.
+"""Kill -9 with tiered storage: `python -m compat.crash.tiered`, in a cluster with `--brokers 3`.
 
-Producers send numbers while the broker is killed and its store fails, and a consumer reads the log from its beginning over
+Producers send numbers while brokers are killed and the store fails, and a consumer reads the log from its beginning over
 and over. At the end all but a little of it is in the store only, and every number is there, in order, once.
 """
 
@@ -16,10 +16,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from compat.cluster.nodes import OURS
+from compat.cluster.quorum_nodes import QuorumCluster
 from compat.crash.producers import Librdkafka
 from compat.crash.rounds import TOPIC, LostError, check, judge, read
 from compat.matrix.brokers import Barnabas
@@ -32,8 +35,19 @@ TOPIC_SETTINGS = {
     "index.interval.bytes": "512",
     "file.delete.delay.ms": "200",
 }
+TIER_SETTINGS = {
+    "remote.log.storage.system.enable": "true",
+    "remote.log.storage.manager.class.name": "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
+    "remote.log.manager.task.interval.ms": "100",
+    "log.retention.check.interval.ms": "300",
+}
+CLUSTER_SETTINGS = {
+    "rlmm.config.remote.log.metadata.topic.num.partitions": "5",
+}
 PARTITIONS = 2
 ROUND_S = (0.5, 4.0)
+AWAY_S = (0.0, 2.0)
+"""For so long a broker of several stays away after its kill."""
 WAIT_S = 120
 TIMES = 20
 """So many times its local retention is what the log has at the least."""
@@ -82,7 +96,10 @@ class Reader(threading.Thread):
             last = time.monotonic()
             while not self._stop_it.is_set() and time.monotonic() - last < 3:
                 for message in consumer.consume(1000, timeout=0.2):
-                    if message.error() is not None:  # the store or the broker is gone for a while
+                    error = message.error()
+                    if error is not None:  # otherwise the store or the broker is gone for a while
+                        if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+                            self.errors.append(f"partition {self._partition} from {expected} on: {error}")
                         continue
                     number = int((message.value() or b"").split()[0])
                     if number != expected:
@@ -117,37 +134,97 @@ class Store:
         return len(list(self.path.rglob("*.log")))
 
 
-def run(directory: Path, *, seed: int, seconds: float) -> Figures:
+class Target(Protocol):
+    """The brokers that are killed."""
+
+    bootstrap: str
+    replicas: int
+
+    def kill(self, choose: random.Random) -> None:
+        """Kill a broker, and start it again."""
+
+    def data(self) -> list[Path]:
+        """Return the log dir of each broker."""
+
+
+class Alone:
+    """One broker."""
+
+    replicas = 1
+
+    def __init__(self, directory: Path, settings: dict[str, str]) -> None:
+        self._broker = Barnabas(directory, settings)
+        self._broker.start()
+        self.bootstrap = self._broker.bootstrap
+
+    def kill(self, choose: random.Random) -> None:
+        """Kill it, and start it again."""
+        self._broker.restart("kill")
+
+    def data(self) -> list[Path]:
+        """Return its log dir."""
+        return [self._broker.directory / "data"]
+
+    def close(self) -> None:
+        """End it."""
+        self._broker.stop("kill")
+
+
+class Several:
+    """Brokers with a controller, all of ours."""
+
+    def __init__(self, directory: Path, settings: dict[str, str], count: int) -> None:
+        self.replicas = min(count, 3)
+        self._cluster = QuorumCluster(
+            directory,
+            [OURS] * count,
+            our_controllers=(1,),
+            settings={**CLUSTER_SETTINGS, **settings},
+            controller_settings={"remote.log.storage.system.enable": "true"},
+        )
+        self._cluster.__enter__()
+        self.bootstrap = self._cluster.bootstrap
+
+    def kill(self, choose: random.Random) -> None:
+        """Kill a broker, and start it again after a while, once the others have all that is replicated."""
+        broker_id = choose.choice(sorted(self._cluster.nodes))
+        self._cluster.nodes[broker_id].kill()
+        time.sleep(choose.uniform(*AWAY_S))
+        self._cluster.start(broker_id)
+        self._cluster.wait_in_sync(TOPIC, self.replicas)
+
+    def data(self) -> list[Path]:
+        """Return the log dir of each broker."""
+        return [node.log_dir for node in self._cluster.nodes.values()]
+
+    def close(self) -> None:
+        """End all."""
+        for node in self._cluster.nodes.values():
+            node.kill()
+        self._cluster.close()
+
+
+def run(directory: Path, *, seed: int, seconds: float, brokers: int) -> Figures:
     """Load, kill and fail for so long, at moments drawn from `seed`, and check. Raises LostError."""
     choose, begun, figures = random.Random(seed), time.monotonic(), Figures()
     store = Store(directory / "tier" / "kafka-tiered-storage")
-    broker = Barnabas(
-        directory,
-        {
-            "remote.log.storage.system.enable": "true",
-            "remote.log.storage.manager.class.name": "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
-            "rsm.config.dir": str(directory / "tier"),
-            "remote.log.manager.task.interval.ms": "100",
-            "log.retention.check.interval.ms": "300",
-        },
-    )
-    broker.start()
+    settings = {**TIER_SETTINGS, "rsm.config.dir": str(directory / "tier")}
+    target = Several(directory, settings, brokers) if brokers > 1 else Alone(directory, settings)
     try:
-        load_and_fail(broker, store, figures, choose, begun + seconds)
+        load_and_fail(target, store, figures, choose, begun + seconds)
     finally:
-        broker.stop("kill")
+        target.close()
     figures.seconds = round(time.monotonic() - begun, 1)
     return figures
 
 
-def load_and_fail(
-    broker: Barnabas, store: Store, figures: Figures, choose: random.Random, end: float
-) -> None:
+def load_and_fail(target: Target, store: Store, figures: Figures, choose: random.Random, end: float) -> None:
     """Load, kill and fail until `end`, a monotonic time, and check what there is. Raises LostError."""
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1, config=TOPIC_SETTINGS)])[TOPIC].result(30)
-    loads = [Librdkafka(broker.bootstrap, TOPIC, partition) for partition in range(PARTITIONS)]
-    readers = [Reader(broker.bootstrap, partition) for partition in range(PARTITIONS)]
+    admin = AdminClient({"bootstrap.servers": target.bootstrap})
+    new_topic = NewTopic(TOPIC, PARTITIONS, target.replicas, config=TOPIC_SETTINGS)
+    admin.create_topics([new_topic])[TOPIC].result(30)
+    loads = [Librdkafka(target.bootstrap, TOPIC, partition) for partition in range(PARTITIONS)]
+    readers = [Reader(target.bootstrap, partition) for partition in range(PARTITIONS)]
     for load in loads:
         load.start()
     for reader in readers:
@@ -159,7 +236,7 @@ def load_and_fail(
             store.fail()
             figures.failures += 1
         else:
-            broker.restart("kill")
+            target.kill(choose)
             figures.kills += 1
     store.mend()
     for load in loads:
@@ -170,15 +247,15 @@ def load_and_fail(
         figures.read += reader.read
         if reader.errors:
             raise LostError(reader.errors[0])
-    wait(
-        lambda: local_bytes(broker.directory / "data") <= PARTITIONS * 3 * SEGMENT_BYTES,
-        "segments stay on the disk",
-    )
+    for data in target.data():
+        wait(
+            lambda data=data: local_bytes(data) <= PARTITIONS * 3 * SEGMENT_BYTES, f"segments stay in {data}"
+        )
     figures.stored = store.segments()
     if figures.stored < TIMES * PARTITIONS:
         raise LostError(f"only {figures.stored} segments are stored: run for longer")
     for load in loads:
-        check(load, read(broker.bootstrap, load.partition))
+        check(load, read(target.bootstrap, load.partition))
 
 
 def local_bytes(data: Path) -> int:
@@ -204,12 +281,19 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m compat.crash.tiered", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
-        "--seconds", type=float, default=60.0, help="for how long the broker is killed and its store fails"
+        "--seconds", type=float, default=60.0, help="for how long brokers are killed and the store fails"
+    )
+    parser.add_argument(
+        "--brokers", type=int, default=1, help="with more than one, a controller is beside them"
     )
     options = parser.parse_args(argv)
     directory = Path(tempfile.mkdtemp(prefix="barnabas-tiered-"))
     print(f"seed {options.seed}, {options.seconds} s, logs in {directory}", flush=True)
-    return judge(directory, options.seed, lambda: run(directory, seed=options.seed, seconds=options.seconds))
+    return judge(
+        directory,
+        options.seed,
+        lambda: run(directory, seed=options.seed, seconds=options.seconds, brokers=options.brokers),
+    )
 
 
 if __name__ == "__main__":

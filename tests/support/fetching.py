@@ -12,7 +12,7 @@ import trio
 from barnabas.cluster.metadata.changes import BrokerRegistered, PartitionChanged, TopicCreated
 from barnabas.cluster.metadata.image import BrokerInfo, PartitionInfo, TopicInfo
 from barnabas.cluster.metadata.peers import PeerUnavailableError
-from barnabas.cluster.replicas.fetcher import FetcherParts
+from barnabas.cluster.replicas.fetcher_parts import FetcherParts
 from barnabas.cluster.replicas.fetching import ReplicaFetchers
 from barnabas.cluster.replicas.ports import NoThrottle
 from barnabas.cluster.replicas.replica import Replica

@@ -97,7 +97,17 @@ class Tier:
             **{name.replace("_", "."): text for name, text in settings.items()},
         }
         await ask_for_topic(self.asked, topic, partitions=1, settings=texts)
+        await self.idle()
         return self.log(topic)
+
+    async def idle(self) -> None:
+        """Wait until the tasks that begin with leadership are done."""
+        with trio.fail_after(10):
+            while any(
+                partition.is_copying or partition.is_expiring or not partition.is_seen
+                for partition in self.tiered.seen()
+            ):
+                await trio.sleep(0.01)
 
     def append(self, count: int, topic: str = "t", **options: Any) -> None:
         """Append records, each in a batch, and force the log to disk."""
@@ -112,6 +122,7 @@ class Tier:
 
     async def rounds(self, count: int = 3) -> None:
         """Have copies, expiry and local deletion done, several times."""
+        await self.idle()
         for _ in range(count):
             for partition in [*self.tiered.seen()]:
                 await self.tiered.round_of(partition)

@@ -187,7 +187,7 @@ def _broker(
         is_served=storage.replicas.is_served,
     )  # fmt: skip
     events = _follow_metadata(base, coordinators, optional, quotas, limits)
-    tiered = _tiered(base, seams)
+    tiered = _tiered(base, coordinators, seams)
     securing = _securing(base, listeners, optional)
     services = _services(
         base, served, coordinators, optional, step_runner, mover, securing, in_cluster, tiered
@@ -285,14 +285,14 @@ def _follow_metadata(
     return events
 
 
-def _tiered(base: BaseParts, seams: Seams) -> TieredStorage | None:
+def _tiered(base: BaseParts, coordinators: CoordinatorParts, seams: Seams) -> TieredStorage | None:
     """Make the parts of tiered storage; a broker without it does not import their modules. Raises StartupError."""
     check_tiered_topics(base.config, base.storage.metadata.image)
     if not base.config.get(settings.REMOTE_LOG_STORAGE_SYSTEM_ENABLE):
         return None
     from barnabas.broker.tiering import opened_tier
 
-    return opened_tier(base, seams)
+    return opened_tier(base, coordinators.ports.topic_creation, seams)
 
 
 def _securing(base: BaseParts, listeners: list[Listener], optional: OptionalParts) -> Securing:

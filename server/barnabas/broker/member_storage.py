@@ -26,7 +26,7 @@ from barnabas.cluster.metadata.protocol_version import V2_7_IV2, protocol_of
 from barnabas.cluster.replicas.alter_partition import RemoteAlterPartition
 from barnabas.cluster.replicas.context import ReplicaContext
 from barnabas.cluster.replicas.failures import LogDirFailures
-from barnabas.cluster.replicas.fetcher import FetcherParts
+from barnabas.cluster.replicas.fetcher_parts import FetcherParts
 from barnabas.cluster.replicas.fetching import ReplicaFetchers
 from barnabas.cluster.replicas.flushing import Flusher
 from barnabas.cluster.replicas.isr_writing import WrittenIsrs

@@ -11,12 +11,13 @@ from barnabas.environment.extras import explain
 
 if TYPE_CHECKING:
     from barnabas.broker.base_parts import BaseParts
+    from barnabas.cluster.metadata.topic_creation import TopicCreation
     from barnabas.cluster.tiering.manager import TieredStorage
     from barnabas.serving.seams import Seams
     from barnabas.tiered.storage import RemoteStorage
 
 
-def opened_tier(base: BaseParts, seams: Seams) -> TieredStorage:
+def opened_tier(base: BaseParts, creation: TopicCreation, seams: Seams) -> TieredStorage:
     """Return the tiered storage of a broker; it follows the metadata from now on. Raises StartupError."""
     from barnabas.cluster.tiering.manager import TieredStorage
 
@@ -25,6 +26,8 @@ def opened_tier(base: BaseParts, seams: Seams) -> TieredStorage:
         base.config,
         seams.around_store(store) if seams.around_store is not None else store,
         storage.metadata,
+        creation,
+        storage.peers,
         storage.replicas,
         storage.failures,
         base.budget,
@@ -33,6 +36,8 @@ def opened_tier(base: BaseParts, seams: Seams) -> TieredStorage:
         base.background,
     )
     storage.metadata.subscribe(tiered)
+    if storage.fetchers is not None:
+        storage.fetchers.use_tiers(tiered.followers)
     return tiered
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from barnabas.config import broker as settings
-from barnabas.config.keeper import is_clustered
+from barnabas.config.keeper import is_clustered, is_controller
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.setting import Setting, SettingError
 
@@ -38,6 +38,15 @@ class MetadataTopic(NamedTuple):
     replication_factor: int
     min_isr: int
     retention_ms: int
+
+    def settings(self, config: BrokerConfig) -> dict[str, str]:
+        """The topic's own settings."""
+        return {
+            "cleanup.policy": "delete",
+            "min.insync.replicas": str(self.min_isr if is_clustered(config) else 1),
+            "remote.storage.enable": "false",
+            "retention.ms": str(self.retention_ms),
+        }
 
 
 def is_tiered(config: BrokerConfig) -> bool:
@@ -99,12 +108,8 @@ def check_tiered(config: BrokerConfig, origin: str) -> None:
 
 def _check_tiered(config: BrokerConfig) -> None:
     enable = settings.REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name
-    if is_clustered(config):
-        raise SettingError(
-            f"{enable}=true: tiered storage is that of a broker that is alone; remove the setting to start in a cluster"
-        )
     class_name = settings.REMOTE_LOG_STORAGE_MANAGER_CLASS_NAME.name
-    if not config.get(settings.REMOTE_LOG_STORAGE_MANAGER_CLASS_NAME):
+    if not is_controller(config) and not config.get(settings.REMOTE_LOG_STORAGE_MANAGER_CLASS_NAME):
         raise SettingError(f"{enable}=true: {class_name} names no store; set it, or remove {enable}")
     manager = settings.REMOTE_LOG_METADATA_MANAGER_CLASS_NAME
     if config.get(manager) != manager.default:

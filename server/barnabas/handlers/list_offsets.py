@@ -183,7 +183,7 @@ class ListOffsets:
         if timestamp == LATEST:
             return -1, upper, partition.leader_epoch
         if timestamp in _SPECIAL:
-            offset = _special_offset(log, timestamp)
+            offset = special_offset(log, timestamp)
             return -1, offset, epoch_at(partition, offset) if offset >= 0 else -1
         timed_offset: TimestampOffset | None = None
         if timestamp >= 0 and self.tiered is not None and log.is_tiered:
@@ -240,7 +240,7 @@ async def _several_at_once(
         raise failures[0]
 
 
-def _special_offset(log: PartitionLog, timestamp: int) -> int:
+def special_offset(log: PartitionLog, timestamp: int) -> int:
     """Return one of the offsets at which a part of a log begins or ends, -1 where there is none."""
     if timestamp == EARLIEST:
         return log.log_start_offset

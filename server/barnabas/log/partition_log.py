@@ -9,7 +9,7 @@ never past what was written whole. All changes are made by one thread.
 from __future__ import annotations
 
 import logging
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.errors import RequestError
 from barnabas.log import retention
@@ -29,6 +29,9 @@ from barnabas.records.control import EndMarker
 from barnabas.records.steps import Steps, run
 from barnabas.records.validate import Origin, validate_own, validate_steps
 from barnabas.records.validated import ValidatedBatches
+
+if TYPE_CHECKING:
+    from barnabas.log.tiered_start import TieredStart
 
 log = logging.getLogger(__name__)
 
@@ -409,6 +412,27 @@ class PartitionLog(DurableLog):
         """Drop everything, or keep it aside; the log is empty and begins at `offset`. Raises StorageError."""
         self._restart_at(offset, keeps=keeps)
 
+    @guarded
+    def begin_after_tier(self, start: TieredStart, *, now_ms: int) -> None:
+        """Drop everything; the log is empty, and begins in tiered storage. Raises StorageError."""
+        from barnabas.log.tiered_start import finish_start, save_start  # not on the way of other logs
+
+        save_start(self.disk, self.dir, start)
+        offset = start.offset
+        try:
+            self.store.restart_at(offset, config=self.config)
+            self.epochs = finish_start(self.disk, self.dir, start)
+        except OSError as error:
+            raise in_doubt(error) from error
+        self._truncated(offset)
+        self.log_start_offset = start.log_start_offset
+        self.high_watermark = self.recovery_point = offset
+        self.highest_remote_offset = offset - 1
+        self.store.snapshots.offsets.add(offset)
+        self.store.snapshots.load(self.producers, start.log_start_offset, offset, now_ms)
+        self.producers.on_high_watermark(offset)
+        self._update_last_stable()
+
     def _truncate(self, offset: int, now_ms: int) -> None:
         store = self.store
         self._load_aborted(self.segments[store.index_of(offset - 1)])
@@ -424,13 +448,15 @@ class PartitionLog(DurableLog):
             self._save_epochs(sync=True)
 
     def _restart_at(self, offset: int, *, keeps: bool = False) -> None:
+        is_in_tier = self.is_tiered and self.log_start_offset < offset < self.store.bases[0]
         self.store.restart_at(offset, config=self.config, keeps=keeps)
-        self.log_start_offset = offset
+        if not is_in_tier:
+            self.log_start_offset = offset
         self._truncated(offset)
         self.high_watermark = offset
         self.producers.clear(offset)
         self._update_last_stable()
-        if self.epochs.clear():
+        if self.epochs.truncate_from_end(offset) if is_in_tier else self.epochs.clear():
             self._save_epochs(sync=True)
 
     def _truncated(self, offset: int) -> None:
@@ -441,6 +467,7 @@ class PartitionLog(DurableLog):
         self.log_start_offset = min(self.log_start_offset, offset)
         self.high_watermark = min(self.high_watermark, offset)
         self.recovery_point = min(self.recovery_point, offset)
+        self.highest_remote_offset = min(self.highest_remote_offset, offset - 1)
         if self.clean_offset is not None:
             self.clean_offset = min(self.clean_offset, offset)
 

@@ -70,7 +70,9 @@ class ReadableLog:
         self.epochs = loaded.epochs
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
-        self.high_watermark = min(max(parts.high_watermark, loaded.log_start_offset), loaded.log_end_offset)
+        # What is not here any more, or in tiered storage only, was committed.
+        committed = max(parts.high_watermark, loaded.log_start_offset, loaded.segments[0].base_offset)
+        self.high_watermark = min(committed, loaded.log_end_offset)
         self.last_stable_offset = self.high_watermark
 
     def __repr__(self) -> str:

@@ -90,7 +90,7 @@ def iter_whole(
         position += header.size
 
 
-def read_marker(file: File, position: int, header: BatchHeader) -> EndMarker | None:
+def read_marker(file: ReadableFile, position: int, header: BatchHeader) -> EndMarker | None:
     """Read the end marker in the control batch at `position`; None if it is another record, or gone."""
     record = next(iter_records(file.read(header.size, position)), None)
     return None if record is None else parse_end_marker(record)

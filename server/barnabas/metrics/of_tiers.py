@@ -26,6 +26,8 @@ COUNTERS: Final = (
     ("failed_reads", "remotefetcherrors", "Reads from tiered storage that have failed"),
     ("deletions", "remotedeleterequests", "Segments that were to be deleted in tiered storage"),
     ("failed_deletions", "remotedeleteerrors", "Deletions of segments that have failed"),
+    ("starts", "buildremotelogauxstaterequests", "Logs of followers that were to begin after tiered storage"),
+    ("failed_starts", "buildremotelogauxstateerrors", "Such beginnings that have failed"),
 )
 
 

@@ -45,6 +45,11 @@ class PartitionSegments:
     def __len__(self) -> int:
         return len(self._segments)
 
+    def clear(self) -> None:
+        """Forget all records."""
+        self._segments.clear()
+        self._epochs.clear()
+
     def get(self, segment_id: UUID) -> RemoteSegment | None:
         """Return a segment that is not deleted, whatever its state is."""
         return self._segments.get(segment_id)

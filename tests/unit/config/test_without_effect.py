@@ -138,11 +138,31 @@ def test_settings_of_tiered_stores_count_when_it_is_on():
 
 
 @pytest.mark.parametrize(
+    "settings",
+    [
+        {"process.roles": "broker", "node.id": "4", "controller.quorum.voters": "1@h:9093"},
+        {"zookeeper.connect": "h:2181"},
+        {
+            "process.roles": "controller",
+            "node.id": "1",
+            "controller.quorum.voters": "1@h:9093",
+            "listeners": "CONTROLLER://:9093",
+            "remote.log.storage.manager.class.name": "",
+        },
+    ],
+    ids=["quorum", "zookeeper", "controller"],
+)
+def test_nodes_of_a_cluster_start_with_tiered_storage(settings):
+    texts = {name: text for name, text in {**TIERED, **settings}.items() if text}
+    refusals = judged(texts).refusals
+    assert not any("remote.log" in refusal for refusal in refusals)
+
+
+@pytest.mark.parametrize(
     ("settings", "reason"),
     [
         ({"remote.log.storage.manager.class.name": ""}, "names no store"),
         ({"remote.log.metadata.manager.class.name": "org.example.Other"}, "org.example.Other"),
-        ({"process.roles": "broker", "node.id": "2"}, "a broker that is alone"),
         ({"log.local.retention.bytes": "11", "log.retention.bytes": "10"}, "Value must not be more than"),
         ({"rlmm.config.remote.log.metadata.topic.num.partitions": "x"}, "num.partitions=x"),
     ],

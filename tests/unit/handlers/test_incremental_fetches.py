@@ -26,7 +26,9 @@ class Consumer:
         self.isolation_level = isolation_level
         self.session_id = self.epoch = 0
 
-    async def fetch(self, offsets=None, *, leader_epoch: int = -1) -> dict[int, tuple[int, int, int]]:
+    async def fetch(
+        self, offsets=None, *, leader_epoch: int = -1, last_epoch: int = -1
+    ) -> dict[int, tuple[int, int, int]]:
         """The partitions that are named, each with error, high watermark and bytes; `offsets` are news of positions."""
         request = FetchRequest(
             min_bytes=0,
@@ -40,7 +42,7 @@ class Consumer:
                     partitions=[
                         FetchRequest.FetchPartition(
                             partition=index, current_leader_epoch=leader_epoch, fetch_offset=offset,
-                            partition_max_bytes=1 << 20,
+                            last_fetched_epoch=last_epoch, partition_max_bytes=1 << 20,
                         )
                         for index, offset in (offsets or {}).items()
                     ],
@@ -75,6 +77,12 @@ async def produce(asked, index: int, *values: bytes, **options) -> None:
     assert response.responses[0].partition_responses[0].error_code == 0
 
 
+async def delete_records(asked, index: int, offset: int) -> None:
+    partition = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=index, offset=offset)
+    topic = DeleteRecordsRequest.DeleteRecordsTopic(name=TOPIC, partitions=[partition])
+    await asked(DeleteRecordsRequest(topics=[topic], timeout_ms=1000), 2)
+
+
 async def test_only_partitions_with_news_are_named(asked):
     consumer = Consumer(asked)
     assert (await consumer.fetch(dict.fromkeys(range(COUNT), 0))).keys() == set(range(COUNT))
@@ -94,10 +102,19 @@ async def test_a_log_start_that_moved_is_news(asked):
     await produce(asked, 1, b"one", b"two")
     await consumer.fetch(dict.fromkeys(range(COUNT), 2) | {0: 0, 2: 0, 3: 0})
     assert await consumer.fetch() == {}
-    partition = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=1, offset=1)
-    topic = DeleteRecordsRequest.DeleteRecordsTopic(name=TOPIC, partitions=[partition])
-    await asked(DeleteRecordsRequest(topics=[topic], timeout_ms=1000), 2)
+    await delete_records(asked, 1, 1)
     assert (await consumer.fetch()).keys() == {1}
+    assert await consumer.fetch() == {}
+
+
+async def test_log_start_is_told_again_after_a_divergence(asked):
+    """A follower that is told to truncate takes no watermarks from that answer."""
+    consumer = Consumer(asked)
+    await produce(asked, 1, b"one", b"two")
+    await consumer.fetch({1: 2})
+    await delete_records(asked, 1, 1)
+    assert (await consumer.fetch({1: 4}, last_epoch=0)).keys() == {1}
+    assert (await consumer.fetch({1: 2}, last_epoch=0)).keys() == {1}
     assert await consumer.fetch() == {}
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
 SHARE_TOPIC = "__share_group_state"
+REMOTE_METADATA_TOPIC = "__remote_log_metadata"
+"""Made by brokers with tiered storage; an ordinary topic to clients, as in Kafka."""
 
 ADMIN_CLIENT_ID = "__admin_client"
 """The only client id that may produce to internal topics, as in Kafka: that of its own tools of old."""

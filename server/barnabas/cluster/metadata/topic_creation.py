@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from barnabas.cluster.metadata import topic_decisions
 from barnabas.cluster.metadata.creation import NewTopic, create_topics
 from barnabas.cluster.metadata.image import Change, ClusterImage
-from barnabas.cluster.metadata.internal_topics import SHAPES
+from barnabas.cluster.metadata.internal_topics import REMOTE_METADATA_TOPIC, SHAPES
 from barnabas.cluster.metadata.timed_change import change_within
 from barnabas.config import broker as settings
 from barnabas.config.keeper import is_clustered
@@ -100,13 +100,18 @@ class LocalTopicCreation:
     def _new_topic(self, image: ClusterImage, name: str, own: Mapping[str, str]) -> NewTopic:
         shape = default_shape(self._config, name, own)
         replicas = shape.replication_factor
-        if name in SHAPES and not is_clustered(self._config):
+        if (name in SHAPES or name == REMOTE_METADATA_TOPIC) and not is_clustered(self._config):
             replicas = min(replicas, len(image.brokers))
         return NewTopic(name, new_uuid(self._entropy), shape.partitions, replicas, settings=shape.settings)
 
 
 def default_shape(config: BrokerConfig, name: str, own: Mapping[str, str]) -> TopicShape:
     """Return how this broker's settings want a topic of this name to be made, which has settings of its own."""
+    if name == REMOTE_METADATA_TOPIC:
+        from barnabas.config.tiered import metadata_topic  # not on the way of a broker without tiered storage
+
+        remote = metadata_topic(config)
+        return TopicShape(remote.partitions, remote.replication_factor, remote.settings(config))
     get = config.get
     shape = SHAPES.get(name)
     if shape is None:

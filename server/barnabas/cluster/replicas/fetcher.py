@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 import trio
 
 from barnabas.client.errors import describe
 from barnabas.cluster.metadata.peers import PeerUnavailableError
-from barnabas.cluster.replicas.followed import RETRY_MS_MIN, Chosen, Followed, Stage
+from barnabas.cluster.replicas.fetcher_parts import FetcherParts, Way
+from barnabas.cluster.replicas.followed import PASSING, RETRY_MS_MIN, Chosen, Followed, Stage
 from barnabas.cluster.replicas.following import Fetched, FollowerLog, slices
 from barnabas.cluster.replicas.remote_leader import (
     DIVERGING_EPOCH_SINCE,
     FETCH,
-    OFFSET_FOR_LEADER_EPOCH,
     Ask,
     EpochAnswer,
     PartitionData,
@@ -35,11 +36,8 @@ from barnabas.errors import RequestError, StorageError
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.cluster.metadata.peers import Peers
-    from barnabas.cluster.replicas.ports import Throttle
+    from barnabas.cluster.replicas.ports import TierStartError, TierStarts
     from barnabas.cluster.replicas.replica import Replica
-    from barnabas.config.loading import BrokerConfig
-    from barnabas.serving.loop_budget import LoopBudget
     from barnabas.wire.topic_partitions import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -53,37 +51,7 @@ ASIDE_SECONDS_MAX = 1.0
 LOOK_AT_ALL_SECONDS = 0.5
 """Interval at which all partitions are looked at: for what retention deletes here, and a topic's id that comes late."""
 
-PASSING = frozenset((
-    ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID, ErrorCode.REPLICA_NOT_AVAILABLE,
-    ErrorCode.FENCED_LEADER_EPOCH,
-))  # fmt: skip
-"""Errors that mean that the leader, or this broker, has older metadata than the other."""
-
-
 NO_ANSWER = EpochAnswer(ErrorCode.UNKNOWN_SERVER_ERROR, EpochEnd(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET))
-
-
-@dataclass(frozen=True, slots=True)
-class FetcherParts:
-    """Parts that all fetchers of a broker share; `now_ms` is the wall clock."""
-
-    peers: Peers
-    config: BrokerConfig
-    budget: LoopBudget
-    storage_failed: Callable[[StorageError], RequestError]
-    now_ms: Callable[[], int]
-    throttle: Throttle[Replica]
-
-
-class Way(NamedTuple):
-    """A connection to the leader, and the session on it."""
-
-    leader: RemoteLeader
-    session: FetcherSession
-    chosen: Chosen
-    is_aside: bool
-    """True for partitions that came while a request was under way."""
 
 
 class Fetcher:
@@ -99,6 +67,7 @@ class Fetcher:
         self._main = Way(leader, FetcherSession(), Chosen(), is_aside=False)
         beside = replace(leader, channel=f"{leader.channel}-new")
         self._beside = Way(beside, FetcherSession(is_kept=False), Chosen(), is_aside=True)
+        self._tier_leader = replace(leader, channel=f"{leader.channel}-tier")
         self._followed: dict[TopicPartition, Followed] = {}
         # Those that the next request may have to treat in another way than the one before: all but those that are
         # fetched from, in sync, and were not answered. So a request costs what has changed, not what is followed.
@@ -117,7 +86,11 @@ class Fetcher:
         """Follow a replica's leader in its leader epoch."""
         key = replica.topic, replica.index
         followed = self._followed[key] = Followed(replica)
-        self._unsettled[key] = None
+        self._comes(followed)
+
+    def _comes(self, followed: Followed) -> None:
+        """Have a partition looked at soon, beside the request that is under way."""
+        self._unsettled[followed.replica.topic, followed.replica.index] = None
         self._changed.set()
         if self._is_under_way:
             followed.is_aside = True
@@ -163,6 +136,7 @@ class Fetcher:
         """Close the connections."""
         self._main.leader.close()
         self._beside.leader.close()
+        self._tier_leader.close()
 
     async def _round(self, way: Way) -> bool:
         """Do what is to be done for the partitions of a way; whether there was anything. Raises PeerUnavailableError."""
@@ -277,7 +251,7 @@ class Fetcher:
         if not truncating:
             return False
         asked = [(followed, followed.ask()) for followed in truncating]
-        answers = await self._epoch_ends(way.leader, [ask for _, ask in asked])
+        answers = await way.leader.epoch_ends([ask for _, ask in asked])
         for followed, ask in asked:
             if not self._is_here(followed) or followed.follower is None:
                 continue
@@ -293,18 +267,6 @@ class Fetcher:
                 self._storage_failed(followed, error)
             await self._parts.budget.checkpoint()
         return True
-
-    @staticmethod
-    async def _epoch_ends(leader: RemoteLeader, asks: list[Ask]) -> dict[TopicPartition, EpochAnswer]:
-        try:
-            await leader.version_of(OFFSET_FOR_LEADER_EPOCH)
-        except PeerUnavailableError as error:
-            if not error.lacks_version:
-                raise
-            # Older than leader epochs (Apache Kafka 0.11): the high watermark is all that is left to go by.
-            unknown = EpochAnswer(0, EpochEnd(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET))
-            return {(ask.topic, ask.partition): unknown for ask in asks}
-        return await leader.epoch_ends(asks)
 
     # --- fetching -------------------------------------------------------------------------------------------
 
@@ -364,6 +326,8 @@ class Fetcher:
             is_chosen = is_settled = False
             if followed is None or followed.stage is Stage.FAILED:
                 is_settled = True
+            elif followed.stage is Stage.TIERED:
+                is_settled = True  # until the log begins anew
             elif followed.is_aside is not way.is_aside:
                 pass
             elif followed.again_at > now:
@@ -388,6 +352,8 @@ class Fetcher:
         code = data.error_code
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             followed.stage = Stage.OUT_OF_RANGE
+        elif code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE and self._parts.tiers is not None:
+            self._begin_in_tier(followed, self._parts.tiers)
         elif code:
             self._failed(followed, ask, code)
         else:
@@ -446,6 +412,10 @@ class Fetcher:
                 self._failed(followed, ask, code)
                 continue
             before = followed.follower.position
+            tiers = self._parts.tiers
+            if tiers is not None and tiers.begins_last(followed.replica, offsets[1].offset):
+                self._begin_in_tier(followed, tiers)
+                continue
             try:
                 followed.follower.out_of_range(
                     leader_start_offset=offsets[0].offset, leader_end_offset=offsets[1].offset
@@ -459,6 +429,33 @@ class Fetcher:
                 self._delay(followed, "the leader answers OFFSET_OUT_OF_RANGE", is_passing=True)
             await self._parts.budget.checkpoint()
         return True
+
+    # --- after OFFSET_MOVED_TO_TIERED_STORAGE ---------------------------------------------------------------
+
+    def _begin_in_tier(self, followed: Followed, tiers: TierStarts) -> None:
+        """Have a log begin after what is in tiered storage, beside the requests for other partitions."""
+        assert followed.follower is not None
+        followed.stage = Stage.TIERED
+        followed.is_in_sync = False
+        tiers.start(
+            followed.follower, self._tier_leader, partial(self._began_in_tier, followed, followed.ask())
+        )
+
+    def _began_in_tier(
+        self, followed: Followed, ask: Ask, error: TierStartError | StorageError | None
+    ) -> None:
+        """Fetch from where a log begins now, or try again after an error."""
+        if not self._is_here(followed) or followed.stage is not Stage.TIERED:
+            return
+        followed.stage = Stage.FETCHING
+        if isinstance(error, StorageError):
+            self._storage_failed(followed, error)
+        elif error is not None and error.code:
+            self._failed(followed, ask, error.code)
+        elif error is not None:
+            why = f"its log cannot begin after what is in tiered storage: {error}"
+            self._delay(followed, why, is_passing=error.is_passing)
+        self._comes(followed)
 
     # --- errors ---------------------------------------------------------------------------------------------
 

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 import trio
 
 from barnabas.cluster.metadata.image import BROKER
-from barnabas.cluster.replicas.fetcher import Fetcher, FetcherParts
+from barnabas.cluster.replicas.fetcher import Fetcher
 from barnabas.cluster.replicas.remote_leader import RemoteLeader
 from barnabas.cluster.replication.fetchers import fetcher_of
 from barnabas.config import broker as settings
 
 if TYPE_CHECKING:
     from barnabas.cluster.metadata.image import Delta
+    from barnabas.cluster.replicas.fetcher_parts import FetcherParts
+    from barnabas.cluster.replicas.ports import TierStarts
     from barnabas.cluster.replicas.replica import Replica
 
 log = logging.getLogger(__name__)
@@ -46,6 +48,10 @@ class ReplicaFetchers:
 
     def _count_set(self) -> int:
         return self._parts.config.get(settings.NUM_REPLICA_FETCHERS)
+
+    def use_tiers(self, tiers: TierStarts) -> None:
+        """Have logs begin after what is in tiered storage where leaders say so."""
+        self._parts.tiers = tiers
 
     def start(self, replica: Replica) -> None:
         """Fetch from the leader of a replica, if there is one."""

@@ -7,6 +7,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.replicas.remote_leader import NO_TOPIC_ID, Ask
+from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.cluster.replicas.following import FollowerLog
@@ -18,6 +19,13 @@ RETRY_MS_MIN = 20
 """The first wait after an error that passes once both brokers have the newest metadata; doubled with each further one, up
 to `replica.fetch.backoff.ms`."""
 
+PASSING = frozenset((
+    ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID, ErrorCode.REPLICA_NOT_AVAILABLE,
+    ErrorCode.FENCED_LEADER_EPOCH,
+))  # fmt: skip
+"""Errors that mean that the leader, or this broker, has older metadata than the other."""
+
 
 class Stage(Enum):
     """Stage of a partition that a fetcher follows."""
@@ -28,6 +36,8 @@ class Stage(Enum):
     FETCHING = auto()
     OUT_OF_RANGE = auto()
     """The leader must be asked where its log begins and ends."""
+    TIERED = auto()
+    """Its log is made to begin after what is in tiered storage; until then nothing is fetched."""
     FAILED = auto()
     """Nothing is done until the metadata name another leader epoch."""
 

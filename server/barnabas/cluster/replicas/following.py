@@ -17,6 +17,7 @@ from barnabas.records.batch import LENGTH_OFFSET, LOG_OVERHEAD
 
 if TYPE_CHECKING:
     from barnabas.cluster.replicas.replica import Replica
+    from barnabas.log.tiered_start import TieredStart
 
 log = logging.getLogger(__name__)
 
@@ -142,6 +143,20 @@ class FollowerLog:
                 own.name, own.log_end_offset, go_on.restarts_at,
             )  # fmt: skip
             own.truncate_fully_and_start_at(go_on.restarts_at)
+        return True
+
+    def begin_after_tier(self, start: TieredStart) -> bool:
+        """Give up all local records, and begin after what is in tiered storage."""
+        own = self.replica.log
+        if not self.is_current or not own.is_tiered or own.log_end_offset >= start.offset:
+            return False
+        log.info(
+            "%s ended at %d: it begins at %d now, after what is in tiered storage from %d on",
+            own.name, own.log_end_offset, start.offset, start.log_start_offset,
+        )  # fmt: skip
+        own.begin_after_tier(start, now_ms=self._now_ms())
+        self.replica.growth.restart(own.log_end_offset, 0)
+        self.replica.subscribers.role_changed(self.replica)
         return True
 
     def _truncate(self, offset: int) -> None:

@@ -6,11 +6,13 @@ The rule: an implementation is chosen where the broker is assembled; `Replica` i
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from barnabas.errors import RequestError, StorageError
 
 if TYPE_CHECKING:
+    from barnabas.cluster.replicas.following import FollowerLog
+    from barnabas.cluster.replicas.remote_leader import RemoteLeader
     from barnabas.cluster.replication.leader import IsrChange
 
 Replica = TypeVar("Replica", contravariant=True)
@@ -58,6 +60,31 @@ class NoFetchers:
 
     def stop(self, replica: object) -> None:
         """Do nothing."""
+
+
+class TierStartError(Exception):
+    """A log could not begin after what is in tiered storage: that is tried again."""
+
+    def __init__(self, message: str, code: int = 0, *, is_passing: bool = False) -> None:
+        """`code` is what the leader has answered; `is_passing` says that it only takes some time."""
+        super().__init__(message)
+        self.code = code
+        self.is_passing = is_passing
+
+
+class TierStarts(Protocol):
+    """Begins logs of followers after what is in tiered storage (KIP-405)."""
+
+    def begins_last(self, replica: Any, leader_end_offset: int) -> bool:
+        """Say whether an empty log is to begin after all that is in tiered storage, rather than in it (KIP-1023)."""
+
+    def start(
+        self,
+        follower: FollowerLog,
+        leader: RemoteLeader,
+        done: Callable[[TierStartError | StorageError | None], None],
+    ) -> None:
+        """Begin a log anew in a task of its own; `done` is called at its end, in the event loop."""
 
 
 class Throttle(Protocol[Replica]):

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from barnabas.cluster.metadata.peers import PeerUnavailableError
 from barnabas.cluster.replicas.following import FetchPosition
 from barnabas.cluster.replication.fetch_session import FetcherSession, PartitionKey, SessionRequest, Wanted
-from barnabas.cluster.replication.follower import EpochEnd
+from barnabas.cluster.replication.follower import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET, EpochEnd
 from barnabas.config import broker as settings
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
@@ -29,7 +30,8 @@ SESSIONS_SINCE = 7
 DIVERGING_EPOCH_SINCE = 12
 TOPIC_IDS_SINCE = 13
 REPLICA_STATE_SINCE = 15
-LATEST, EARLIEST = -1, -2
+PENDING_UPLOAD_SINCE = 11
+LATEST, EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD = -1, -2, -4, -6
 NO_TOPIC_ID = bytes(16)
 PARTITIONS_PER_STEP = 100
 
@@ -60,11 +62,16 @@ class EpochAnswer(NamedTuple):
     end: EpochEnd
 
 
+UNKNOWN_END: Final = EpochAnswer(0, EpochEnd(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET))
+
+
 class OffsetAnswer(NamedTuple):
     """An end of the leader's log, or an error."""
 
     error_code: int
     offset: int
+    leader_epoch: int = -1
+    """Leader epoch of the offset, -1 where the leader does not say."""
 
 
 class Selection:
@@ -285,7 +292,16 @@ class RemoteLeader:
     # --- OffsetForLeaderEpoch -------------------------------------------------------------------------------
 
     async def epoch_ends(self, asks: Iterable[Ask]) -> dict[TopicPartition, EpochAnswer]:
-        """Return where each partition's last fetched epoch ends in the leader's log (KIP-101)."""
+        """Return where each partition's last fetched epoch ends in the leader's log (KIP-101).
+
+        That is unknown to brokers older than leader epochs (Apache Kafka 0.11).
+        """
+        try:
+            await self.version_of(OFFSET_FOR_LEADER_EPOCH)
+        except PeerUnavailableError as error:
+            if not error.lacks_version:
+                raise
+            return {(ask.topic, ask.partition): UNKNOWN_END for ask in asks}
         topics: dict[str, OffsetForLeaderEpochRequest.OffsetForLeaderTopic] = {}
         for ask in asks:
             topic = topics.setdefault(
@@ -315,11 +331,12 @@ class RemoteLeader:
     async def log_ends(self, asks: Iterable[Ask]) -> dict[TopicPartition, tuple[OffsetAnswer, OffsetAnswer]]:
         """Return the first offset and the log end of the leader's log, by partition."""
         asks = list(asks)
-        last = await self._offsets(asks, LATEST)
-        first = await self._offsets(asks, EARLIEST)
+        last = await self.offsets(asks, LATEST)
+        first = await self.offsets(asks, EARLIEST)
         return {key: (first[key], last[key]) for key in first.keys() & last.keys()}
 
-    async def _offsets(self, asks: list[Ask], timestamp: int) -> dict[TopicPartition, OffsetAnswer]:
+    async def offsets(self, asks: Iterable[Ask], timestamp: int) -> dict[TopicPartition, OffsetAnswer]:
+        """Return the offset that a timestamp, mostly a special one, stands for in the leader's log, by partition."""
         topics: dict[str, ListOffsetsRequest.ListOffsetsTopic] = {}
         for ask in asks:
             topic = topics.setdefault(ask.topic, ListOffsetsRequest.ListOffsetsTopic(name=ask.topic))
@@ -345,7 +362,9 @@ class RemoteLeader:
                         offset = answer.old_style_offsets[0]
                     else:
                         code = ErrorCode.UNKNOWN_SERVER_ERROR
-                answers[topic_answer.name, answer.partition_index] = OffsetAnswer(code, offset)
+                answers[topic_answer.name, answer.partition_index] = OffsetAnswer(
+                    code, offset, answer.leader_epoch
+                )
         return answers
 
     def close(self) -> None:

@@ -26,6 +26,8 @@ class TopicCounts:
     read_bytes: int = 0
     deletions: int = 0
     failed_deletions: int = 0
+    starts: int = 0
+    failed_starts: int = 0
 
 
 @dataclass(slots=True)

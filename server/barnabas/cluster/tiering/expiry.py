@@ -38,6 +38,7 @@ def plan_expiry(
     *,
     now_ms: int,
     in_use: Collection[UUID] = (),
+    replaced: Collection[UUID] = (),
 ) -> Expiry:
     """Choose the segments to delete, of all that a partition has in the order of their start offsets.
 
@@ -47,11 +48,17 @@ def plan_expiry(
         config: its settings.
         now_ms: milliseconds since 1970.
         in_use: ids of segments that are being copied or deleted, which are not touched.
+        replaced: ids of segments that no leader epoch reads any more.
 
     """
     segments = [segment for segment in segments if segment.segment_id not in in_use]
-    unfinished = [segment for segment in segments if segment.state is not SegmentState.COPY_FINISHED]
-    copied = [segment for segment in segments if segment.state is SegmentState.COPY_FINISHED]
+    copied = [
+        segment
+        for segment in segments
+        if segment.state is SegmentState.COPY_FINISHED and segment.segment_id not in replaced
+    ]
+    copied_ids = {segment.segment_id for segment in copied}
+    unfinished = [segment for segment in segments if segment.segment_id not in copied_ids]
     own = [segment for segment in copied if is_in_lineage(segment, log.epochs, log.log_end_offset)]
     own_ids = {segment.segment_id for segment in own}
     foreign = [segment for segment in copied if segment.segment_id not in own_ids]

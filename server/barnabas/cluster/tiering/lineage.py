@@ -92,11 +92,11 @@ def highest_offset(segments: PartitionSegments, log: PartitionLog) -> int:
 
 
 def first_offset(segments: PartitionSegments, epochs: LeaderEpochs) -> int | None:
-    """Return where the first remote segment of a log begins, None if there is none."""
+    """Return where the first copied segment of a log begins, None if there is none."""
     for epoch, _ in epochs.entries:
-        of_epoch = segments.segments(epoch)
-        if of_epoch:
-            return of_epoch[0].start_offset
+        for segment in segments.segments(epoch):
+            if segment.state is SegmentState.COPY_FINISHED:
+                return segment.start_offset
     return None
 
 

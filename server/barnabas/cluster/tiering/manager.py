@@ -1,6 +1,7 @@
 """Tiered storage of a broker: the tasks of all partitions that it leads, and what requests ask for.
 
-The rule: nothing of a partition is decided before the metadata were replayed. A store that fails is asked again with the
+The rule: nothing of a partition is decided before its metadata were read, by a new leader up to all that former ones have
+written. A store that fails is asked again with the
 next round; nothing that happens here ends the broker.
 """
 
@@ -14,6 +15,8 @@ import trio
 
 from barnabas.cluster.metadata.image import TOPIC
 from barnabas.cluster.tiering.counts import TierCounts
+from barnabas.cluster.tiering.deletions import Deletions, deleted_partitions
+from barnabas.cluster.tiering.followers import FollowerTiers
 from barnabas.cluster.tiering.metadata import RemoteMetadata
 from barnabas.cluster.tiering.partition import TieredPartition, key_of, raise_log_start
 from barnabas.cluster.tiering.reading import RemoteIndexes
@@ -21,13 +24,16 @@ from barnabas.cluster.tiering.reads import RemoteReads
 from barnabas.cluster.tiering.tasks import SegmentTasks
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError, StorageError
-from barnabas.tiered.metadata import PartitionDeleteState
+from barnabas.log.format.names import LOCAL_TOPICS
+from barnabas.tiered.metadata import METADATA_TOPIC
 from barnabas.tiered.segment import TopicIdPartition
 from barnabas.tiered.storage import RemoteStorageError
 
 if TYPE_CHECKING:
     from barnabas.cluster.metadata.image import Delta
+    from barnabas.cluster.metadata.peers import Peers
     from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.cluster.metadata.topic_creation import TopicCreation
     from barnabas.cluster.replicas.failures import LogDirFailures
     from barnabas.cluster.replicas.manager import Replicas
     from barnabas.cluster.replicas.replica import Replica
@@ -40,6 +46,7 @@ log = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 0.5
 RETRY_SECONDS_MAX: Final = 30.0
+RETRY_WARN_SECONDS: Final = 5.0
 
 
 class TieredStorage:
@@ -50,6 +57,8 @@ class TieredStorage:
         config: BrokerConfig,
         storage: RemoteStorage,
         store: MetadataStore,
+        creation: TopicCreation,
+        peers: Peers | None,
         replicas: Replicas,
         failures: LogDirFailures,
         budget: LoopBudget,
@@ -57,6 +66,7 @@ class TieredStorage:
         broker_id: int,
         background: trio.Nursery,
     ) -> None:
+        """`peers` is None where the broker is alone."""
         self._config = config
         self._storage = storage
         self._store = store
@@ -64,31 +74,42 @@ class TieredStorage:
         self._failures = failures
         self._budget = budget
         self._environment = environment
+        self._broker_id = broker_id
         self.counts = TierCounts()
         self._indexes = RemoteIndexes(
             storage, config.get(settings.REMOTE_LOG_INDEX_FILE_CACHE_TOTAL_SIZE_BYTES)
         )
-        self.metadata = RemoteMetadata(config, store, replicas, budget, environment, broker_id)
-        self._ready = trio.Event()
+        self.metadata = RemoteMetadata(store, creation, replicas, peers, budget, environment, broker_id)
         self.tasks = SegmentTasks(
-            config, storage, self._indexes, self.metadata, self.counts, environment, broker_id
+            config,
+            storage,
+            self._indexes,
+            self.metadata,
+            self.counts,
+            environment,
+            broker_id,
+            lambda: store.image.brokers,
         )
         self.reads = RemoteReads(
-            config, storage, self._indexes, self.metadata, self._ready, self.counts, environment, budget, background
+            config, storage, self._indexes, self.metadata, self.counts, environment, budget, background
         )  # fmt: skip
+        self.metadata.on_restart = self._unlearn
+        self.followers = FollowerTiers(
+            config, storage, self.metadata, self.counts, environment, budget, background
+        )
         self._partitions: dict[TopicIdPartition, TieredPartition] = {}
-        self._gone: dict[TopicIdPartition, None] = {}
-        self._are_gone = trio.Event()
-        self._deleted_early: set[bytes] = set()
-        """Ids of topics that were deleted before the metadata were replayed."""
+        self.deletions = Deletions(self.metadata, self.tasks, store, failures, environment, broker_id)
+        self._new_leaders: set[Replica] = set()
+        self._has_work = trio.Event()
+        self._is_open = False
 
     def __iter__(self) -> Iterator[TieredPartition]:
         return iter(tuple(self._partitions.values()))
 
     @property
     def is_ready(self) -> bool:
-        """True once the metadata of remote segments were replayed."""
-        return self._ready.is_set()
+        """True once the metadata of remote segments were read, of all that this broker has a replica of."""
+        return self._is_open and self.metadata.is_ready
 
     # --- the image --------------------------------------------------------------------------------------------
 
@@ -96,29 +117,47 @@ class TieredStorage:
         """Nothing is made beforehand."""
 
     def publish(self, delta: Delta) -> None:
-        """Have what is stored of deleted topics deleted."""
-        ids = {delta.old.topics[name].id for name in delta.deleted}
-        ids |= {
-            delta.old.topics[name].id
-            for name in delta.topics
-            if name in delta.old.topics and delta.replaced(name)
-        }
-        if not self._ready.is_set():
-            self._deleted_early |= ids
-        elif ids:
-            self._delete_all([key for key in self.metadata.partitions if key.topic_id.bytes in ids])
+        """Have what is stored of deleted topics deleted, if that is this broker's to do."""
+        if delta.topics or delta.deleted:
+            self._delete_all(deleted_partitions(delta, self._broker_id, self.metadata.partitions))
+            self.metadata.look()
 
     async def clean_up(self, delta: Delta) -> None:
-        """Follow settings; a topic without tiered storage begins where its local log does (KIP-950)."""
+        """Follow settings, and what is new here; a topic that is switched off begins where its local log does (KIP-950)."""
         self.tasks.follow_settings()
         self.reads.follow_settings()
+        self.followers.follow_settings()
+        for name in delta.topics:
+            await self._follow_topic(name, delta)
         for resource_type, name in delta.configs:
-            topic = delta.new.topics.get(name) if resource_type == TOPIC else None
-            for index in range(len(topic.partitions) if topic is not None else 0):
-                replica = self._replicas.find(name, index)
-                if replica is not None and not replica.log.is_tiered:
-                    self._switch_off(replica)
-                await self._budget.checkpoint()
+            if resource_type == TOPIC:
+                await self._follow_topic(name, delta, switch_off=True)
+
+    async def _follow_topic(self, name: str, delta: Delta, *, switch_off: bool = False) -> None:
+        topic = delta.new.topics.get(name)
+        for index in range(len(topic.partitions) if topic is not None else 0):
+            replica = self._replicas.find(name, index)
+            if replica is not None:
+                self._follow_replica(replica, switch_off=switch_off)
+            await self._budget.checkpoint()
+
+    def _follow_replica(self, replica: Replica, *, switch_off: bool) -> None:
+        if _is_stored(replica):
+            self.metadata.follow(key_of(replica))
+        if switch_off and not replica.log.is_tiered:
+            self._switch_off(replica)
+        elif replica.is_leader and replica.log.is_tiered:
+            self._new_leaders.add(replica)
+            self._has_work.set()
+
+    def _unlearn(self, key: TopicIdPartition) -> None:
+        """Rely no more on what is stored of a partition, until that is known again."""
+        replica = self._replicas.find(key.topic, key.partition)
+        if replica is not None and key_of(replica) == key:
+            replica.log.highest_remote_offset = -1
+        partition = self._partitions.get(key)
+        if partition is not None:
+            partition.is_seen = False
 
     def _switch_off(self, replica: Replica) -> None:
         try:
@@ -127,24 +166,37 @@ class TieredStorage:
             self._failures.failed(error)
             return
         replica.log.highest_remote_offset = -1
-        key = key_of(replica)
-        if key in self.metadata.partitions and replica.log.config.remote_log_delete_on_disable:
-            self._delete_all([key])
+        self._delete_switched_off(replica)
+
+    def _delete_switched_off(self, replica: Replica) -> None:
+        """Delete what is stored of a topic without tiered storage, if it is to be deleted, and is led here."""
+        if (
+            replica.is_leader
+            and not replica.log.is_tiered
+            and replica.log.config.remote_log_delete_on_disable
+        ):
+            key = key_of(replica)
+            if key not in self.deletions and len(self.metadata.of(key)):
+                self._delete_all([key])
 
     def _delete_all(self, keys: list[TopicIdPartition]) -> None:
         for key in keys:
-            self._gone[key] = None
             self._partitions.pop(key, None)
-        self._are_gone.set()
+        self.deletions.add(keys)
 
     # --- tasks ------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Copy, expire and delete, round by round."""
         try:
-            await self._open()
+            await self._ensure_topic()
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._delete_forever)
+                self._retain()
+                self._is_open = True
+                nursery.start_soon(self.metadata.run)
+                nursery.start_soon(self.deletions.run)
+                nursery.start_soon(self._lead_forever, nursery)
+                nursery.start_soon(self._tell_unknown)
                 while True:
                     await self._begin_round(nursery)
                     await trio.sleep(self._config.get(settings.REMOTE_LOG_MANAGER_TASK_INTERVAL_MS) / 1000)
@@ -152,48 +204,65 @@ class TieredStorage:
             with trio.CancelScope(shield=True):
                 await self._environment.threads.run(self._storage.close)
 
-    async def _open(self) -> None:
+    async def _ensure_topic(self) -> None:
         wait_s = RETRY_SECONDS
         while True:
             try:
-                await self.metadata.open()
-                break
+                await self.metadata.ensure_topic()
+                return
             except (RequestError, StorageError) as error:
-                log.warning("metadata of remote segments cannot be read yet: %s", error)
+                log.log(
+                    logging.WARNING if wait_s > RETRY_WARN_SECONDS else logging.INFO,
+                    "%s cannot be made yet: %s", METADATA_TOPIC, error,
+                )  # fmt: skip
                 await trio.sleep(wait_s)
                 wait_s = min(2 * wait_s, RETRY_SECONDS_MAX)
-        self._resume_deletions()
-        for replica in self._replicas:
-            if (
-                replica.is_leader
-                and not replica.log.is_tiered
-                and key_of(replica) in self.metadata.partitions
-            ):
-                self._switch_off(replica)
-            await self._budget.checkpoint()
-        self._ready.set()
 
-    def _resume_deletions(self) -> None:
-        """Resume deletions; what is stored of topics that nothing is known of, and no record deletes, stays."""
-        early = [key for key in self.metadata.partitions if key.topic_id.bytes in self._deleted_early]
-        self._delete_all([*self.metadata.deleting, *early])
-        for key, segments in self.metadata.partitions.items():
-            if key in self._gone or self._store.image.topic_name(key.topic_id.bytes) is not None:
+    async def _tell_unknown(self) -> None:
+        """Name what is stored of topics that there are not, once that is known; it stays unless a record deletes it."""
+        while not self.is_ready:
+            await trio.sleep(RETRY_SECONDS)
+        for key, segments in tuple(self.metadata.partitions.items()):
+            is_known = self._store.image.topic_name(key.topic_id.bytes) is not None
+            if is_known or key in self.deletions or key in self.metadata.deleting or not len(segments):
                 continue
-            states = [segment.state for segment in segments.segments()]
-            if states:
-                log.warning(
-                    "%d segments of %s-%d with the topic id %s are stored remotely, and there is no such topic",
-                    len(states), key.topic, key.partition, key.topic_id,
-                )  # fmt: skip
+            log.warning(
+                "%d segments of %s-%d with the topic id %s are stored remotely, and there is no such topic",
+                len(segments), key.topic, key.partition, key.topic_id,
+            )  # fmt: skip
+
+    async def _lead_forever(self, nursery: trio.Nursery) -> None:
+        """Begin the tasks of partitions as soon as they are led here."""
+        while True:
+            await self._has_work.wait()
+            self._has_work = trio.Event()
+            replicas, self._new_leaders = self._new_leaders, set()
+            for replica in replicas:
+                if replica.is_leader and replica.log.is_tiered and replica.log.topic_id is not None:
+                    partition = self._partition(replica)
+                    if partition is not None and not partition.is_seen:
+                        self._begin_tasks(nursery, partition)
+                await self._budget.checkpoint()
 
     async def _begin_round(self, nursery: trio.Nursery) -> None:
+        self._retain()
+        await self.followers.look(self._replicas)
+        self.deletions.take_over()
+        for replica in self._replicas:
+            if replica.is_leader and not replica.log.is_tiered:
+                self._delete_switched_off(replica)
+            await self._budget.checkpoint()
         for partition in self.seen():
             self._begin_tasks(nursery, partition)
             await self._budget.checkpoint()
         for key, partition in tuple(self._partitions.items()):
             if not partition.is_led:
                 self._partitions.pop(key, None)
+
+    def _retain(self) -> None:
+        """Follow the metadata of the replicas that there are here, and of what is being deleted."""
+        here = [key_of(replica) for replica in self._replicas if _is_stored(replica)]
+        self.metadata.retain([*here, *self.deletions])
 
     def seen(self) -> Iterator[TieredPartition]:
         """Yield the partitions with tiered storage that are led here now."""
@@ -210,7 +279,7 @@ class TieredStorage:
 
     def _partition(self, replica: Replica) -> TieredPartition | None:
         key = key_of(replica)
-        if key in self._gone:
+        if key in self.deletions:
             return None
         partition = self._partitions.get(key)
         if (
@@ -218,16 +287,13 @@ class TieredStorage:
             or partition.replica is not replica
             or partition.leader_epoch != replica.leader_epoch
         ):
-            partition = TieredPartition(key, replica, replica.leader_epoch, self.metadata.of(key))
+            partition = TieredPartition(
+                key, replica, replica.leader_epoch, self.metadata.of(key), self._environment.monotonic()
+            )
             self._partitions[key] = partition
         return partition
 
     def _begin_tasks(self, nursery: trio.Nursery, partition: TieredPartition) -> None:
-        try:
-            self.tasks.look(partition)
-        except StorageError as error:
-            self._failures.failed(error)
-            return
         if not partition.is_copying and not partition.is_stopped:
             partition.is_copying = True
             nursery.start_soon(self._do, partition, self._copy)
@@ -261,41 +327,9 @@ class TieredStorage:
         except Exception:
             log.exception("tiered storage of %s failed; tried again with the next round", name)
 
-    # --- deletion of all that a partition has -----------------------------------------------------------------
 
-    async def _delete_forever(self) -> None:
-        wait_s = RETRY_SECONDS
-        while True:
-            await self._are_gone.wait()
-            self._are_gone = trio.Event()
-            for key in tuple(self._gone):
-                try:
-                    await self._delete_partition(key)
-                except StorageError as error:
-                    self._failures.failed(error)
-                except Exception as error:
-                    log.warning(
-                        "remote segments of %s-%d are still to be deleted: %s",
-                        key.topic,
-                        key.partition,
-                        error,
-                    )
-            wait_s = min(2 * wait_s, RETRY_SECONDS_MAX) if self._gone else RETRY_SECONDS
-            if self._gone:
-                with trio.move_on_after(wait_s):
-                    await self._are_gone.wait()
-                self._are_gone.set()
-
-    async def _delete_partition(self, key: TopicIdPartition) -> None:
-        """Note that all segments are to go, so that a restart resumes, and delete them; those in hand follow.
-
-        Raises RequestError, StorageError.
-        """
-        if key not in self.metadata.deleting:
-            await self.metadata.note_deletion(key, PartitionDeleteState.MARKED)
-        segments = self.metadata.of(key)
-        for segment in segments.segments():
-            await self.tasks.delete_unused(segment)
-        if not len(segments):
-            await self.metadata.note_deletion(key, PartitionDeleteState.FINISHED)
-            self._gone.pop(key, None)
+def _is_stored(replica: Replica) -> bool:
+    """Say whether segments of a replica may be in the store, or are to be deleted there."""
+    log = replica.log
+    is_switched_off = log.config.remote_log_delete_on_disable and log.topic not in LOCAL_TOPICS
+    return log.topic_id is not None and (log.is_tiered or is_switched_off)

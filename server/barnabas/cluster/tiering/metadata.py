@@ -1,24 +1,25 @@
-"""The topic `__remote_log_metadata`: what is stored remotely, written by this broker and replayed at its start.
+"""Remote segments of all partitions, as the records of `__remote_log_metadata` say: this broker's and those of others.
 
-The rule: a state counts once its record is in the log. Before everything was replayed nothing is known, which is another
-thing than that there is nothing.
+The rule: a state counts once its record was read here. Before all records of a partition were read nothing is known of it,
+which is another thing than that there is nothing.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from barnabas.cluster.metadata.creation import NewTopic, create_topics
+import trio
+
+from barnabas.cluster.tiering.metadata_leaders import MetadataLeaders
+from barnabas.cluster.tiering.metadata_log import MetadataLog
 from barnabas.errors import RequestError
-from barnabas.records.any_magic import iter_any_records
-from barnabas.records.batch import iter_batches
 from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
-from barnabas.tiered.lineage import LineageError, PartitionSegments
+from barnabas.tiered.lineage import LineageError, PartitionSegments, UnknownSegmentError
 from barnabas.tiered.metadata import (
     METADATA_TOPIC,
     MetadataRecord,
@@ -34,42 +35,88 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.ids import new_uuid
 
 if TYPE_CHECKING:
-    from barnabas.cluster.metadata.image import Change, ClusterImage
+    from barnabas.cluster.metadata.peers import Peers
     from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.cluster.metadata.topic_creation import TopicCreation
     from barnabas.cluster.replicas.manager import Replicas
-    from barnabas.cluster.replicas.replica import Replica
-    from barnabas.config.loading import BrokerConfig
     from barnabas.environment import Environment
     from barnabas.serving.loop_budget import LoopBudget
 
 log = logging.getLogger(__name__)
 
-READ_BYTES: Final = 1 << 20
+WRITE_SECONDS: Final = 120.0
+"""For how long a record is written again, and waited for: remote.log.metadata.consume.wait.ms of Kafka."""
+RETRY_SECONDS: Final = 0.1
+RETRY_SECONDS_MAX: Final = 5.0
+_TRANSIENT: Final = (
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
+"""Errors after which a record is written again. It may be in the log twice then, of which the second one has no effect."""
+
+
+@dataclass(eq=False, slots=True)
+class _Write:
+    """A record that this broker writes; `refusal` says why it has no effect, once it was read here."""
+
+    done: trio.Event = field(default_factory=trio.Event)
+    refusal: LineageError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A deletion of a partition that is not finished: its last record, and when it was read (monotonic, s)."""
+
+    record: PartitionDelete
+    read_at: float
 
 
 class RemoteMetadata:
-    """Segments of all partitions. Lifecycle: `open`, until it succeeds; then `add` and `advance`."""
+    """Segments of the partitions that are followed. Lifecycle: `ensure_topic`, then `run` in a task.
+
+    A metadata partition is followed as a whole, with the records of all partitions that are in it.
+    """
 
     def __init__(
         self,
-        config: BrokerConfig,
         store: MetadataStore,
+        creation: TopicCreation,
         replicas: Replicas,
+        peers: Peers | None,
         budget: LoopBudget,
         environment: Environment,
         broker_id: int,
     ) -> None:
-        self._config = config
+        """`peers` is None where the broker is alone."""
         self._store = store
+        self._creation = creation
         self._replicas = replicas
-        self._budget = budget
         self._environment = environment
         self._broker_id = broker_id
+        self._log = MetadataLog(
+            store,
+            replicas,
+            MetadataLeaders(store, peers) if peers is not None else None,
+            budget,
+            environment,
+            broker_id,
+            self,
+        )
         self._partitions: dict[TopicIdPartition, PartitionSegments] = {}
-        self.deleting: set[TopicIdPartition] = set()
+        self._writes: dict[bytes, _Write] = {}
+        self.deleting: dict[TopicIdPartition, Mark] = {}
         """Partitions of which all segments are to be deleted."""
-        self.is_ready = False
-        """True once all records were replayed."""
+        self.on_mark: Callable[[], None] = lambda: None
+        """Called when one is added."""
+        self.on_restart: Callable[[TopicIdPartition], None] = lambda _: None
+        """Called for each partition with records that are forgotten, as they are read again."""
 
     @property
     def partitions(self) -> Mapping[TopicIdPartition, PartitionSegments]:
@@ -77,106 +124,136 @@ class RemoteMetadata:
         return self._partitions
 
     def of(self, partition: TopicIdPartition) -> PartitionSegments:
-        """Return the segments of a partition."""
+        """Return the segments of a partition; what there is once it is ready."""
         segments = self._partitions.get(partition)
         if segments is None:
             segments = self._partitions[partition] = PartitionSegments()
         return segments
 
-    def _forget(self, partition: TopicIdPartition) -> None:
-        segments = self._partitions.get(partition)
-        if segments is not None and not len(segments):
-            del self._partitions[partition]
+    # --- following ----------------------------------------------------------------------------------------------
 
-    # --- opening ----------------------------------------------------------------------------------------------
+    async def ensure_topic(self) -> None:
+        """Have the metadata topic made, if need be. Raises RequestError, StorageError: to be tried again."""
+        await self._creation.ensure(METADATA_TOPIC)
 
-    async def open(self) -> None:
-        """Make the topic, if need be, and replay it. Raises RequestError, StorageError: to be tried again."""
-        await self._ensure_topic()
-        self._partitions.clear()
-        self.deleting.clear()
-        for index in range(self._partition_count):
-            await self._replay(self._replicas.leader(METADATA_TOPIC, index))
-        self.is_ready = True
+    async def run(self) -> None:
+        """Follow records until cancelled."""
+        await self._log.run()
 
-    async def _ensure_topic(self) -> None:
-        from barnabas.config.tiered import metadata_topic
+    def follow(self, partition: TopicIdPartition) -> None:
+        """Follow the records of a partition from now on."""
+        count = self._count
+        if count:
+            self._log.follow(metadata_partition(partition, count))
 
-        shape = metadata_topic(self._config)
-        topic_settings = {
-            "cleanup.policy": "delete",
-            "min.insync.replicas": str(min(shape.min_isr, len(self._store.image.brokers))),
-            "remote.storage.enable": "false",
-            "retention.ms": str(shape.retention_ms),
-        }
-        refused: dict[str, RequestError] = {}
+    def retain(self, partitions: Iterable[TopicIdPartition]) -> None:
+        """Follow the records of these partitions, and of metadata partitions that have a replica here; no others."""
+        count = self._count
+        if not count:
+            return
+        indexes = {metadata_partition(partition, count) for partition in partitions}
+        indexes.update(
+            index for index in range(count) if self._replicas.find(METADATA_TOPIC, index) is not None
+        )
+        self._log.retain(indexes)
+        for index in indexes:
+            self._log.follow(index)
 
-        def decide(image: ClusterImage) -> Iterator[Change | None]:
-            refused.clear()
-            if METADATA_TOPIC in image.topics:
-                return
-            topic = NewTopic(
-                METADATA_TOPIC,
-                new_uuid(self._environment.entropy),
-                shape.partitions,
-                min(shape.replication_factor, len(image.brokers)),
-                settings=topic_settings,
-            )
-            yield from create_topics(image, self._config, [topic], refused)
-
-        if METADATA_TOPIC not in self._store.image.topics:
-            await self._store.change(decide)
-        for error in refused.values():
-            raise error
+    def look(self) -> None:
+        """Look at the leaders and replicas of the metadata topic again."""
+        self._log.look()
 
     @property
-    def _partition_count(self) -> int:
+    def is_ready(self) -> bool:
+        """True once all records were read, of all that is followed."""
+        return bool(self._count) and self._log.is_all_ready
+
+    def is_ready_for(self, partition: TopicIdPartition) -> bool:
+        """Say whether all records were read of a partition, up to the end that was there when it began to be followed."""
+        count = self._count
+        return bool(count) and self._log.is_ready(metadata_partition(partition, count))
+
+    def check_ready(self, partition: TopicIdPartition) -> None:
+        """Raise REPLICA_NOT_AVAILABLE, as Kafka, unless the records of a partition were read."""
+        if not self.is_ready_for(partition):
+            raise RequestError(
+                ErrorCode.REPLICA_NOT_AVAILABLE,
+                f"what is stored of {partition.topic}-{partition.partition} is not known yet",
+            )
+
+    async def catch_up(self, partition: TopicIdPartition) -> None:
+        """Wait until all was read that is written now, be it by another broker. Raises RequestError: to be tried again."""
+        self.follow(partition)
+        index = self._index_of(partition)
+        await self._log.wait_ready(index)
+        await self._log.catch_up(index)
+
+    @property
+    def _count(self) -> int:
         topic = self._store.image.topics.get(METADATA_TOPIC)
-        if topic is None:
+        return len(topic.partitions) if topic is not None else 0
+
+    def _index_of(self, partition: TopicIdPartition) -> int:
+        count = self._count
+        if not count:
             raise RequestError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {METADATA_TOPIC} yet"
             )
-        return len(topic.partitions)
+        return metadata_partition(partition, count)
 
-    async def _replay(self, replica: Replica) -> None:
-        partition_log = replica.log
-        offset = partition_log.log_start_offset
-        while offset < (end := partition_log.high_watermark):
-            data = partition_log.read(offset, max_bytes=READ_BYTES, upper_offset=end).to_bytes()
-            start = offset
-            for position, header in iter_batches(data):
-                if header.next_offset <= offset:
-                    continue
-                if not header.is_control:
-                    for record in iter_any_records(data, position):
-                        self._follow(partition_log.name, record.offset, record.value)
-                offset = header.next_offset
-                await self._budget.checkpoint()
-            if offset == start:
-                return
-            await self._budget.checkpoint()
+    # --- records ------------------------------------------------------------------------------------------------
 
-    def _follow(self, name: str, offset: int, value: bytes | None) -> None:
+    def replayed(self, index: int, offset: int, value: bytes | None) -> None:
+        """Follow a record of a metadata partition."""
+        value = bytes(value or b"")
+        write = self._writes.pop(value, None)
         try:
-            record = decode(value or b"")
-            self._apply(record)
-        except (MetadataRecordError, LineageError) as error:
-            log.error("%s: the record at offset %d is left out: %s", name, offset, error)
+            self._apply(decode(value))
+        except MetadataRecordError as error:
+            log.error("%s-%d: the record at offset %d is left out: %s", METADATA_TOPIC, index, offset, error)
+        except LineageError as error:
+            # An answer that was lost has had a record written again; or two brokers took themselves to be the leader.
+            log.info("%s-%d: the record at offset %d has no effect: %s", METADATA_TOPIC, index, offset, error)
+            if write is not None:
+                write.refusal = error
+        if write is not None:
+            write.done.set()
+
+    def restarted(self, index: int) -> None:
+        """Forget all that the records of a metadata partition have said."""
+        count = self._count
+        for key, segments in tuple(self._partitions.items()):
+            if count and metadata_partition(key, count) == index:
+                segments.clear()
+                self.on_restart(key)
+        for key in tuple(self.deleting):
+            if count and metadata_partition(key, count) == index:
+                del self.deleting[key]
 
     def _apply(self, record: MetadataRecord) -> None:
+        partition = record.partition
         if not isinstance(record, PartitionDelete):
-            self.of(record.partition).apply(record)
+            self.of(partition).apply(record)
+            if partition in self.deleting:
+                self.forget(partition)
         elif record.state is PartitionDeleteState.FINISHED:
-            self.deleting.discard(record.partition)
-            self._forget(record.partition)
-        else:
-            self.deleting.add(record.partition)
+            self.forget(partition)
+        elif partition in self._partitions:
+            self.deleting[partition] = Mark(record, self._environment.monotonic())
+            self.on_mark()
+
+    def forget(self, partition: TopicIdPartition) -> None:
+        """Forget a partition of a deleted topic, if nothing is stored of it any more."""
+        segments = self._partitions.get(partition)
+        if segments is None or not len(segments):
+            self._partitions.pop(partition, None)
+            self.deleting.pop(partition, None)
 
     # --- writing ----------------------------------------------------------------------------------------------
 
     async def add(self, segment: RemoteSegment) -> None:
         """Note that the copy of a segment begins. Raises RequestError, StorageError."""
-        await self._append(segment)
+        await self._write(segment)
 
     async def advance(
         self, segment: RemoteSegment, state: SegmentState, custom_metadata: bytes | None = None
@@ -193,7 +270,7 @@ class RemoteMetadata:
             state=state,
             custom_metadata=custom_metadata if custom_metadata is not None else segment.custom_metadata,
         )
-        await self._append(update, is_flushed=state is SegmentState.COPY_FINISHED)
+        await self._write(update, is_flushed=state is SegmentState.COPY_FINISHED)
         return replace(
             segment,
             broker_id=update.broker_id,
@@ -202,25 +279,62 @@ class RemoteMetadata:
             custom_metadata=update.custom_metadata,
         )
 
-    async def note_deletion(self, partition: TopicIdPartition, state: PartitionDeleteState) -> None:
-        """Note that all segments of a partition are to be deleted, or that they are. Raises RequestError, StorageError."""
-        now_ms = self._environment.wall_clock_ms()
-        await self._append(PartitionDelete(partition, self._broker_id, now_ms, state))
+    async def mark_deletion(self, partition: TopicIdPartition) -> None:
+        """Note that all segments of a partition are to be deleted. Raises RequestError, StorageError.
 
-    async def _append(self, record: MetadataRecord, *, is_flushed: bool = False) -> None:
-        index = metadata_partition(record.partition, self._partition_count)
-        replica = self._replicas.leader(METADATA_TOPIC, index)
+        No record says that they are: after DELETE_PARTITION_FINISHED Kafka's brokers read no more metadata, of any
+        partition, if one follows of the same partition. A mark without segments has no effect.
+        """
         now_ms = self._environment.wall_clock_ms()
-        batch = encode_batch([Record(0, now_ms, None, encode(record), [])])
-        result = replica.append_own(bytearray(batch), now_ms=now_ms)
-        self._apply(record)
-        await replica.wait_committed(result.last_offset + 1)
-        if is_flushed:
-            # Local segments go when they are stored remotely: a power cut must not take back that they are.
-            task = replica.log.begin_flush()
-            if task is not None:
-                await self._environment.threads.run(task.run)
-                task.finish(self._environment.wall_clock_ms())
+        await self._write(PartitionDelete(partition, self._broker_id, now_ms, PartitionDeleteState.MARKED))
+
+    async def _write(self, record: MetadataRecord, *, is_flushed: bool = False) -> None:
+        """Write a record, again where that fails or its answer is lost, until it was read here.
+
+        Raises RequestError, also for a record that has no effect after those before it; StorageError.
+        """
+        index = self._index_of(record.partition)
+        self._log.follow(index)
+        value = encode(record)
+        write = self._writes.setdefault(value, _Write())
+        try:
+            with trio.move_on_after(WRITE_SECONDS):
+                await self._append(index, value, write, is_flushed=is_flushed)
+                await write.done.wait()
+        finally:
+            if self._writes.get(value) is write:
+                del self._writes[value]
+        if not write.done.is_set():
+            raise RequestError(
+                ErrorCode.REQUEST_TIMED_OUT, f"a record of {METADATA_TOPIC}-{index} was not written in time"
+            )
+        if write.refusal is not None:
+            raise RefusedRecordError(write.refusal)
+
+    async def _append(self, index: int, value: bytes, write: _Write, *, is_flushed: bool) -> None:
+        pause_s = RETRY_SECONDS
+        while not write.done.is_set():
+            now_ms = self._environment.wall_clock_ms()
+            batch = bytearray(encode_batch([Record(0, now_ms, None, value, [])]))
+            try:
+                await self._log.append(index, batch, is_flushed=is_flushed)
+                return
+            except RequestError as error:
+                if error.code not in _TRANSIENT:
+                    raise
+                log.debug("%s-%d: written again after: %s", METADATA_TOPIC, index, error)
+            with trio.move_on_after(pause_s):
+                await write.done.wait()
+            pause_s = min(2 * pause_s, RETRY_SECONDS_MAX)
+
+
+class RefusedRecordError(RequestError):
+    """A record was written and has no effect: the segment has another state meanwhile."""
+
+    def __init__(self, refusal: LineageError) -> None:
+        super().__init__(ErrorCode.INVALID_REQUEST, str(refusal))
+        self.is_gone = isinstance(refusal, UnknownSegmentError)
+        """True if there is no such segment any more."""
 
 
 def new_segment_id(environment: Environment) -> UUID:

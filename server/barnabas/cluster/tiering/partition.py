@@ -22,6 +22,7 @@ class TieredPartition:
         replica: the leader's replica.
         leader_epoch: when it was last seen to lead.
         segments: what is stored remotely.
+        led_since_s: when this broker began to lead it, monotonic.
         is_copying: whether a task copies its segments.
         is_expiring: whether a task deletes its segments.
         is_stopped: no segment is copied any more in this leader epoch.
@@ -35,6 +36,7 @@ class TieredPartition:
     replica: Replica
     leader_epoch: int
     segments: PartitionSegments
+    led_since_s: float
     is_copying: bool = False
     is_expiring: bool = False
     is_stopped: bool = False

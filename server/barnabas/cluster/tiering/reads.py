@@ -81,7 +81,6 @@ class RemoteReads:
         storage: RemoteStorage,
         indexes: RemoteIndexes,
         metadata: RemoteMetadata,
-        ready: trio.Event,
         counts: TierCounts,
         environment: Environment,
         budget: LoopBudget,
@@ -92,7 +91,6 @@ class RemoteReads:
         self._storage = storage
         self._indexes = indexes
         self._metadata = metadata
-        self._ready = ready
         self._counts = counts
         self._threads = environment.threads
         self._now_s = environment.monotonic
@@ -146,8 +144,8 @@ class RemoteReads:
         return results
 
     async def _fetch(self, fetch: RemoteFetch) -> RemoteData:
-        await self._ready.wait()
         replica, counts = fetch.replica, self._counts.of(fetch.replica.topic)
+        self._metadata.check_ready(key_of(replica))
         segments = self._metadata.of(key_of(replica))
         counts.reads += 1
         offset = fetch.offset
@@ -223,8 +221,8 @@ class RemoteReads:
         return record
 
     async def _find_time(self, replica: Replica, timestamp_ms: int) -> tuple[TimestampOffset | None]:
-        await self._ready.wait()
         partition_log = replica.log
+        self._metadata.check_ready(key_of(replica))
         start, entries = partition_log.log_start_offset, partition_log.epochs.entries
         segments = self._metadata.of(key_of(replica))
         for epoch, _ in entries:

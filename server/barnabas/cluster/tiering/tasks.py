@@ -7,7 +7,7 @@ has passed them. Files are read and written in threads; decisions are made in th
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +19,7 @@ import trio
 from barnabas.cluster.tiering.counts import COPIES, BytesLimit, TierCounts
 from barnabas.cluster.tiering.expiry import TieredLog, plan_expiry
 from barnabas.cluster.tiering.lineage import entries_between, first_offset, highest_offset
-from barnabas.cluster.tiering.metadata import new_segment_id
+from barnabas.cluster.tiering.metadata import RefusedRecordError, new_segment_id
 from barnabas.cluster.tiering.partition import raise_log_start
 from barnabas.config import broker as settings
 from barnabas.log.format import checkpoints, names
@@ -41,6 +41,8 @@ log = logging.getLogger(__name__)
 
 THROTTLED_SECONDS_MAX: Final = 1.0
 """Longest wait before a copy looks at its limit again, which may have changed."""
+FORMER_LEADER_SECONDS: Final = 60.0
+"""For so long a new leader does not delete what a former one that is alive has begun to copy."""
 SIZE_MAX: Final = (1 << 31) - 1
 
 
@@ -56,6 +58,7 @@ class SegmentTasks:
         counts: TierCounts,
         environment: Environment,
         broker_id: int,
+        live_brokers: Callable[[], Container[int]],
     ) -> None:
         get = config.get
         self._config = config
@@ -65,6 +68,7 @@ class SegmentTasks:
         self._counts = counts
         self._environment = environment
         self._broker_id = broker_id
+        self._live_brokers = live_brokers
         self.in_use: set[UUID] = set()
         """Ids of the segments that are being copied or deleted."""
         self._copiers = trio.CapacityLimiter(get(settings.REMOTE_LOG_MANAGER_COPIER_THREAD_POOL_SIZE))
@@ -80,9 +84,16 @@ class SegmentTasks:
 
     # --- copying ----------------------------------------------------------------------------------------------
 
-    def look(self, partition: TieredPartition) -> None:
-        """Learn, for a new leader, where the log begins and up to where it is stored. Raises StorageError."""
+    async def look(self, partition: TieredPartition) -> None:
+        """Learn, for a new leader, where the log begins and up to where it is stored.
+
+        All that former leaders have written counts. Raises RequestError, StorageError.
+        """
         if partition.is_seen:
+            self._metadata.check_ready(partition.key)
+            return
+        await self._metadata.catch_up(partition.key)
+        if partition.is_seen or not partition.is_led:
             return
         replica, segments = partition.replica, partition.segments
         start = first_offset(segments, replica.log.epochs)
@@ -95,6 +106,7 @@ class SegmentTasks:
 
         Raises RequestError and StorageError where the metadata cannot be written, RemoteStorageError for a failed copy.
         """
+        await self.look(partition)
         partition_log = partition.replica.log
         try:
             for segment, next_offset in candidates(partition_log, self._environment.wall_clock_ms()):
@@ -180,7 +192,13 @@ class SegmentTasks:
         if not partition.is_led:
             await self.delete(remote)
             return
-        await self._metadata.advance(remote, SegmentState.COPY_FINISHED, custom)
+        try:
+            await self._metadata.advance(remote, SegmentState.COPY_FINISHED, custom)
+        except (
+            RefusedRecordError
+        ):  # another leader has deleted it meanwhile, perhaps before all of it was there
+            await self._environment.threads.run(partial(self._storage.delete, remote), limiter=self._deleters)
+            raise
         counts.copied_bytes += remote.size
         partition_log.highest_remote_offset = max(partition_log.highest_remote_offset, remote.end_offset)
         log.info("copied offsets %d to %d of %s", remote.start_offset, remote.end_offset, partition_log.name)
@@ -190,8 +208,13 @@ class SegmentTasks:
     async def delete(self, segment: RemoteSegment) -> bool:
         """Delete a segment in the store; returns whether it is gone. Raises RequestError, StorageError."""
         counts = self._counts.of(segment.partition.topic)
-        if segment.state is not SegmentState.DELETE_STARTED:
-            segment = await self._metadata.advance(segment, SegmentState.DELETE_STARTED)
+        try:
+            if segment.state is not SegmentState.DELETE_STARTED:
+                segment = await self._metadata.advance(segment, SegmentState.DELETE_STARTED)
+        except RefusedRecordError as error:
+            if error.is_gone:
+                return True
+            raise
         counts.deletions += 1
         try:
             await self._environment.threads.run(
@@ -205,7 +228,11 @@ class SegmentTasks:
             )  # fmt: skip
             return False
         self._indexes.forget(segment)
-        await self._metadata.advance(segment, SegmentState.DELETE_FINISHED)
+        try:
+            await self._metadata.advance(segment, SegmentState.DELETE_FINISHED)
+        except RefusedRecordError as error:
+            if not error.is_gone:
+                raise
         return True
 
     async def delete_unused(self, segment: RemoteSegment) -> None:
@@ -220,6 +247,7 @@ class SegmentTasks:
 
     async def expire(self, partition: TieredPartition) -> None:
         """Delete what a partition keeps no longer, and what failed copies have left. Raises RequestError, StorageError."""
+        await self.look(partition)
         replica = partition.replica
         partition_log = replica.log
         facts = TieredLog(
@@ -233,13 +261,27 @@ class SegmentTasks:
             facts,
             partition_log.config,
             now_ms=self._environment.wall_clock_ms(),
-            in_use=self.in_use,
+            in_use=self.in_use | self._of_former_leader(partition),
+            replaced={segment.segment_id for segment in partition.segments.unreferenced()},
         )
         raise_log_start(replica, expiry.log_start_offset)
         for segment in expiry.segments:
             if not partition.is_led:
                 return
             await self.delete_unused(segment)
+
+    def _of_former_leader(self, partition: TieredPartition) -> set[UUID]:
+        """Return the segments that a former leader may still have in hand: it is alive, and gives them up by itself."""
+        if self._environment.monotonic() - partition.led_since_s > FORMER_LEADER_SECONDS:
+            return set()
+        live = self._live_brokers()
+        return {
+            segment.segment_id
+            for segment in partition.segments.segments()
+            if segment.state is SegmentState.COPY_STARTED
+            and segment.broker_id != self._broker_id
+            and segment.broker_id in live
+        }
 
 
 def candidates(partition_log: PartitionLog, now_ms: int) -> Iterator[tuple[Segment, int]]:

@@ -44,7 +44,6 @@ WITHOUT_EFFECT = {
     "cluster": "it is about a cluster, and without process.roles=broker or zookeeper.connect a broker is alone",
     "controller": "it is about controllers of a KRaft quorum, and without process.roles=controller this node is none",
     "fixed": "what it would change is fixed here",
-    "followers": "tiered storage is that of a broker that is alone, which has no followers",
     "jvm": "there is no Java virtual machine to load it into",
     "kerberos": "the Kerberos library renews tickets after half of their life",
     "kraft": "metadata is kept without KRaft",

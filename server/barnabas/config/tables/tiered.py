@@ -47,8 +47,8 @@ ROWS: tuple[Row, ...] = (
      "Threads that copy segments."),
     ("remote.log.manager.expiration.thread.pool.size", "int", "10", "1..", "medium", "cluster", "",
      "Threads that expire remote segments."),
-    ("remote.log.manager.follower.thread.pool.size", "int", "2", "1..", "medium", "cluster", "followers",
-     "Threads that do a follower's part."),
+    ("remote.log.manager.follower.thread.pool.size", "int", "2", "1..", "medium", "cluster", "cluster",
+     "Threads in which followers read what the store has beside records."),
     ("remote.log.manager.copy.max.bytes.per.second", "long", "9223372036854775807", "1..", "medium", "cluster",
      "",
      "Bytes that may be copied in a second."),
@@ -79,7 +79,7 @@ ROWS: tuple[Row, ...] = (
      "Bytes after a segment from which on it is copied; 0 for at once, -1 for the bytes kept locally."),
     ("log.remote.copy.lag.ms", "long", "0", "-1..", "medium", "cluster", "",
      "Age of a segment from which on it is copied; 0 for at once, -1 for the time kept locally."),
-    ("follower.fetch.last.tiered.offset.enable", "boolean", "false", "", "medium", "cluster", "followers",
+    ("follower.fetch.last.tiered.offset.enable", "boolean", "false", "", "medium", "cluster", "cluster",
      "Whether an empty follower starts after what is stored remotely."),
 )
 # fmt: on

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.cluster.metadata.peers import PeerUnavailableError, VersionedRequest
+from barnabas.cluster.replicas.appends_elsewhere import append_elsewhere
 from barnabas.cluster.replicas.replica import ACKS_ALL
 from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode
-from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
 
 if TYPE_CHECKING:
     from barnabas.cluster.metadata.peers import Peers
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from barnabas.cluster.replicas.manager import Replicas
     from barnabas.serving.step_runner import StepRunner
 
-PRODUCE = 0
-TOPIC_IDS_SINCE = 13
 NEWEST_BY_NAME = 12
 TIMEOUT_SECONDS = 30.0
 CHANNEL = "dead-letters"
@@ -67,30 +64,7 @@ class ClusterLetterWriter:
         if info.leader == self.broker_id:
             await self.local.append(topic, partition, batch)
             return
-        topic_id = image.topics[topic].id
-
-        def make(version: int) -> ProduceRequest:
-            by_id = version >= TOPIC_IDS_SINCE
-            data = ProduceRequest.PartitionProduceData(index=partition, records=memoryview(batch))
-            named: dict[str, Any] = {"topic_id": topic_id} if by_id else {"name": topic}
-            return ProduceRequest(
-                acks=ACKS_ALL,
-                timeout_ms=int(TIMEOUT_SECONDS * 1000),
-                topic_data=[ProduceRequest.TopicProduceData(partition_data=[data], **named)],
-            )
-
-        try:
-            response: ProduceResponse = await self.peers.ask(
-                info.leader, VersionedRequest(PRODUCE, make), timeout_s=TIMEOUT_SECONDS, channel=CHANNEL
-            )
-        except PeerUnavailableError as error:
-            raise RequestError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
-        answers = [answer for of_topic in response.responses for answer in of_topic.partition_responses]
-        if not answers:
-            raise RequestError(
-                ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {info.leader} does not answer the append"
-            )
-        if answers[0].error_code:
-            raise RequestError(
-                answers[0].error_code, answers[0].error_message or f"broker {info.leader} refuses it"
-            )
+        await append_elsewhere(
+            self.peers, info.leader, image.topics[topic], partition, batch,
+            timeout_s=TIMEOUT_SECONDS, channel=CHANNEL,
+        )  # fmt: skip

@@ -231,9 +231,10 @@ class FetchAnswer:
                     data.high_watermark,
                     data.last_stable_offset,
                     data.log_start_offset,
-                    is_error=data.error_code != 0,
+                    # A follower that is told where the logs diverge takes nothing else from the answer.
+                    is_error=data.error_code != 0 or data.diverging_epoch.epoch >= 0,
                 )
-                if self._is_incremental and not (is_news or has_records or data.diverging_epoch.epoch >= 0):
+                if self._is_incremental and not (is_news or has_records):
                     continue
                 if has_records:
                     with_records.append((want.topic, want.index))

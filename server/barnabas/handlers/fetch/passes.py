@@ -181,19 +181,18 @@ class FetchPass:
     def _remote(self, want: SessionPartition, replica: Replica, limit: int) -> PartitionData:
         """Note that a partition's records are to be read remotely: their bytes count as if all of them were read.
 
-        Raises OFFSET_MOVED_TO_TIERED_STORAGE for a follower, which reads them there by itself, and OFFSET_OUT_OF_RANGE
-        while tiered storage is switched off.
+        A follower is answered OFFSET_MOVED_TO_TIERED_STORAGE with the watermarks, in every version: it begins after them.
+        Raises OFFSET_OUT_OF_RANGE while tiered storage is switched off.
         """
         if not replica.log.is_tiered:
             raise RequestError(
                 ErrorCode.OFFSET_OUT_OF_RANGE, f"the log begins at {replica.log.local_log_start_offset}"
             )
-        if self._terms.is_follower:
-            raise RequestError(
-                ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE,
-                f"the local log begins at {replica.log.local_log_start_offset}",
-            )
         data = unread(want, replica)
+        if self._terms.is_follower:
+            data.error_code, data.last_stable_offset = ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, -1
+            self.must_answer = True
+            return data
         is_first = not self.size and not self.remote
         if not limit and not is_first:
             return data  # the answer is full

@@ -10,6 +10,7 @@ The rule: a name is parsed here or not at all. What Kafka would not have named i
     <20 digits>.log.damaged-<offset>         what was cut out of a log (ours; Kafka ignores it)
     <20 digits>.log.truncated-<hex>          what a follower had, and its leader has nothing of (ours; Kafka ignores it)
     <20 digits>-<10 digits>.checkpoint       a snapshot of the metadata log: end offset and epoch (KIP-630)
+    tiered-start                             the log is to begin after what is in tiered storage (ours; Kafka ignores it)
     undecided-<offset>                       an operator has to decide on what was cut out there (ours; Kafka ignores it)
 """
 
@@ -36,6 +37,8 @@ UNDECIDED = "undecided-"
 """Before an offset of an internal topic: its coordinator lacks what was cut out there until an operator decides."""
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+TIERED_START = "tiered-start"
+"""Of a partition: its log is to begin after what is in tiered storage (ours; Kafka ignores it)."""
 PARTITION_METADATA = "partition.metadata"
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 LOG_START_CHECKPOINT = "log-start-offset-checkpoint"

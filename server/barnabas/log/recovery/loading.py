@@ -175,6 +175,13 @@ class Loader:
 
     def _tidy_up(self) -> Inventory:
         present = file_names(self._disk, self.directory)
+        if names.TIERED_START in present:
+            from barnabas.log.tiered_start import resume_start  # hardly ever needed
+
+            start = resume_start(self._disk, self.directory)
+            if start is not None:
+                self._log_start_offset = start.log_start_offset
+            present = file_names(self._disk, self.directory)
         leftovers = plan_leftovers(present)
         if leftovers.remove or leftovers.swap_files:
             for name in leftovers.remove:

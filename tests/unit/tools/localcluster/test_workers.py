@@ -192,7 +192,7 @@ async def test_controller_wants_a_login_that_is_new_each_time(tmp_path, world):
         ({"kafka.version": "3.9"}, "--as-version"),
         ({"listeners": "CONTROLLER://h:1"}, "give the one for clients another name"),
         ({"node.id": "7"}, "is 1 since its first start, and broker.id is 7"),
-        ({"remote.log.storage.system.enable": "true"}, "--workers: remote.log.storage.system.enable"),
+        ({"remote.log.storage.system.enable": "true"}, "names no store"),
     ],
 )
 async def test_settings_that_do_not_go_with_workers_are_refused(tmp_path, world, settings, refusal, capsys):
