@@ -43,7 +43,9 @@ def printed(rows: dict[str, dict[str, parts.Row]]) -> str:
     """Return a table: a line for each figure, a column for each arm."""
     names = [kind.name for kind in ARMS if kind.name in rows]
     lines = [f"| | {' | '.join(names)} |", f"|{'---|' * (len(names) + 1)}"]
-    figures = {(case, figure): None for row in rows.values() for case, cells in row.items() for figure in cells}
+    figures = {
+        (case, figure): None for row in rows.values() for case, cells in row.items() for figure in cells
+    }
     for case, figure in figures:
         cells = [rows[name].get(case, {}).get(figure, "") for name in names]
         lines.append(f"| {case}: {figure} | {' | '.join(map(_cell, cells))} |")
@@ -51,7 +53,13 @@ def printed(rows: dict[str, dict[str, parts.Row]]) -> str:
 
 
 def _cell(value: Any) -> str:
-    return f"{value:,.3g}" if isinstance(value, float) and value < 1000 else f"{value:,.0f}" if value != "" else ""
+    return (
+        f"{value:,.3g}"
+        if isinstance(value, float) and value < 1000
+        else f"{value:,.0f}"
+        if value != ""
+        else ""
+    )
 
 
 def run(args: argparse.Namespace) -> dict[str, dict[str, parts.Row]]:
@@ -100,16 +108,34 @@ def parser() -> argparse.ArgumentParser:
     add("--arms", nargs="+", choices=names, default=names)
     add("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     add("--formats", nargs="+", choices=topics.FORMATS, default=list(topics.FORMATS))
-    add("--counts", nargs=2, type=int, default=[200_000, 1_200_000], help="records of the two topics of `cost`")
+    add(
+        "--counts",
+        nargs=2,
+        type=int,
+        default=[200_000, 1_200_000],
+        help="records of the two topics of `cost`",
+    )
     add("--rate", type=int, default=10_000, help="records a second of `freshness`")
     add("--seconds", type=float, default=30, help="of `freshness`, after half as long that does not count")
-    add("--interval", type=float, default=1, help="seconds from commit to commit of `freshness`, where an arm has such a setting")
+    add(
+        "--interval",
+        type=float,
+        default=1,
+        help="seconds from commit to commit of `freshness`, where an arm has such a setting",
+    )
     add("--kills", type=int, default=3)
-    add("--kill-count", type=int, default=200_000, help="records of the topic of `kills`, a tenth for each commit")
+    add(
+        "--kill-count",
+        type=int,
+        default=200_000,
+        help="records of the topic of `kills`, a tenth for each commit",
+    )
     add("--seed", type=int, default=1, help="of the moments of kills")
     add("--topics", type=int, default=300, help="of `many`, which is ours alone")
     add("--commits", type=int, default=8_760, help="of `planning`: one an hour for a year")
-    add("--work", type=Path, help="directory for the files of a run, which are removed; default: the system's")
+    add(
+        "--work", type=Path, help="directory for the files of a run, which are removed; default: the system's"
+    )
     add("--json", type=Path, help="file for the figures, written after each case")
     return options
 

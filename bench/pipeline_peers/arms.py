@@ -201,7 +201,10 @@ class Ours(Arm):
             words += ["--schema", f"{load.schemas}/view.json"]
         else:
             words += ["--format", load.format, "--registry", load.registry, "--event-time", "ts"]
-        return [*words, *(["--trigger", f"{load.follow_seconds:g} seconds"] if load.follow_seconds is not None else [])]
+        return [
+            *words,
+            *(["--trigger", f"{load.follow_seconds:g} seconds"] if load.follow_seconds is not None else []),
+        ]
 
     def lines(self, load: Load) -> int:
         """One for each option, and the schema file of JSON."""

@@ -119,7 +119,12 @@ def kills(bench: Bench, arm: Arm, count: int, times: int, seed: int) -> Row:
     for _ in range(times):
         job = arm.start(load)
         before = tables.visible_rows(load.lake, load.topic)
-        wait_for(job, lambda before=before, job=job: tables.visible_rows(load.lake, load.topic) > before or not job.is_running)
+        wait_for(
+            job,
+            lambda before=before, job=job: (
+                tables.visible_rows(load.lake, load.topic) > before or not job.is_running
+            ),
+        )
         time.sleep(random_.uniform(0, 1))
         done += job.is_running and tables.visible_rows(load.lake, load.topic) < count
         job.kill()
@@ -130,8 +135,9 @@ def kills(bench: Bench, arm: Arm, count: int, times: int, seed: int) -> Row:
 
 def many(bench: Bench, count: int) -> Row:
     """Load so many topics by our load, three records each; returns CPU (s) and the largest memory (MB)."""
-    from barnabas_pipeline.simulate import produce
     from confluent_kafka import Producer
+
+    from barnabas_pipeline.simulate import produce
 
     names = [f"many_{number}" for number in range(count)]
     produce.create_topics(bench.bootstrap, names, 1, {})

@@ -119,7 +119,9 @@ class Watch(threading.Thread):
                     continue
                 for entry in manifest.fetch_manifest_entry(table.io):
                     if entry.snapshot_id == snapshot.snapshot_id:
-                        times = pq.read_table(path_of(entry.data_file.file_path), columns=["ts"])["ts"].to_numpy()
+                        times = pq.read_table(path_of(entry.data_file.file_path), columns=["ts"])[
+                            "ts"
+                        ].to_numpy()
                         ages.append(snapshots[snapshot.snapshot_id] - times[times >= since_ms])
         return np.concatenate(ages)
 
