@@ -47,7 +47,7 @@ def produce(bootstrap: str, first: int, end: int) -> None:
 
 
 def read(bootstrap: str, group: str) -> list[int]:
-    """What is after the group's offset; commits."""
+    """Values after the group's offset, which is committed then."""
     settings = {"group.id": group, "auto.offset.reset": "earliest", "enable.partition.eof": True}
     consumer = Consumer({"bootstrap.servers": bootstrap, **settings})
     consumer.subscribe(["orders"])

@@ -26,7 +26,7 @@ _AT_ONCE = 100
 
 
 class Pruned(NamedTuple):
-    """What a deletion has removed."""
+    """Result of a deletion."""
 
     snapshots: list[str]
     tags: list[str]
