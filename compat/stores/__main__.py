@@ -29,7 +29,7 @@ READY = "bootstrap.servers="
 PROGRAM = [sys.executable, "-m", "barnabas"]
 
 
-class Failure(Exception):
+class StoreFailedError(Exception):
     """A store does not do what it has to."""
 
 
@@ -49,7 +49,7 @@ def main(argv: Sequence[str]) -> int:
                         directory.mkdir()
                         row(store, directory)
                         print(f"{name}: {text}", flush=True)
-        except (Failure, ServerError, RemoteStorageError, BrokerFailedError) as error:
+        except (StoreFailedError, ServerError, RemoteStorageError, BrokerFailedError) as error:
             is_failed = True
             print(f"{name}: FAILED: {error}", flush=True)
     return 1 if is_failed else 0
@@ -57,7 +57,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _check(is_so: bool, text: str) -> None:
     if not is_so:
-        raise Failure(text)
+        raise StoreFailedError(text)
 
 
 # --- segments of tiered storage -------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ def segments(store: Store, directory: Path) -> None:
             open_store("aiven", settings).read(segment, 0, 1)
         except RemoteObjectNotFoundError:
             continue
-        raise Failure("a deleted segment is read")
+        raise StoreFailedError("a deleted segment is read")
 
 
 def missing_bucket(store: Store, directory: Path) -> None:

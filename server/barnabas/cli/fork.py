@@ -17,7 +17,7 @@ from barnabas.tools.snapshots.command import Shown, add_store_options, open_stor
 from barnabas.tools.snapshots.layout import SnapshotStoreError
 
 _ADDRESS = "localhost:0"
-"""Where a fork listens unless options say so: at a free port, since the original may be on the usual one."""
+"""Address of a fork unless options say so: at a free port, since the original may be on the usual one."""
 
 
 def main(arguments: Sequence[str]) -> int:

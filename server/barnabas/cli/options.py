@@ -149,6 +149,11 @@ def add_serve(commands: Any) -> argparse.ArgumentParser:
         help="a file with what visitors of the console have to know, for an address that other machines reach",
     )  # fmt: skip
     serve.add_argument(
+        "--console-client-config", metavar="FILE",
+        help="the console's own login where visitors log in, by which it keeps the last 15 minutes: sasl.username, "
+        "sasl.password and sasl.mechanism (SCRAM-SHA-512), a KEY=VALUE a line",
+    )  # fmt: skip
+    serve.add_argument(
         "--console-origin", metavar="URL", action="append", default=[],
         help="where a proxy shows the console, as https://kafka.example; may be repeated",
     )  # fmt: skip

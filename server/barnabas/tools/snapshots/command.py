@@ -267,7 +267,8 @@ def _tag(options: argparse.Namespace) -> int:
 def _delete(options: argparse.Namespace) -> int:
     from barnabas.tools.snapshots.pruning import delete
 
-    pruned = delete(open_store(options.url, options.store), options.names, is_dry=options.dry_run)
+    store = open_store(options.url, options.store)
+    pruned = delete(store, options.names, is_dry=options.dry_run, threads=options.threads)
     _printer(options)(
         {
             "kind": "to_delete" if options.dry_run else "deleted",

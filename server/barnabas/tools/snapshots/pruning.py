@@ -6,6 +6,7 @@ The rule: a snapshot goes when its record does; blobs go when no manifest of a r
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from barnabas.tools.snapshots.layout import (
@@ -25,7 +26,7 @@ _AT_ONCE = 100
 
 
 class Pruned(NamedTuple):
-    """What a deletion has removed."""
+    """Result of a deletion."""
 
     snapshots: list[str]
     tags: list[str]
@@ -34,7 +35,7 @@ class Pruned(NamedTuple):
     """Bytes of blobs and manifests."""
 
 
-def delete(store: SnapshotStore, names: Sequence[str], *, is_dry: bool = False) -> Pruned:
+def delete(store: SnapshotStore, names: Sequence[str], *, is_dry: bool = False, threads: int = 8) -> Pruned:
     """Remove snapshots and tags by name, and then the objects that no snapshot names.
 
     A tag's name removes the tag alone. With `is_dry` nothing is removed.
@@ -69,8 +70,11 @@ def delete(store: SnapshotStore, names: Sequence[str], *, is_dry: bool = False) 
         if not is_dry:
             lease.check()
             store.delete([*map(tag_key, gone_tags), *map(snapshot_key, sorted(gone))])
-            for start in range(0, len(unused), _AT_ONCE):
-                lease.check()
-                store.delete([key for key, _ in unused[start : start + _AT_ONCE]])
+            with ThreadPoolExecutor(threads, "delete") as pool:
+                for start in range(0, len(unused), _AT_ONCE):
+                    lease.check()
+                    keys = [[key] for key, _ in unused[start : start + _AT_ONCE]]
+                    for _ in pool.map(store.delete, keys):
+                        pass
             forget(store, lease.interrupted)
         return Pruned(sorted(gone), sorted(gone_tags), len(unused), sum(size for _, size in unused))

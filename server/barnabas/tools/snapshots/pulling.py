@@ -137,8 +137,8 @@ def _make_files(manifest: Manifest, folders: Sequence[str]) -> None:
                 os.makedirs(
                     parent, 0o700 if os.path.basename(parent) == names.CLUSTER_METADATA_DIR else 0o755
                 )
-            with open(path, "xb") as made:
-                made.truncate(file.size)
+            with open(path, "xb") as target:
+                target.truncate(file.size)
 
 
 def _places(manifest: Manifest, folders: Sequence[str]) -> list[list[_Place]]:

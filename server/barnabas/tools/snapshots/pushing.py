@@ -84,7 +84,7 @@ def push(
 
     Args:
         store: where to.
-        source: log dirs that nobody writes to.
+        source: log dirs that no process writes to.
         name: of the snapshot.
         tags: other names, which are taken from older snapshots.
         is_replaced: whether a snapshot of this name may be there already.

@@ -1,6 +1,6 @@
 """Sources of a push: the log dirs of a broker that is stopped, or a snapshot that a running one takes beside them.
 
-The rule: nobody writes to what a source names for as long as it is open.
+The rule: log dirs of a source do not change for as long as it is open.
 """
 
 from __future__ import annotations
