@@ -22,45 +22,16 @@ from tempfile import TemporaryDirectory
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from compat.cluster.nodes import KAFKA, OURS, wait_until
+from compat.cluster.nodes import KAFKA, wait_until
 from compat.cluster.quorum_nodes import QuorumCluster
-from compat.tiered.exchange import LOCAL_CLASS
-from compat.tiered.java import local_jars
+from compat.tiered.pair import SEGMENT_BYTES, pair
 from tests.support.tiered_ledger import BATCH, Writer, read_keys
 
 THEIR_ID, OUR_ID = 4, 5
-KINDS = (KAFKA, OURS)
-SEGMENT_BYTES = 1 << 20
-"""As small as Kafka 4 allows."""
 VALUE = b"x" * 4000
 RECORDS = 1500
 BY_KAFKA, BY_OURS = "led-by-kafka", "led-by-ours"
 INTERNAL = ("__remote_log_metadata", "__transaction_state")
-
-
-def settings_of(folder: Path, *, last: bool) -> dict[str, str]:
-    """Return the settings of all nodes."""
-    store = folder / "store"
-    store.mkdir()
-    return {
-        "offsets.topic.replication.factor": "2",
-        "transaction.state.log.replication.factor": "2",
-        "transaction.state.log.min.isr": "1",
-        "default.replication.factor": "2",
-        "min.insync.replicas": "1",
-        "remote.log.storage.system.enable": "true",
-        "remote.log.storage.manager.class.name": LOCAL_CLASS,
-        "remote.log.storage.manager.class.path": local_jars(),
-        "remote.log.metadata.manager.listener.name": "PLAINTEXT",
-        "rsm.config.dir": str(store),
-        "rlmm.config.remote.log.metadata.topic.num.partitions": "3",
-        "rlmm.config.remote.log.metadata.topic.replication.factor": "2",
-        "rlmm.config.remote.log.metadata.topic.min.isr": "1",
-        "remote.log.manager.task.interval.ms": "500",
-        "log.retention.check.interval.ms": "500",
-        "log.initial.task.delay.ms": "500",
-        "follower.fetch.last.tiered.offset.enable": str(last).lower(),
-    }
 
 
 class Checks:
@@ -162,12 +133,8 @@ def main() -> int:
     )
     arguments = parser.parse_args()
     with TemporaryDirectory(prefix="tiered-cluster-") as name:
-        folder = Path(name)
-        settings = settings_of(folder, last=arguments.last)
-        cluster = QuorumCluster(
-            folder, KINDS, settings=settings, controller_settings=settings, our_controllers=(1,)
-        )
-        with cluster:
+        settings = {"follower.fetch.last.tiered.offset.enable": str(arguments.last).lower()}
+        with pair(Path(name), is_quorum_ours=True, settings=settings) as cluster:
             problems = list(Checks(cluster).run())
             problems += [
                 f"broker {broker}: {line}" for broker, lines in cluster.complaints().items() for line in lines
