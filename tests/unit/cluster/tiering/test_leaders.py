@@ -21,7 +21,12 @@ from barnabas.config.loading import BrokerConfig
 from barnabas.environment.real import real_environment
 from barnabas.log.config import LogConfig
 from barnabas.tiered.directory import DirectoryStorage
-from barnabas.tiered.metadata import PartitionDelete, PartitionDeleteState
+from barnabas.tiered.metadata import (
+    METADATA_TOPIC,
+    PartitionDelete,
+    PartitionDeleteState,
+    metadata_partition,
+)
 from barnabas.tiered.segment import SegmentState, TopicIdPartition
 from tests.support.metadata_leaders import MetadataLeader
 from tests.support.peers import ME, THREE, TWO, cluster, topic
@@ -82,6 +87,22 @@ async def test_copy_that_another_leader_deleted_leaves_nothing(tmp_path):
         await tier.rounds()
         assert len(tier.stored()) == len(set(tier.stored())) > 0
         assert {segment.state for segment in partition.segments.segments()} == {FINISHED}
+
+
+async def test_segment_that_has_gone_is_not_deleted_again(tmp_path):
+    async with tiered_broker(tmp_path) as tier:
+        await tier.make()
+        tier.append(10)
+        await tier.rounds()
+        (partition,) = tier.tiered.seen()
+        segment = partition.segments.segments()[0]
+        await tier.tiered.tasks.delete_unused(segment)
+        metadata_log = tier.asked.services.replicas.leader(
+            METADATA_TOPIC, metadata_partition(partition.key, 2)
+        ).log
+        end = metadata_log.log_end_offset
+        await tier.tiered.tasks.delete_unused(segment)
+        assert metadata_log.log_end_offset == end
 
 
 def test_replaced_segment_goes_and_is_not_counted():
