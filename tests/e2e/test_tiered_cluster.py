@@ -1,4 +1,4 @@
-"""Tiered storage in a cluster of three brokers: a follower whose offsets are in the store only, which then leads."""
+"""Tiered storage in a cluster of three brokers: a follower that has to begin after the store, and then leads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A follower whose leader has its next offset in tiered storage only: where its log begins, and with what (KIP-405)."""
+"""A follower below the local log start of its leader: where its log begins, and with what (KIP-405, KIP-1023)."""
 
 from __future__ import annotations
 
