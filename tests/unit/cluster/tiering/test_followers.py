@@ -72,7 +72,10 @@ async def caught_up_again(follower: TieredFollower, epoch: int, *indexes: int) -
         await follower.until(lambda: follower.is_level(*indexes))
 
 
-async def test_log_start_of_the_leader_is_taken(leader: TieredLeader) -> None:
+async def test_log_start_of_the_leader_is_taken(
+    leader: TieredLeader, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     leader.append(0, 30)
     leader.tier_all(0)
     leader.logs[0].delete_records_before(7)
@@ -81,6 +84,7 @@ async def test_log_start_of_the_leader_is_taken(leader: TieredLeader) -> None:
     log = follower.log()
     assert log.log_start_offset == 7
     assert log.epochs.entries == [(5, 7)]
+    assert "after what is in tiered storage from 7 on" in caplog.text
 
 
 async def test_epoch_before_the_local_start_is_asked_for(leader: TieredLeader) -> None:
@@ -323,6 +327,28 @@ async def test_segment_is_used_up_to_where_its_history_parts(leader: TieredLeade
     assert (own.log_start_offset, own.local_log_start_offset) == (0, cut)
     assert own.epochs.entries == [(5, 0), (6, cut)]
     assert producers(own) == [(7, 0, cut - 1)]
+
+
+async def test_epochs_after_the_common_history_are_left_out(leader: TieredLeader) -> None:
+    """The end of a segment is of a leader that was lost, in an epoch that its successor does not know."""
+    log = leader.logs[0]
+    leader.append(0, 18)
+    leader.epoch = 6
+    leader.append(0, 1)
+    log.roll()
+    leader.tier(0)
+    segment = leader.of(leader.key(0)).segment_for(6, 18)
+    assert segment is not None
+    assert segment.leader_epochs == ((5, segment.start_offset), (6, 18))
+    log.truncate_to(18, now_ms=NOW_MS)
+    log.roll()
+    leader.epoch = 7
+    leader.append(0, 1)
+    log.store.drop_oldest(len(log.segments) - 1, due_ms=NOW_MS)
+    follower = TieredFollower(leader)
+    await caught_up(follower)
+    assert follower.log().local_log_start_offset == 18
+    assert follower.log().epochs.entries == [(5, 0), (7, 18)]
 
 
 async def test_transactions_are_replayed_up_to_where_histories_part(leader: TieredLeader) -> None:
