@@ -20,6 +20,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 from barnabas.wire.generated.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
+from tests.support.own_stores import InlineThreads
 from tests.support.peers import ME, TWO, cluster, topic
 from tests.support.remote_segments import PARTITION
 
@@ -55,14 +56,17 @@ class MetadataLeader:
         """So many answers to appends are lost, after these are done."""
         self.append_errors: list[int] = []
         self.appends = 0
-        environment = real_environment()
+        self.environment = real_environment()._replace(
+            monotonic=trio.current_time,
+            threads=InlineThreads(),  # type: ignore[arg-type]
+        )
         self.state = RemoteMetadata(
             self.metadata,  # type: ignore[arg-type]
             None,  # type: ignore[arg-type]
             NoReplicas(),  # type: ignore[arg-type]
             self,  # type: ignore[arg-type]
             LoopBudget(),
-            environment,
+            self.environment,
             ME,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from threading import Event
@@ -36,6 +36,8 @@ class ScriptedStore:
         self.failing: set[str] = set()
         self.killing: set[str] = set()
         self.custom_metadata: bytes | None = None
+        self.on_copied: Callable[[RemoteSegment], None] = lambda _: None
+        """Called in the thread that has copied a segment."""
         self.gate: Event | None = None
         """Reads wait for it."""
         self.reads = 0
@@ -50,6 +52,7 @@ class ScriptedStore:
         self._meet("copy")
         self._inner.copy(segment, files)
         self._meet("copied")
+        self.on_copied(segment)
         return self.custom_metadata
 
     def read(self, segment: RemoteSegment, start: int, length: int) -> bytes:

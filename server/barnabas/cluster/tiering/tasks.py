@@ -208,6 +208,10 @@ class SegmentTasks:
     async def delete(self, segment: RemoteSegment) -> bool:
         """Delete a segment in the store; returns whether it is gone. Raises RequestError, StorageError."""
         counts = self._counts.of(segment.partition.topic)
+        current = self._metadata.of(segment.partition).get(segment.segment_id)
+        if current is None:  # it has gone since it was chosen
+            return True
+        segment = current
         try:
             if segment.state is not SegmentState.DELETE_STARTED:
                 segment = await self._metadata.advance(segment, SegmentState.DELETE_STARTED)
