@@ -37,7 +37,7 @@ def group_settings(config: BrokerConfig, record_versions: RecordVersions) -> Gro
         streams_assignment_interval_ms=get(settings.GROUP_STREAMS_ASSIGNMENT_INTERVAL_MS),
         streams_task_offset_interval_ms=get(settings.GROUP_STREAMS_TASK_OFFSET_INTERVAL_MS),
         streams_acceptable_recovery_lag=get(settings.GROUP_STREAMS_ACCEPTABLE_RECOVERY_LAG),
-        streams_assignment_tags=tuple(get(settings.GROUP_STREAMS_RACK_AWARE_ASSIGNMENT_TAGS)),
+        streams_assignment_tags=get(settings.GROUP_STREAMS_RACK_AWARE_ASSIGNMENT_TAGS),
         share_session_timeout_ms=get(settings.GROUP_SHARE_SESSION_TIMEOUT_MS),
         share_heartbeat_interval_ms=get(settings.GROUP_SHARE_HEARTBEAT_INTERVAL_MS),
         share_assignment_interval_ms=get(settings.GROUP_SHARE_ASSIGNMENT_INTERVAL_MS),

@@ -54,7 +54,7 @@ class StreamsSettings(NamedTuple):
 
     @property
     def used(self) -> dict[str, str]:
-        """What an assignment depends on, with the names that Kafka writes into the record of the group's epoch."""
+        """Settings of an assignment, with the names that Kafka writes into the record of the group's epoch."""
         used = {"num.standby.replicas": str(self.standby_replicas)}
         if self.assignment_tags:
             used["rack.aware.assignment.tags"] = ",".join(self.assignment_tags)

@@ -52,7 +52,7 @@ class TargetNeeded:
     epoch: int
     members: tuple[StreamsMember, ...]
     offsets: Mapping[str, TaskOffsets]
-    """How far these members are, as far as they have reported it."""
+    """Offsets of tasks that these members have reported."""
     shapes: Mapping[str, Shape]
     standby_replicas: int
 
