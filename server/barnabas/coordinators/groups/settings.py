@@ -92,6 +92,8 @@ class GroupSettings(NamedTuple):
     streams_initial_rebalance_delay_ms: int = 3_000
     streams_assignment_interval_ms: int = 1_000
     streams_task_offset_interval_ms: int = 60_000
+    streams_offsets_asked_since: int = 1
+    """First version of StreamsGroupHeartbeat in which members are told that interval."""
     streams_acceptable_recovery_lag: int = 10_000
     streams_assignment_tags: tuple[str, ...] = ()
     share_session_timeout_ms: int = 45_000
