@@ -25,8 +25,8 @@ OFFSETS = 1000
 HOUR = 490_000
 
 
-def commit(table: Table, files: int, keep: int) -> None:
-    """One more load of OFFSETS offsets of each partition, in so many files."""
+def commit(table: Table, files: int, keep: int, hour: int | None = None) -> None:
+    """One more load of OFFSETS offsets of each partition, in so many files of an hour, the same for 20 commits."""
     schema = BUILT_IN["views"]
     table.prepare(schema)
     state, spec_id = table.state(), table.iceberg.metadata.default_spec_id
@@ -39,7 +39,7 @@ def commit(table: Table, files: int, keep: int) -> None:
         entry.partitions[str(partition)] = PartitionCommit(
             start, start + OFFSETS, 0, start + OFFSETS, *counts
         )
-    hour = HOUR + state.version // 20
+    hour = HOUR + state.version // 20 if hour is None else hour
     described = {"partition": (hour * 3_600_000,), "spec_id": spec_id}
     entry.add = [
         DataFile(f"file:///none/{state.version}-{n}.parquet", OFFSETS, 50_000, "0" * 64, "id", n % PARTITIONS, [hour],

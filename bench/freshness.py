@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,8 @@ def measure(bootstrap: str, work: Path, rate: int, seconds: int, trigger: str) -
     import pyarrow.parquet as pq
 
     from barnabas_pipeline import schema
-    from barnabas_pipeline.jobs.follow import Follower
     from barnabas_pipeline.jobs.load import LoadOptions
+    from barnabas_pipeline.jobs.loading import Load
     from barnabas_pipeline.lake.store import local_path
     from barnabas_pipeline.lake.table import Table
     from barnabas_pipeline.log.model import LogOptions
@@ -66,15 +67,16 @@ def measure(bootstrap: str, work: Path, rate: int, seconds: int, trigger: str) -
     def committed() -> None:
         seen[table.refresh().version] = int(time.time() * 1000)
 
-    follower = Follower(spark, options, trigger=trigger, after=committed).start()
+    load = Load(spark, options)
+    running = ThreadPoolExecutor().submit(load.run, trigger, committed)
     first = began_ms = 0
     for span in (WARM_UP_SECONDS, seconds):
         first, began_ms = Table(options.root).state().version, int(time.time() * 1000)
         command = [sys.executable, "-m", "bench.freshness", "--rate", str(rate), "--seconds", str(span)]
         subprocess.run([*command, "--send-to", bootstrap], check=True)
         time.sleep(SETTLE_SECONDS)
-    follower.stop()
-    follower.wait()
+    load.stop()
+    running.result()
     ages = []
     for entry in table.entries(first):
         for file in entry.add:
@@ -87,9 +89,8 @@ def measure(bootstrap: str, work: Path, rate: int, seconds: int, trigger: str) -
 def catch_up(bootstrap: str, work: Path, portion: int, rounds: int, broker_pid: int) -> tuple[float, float]:
     """Load a topic that is there already, in portions; returns (CPU ms, wall ms) of a round, without the broker."""
     from barnabas_pipeline import schema
-    from barnabas_pipeline.jobs.follow import Follower
     from barnabas_pipeline.jobs.load import LoadOptions
-    from barnabas_pipeline.jobs.triggers import AVAILABLE
+    from barnabas_pipeline.jobs.loading import Load
     from barnabas_pipeline.log.model import LogOptions
     from barnabas_pipeline.spark import session
     from bench.pipeline import TOPIC as VIEWS
@@ -104,7 +105,7 @@ def catch_up(bootstrap: str, work: Path, portion: int, rounds: int, broker_pid: 
     def committed() -> None:
         marks.append((cpu_s(os.getpid()) - cpu_s(broker_pid), time.perf_counter()))
 
-    Follower(spark, options, trigger=AVAILABLE, offsets_max=portion, after=committed).run()
+    Load(spark, options, offsets_max=portion).run(after=committed)
     spark.stop()
     first, last = marks[WARM_UP_ROUNDS - 1], marks[WARM_UP_ROUNDS + rounds - 1]
     cpu, wall = ((after - before) / rounds * 1000 for before, after in zip(first, last, strict=True))

@@ -45,8 +45,8 @@ def _arms(
 ) -> dict[str, Callable[[], Any]]:
     from barnabas_pipeline import schema
     from barnabas_pipeline.jobs.audit import audit
-    from barnabas_pipeline.jobs.follow import load
     from barnabas_pipeline.jobs.load import LoadOptions
+    from barnabas_pipeline.jobs.loading import load
     from barnabas_pipeline.log.model import LogOptions
 
     def noop(frame: Any) -> None:

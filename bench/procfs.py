@@ -11,24 +11,33 @@ import platform
 import sys
 import sysconfig
 import time
+from contextlib import suppress
 from pathlib import Path
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-def _family(pid: int) -> list[int]:
+def children(pid: int) -> list[int]:
+    """The children of a process, those that have ended and were not waited for among them; none if it is gone."""
+    pids: list[int] = []
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            pids += map(int, (task / "children").read_text().split())
+    return pids
+
+
+def family(pid: int) -> list[int]:
     """The process and its descendants."""
-    family = [pid]
-    for parent in family:
-        for task in Path(f"/proc/{parent}/task").iterdir():
-            family += map(int, (task / "children").read_text().split())
-    return family
+    pids = [pid]
+    for parent in pids:
+        pids += children(parent)
+    return pids
 
 
 def cpu_s(pid: int) -> float:
     """CPU seconds that a process and its descendants have used, in steps of 10 ms."""
     ticks = 0
-    for member in _family(pid):
+    for member in family(pid):
         fields = Path(f"/proc/{member}/stat").read_text().rsplit(")", 1)[1].split()
         ticks += int(fields[11]) + int(fields[12])
     return ticks / TICKS_PER_S
@@ -37,7 +46,7 @@ def cpu_s(pid: int) -> float:
 def rss_bytes(pid: int) -> int:
     """Resident memory of a process and its descendants."""
     total = 0
-    for member in _family(pid):
+    for member in family(pid):
         for line in Path(f"/proc/{member}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 total += int(line.split()[1]) * 1024

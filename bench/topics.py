@@ -39,7 +39,7 @@ def measure(
     from barnabas_pipeline import schema
     from barnabas_pipeline.jobs.choices import Choice
     from barnabas_pipeline.jobs.load import LoadOptions
-    from barnabas_pipeline.jobs.rounds import Rounds, Topics
+    from barnabas_pipeline.jobs.loading import Load, Topics
     from barnabas_pipeline.lake.iceberg import Lake
     from barnabas_pipeline.log.model import LogOptions
     from barnabas_pipeline.spark import session
@@ -52,7 +52,7 @@ def measure(
     producer = Producer({"bootstrap.servers": bootstrap, "queue.buffering.max.messages": 2_000_000})
     spark = session.create("topics", master="local[2]", conf={"spark.driver.memory": "1g"})
     chosen = Topics(LogOptions("", bootstrap=bootstrap), Choice((), ("bench-.*",)), place_of, options_of)
-    rounds = Rounds(spark, chosen, is_bounded=False)
+    rounds = Load(spark, chosen, is_bounded=False)
     measured = []
     for number in range(WARM_UP_ROUNDS + args.rounds):
         send(producer, topics, args.records)

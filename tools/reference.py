@@ -61,7 +61,9 @@ def api_page() -> str:
         api = apis.BY_KEY.get(key)
         usual = KAFKA_4.apis.get(key)
         served = f"{usual.min_version}-{usual.max_version}" if usual else "-"
-        if api is not None and (usual is None or usual.max_version < api.max_version):
+        if key in apis.UNSTABLE:
+            served = f"{served}; unstable: {apis.UNSTABLE[key]}"
+        elif api is not None and (usual is None or usual.max_version < api.max_version):
             served = f"{served}; 4.4: {api.min_version}-{api.max_version}".removeprefix("-; ")
         handler = f"`{_handler_of(api).relative_to(SERVER)}`" if api else ""
         published = f"{info.request_min_version}-{info.request_max_version}"

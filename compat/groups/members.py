@@ -187,6 +187,7 @@ def of_streamers() -> Asked:
     tasks = [{"SubtopologyId": "0", "Partitions": [0]}]
     unknown_tasks = [{"SubtopologyId": "9", "Partitions": [0]}]
     many_tasks = [{"SubtopologyId": "0", "Partitions": [99]}]
+    offset = {"SubtopologyId": "0", "Partition": 0, "Offset": 5}
     changelog = {"Name": "x-changelog", "Partitions": 0, "ReplicationFactor": 1, "TopicConfigs": []}
 
     def with_topology(*parts: Values, epoch: int = 1) -> Callable[[GroupFixture], Values]:
@@ -256,7 +257,13 @@ def of_streamers() -> Asked:
         "anna, other process": staying(ProcessId="p2"),
         "anna, other rack": staying(RackId="r2"),
         "anna, an instance": staying(InstanceId="i-anna"),
-        "anna, task offsets": staying(TaskOffsets=[{"SubtopologyId": "0", "Partition": 0, "Offset": 5}]),
+        "anna, task offsets": staying(TaskOffsets=[offset]),
+        "anna, task offsets twice": staying(TaskOffsets=[offset, offset | {"Offset": 6}]),
+        "anna, task offsets and ends": staying(
+            TaskOffsets=[], TaskEndOffsets=[offset, offset | {"Partition": 1}]
+        ),
+        "carl joins with task offsets": lambda s: entering_streams(s, "carl", TaskOffsets=[offset]),
+        "anna, warm-up tasks": staying(ActiveTasks=[], StandbyTasks=[], WarmupTasks=tasks),
     }
 
 

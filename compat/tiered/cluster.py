@@ -20,38 +20,23 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from barnabas.tiered.lineage import LineageError, PartitionSegments
 from barnabas.tiered.metadata import METADATA_TOPIC, PartitionDelete, decode, metadata_partition
 from barnabas.tiered.segment import SegmentState, TopicIdPartition
-from compat.cluster.nodes import KAFKA, OURS, ClusterError, in_directory, wait_until
-from compat.cluster.quorum_nodes import VERSION, QuorumCluster
+from compat.cluster.nodes import ClusterError, in_directory, wait_until
+from compat.cluster.quorum_nodes import VERSION
 from compat.kit.wire import Connection
-from compat.tiered.answers import STORE, Side
-from compat.tiered.java import Oracle, fields_of, local_jars
+from compat.tiered.answers import Side
+from compat.tiered.java import Oracle, fields_of
+from compat.tiered.pair import KINDS, METADATA_PARTITIONS, SEGMENT_BYTES, pair
 
 TOPIC = "tiered"
-SEGMENT_BYTES = 1 << 20  # as small as Kafka 4 allows
 VALUE_BYTES = 100_000
 RECORDS_PER_TURN = 45
-METADATA_PARTITIONS = 5
 STEP_MS = 1000
-KINDS = (KAFKA, OURS)
 WAIT_S = 60
 TOPIC_SETTINGS = {
     "remote.storage.enable": "true",
     "segment.bytes": str(SEGMENT_BYTES),
     "local.retention.bytes": "1",
     "retention.ms": "-1",
-}
-BOTH = {
-    "remote.log.storage.system.enable": "true",
-    "remote.log.storage.manager.class.name": STORE,
-    "remote.log.metadata.manager.listener.name": "PLAINTEXT",
-    "rlmm.config.remote.log.metadata.topic.replication.factor": str(len(KINDS)),
-    "rlmm.config.remote.log.metadata.topic.min.isr": "1",
-    "rlmm.config.remote.log.metadata.topic.num.partitions": str(METADATA_PARTITIONS),
-    "remote.log.manager.task.interval.ms": "500",
-    "log.retention.check.interval.ms": "500",
-    "log.initial.task.delay.ms": "500",
-    "offsets.topic.replication.factor": "2",
-    "min.insync.replicas": "1",
 }
 
 
@@ -60,21 +45,7 @@ class Tiers:
 
     def __init__(self, directory: Path, *, is_quorum_ours: bool) -> None:
         self.store = directory / "store"
-        self.store.mkdir()
-        self.cluster = QuorumCluster(
-            directory,
-            KINDS,
-            settings={**BOTH, "rsm.config.dir": str(self.store)},
-            controller_settings={
-                "remote.log.storage.system.enable": "true",
-                "remote.log.storage.manager.class.name": STORE,
-                "min.insync.replicas": "1",
-            },
-            our_controllers=(1,) if is_quorum_ours else (),
-        )
-        for broker_id, kind in self.cluster.kinds.items():
-            if kind == KAFKA:
-                self.cluster.own = {broker_id: {"remote.log.storage.manager.class.path": local_jars()}}
+        self.cluster = pair(directory, is_quorum_ours=is_quorum_ours)
         self.values: list[bytes] = []
         self.first_ms = int(time.time() * 1000) - 3_600_000
 

@@ -8,6 +8,7 @@ import signal
 import ssl
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,18 @@ from tests.support.certificates import written
 
 pytestmark = pytest.mark.e2e
 SECONDS_MAX = 30
+PASSWORD = "secret"
+LOGIN = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS;User:operator",
+    "listeners": "PLAINTEXT://127.0.0.1:0,USERS://127.0.0.1:0",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,USERS:SASL_PLAINTEXT",
+    "listener.name.users.sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.users.plain.sasl.jaas.config": (
+        f'org.apache.kafka.common.security.plain.PlainLoginModule required user_operator="{PASSWORD}";'
+    ),
+}
+"""A broker whose visitors log in."""
 
 
 @contextmanager
@@ -133,6 +146,12 @@ def test_the_console_of_any_cluster(start_broker: StartBroker) -> None:
         (("serve", "--ephemeral", "--console", "0.0.0.0:0", "--listen", "127.0.0.1:0"), 1, "give a token"),
         (("serve", "--console", "--workers", "2", "--data", "DIR"), 2, "barnabas console --bootstrap"),
         (("serve", "--console-token-file", "/nowhere"), 2, "No such file"),
+        (("serve", "--console-client-config", "/nowhere"), 2, "No such file"),
+        (
+            ("serve", "--ephemeral", "--console", "127.0.0.1:0", "--set", "console.sasl.username=a"),
+            1,
+            "are set together",
+        ),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(
@@ -196,3 +215,30 @@ def test_the_console_speaks_tls_and_asks_a_registry_that_does(tmp_path: Path) ->
             assert get(f"{other}/api/overview", tls=tls)["cluster"]["brokers"] == 1
             with pytest.raises(OSError, match=r"reset|closed|disconnected|Remote end"):
                 get(f"{other}/api/overview".replace("https", "http"))
+
+
+def test_console_beside_a_broker_keeps_history_by_its_own_login(tmp_path: Path) -> None:
+    login = tmp_path / "console.properties"
+    login.write_text(f"sasl.mechanism=PLAIN\nsasl.username=operator\nsasl.password={PASSWORD}\n")
+    login.chmod(0o600)
+    settings = [f"--set={name}={value}" for name, value in LOGIN.items()]
+    arguments = ("serve", "--ephemeral", "--console", "127.0.0.1:0", *settings)
+    with running(*arguments, "--console-client-config", str(login)) as (_, line):
+        url = words(line)["console"]
+        ends_at = time.monotonic() + 20
+        while time.monotonic() < ends_at:
+            logged_in_ms = time.time() * 1000
+            if _samples_of_a_new_visitor(url)[0]["at"] < logged_in_ms:
+                break
+        else:
+            raise AssertionError("no sample is older than the visit")
+
+
+def _samples_of_a_new_visitor(url: str) -> list[dict[str, float]]:
+    body = json.dumps({"user": "operator", "password": PASSWORD}).encode()
+    headers = {"Content-Type": "application/json", "Origin": url}
+    with urlopen(Request(f"{url}/api/session", body, headers), timeout=20) as answer:
+        cookie = answer.headers["set-cookie"].partition(";")[0]
+    with urlopen(Request(f"{url}/api/history", headers={"Cookie": cookie}), timeout=20) as answer:
+        samples: list[dict[str, float]] = json.loads(answer.read())["samples"]
+    return samples

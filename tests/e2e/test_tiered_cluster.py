@@ -6,12 +6,13 @@ import json
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.support.tiered_ledger import Writer, read_keys
 
 from .conftest import PROGRAM
 from .test_quorum import WAIT_SECONDS_MAX, Node, environment, until
@@ -31,11 +32,16 @@ class Cluster:
 
     def __init__(self, directory: Path, last: Mapping[str, str] = NO_SETTINGS) -> None:
         """`last` are settings of the last broker."""
+        tiered = {
+            "remote.log.storage.system.enable": "true",
+            "remote.log.storage.manager.class.name": STORE,
+            "rsm.config.dir": str(directory / "tier"),
+        }
         elsewhere = {
             "controller.quorum.bootstrap.servers": "127.0.0.1:1",
             "broker.session.timeout.ms": "2000",
         }
-        self.controller = Node(directory, 1, "controller", elsewhere)
+        self.controller = Node(directory, 1, "controller", elsewhere | tiered)
         shared = {
             "controller.quorum.bootstrap.servers": f"127.0.0.1:{self.controller.port}",
             "broker.heartbeat.interval.ms": "400",
@@ -45,10 +51,6 @@ class Cluster:
             "transaction.state.log.num.partitions": "1",
             "transaction.state.log.min.isr": "1",
             "replica.lag.time.max.ms": "3000",
-            "remote.log.storage.system.enable": "true",
-            "remote.log.storage.manager.class.name": STORE,
-            "rsm.config.dir": str(directory / "tier"),
-            "remote.log.metadata.manager.listener.name": "PLAINTEXT",
             "rlmm.config.remote.log.metadata.topic.num.partitions": "2",
             "rlmm.config.remote.log.metadata.topic.replication.factor": "3",
             "rlmm.config.remote.log.metadata.topic.min.isr": "1",
@@ -56,13 +58,17 @@ class Cluster:
             "log.retention.check.interval.ms": "300",
             "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
             "broker.rack": "near",
+            **tiered,
         }
         self.brokers = {
             number: Node(directory, number, "broker", shared | (dict(last) if number == BROKERS[-1] else {}))
             for number in BROKERS
         }
         self.bootstrap = ",".join(f"127.0.0.1:{broker.port}" for broker in self.brokers.values())
-        self.admin = AdminClient({"bootstrap.servers": self.bootstrap})
+
+    @cached_property
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap})
 
     def start(self) -> None:
         self.controller.format("--standalone").start()
@@ -87,6 +93,12 @@ class Cluster:
         partitions = self.admin.list_topics(TOPIC, timeout=WAIT_SECONDS_MAX).topics[TOPIC].partitions
         return set(partitions[0].isrs) if partitions else set()
 
+    def is_in_sync(self) -> bool:
+        """Say whether all replicas of all topics are in sync, those of internal ones too."""
+        topics = self.admin.list_topics(timeout=WAIT_SECONDS_MAX).topics.values()
+        partitions = [partition for topic in topics for partition in topic.partitions.values()]
+        return all(set(partition.isrs) == set(partition.replicas) for partition in partitions)
+
     def leader(self) -> int:
         partitions = self.admin.list_topics(TOPIC, timeout=WAIT_SECONDS_MAX).topics[TOPIC].partitions
         return partitions[0].leader if partitions else -1
@@ -98,70 +110,8 @@ class Cluster:
 
     def reassign(self, replicas: str) -> None:
         command = [*PROGRAM, "brokers", "reassign", "start", f"{TOPIC}:0={replicas}", "--yes"]
-        command += ["--bootstrap-server", self.bootstrap]
+        command += ["--bootstrap", self.bootstrap]
         subprocess.run(command, check=True, env=environment(), timeout=WAIT_SECONDS_MAX)
-
-
-class Writer:
-    """An idempotent producer, and one in transactions of which every third is aborted; both live as long as the test."""
-
-    def __init__(self, bootstrap: str) -> None:
-        shared = {"bootstrap.servers": bootstrap, "linger.ms": 5, "batch.size": 8_000}
-        self._plain = Producer({**shared, "enable.idempotence": True})
-        self._transactional = Producer({**shared, "transactional.id": "w"})
-        self._transactional.init_transactions(WAIT_SECONDS_MAX)
-        self._transactions = 0
-        self._number = 0
-        self.failures: list[KafkaError] = []
-        self.committed: list[bytes] = []
-
-    def _send(self, producer: Producer, count: int) -> list[bytes]:
-        keys = [b"%d" % number for number in range(self._number, self._number + count)]
-        self._number += count
-        for key in keys:
-            producer.produce(TOPIC, key=key, value=VALUE, partition=0, on_delivery=self._delivered)
-            producer.poll(0)
-        assert producer.flush(WAIT_SECONDS_MAX) == 0
-        return keys
-
-    def _delivered(self, error: KafkaError | None, _: object) -> None:
-        if error is not None:
-            self.failures.append(error)
-
-    def write(self, count: int) -> None:
-        for _ in range(count // 100):
-            self.committed += self._send(self._plain, 50)
-            self._transactional.begin_transaction()
-            keys = self._send(self._transactional, 50)
-            self._transactions += 1
-            if self._transactions % 3:
-                self._transactional.commit_transaction(WAIT_SECONDS_MAX)
-                self.committed += keys
-            else:
-                self._transactional.abort_transaction(WAIT_SECONDS_MAX)
-        assert self.failures == []
-
-
-def read(bootstrap: str, count: int, **options: Any) -> list[bytes]:
-    """Return the keys that a consumer reads from the log start, up to the end."""
-    consumer = Consumer({
-        "bootstrap.servers": bootstrap, "group.id": "g", "enable.auto.commit": False,
-        "isolation.level": "read_committed", "enable.partition.eof": True, **options,
-    })  # fmt: skip
-    consumer.assign([TopicPartition(TOPIC, 0, 0)])
-    keys: list[bytes] = []
-    is_at_end = False
-    while not (is_at_end and len(keys) >= count):
-        messages = consumer.consume(500, timeout=WAIT_SECONDS_MAX)
-        assert messages, f"{len(keys)} of {count} records"
-        for message in messages:
-            error = message.error()
-            is_at_end = error is not None and error.code() == KafkaError._PARTITION_EOF
-            assert error is None or is_at_end, error
-            if error is None:
-                keys.append(message.key() or b"")
-    consumer.close()
-    return keys
 
 
 @pytest.fixture
@@ -181,18 +131,19 @@ def started(clusters: list[Cluster], directory: Path, last: Mapping[str, str] = 
 
 def leads_alone(cluster: Cluster, writer: Writer, broker: int) -> None:
     """Have a broker lead without the others, and see that all is read from it, and written to it."""
+    until(cluster.is_in_sync)
     for other in BROKERS:
         if other != broker:
             cluster.brokers[other].end(signal.SIGKILL)
     until(lambda: cluster.leader() == broker)
     writer.write(300)
-    assert read(cluster.bootstrap, len(writer.committed)) == writer.committed
+    assert read_keys(cluster.bootstrap, TOPIC, len(writer.committed)) == writer.committed
 
 
 def test_follower_that_was_away_joins_the_isr_and_leads(tmp_path: Path, clusters: list[Cluster]) -> None:
     cluster = started(clusters, tmp_path)
     cluster.create([4, 5, 6])
-    writer = Writer(cluster.bootstrap)
+    writer = Writer(cluster.bootstrap, TOPIC, VALUE)
     writer.write(200)
     until(lambda: cluster.isr() == {4, 5, 6})
     cluster.brokers[6].end(signal.SIGKILL)
@@ -209,12 +160,13 @@ def test_follower_that_was_away_joins_the_isr_and_leads(tmp_path: Path, clusters
 def test_new_replica_begins_after_the_tier_and_leads(tmp_path: Path, clusters: list[Cluster]) -> None:
     cluster = started(clusters, tmp_path, {"follower.fetch.last.tiered.offset.enable": "true"})
     cluster.create([4, 5])
-    writer = Writer(cluster.bootstrap)
+    writer = Writer(cluster.bootstrap, TOPIC, VALUE)
     writer.write(1500)
     until(lambda: cluster.local_start(4) > 500)
+    local_start = cluster.local_start(4)
     cluster.reassign("4,5,6")
     until(lambda: cluster.isr() == {4, 5, 6})
-    assert cluster.local_start(6) >= cluster.local_start(4)
+    assert cluster.local_start(6) >= local_start
     leads_alone(cluster, writer, 6)
 
 
@@ -222,7 +174,7 @@ def test_consumer_reads_remote_records_from_a_follower(tmp_path: Path, clusters:
     """A consumer in the rack of a follower reads there, also what is in the store only (KIP-392)."""
     cluster = started(clusters, tmp_path, {"broker.rack": "far"})
     cluster.create([4, 6])
-    writer = Writer(cluster.bootstrap)
+    writer = Writer(cluster.bootstrap, TOPIC, VALUE)
     writer.write(1500)
     until(lambda: min(cluster.local_start(4), cluster.local_start(6)) > 500)
     sources: set[int] = set()
@@ -231,8 +183,9 @@ def test_consumer_reads_remote_records_from_a_follower(tmp_path: Path, clusters:
         partitions = json.loads(text)["topics"].get(TOPIC, {}).get("partitions", {})
         sources.update({partitions["0"]["broker"]} if "0" in partitions else ())
 
-    keys = read(
+    keys = read_keys(
         cluster.bootstrap,
+        TOPIC,
         len(writer.committed),
         **{"client.rack": "far", "statistics.interval.ms": 50, "stats_cb": note},
     )

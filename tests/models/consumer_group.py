@@ -188,6 +188,8 @@ class ConsumerGroup:
         del self.members[member.id]
         self.target.pop(member.id, None)
         self.epoch += 1
+        if not self.members:
+            self.assignment_epoch = self.epoch
 
     def checked(self, target: dict[str, frozenset[Partition]]) -> dict[str, frozenset[Partition]]:
         """Return a target after a look at it: all that is wanted is given, once, to one who wants it."""

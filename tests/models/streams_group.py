@@ -124,7 +124,7 @@ class StreamsGroup:
             self.delay_due_ms = now_ms + INITIAL_DELAY_MS
         self.exists, self.topology, self.has_looked = True, topology, self.topology is not None
         former = self.static(after.instance)
-        taken = self.taken(after.process)
+        taken = self.taken(after)
         if former is not None and former.id != after.id:
             del self.members[former.id]
             self.target[after.id] = self.target.pop(former.id, NOTHING)
@@ -230,7 +230,7 @@ class StreamsGroup:
         self.target.pop(member.id, None)
         self.epoch += 1
         if not self.members:
-            self.stopped_by = None
+            self.stopped_by, self.assignment_epoch, self.assigned_ms = None, self.epoch, None
 
     # --- topology and target --------------------------------------------------------------------------------
 
@@ -290,21 +290,32 @@ class StreamsGroup:
 
     # --- reconciliation -------------------------------------------------------------------------------------
 
-    def taken(self, process: str) -> Callable[[Task], bool]:
-        """Tell of a task if it cannot be given to a process now: it is active somewhere, or it has a copy there."""
+    def taken(self, member: Member) -> Callable[[Task], bool]:
+        """Tell of a task if it cannot be given to a member now: it is active somewhere, or others have a copy there."""
         running = [
             (member.process, task)
             for member in self.members.values()
             for task in member.assigned | member.revoking
         ]
+        own = member.assigned
         active = {task[1:] for _, task in running if task[0] == "active"}
-        here = {task[1:] for where, task in running if where == process}
-        return lambda task: task[1:] in here or (task[0] == "active" and task[1:] in active)
+        here = {task for where, task in running if where == member.process}
+
+        def is_taken(task: Task) -> bool:
+            if task in here or (task[0] == "active" and task[1:] in active):
+                return True
+            other: Task = ("standby" if task[0] == "active" else "active", *task[1:])
+            return other in here and other not in own
+
+        return is_taken
 
     def reconcile(
         self, member: Member, target: Tasks, taken: Callable[[Task], bool], owned: Tasks | None, now_ms: int
     ) -> None:
-        """One step towards the target: first gives up what is not in it, then takes what is free."""
+        """One step towards the target: first gives up what is not in it, then takes what is free.
+
+        A copy changes its role in place: an active one at once, a standby one when it can be the active one.
+        """
         if member.is_reconciled and member.epoch == self.assignment_epoch and not member.revoking:
             return
         epoch = member.epoch
@@ -312,13 +323,17 @@ class StreamsGroup:
             if owned is None or owned & member.revoking:
                 return
             epoch += 1
-        kept, surplus = member.assigned & target, member.assigned - target
+        own = member.assigned
+        kept, free = own & target, frozenset(task for task in target - own if not taken(task))
+        has_all = kept | free == target
+        demoted = frozenset(task for task in free if task[0] == "standby" and ("active", *task[1:]) in own)
+        promoted = frozenset(task for task in own if task[0] == "standby" and ("active", *task[1:]) in target)
+        surplus, gained, kept = own - target - promoted, free - demoted, kept | demoted
         if surplus and (owned is None or owned & surplus):
-            self.move(member, epoch, kept, surplus, now_ms, is_reconciled=False)
+            self.move(member, epoch, kept | promoted, surplus, now_ms, is_reconciled=False)
             return
-        gained = frozenset(task for task in target - kept if not taken(task))
+        kept |= frozenset(task for task in promoted if ("active", *task[1:]) not in gained)
         member.since = {**member.since, **dict.fromkeys(gained, self.assignment_epoch)}
-        has_all = kept | gained == target
         self.move(member, self.assignment_epoch, kept | gained, NOTHING, now_ms, is_reconciled=has_all)
 
     def move(

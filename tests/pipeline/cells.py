@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from barnabas_pipeline.jobs.audit import AuditReport, audit, raise_if_lossy
 from barnabas_pipeline.jobs.compare import Differences
-from barnabas_pipeline.jobs.follow import load
 from barnabas_pipeline.jobs.load import LoadOptions
+from barnabas_pipeline.jobs.loading import load
 from barnabas_pipeline.lake import scan, store
 from barnabas_pipeline.lake.columns import lake_schema
 from barnabas_pipeline.lake.coordinates import UNREADABLE

@@ -11,11 +11,9 @@ from barnabas.client import ClientError
 from barnabas_pipeline import schema
 from barnabas_pipeline.errors import IncompleteError
 from barnabas_pipeline.jobs.choices import Choice
-from barnabas_pipeline.jobs.follow import Follower
 from barnabas_pipeline.jobs.load import LoadOptions
-from barnabas_pipeline.jobs.rounds import Commit, Parts, Round, Rounds, Topics, Watcher
+from barnabas_pipeline.jobs.loading import Commit, Load, LoadRound, Parts, Topics, Watcher
 from barnabas_pipeline.jobs.sites import Topic
-from barnabas_pipeline.jobs.triggers import AVAILABLE
 from barnabas_pipeline.lake.iceberg import Lake
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.lake.task import LoadTask, TaskResult
@@ -99,7 +97,7 @@ class Noted(Watcher):
     def __init__(self) -> None:
         self.told: list[tuple[str, ...]] = []
         self.commits: list[Commit] = []
-        self.rounds: list[Round] = []
+        self.rounds: list[LoadRound] = []
 
     def joined(self, topic: str) -> None:
         self.told.append(("joined", topic))
@@ -113,7 +111,7 @@ class Noted(Watcher):
     def committed(self, commit: Commit) -> None:
         self.commits.append(commit)
 
-    def ended(self, done: Round) -> None:
+    def ended(self, done: LoadRound) -> None:
         self.rounds.append(done)
 
 
@@ -155,11 +153,11 @@ class World:
             tables_open_max=self.tables_open_max,
         )
 
-    def rounds(self, topics: Topics, *, is_bounded: bool = False, offsets_max: int = 0) -> Rounds:
-        return Rounds(None, topics, is_bounded=is_bounded, offsets_max=offsets_max, watchers=[self.noted])
+    def rounds(self, topics: Topics, *, is_bounded: bool = False, offsets_max: int = 0) -> Load:
+        return Load(None, topics, is_bounded=is_bounded, offsets_max=offsets_max, watchers=[self.noted])
 
     def load(self, *names: str, **more: Any) -> Any:
-        return Follower(None, self.topics(*names, **more), trigger=AVAILABLE, watchers=[self.noted]).run()
+        return Load(None, self.topics(*names, **more), watchers=[self.noted]).run()
 
     def ends(self, topic: str) -> dict[int, int]:
         return Table(self.place(topic)).state().ends

@@ -20,8 +20,8 @@ from barnabas.records.record import Record
 from barnabas_pipeline import schema
 from barnabas_pipeline.jobs.audit import AuditReport, audit
 from barnabas_pipeline.jobs.compact import compact
-from barnabas_pipeline.jobs.follow import load
 from barnabas_pipeline.jobs.load import LoadOptions
+from barnabas_pipeline.jobs.loading import load
 from barnabas_pipeline.lake.dead import DeadLetters
 from barnabas_pipeline.lake.files import describe
 from barnabas_pipeline.lake.iceberg import open_catalog

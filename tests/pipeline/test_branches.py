@@ -15,8 +15,8 @@ from barnabas_pipeline.jobs.backfill import backfill
 from barnabas_pipeline.jobs.branches import PublishSummary
 from barnabas_pipeline.jobs.compact import compact
 from barnabas_pipeline.jobs.erase import erase
-from barnabas_pipeline.jobs.follow import load
 from barnabas_pipeline.jobs.load import LoadOptions
+from barnabas_pipeline.jobs.loading import load
 from barnabas_pipeline.lake.ledger import HOUR_MS
 from barnabas_pipeline.lake.store import local_path
 from barnabas_pipeline.lake.table import Table

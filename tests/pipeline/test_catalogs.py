@@ -13,8 +13,8 @@ from barnabas_pipeline.jobs import branches
 from barnabas_pipeline.jobs.compact import compact
 from barnabas_pipeline.jobs.current import CurrentOptions, CurrentRows
 from barnabas_pipeline.jobs.erase import erase
-from barnabas_pipeline.jobs.follow import load
 from barnabas_pipeline.jobs.load import LoadOptions
+from barnabas_pipeline.jobs.loading import load
 from barnabas_pipeline.lake.changes import PLAIN, Shape
 from barnabas_pipeline.lake.iceberg import Lake, Place
 from barnabas_pipeline.lake.vacuum import vacuum
@@ -63,7 +63,7 @@ def test_table_lives_in_a_catalog(place: Place, tmp_path: Path) -> None:
     assert branches.publish(Here(), staged, comparing=compared).loaded == 5  # type: ignore[arg-type]
     assert erase(place, "member = 'm0'").rows == 1
     current = CurrentRows(CurrentOptions(place, Here, Shape(("member",), PLAIN, 2)))  # type: ignore[arg-type]
-    assert current.round()
+    assert current.round().has_done
     assert sorted(rows_of(place, "__current")["member"].to_pylist()) == ["m1", "m3", "m4", "m5"]
     assert vacuum(place, age_seconds=-1)
     assert sorted(rows_of(place)["_offset"].to_pylist()) == [1, 3, 4, 5]

@@ -37,10 +37,10 @@ def test_second_of_two_runs_continues_from_the_first(tmp_path: Path) -> None:
 
     def meanwhile() -> None:
         source.load()
-        assert current(source).round()
+        assert current(source).round().has_done
 
     with faults.acting("current.after_buckets", meanwhile):
-        assert not slow.round(), "the other has applied all"
+        assert not slow.round().has_done, "the other has applied all"
     assert rows_of(slow) == truth(source.partitions)
     assert slow.table.applied.version == 2
 
@@ -64,7 +64,7 @@ def test_a_commit_counts_once_whatever_the_catalog_answers(
         return done
 
     monkeypatch.setattr(kind, "commit_table", commit)
-    assert found.round()
+    assert found.round().has_done
     monkeypatch.undo()
     assert rows_of(found) == truth(source.partitions)
     assert (found.table.applied.version, found.check().differences) == (2, 0)
@@ -100,7 +100,7 @@ def test_old_files_go_when_no_snapshot_names_them(tmp_path: Path) -> None:
     removed = found.table.vacuum(0)
     assert removed == len(before) - len(objects(found)) > 10
     assert found.table.vacuum(0) == 0, "nothing is left to remove"
-    assert rows_of(current(source, None) if found.round() else found) == truth(source.partitions)
+    assert rows_of(current(source, None) if found.round().has_done else found) == truth(source.partitions)
     assert current(source).check().differences == 0
     directory = Path(found.table.place.location.removeprefix("file://"))
     kept = {Path(path).name for path in (found.table.applied.gone or {}).values()}
@@ -157,9 +157,9 @@ def test_exit_codes_of_the_command(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_a_job_that_follows_waits_for_the_first_load(tmp_path: Path) -> None:
     source = topic(tmp_path, PAIRS, [Event({"n": 1}, "a")])
     found = current(source, waits=True)
-    assert not found.round()
+    assert not found.round().has_done
     source.load()
-    assert found.round()
+    assert found.round().has_done
     assert rows_of(found, "n") == {"a": (1,)}
 
 

@@ -14,8 +14,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas_pipeline.jobs.current import CurrentOptions, CurrentRows
-from barnabas_pipeline.jobs.follow import load
 from barnabas_pipeline.jobs.load import LoadOptions
+from barnabas_pipeline.jobs.loading import load
 from barnabas_pipeline.log.model import LogOptions
 
 from .changing import (
@@ -91,13 +91,13 @@ def test_rows_of_a_compacted_topic_are_what_its_producer_has(
     send(broker, topic, rows, seed, 2000)
     load(spark, loading)
     found = CurrentRows(CurrentOptions(place, lambda: spark, BY_RECORD_KEY, in_process_rows_max=0))
-    assert found.round()
+    assert found.round().has_done
     assert rows_of(found) == rows
     send(broker, topic, rows, seed, 3000)
     wait_until_compacted(broker, topic, 5000)
     load(spark, loading)
     found = CurrentRows(CurrentOptions(place, no_spark))
-    assert found.round()
+    assert found.round().has_done
     assert (rows_of(found), found.summary.dead, found.summary.lost) == (rows, 0, 0)
     assert found.check().differences == 0
 

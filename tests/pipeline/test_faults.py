@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from barnabas_pipeline import faults
-from barnabas_pipeline.jobs.follow import load
 from barnabas_pipeline.jobs.load import LoadOptions
+from barnabas_pipeline.jobs.loading import load
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.lake.vacuum import find_orphans, vacuum
 from barnabas_pipeline.log.model import LogOptions

@@ -10,7 +10,7 @@ import pytest
 
 from barnabas_pipeline.errors import IncompleteError, UsageError
 from barnabas_pipeline.jobs.compact import compact
-from barnabas_pipeline.jobs.follow import load
+from barnabas_pipeline.jobs.loading import load
 from barnabas_pipeline.lake import hdfs, store
 from barnabas_pipeline.lake.iceberg import Lake, Place
 from barnabas_pipeline.lake.store import IO_PROPERTIES, StoreIO

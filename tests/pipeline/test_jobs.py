@@ -15,10 +15,10 @@ from barnabas_pipeline.errors import IncompleteError
 from barnabas_pipeline.jobs import monitor, rank, security, visitors
 from barnabas_pipeline.jobs.derived import Derived
 from barnabas_pipeline.jobs.feed import Feed
-from barnabas_pipeline.jobs.follow import Follower, load
+from barnabas_pipeline.jobs.loading import Load, load
 from barnabas_pipeline.jobs.publish import publish
 from barnabas_pipeline.jobs.report import report
-from barnabas_pipeline.jobs.triggers import AVAILABLE
+from barnabas_pipeline.jobs.rounds import AVAILABLE
 from barnabas_pipeline.lake.ledger import hour_name
 from barnabas_pipeline.lake.store import StoreIO
 from barnabas_pipeline.simulate.model import KINDS
@@ -93,8 +93,7 @@ def test_batch_stream_and_replay_give_the_same_bytes(
                     Derived(job, lake=str(streamed), root=str(tmp_path / "stream")).update(spark)
                     updates[job.name] += 1
 
-        follower = Follower(spark, loading, trigger=AVAILABLE, offsets_max=4000, after=after)
-        assert follower.start().wait(300)
+        Load(spark, loading, offsets_max=4000).run(AVAILABLE, after)
     assert updates["rank"] > 4
     for job in jobs(stream):
         directory = tmp_path / "stream" / job.name / "results"

@@ -18,8 +18,8 @@ from confluent_kafka import Producer
 
 from barnabas_pipeline import schema
 from barnabas_pipeline.jobs.audit import AuditReport, audit
-from barnabas_pipeline.jobs.follow import load
 from barnabas_pipeline.jobs.load import LoadOptions, LoadSummary
+from barnabas_pipeline.jobs.loading import load
 from barnabas_pipeline.log.model import LogOptions, OffsetRange
 from barnabas_pipeline.log.reader import RangeReader
 from barnabas_pipeline.log.transports import open_log

@@ -15,8 +15,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas_pipeline import schema
 from barnabas_pipeline.jobs.audit import AuditReport, audit
-from barnabas_pipeline.jobs.follow import load
 from barnabas_pipeline.jobs.load import LoadOptions
+from barnabas_pipeline.jobs.loading import load
 from barnabas_pipeline.lake import frames
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.log.model import LogOptions

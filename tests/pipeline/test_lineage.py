@@ -13,9 +13,9 @@ from barnabas_pipeline.jobs import lineage
 from barnabas_pipeline.jobs.backfill import backfill
 from barnabas_pipeline.jobs.compact import compact
 from barnabas_pipeline.jobs.erase import erase, retain
-from barnabas_pipeline.jobs.follow import load
 from barnabas_pipeline.jobs.lineage import Lineage, Trace
 from barnabas_pipeline.jobs.load import LoadOptions
+from barnabas_pipeline.jobs.loading import load
 from barnabas_pipeline.jobs.redrive import redrive
 from barnabas_pipeline.lake.ledger import HOUR_MS
 from barnabas_pipeline.lake.store import local_path

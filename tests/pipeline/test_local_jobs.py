@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,16 +20,17 @@ from barnabas_pipeline.jobs.audit import audit, raise_if_lossy
 from barnabas_pipeline.jobs.backfill import backfill
 from barnabas_pipeline.jobs.compact import compact
 from barnabas_pipeline.jobs.compare import Differences
-from barnabas_pipeline.jobs.follow import Follower, load
 from barnabas_pipeline.jobs.load import LoadOptions, find_loss
+from barnabas_pipeline.jobs.loading import Load, load
 from barnabas_pipeline.jobs.redrive import redrive
-from barnabas_pipeline.jobs.triggers import parse_trigger, repeat
+from barnabas_pipeline.jobs.rounds import parse_trigger, repeat
 from barnabas_pipeline.lake.columns import PARTITION
 from barnabas_pipeline.lake.ledger import HOUR_MS, hour_name
 from barnabas_pipeline.lake.store import local_path
 from barnabas_pipeline.lake.table import ConflictError, Table
 from barnabas_pipeline.log.model import Bounds, TopicIdentity
 from barnabas_pipeline.log.planning import Selection
+from tests.pipeline.mirroring import wait_until
 from tests.pipeline.tables import BEGAN_MS, GROWN, scan, stock
 from tests.pipeline.topics import WRITTEN_MS, Here, Topic, login
 
@@ -138,38 +140,36 @@ def test_rounds_begin_an_interval_apart_and_pause_when_idle() -> None:
     assert len(waited) == 1, "nothing begins after a stop"
 
 
-def test_a_follower_takes_what_is_there_in_rounds_and_ends(topic: Topic, options: LoadOptions) -> None:
+def test_a_load_takes_what_is_there_in_rounds_and_ends(topic: Topic, options: LoadOptions) -> None:
     done: list[int] = []
 
     def later() -> None:
         topic.append(login(9))  # after the beginning: of another run
         done.append(1)
 
-    follower = Follower(Here(), options, trigger="available", offsets_max=4, after=later)
-    assert follower.run() is follower.summary
-    assert (follower.summary.commits, len(done)) == (3, 3)
-    assert counts(follower.summary) == [4, 2, 1, 2, 0]
+    loading = Load(Here(), options, offsets_max=4)
+    assert loading.run("available", later) is loading.summary
+    assert (loading.summary.commits, len(done)) == (3, 3)
+    assert counts(loading.summary) == [4, 2, 1, 2, 0]
 
 
-def test_a_follower_goes_on_until_it_is_stopped(topic: Topic, options: LoadOptions) -> None:
-    follower = Follower(Here(), options, trigger="1 millisecond").start()
-    while follower.summary.commits < 1:
-        assert not follower.wait(0.01)
-    topic.append(login(4))
-    while follower.summary.commits < 2:
-        assert not follower.wait(0.01)
-    follower.stop()
-    assert follower.wait(10)
-    assert follower.summary.loaded == 5
+def test_load_in_rounds_continues_until_it_is_stopped(topic: Topic, options: LoadOptions) -> None:
+    loading = Load(Here(), options)
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(loading.run, "1 millisecond")
+        wait_until(lambda: loading.summary.commits == 1, "nothing is loaded")
+        topic.append(login(4))
+        wait_until(lambda: loading.summary.commits == 2, "what came later is not loaded")
+        loading.stop()
+        assert running.result(10).loaded == 5
 
 
-def test_what_ends_a_follower_comes_out(topic: Topic, options: LoadOptions) -> None:
+def test_data_loss_ends_a_load_in_rounds(topic: Topic, options: LoadOptions) -> None:
     load(Here(), options)
     topic.append(login(3), login(3))
     topic.trim(0, 4)
-    follower = Follower(Here(), options, trigger="1 millisecond").start()
     with pytest.raises(DataLossError):
-        follower.wait(10)
+        Load(Here(), options).run("1 millisecond")
 
 
 # --- audit ----------------------------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from barnabas_pipeline.errors import IncompleteError
 from barnabas_pipeline.jobs.backfill import backfill
 from barnabas_pipeline.jobs.compact import compact
 from barnabas_pipeline.jobs.derived import Derived
-from barnabas_pipeline.jobs.follow import load
 from barnabas_pipeline.jobs.load import LoadOptions
+from barnabas_pipeline.jobs.loading import load
 from barnabas_pipeline.jobs.publish import publish
 from barnabas_pipeline.jobs.redrive import redrive
 from barnabas_pipeline.jobs.reread import BAD_TYPE, plan_rereading, reread

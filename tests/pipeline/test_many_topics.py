@@ -7,6 +7,7 @@ import queue
 import signal
 import urllib.request
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,8 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from barnabas_pipeline.commands import metrics
 from barnabas_pipeline.errors import PipelineError, TopicsError, UsageError
 from barnabas_pipeline.jobs.choices import Choice
-from barnabas_pipeline.jobs.follow import Follower
 from barnabas_pipeline.jobs.load import LoadOptions
-from barnabas_pipeline.jobs.rounds import Commit, Topics, Watcher
+from barnabas_pipeline.jobs.loading import Commit, Load, Topics, Watcher
 from barnabas_pipeline.lake.iceberg import Lake
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.log.model import LogOptions
@@ -107,11 +107,12 @@ def test_topics_join_leave_and_fail_during_a_load(
 
     choice = Choice(("named",), (r"many\..*",), (r".*\.hidden",))
     topics = Topics(LogOptions("", bootstrap=stream.bootstrap), choice, lake.place, options_of)
-    follower = Follower(spark, topics, trigger="10 milliseconds", watchers=[told])
+    load = Load(spark, topics, watchers=[told])
     with ExitStack() as stack:
-        metrics.serve("127.0.0.1:0", stack, metrics.LoadCollector(follower.rounds))
+        metrics.serve("127.0.0.1:0", stack, metrics.LoadCollector(load))
         url = capsys.readouterr().err.split()[1]
-        follower.start()
+        running = stack.enter_context(ThreadPoolExecutor()).submit(load.run, "10 milliseconds")
+        stack.callback(load.stop)
         told.wait(
             ("loaded 30", "many.a"), ("loaded 5", "many.b"), ("loaded 7", "named"), ("left out", "many.bad")
         )
@@ -126,9 +127,8 @@ def test_topics_join_leave_and_fail_during_a_load(
         told.wait(("loaded 9", "named"))
         with urllib.request.urlopen(url, timeout=10) as answer:
             lines = answer.read().decode().splitlines()
-    follower.stop()
     with pytest.raises(TopicsError) as caught:
-        follower.wait()
+        running.result()
     assert caught.value.exit_code == 3
     assert "2 of 5 topics have failed: many.b: topic many.b is gone; missing: partition 0: [5, ?)" in str(
         caught.value

@@ -12,8 +12,8 @@ import pytest
 from barnabas_pipeline import cli
 from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.jobs.compact import compact as compact_job
-from barnabas_pipeline.jobs.follow import load as load_job
 from barnabas_pipeline.jobs.load import LoadOptions
+from barnabas_pipeline.jobs.loading import load as load_job
 from barnabas_pipeline.jobs.migrate import migrate
 from barnabas_pipeline.lake.dead import DeadLetters
 from barnabas_pipeline.lake.iceberg import Lake, Place

@@ -391,13 +391,15 @@ def test_live_and_further_groups_stay_and_ahead_ones_wait(spark: Any, pair: tupl
     for group, offset in (("live", 50), ("further", 50), ("ahead", 90), ("other", 10), ("new", 60)):
         commit(source.bootstrap, group, "t", offset)
     one = Mirror(
-        spark, mirror_options(source, target, "t", groups="live|further|ahead|new", offsets_per_round_max=80)
+        spark,
+        mirror_options(source, target, "t", groups="live|further|ahead|new", offsets_per_round_max=80),
+        is_bounded=False,
     )
     member = Consumer(
         {"bootstrap.servers": target.bootstrap, "group.id": "live", "enable.auto.commit": False}
     )
     try:
-        done = one.round(is_bounded=False).summary
+        done = one.round().summary
         assert (done.mirrored, done.groups_committed, done.groups_waiting) == (80, 3, 1)
         assert committed(target.bootstrap, "new", "t")[0] == 60
         assert committed(target.bootstrap, "other", "t")[0] < 0
@@ -406,7 +408,7 @@ def test_live_and_further_groups_stay_and_ahead_ones_wait(spark: Any, pair: tupl
         commit(source.bootstrap, "live", "t", 55)
         member.subscribe(["t"])
         wait_until(lambda: bool(member.poll(0.1) or member.assignment()), "the group has got no member")
-        done = one.round(is_bounded=False).summary
+        done = one.round().summary
         assert (done.groups_committed, done.groups_waiting, done.groups_live, done.groups_kept) == (
             1,
             0,
@@ -417,7 +419,7 @@ def test_live_and_further_groups_stay_and_ahead_ones_wait(spark: Any, pair: tupl
         assert values_from(target.bootstrap, "t", there) == values_from(source.bootstrap, "t", 90)
         assert committed(target.bootstrap, "further", "t")[0] == 75
         member.close()
-        done = one.round(is_bounded=False).summary
+        done = one.round().summary
         assert (done.groups_committed, done.groups_live) == (1, 0)
         assert committed(target.bootstrap, "live", "t")[0] == 55
     finally:

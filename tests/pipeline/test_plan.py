@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from barnabas_pipeline import cli
-from barnabas_pipeline.jobs.follow import load
 from barnabas_pipeline.jobs.load import LoadOptions
+from barnabas_pipeline.jobs.loading import load
 from barnabas_pipeline.lake.table import Table
 
 from .cells import Cell

@@ -11,7 +11,7 @@ import pytest
 from barnabas.client import ClientError
 from barnabas_pipeline.errors import DataLossError, IncompleteError, NoTopicError, TopicsError, UsageError
 from barnabas_pipeline.jobs import streams as streams_module
-from barnabas_pipeline.jobs.follow import Follower
+from barnabas_pipeline.jobs.loading import Load
 from barnabas_pipeline.lake.table import ConflictError, Table
 from barnabas_pipeline.lake.task import TaskResult
 from barnabas_pipeline.log.model import Bounds
@@ -205,7 +205,7 @@ def test_a_load_that_goes_on_ends_once_nothing_works(world: World) -> None:
     world.cluster.put("a", 5)
     world.tasks.outcomes["a"] = IncompleteError("the store is away")
     with pytest.raises(IncompleteError, match="the store is away"):
-        Follower(None, world.topics("a"), trigger="0 seconds").run()
+        Load(None, world.topics("a")).run("0 seconds")
 
 
 def test_worker_killed_by_one_topic_leaves_others_loaded(world: World) -> None:

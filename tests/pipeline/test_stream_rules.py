@@ -18,7 +18,7 @@ from barnabas_pipeline.errors import (
 from barnabas_pipeline.jobs import monitor, rank, security, streams
 from barnabas_pipeline.jobs.coverage import RUN_OFFSETS, plan_runs
 from barnabas_pipeline.jobs.load import find_loss, gone, only_end
-from barnabas_pipeline.jobs.rounds import Rounds
+from barnabas_pipeline.jobs.loading import Load
 from barnabas_pipeline.jobs.seal import _is_complete
 from barnabas_pipeline.jobs.streams import MISSED_MAX, TRIES_MAX, Stream, pending
 from barnabas_pipeline.lake.ledger import State
@@ -118,8 +118,8 @@ def test_a_topic_is_settled_when_nothing_is_left_of_it() -> None:
 def test_one_failure_is_raised_as_it_is_and_several_together(
     failures: dict[str, Any], count: int, is_bounded: bool, raised: Any
 ) -> None:
-    one: Any = Rounds.__new__(Rounds)
-    one._is_bounded, one._count, one._cluster = is_bounded, 1, "here"
+    one: Any = Load.__new__(Load)
+    one.is_bounded, one._count, one._cluster = is_bounded, 1, "here"
     one._topics = SimpleNamespace(choice=SimpleNamespace(patterns=("x.*",)))
     names = ["a", "b"][:count]
     one.streams = {name: SimpleNamespace(error=failures.get(name), is_stuck=True) for name in names}

@@ -10,9 +10,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from barnabas_pipeline.jobs.follow import Follower, load
 from barnabas_pipeline.jobs.load import LoadOptions, LoadSummary
-from barnabas_pipeline.jobs.triggers import AVAILABLE
+from barnabas_pipeline.jobs.loading import Load, load
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.log.model import LogOptions
 from barnabas_pipeline.schema import BUILT_IN
@@ -96,7 +95,7 @@ def test_a_stream_fails_on_a_topic_that_was_made_anew(spark: Any, stream: Stream
 
 
 def follow(spark: Any, loading: LoadOptions, offsets_max: int = 0) -> LoadSummary:
-    return Follower(spark, loading, trigger=AVAILABLE, offsets_max=offsets_max).run()
+    return Load(spark, loading, offsets_max=offsets_max).run()
 
 
 def test_a_lake_from_a_backup_is_loaded_from_where_it_ends(

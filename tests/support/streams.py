@@ -58,10 +58,10 @@ class Streams(Coordinator):
         if partitions:
             self.create("in", partitions)
 
-    def streams_heartbeat(self, member_id: str, epoch: int, **fields: Any) -> Answer:
+    def streams_heartbeat(self, member_id: str, epoch: int, version: int = 1, **fields: Any) -> Answer:
         request = Request(group_id="g", member_id=member_id, member_epoch=epoch, **fields)
         check_heartbeat(request)
-        beat = Heartbeat(request, "client", "/host")
+        beat = Heartbeat(request, "client", "/host", version)
         answer: Answer = self.write(lambda shard, out: shard.streams_heartbeat(beat, self.now_ms, out))
         for _ in answer.add_endpoints():
             pass

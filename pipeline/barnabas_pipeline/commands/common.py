@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from barnabas.log.format.names import why_no_topic
 from barnabas_pipeline.errors import UsageError
@@ -28,8 +28,11 @@ if TYPE_CHECKING:
         SparkArguments,
         TopicClusterArguments,
     )
+    from barnabas_pipeline.jobs.rounds import Rounds
     from barnabas_pipeline.lake.iceberg import Lake
 
+S = TypeVar("S")
+ONCE = "once"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -227,6 +230,15 @@ def now_ms(args: object) -> int:
     """The time that the job takes for now: the clock's, or what `--now` says."""
     now = getattr(args, "now", None)
     return int(time.time() * 1000) if now is None else int(now)
+
+
+def run_rounds(job: Rounds[Any, Any, S], trigger: str, after: Callable[[], None] = lambda: None) -> S:
+    """Run a job in rounds; SIGINT and SIGTERM end one that goes on. Returns its summary, raises what a round raises."""
+    from barnabas_pipeline.jobs.rounds import interval_of
+
+    if interval_of(trigger) is not None:
+        stop_after_the_round(job.stop)
+    return job.run(trigger, after)
 
 
 def stop_after_the_round(stop: Callable[[], None]) -> None:

@@ -6,7 +6,6 @@ The rule: see `commands`. The options that say how the table is made are needed 
 from __future__ import annotations
 
 import argparse
-import threading
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 ENVELOPES = ("none", "debezium")
 BUCKETS = 16
-ONCE = ("once", "available")
 
 
 def add_current(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +57,7 @@ def add_current(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--trigger",
-        default="once",
+        default=common.ONCE,
         metavar="once|available|'5 seconds'",
         help="apply loaded events once, or poll at this interval until interrupted",
     )
@@ -106,9 +104,9 @@ def _shape(args: CurrentArguments) -> Shape | None:
 def run_current(args: CurrentArguments) -> int:
     """Apply loaded events, once or in rounds, or check the table. Returns the exit code."""
     from barnabas_pipeline.jobs.current import CurrentOptions, CurrentRows
-    from barnabas_pipeline.jobs.triggers import parse_trigger, repeat
+    from barnabas_pipeline.jobs.rounds import interval_of
 
-    interval = None if args.trigger in ONCE else parse_trigger(args.trigger)
+    is_in_rounds = interval_of(args.trigger) is not None
     sessions: list[SparkSession] = []
 
     def spark() -> SparkSession:
@@ -119,21 +117,13 @@ def run_current(args: CurrentArguments) -> int:
 
     events = common.lake(args).place(args.topic, args.table)
     options = CurrentOptions(events, spark, _shape(args), args.to, args.rebuild, args.keep_snapshots)
-    options.waits = interval is not None
+    options.waits = is_in_rounds
     rows = CurrentRows(options)
     if args.check:
         report = rows.check()
         summarize("current --check", asdict(report), as_json=args.json)
         return EXIT_DATA_LOSS if report.differences else EXIT_DONE
-    stopping = threading.Event()
-    if interval is not None:
-        common.stop_after_the_round(stopping.set)
-
-    def step() -> tuple[bool, bool]:
-        has_done = rows.round()
-        return has_done, interval is None and not has_done
-
-    repeat(step, interval or 0, stopping)
+    common.run_rounds(rows, args.trigger)
     if args.vacuum_hours is not None:
         rows.summary.removed_orphans = rows.table.vacuum(args.vacuum_hours * 3600)
     summarize("current", asdict(rows.summary), as_json=args.json)

@@ -192,21 +192,17 @@ class Demo:
 
     def load(self) -> None:
         """Load all topics, in rounds."""
-        from barnabas_pipeline.jobs.follow import Follower
-        from barnabas_pipeline.jobs.triggers import AVAILABLE
+        from barnabas_pipeline.jobs.loading import Load
 
         args = self.parsed(loading.add_load, LoadArguments, "--topic", ",".join(KINDS), *self.words)
         portion = max(self.args.events // 8, 1)
-        follower = Follower(self.spark, loading.chosen_topics(args), trigger=AVAILABLE, offsets_max=portion)
-        page = pages.Page(self.live, follower.rounds, self.where)
-        follower.rounds.watchers.append(page)
+        load = Load(self.spark, loading.chosen_topics(args), offsets_max=portion)
+        page = pages.Page(self.live, load, self.where)
+        load.watchers.append(page)
         print(f"live: {self.live}", file=sys.stderr)
-        summary = follower.run()
+        summary = load.run()
         page.end()
-        rows = [
-            {"topic": kind, **asdict(stream.summary)}
-            for kind, stream in sorted(follower.rounds.streams.items())
-        ]
+        rows = [{"topic": kind, **asdict(stream.summary)} for kind, stream in sorted(load.streams.items())]
         self.facts["rows in the lake"] = summary.loaded
         is_expected = summary.reasons == self.spoilt
         expected = "all of them expected" if is_expected else "NOT as expected"

@@ -79,7 +79,7 @@ def run_derived(args: DerivedArguments) -> int:
     """Update a result once, or after each round that has loaded something of the topics it is made of."""
     from barnabas_pipeline.jobs.derived import Derived, DerivedJob
     from barnabas_pipeline.jobs.publish import publish
-    from barnabas_pipeline.jobs.triggers import parse_trigger
+    from barnabas_pipeline.jobs.rounds import parse_trigger
 
     if args.trigger:
         parse_trigger(args.trigger)
@@ -121,10 +121,8 @@ def _follow(
 ) -> None:
     """Load the job's topics, those that are there, in one load, and update after each round of it."""
     from barnabas_pipeline.jobs.choices import Choice
-    from barnabas_pipeline.jobs.follow import Follower
     from barnabas_pipeline.jobs.load import LoadOptions
-    from barnabas_pipeline.jobs.rounds import Topics
-    from barnabas_pipeline.jobs.triggers import AVAILABLE
+    from barnabas_pipeline.jobs.loading import Load, Topics
 
     lake, log = common.lake(args), LogOptions("", bootstrap=args.bootstrap)
 
@@ -133,10 +131,7 @@ def _follow(
         return LoadOptions(replace(log, topic=topic), lake.place(topic), kind)
 
     choice = Choice(patterns=tuple(re.escape(f"{args.prefix}{kind}") for kind in kinds))
-    follower = Follower(spark, Topics(log, choice, lake.place, options), trigger=trigger, after=update)
-    if trigger != AVAILABLE:
-        common.stop_after_the_round(follower.stop)
-    follower.run()
+    common.run_rounds(Load(spark, Topics(log, choice, lake.place, options)), trigger, update)
 
 
 # --- report ---------------------------------------------------------------------------------------------------------

@@ -17,9 +17,7 @@ from barnabas_pipeline.progress import summarize
 
 if TYPE_CHECKING:
     from barnabas_pipeline.commands.arguments import LoadArguments, TopicArguments
-    from barnabas_pipeline.jobs.rounds import Rounds, Topics
-
-ONCE = "once"
+    from barnabas_pipeline.jobs.loading import Load, Topics
 
 
 def add_load(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +29,7 @@ def add_load(parser: argparse.ArgumentParser) -> None:
     common.add_spark(parser)
     parser.add_argument(
         "--trigger",
-        default=ONCE,
+        default=common.ONCE,
         metavar="once|available|'5 seconds'",
         help="load existing records once, or new ones at this interval until interrupted",
     )
@@ -56,7 +54,7 @@ def add_load(parser: argparse.ArgumentParser) -> None:
 def chosen_topics(args: LoadArguments) -> Topics:
     """The topics that the options name, and how each is loaded. Raises UsageError."""
     from barnabas_pipeline.jobs.choices import Choice, compile_pattern
-    from barnabas_pipeline.jobs.rounds import Topics
+    from barnabas_pipeline.jobs.loading import Topics
     from barnabas_pipeline.lake.iceberg import Catalogs
 
     settings = lake.settings_of(args)
@@ -81,7 +79,7 @@ def chosen_topics(args: LoadArguments) -> Topics:
 
 def check_topics(chosen: Topics) -> None:
     """Raise UsageError for tables of one name; what else is wrong with all of the topics that have names is raised too."""
-    from barnabas_pipeline.jobs.rounds import TableNames
+    from barnabas_pipeline.jobs.loading import TableNames
 
     names = TableNames()
     failures: dict[str, PipelineError] = {}
@@ -98,11 +96,10 @@ def check_topics(chosen: Topics) -> None:
 
 def run_load(args: LoadArguments) -> int:
     """Load once, or in rounds until they end or are interrupted; the exit code is that of the worst failure."""
-    from barnabas_pipeline.jobs.follow import Follower
-    from barnabas_pipeline.jobs.triggers import AVAILABLE, parse_trigger
+    from barnabas_pipeline.jobs.loading import Load
+    from barnabas_pipeline.jobs.rounds import interval_of
 
-    trigger = AVAILABLE if args.trigger == ONCE else args.trigger
-    is_bounded = parse_trigger(trigger) is None
+    is_bounded = interval_of(args.trigger) is None
     chosen = chosen_topics(args)
     check_topics(chosen)
     if args.metrics:
@@ -110,39 +107,35 @@ def run_load(args: LoadArguments) -> int:
     with ExitStack() as stack:
         watchers = reporting.watchers(args, stack, is_bounded=is_bounded)
         spark = common.spark_session(args, f"load {', '.join(chosen.choice.names) or 'topics'}"[:200])
-        follower = Follower(
-            spark, chosen, trigger=trigger, offsets_max=args.offsets_per_trigger_max, watchers=watchers
-        )
-        metrics.serve_load(args, stack, follower.rounds)
+        load = Load(spark, chosen, offsets_max=args.offsets_per_trigger_max, watchers=watchers)
+        metrics.serve_load(args, stack, load)
         if args.page:
             from barnabas_pipeline.commands import pages
 
-            page = pages.Page(Path(args.page), follower.rounds, args.lake)
-            follower.rounds.watchers.append(page)
+            page = pages.Page(Path(args.page), load, args.lake)
+            load.watchers.append(page)
             stack.callback(page.end)
-        if not is_bounded:
-            common.stop_after_the_round(follower.stop)
         try:
-            follower.run()
+            common.run_rounds(load, args.trigger)
         except KeyboardInterrupt:
             if is_bounded:
                 raise
         finally:
             stack.close()
-            _summarize(args, follower.rounds)
-    follower.rounds.raise_worst()
+            _summarize(args, load)
+    load.raise_worst()
     return EXIT_DONE
 
 
-def _summarize(args: LoadArguments, rounds: Rounds) -> None:
+def _summarize(args: LoadArguments, load: Load) -> None:
     """Print the summary of all topics and, if there are several, of each; nothing if the only topic failed at once."""
-    streams = rounds.streams
-    if not rounds.summary.commits and len(rounds.failures) == len(streams) == 1:
+    streams = load.streams
+    if not load.summary.commits and len(load.failures) == len(streams) == 1:
         return
     as_json = args.json or args.progress == reporting.JSON
-    facts = asdict(rounds.summary)
+    facts = asdict(load.summary)
     if len(streams) > 1:
-        facts["failures"] = {name: str(error) for name, error in sorted(rounds.failures.items())}
+        facts["failures"] = {name: str(error) for name, error in sorted(load.failures.items())}
         by_topic = {name: asdict(stream.summary) for name, stream in sorted(streams.items())}
         facts["topics"] = by_topic if as_json else len(by_topic)
     summarize("load", facts, as_json=as_json)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import argparse
 
     from barnabas_pipeline.commands.arguments import LoadArguments
+    from barnabas_pipeline.jobs.loading import Load
     from barnabas_pipeline.jobs.mirror.rounds import Mirror
-    from barnabas_pipeline.jobs.rounds import Rounds
 
 ROUND_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
@@ -81,28 +81,28 @@ def seconds_of_rounds(registry: CollectorRegistry, job: str) -> Histogram:
 # --- load -----------------------------------------------------------------------------------------------------------
 
 
-def serve_load(args: LoadArguments, stack: ExitStack, rounds: Rounds) -> None:
+def serve_load(args: LoadArguments, stack: ExitStack, load: Load) -> None:
     """Show the metrics of a load, if the options say where."""
     if not args.metrics:
         return
-    from barnabas_pipeline.jobs.rounds import Round, Watcher
+    from barnabas_pipeline.jobs.loading import LoadRound, Watcher
 
-    registry = serve(args.metrics, stack, LoadCollector(rounds))
+    registry = serve(args.metrics, stack, LoadCollector(load))
     seconds = seconds_of_rounds(registry, "load")
 
     class Clock(Watcher):
-        def ended(self, done: Round) -> None:
+        def ended(self, done: LoadRound) -> None:
             if done.commits:
                 seconds.observe(done.seconds)
 
-    rounds.watchers.append(Clock())
+    load.watchers.append(Clock())
 
 
 class LoadCollector:
     """Reads the counts of a load, and its lag."""
 
-    def __init__(self, rounds: Rounds) -> None:
-        self._rounds = rounds
+    def __init__(self, load: Load) -> None:
+        self._load = load
 
     def describe(self) -> list[Metric]:
         """Nothing to be checked beforehand."""
@@ -131,7 +131,7 @@ class LoadCollector:
             "1 for topics that have failed: left out, or tried again",
             labels=("topic", "left_out"),
         )
-        streams = self._rounds.streams.copy()
+        streams = self._load.streams.copy()
         for name, stream in streams.items():
             for partition, count in stream.behind.copy().items():
                 lag.add_metric((name, str(partition)), count)

@@ -18,10 +18,10 @@ from barnabas_pipeline.progress import summarize
 
 if TYPE_CHECKING:
     from barnabas_pipeline.commands.arguments import MirrorArguments
-    from barnabas_pipeline.jobs.mirror.model import MirrorOptions, MirrorSummary
+    from barnabas_pipeline.jobs.mirror.model import MirrorOptions
+    from barnabas_pipeline.jobs.mirror.rounds import MirrorRound
     from barnabas_pipeline.jobs.sites import Cluster
 
-ONCE = "once"
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
@@ -69,7 +69,7 @@ def add_mirror(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("rounds")
     group.add_argument(
         "--trigger",
-        default=ONCE,
+        default=common.ONCE,
         metavar="once|available|'5 seconds'",
         help="mirror existing records once, or new ones at this interval until interrupted",
     )
@@ -186,22 +186,17 @@ def _sources(args: MirrorArguments) -> tuple[Cluster, ...]:
 def run_mirror(args: MirrorArguments) -> int:
     """Mirror once, or in rounds until they end or are interrupted; the exit code is that of the newest round."""
     from barnabas_pipeline.jobs.mirror.rounds import Mirror
-    from barnabas_pipeline.jobs.triggers import parse_trigger
+    from barnabas_pipeline.jobs.rounds import interval_of
 
     options = mirror_options(args)
-    if args.trigger != ONCE:
-        parse_trigger(args.trigger)
-    is_in_rounds = args.trigger not in (ONCE, "available")
+    is_in_rounds = interval_of(args.trigger) is not None
     spark = common.spark_session(args, "mirror")
-    reporter = _Reporter(as_json=args.json) if is_in_rounds else lambda _round, _seconds: None
     with ExitStack() as stack:
-        mirror = Mirror(spark, options, reporter)
+        mirror = Mirror(spark, options, [_Reporter(as_json=args.json)] if is_in_rounds else ())
         stack.callback(mirror.close)
         if args.metrics:
             metrics.serve(args.metrics, stack, metrics.MirrorCollector(mirror))
-        if is_in_rounds:
-            common.stop_after_the_round(mirror.stop)
-        summary = mirror.run(args.trigger)
+        summary = common.run_rounds(mirror, args.trigger)
     if mirror.exit_code in (EXIT_USAGE, EXIT_DATA_LOSS) and not is_in_rounds:
         from barnabas_pipeline.jobs.mirror.rounds import raise_worst
 
@@ -216,24 +211,21 @@ class _Reporter:
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
-        self._round = 0
         self._failures: list[str] = []
 
-    def __call__(self, done: MirrorSummary, seconds: float) -> None:
+    def ended(self, round_: MirrorRound) -> None:
         """Report a round."""
-        self._round += 1
+        done = round_.summary
         moved = done.mirrored or done.skipped_loops or done.created_topics or done.added_partitions
         if not (moved or done.groups_committed or done.changed_settings or done.lost) and (
             done.failures == self._failures
         ):
             return
         if self._as_json:
-            facts = asdict(done) | {"round": self._round, "seconds": round(seconds, 3)}
+            facts = asdict(done) | {"round": round_.number, "seconds": round(round_.seconds, 3)}
             print(json.dumps({"job": "mirror", **facts}), flush=True)
         else:
-            text = (
-                f"round {self._round}: {done.mirrored:,} records of {done.topics} topics in {seconds:.1f} s"
-            )
+            text = f"round {round_.number}: {done.mirrored:,} records of {done.topics} topics in {round_.seconds:.1f} s"
             extra = {
                 "made": done.created_topics,
                 "partitions added": done.added_partitions,

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from barnabas_pipeline import charts
-from barnabas_pipeline.jobs.rounds import Watcher
+from barnabas_pipeline.jobs.loading import Watcher
 
 if TYPE_CHECKING:
     from barnabas_pipeline.errors import PipelineError
-    from barnabas_pipeline.jobs.rounds import Commit, Round, Rounds
+    from barnabas_pipeline.jobs.loading import Commit, Load, LoadRound
     from barnabas_pipeline.jobs.streams import Stream
 
 EVERY_SECONDS = 2.0
@@ -28,10 +28,10 @@ Points = deque[tuple[float, float]]
 class Page(Watcher):
     """Figures of a running load, on a page at `path`."""
 
-    def __init__(self, path: Path, rounds: Rounds, where: str) -> None:
+    def __init__(self, path: Path, load: Load, where: str) -> None:
         """`where` says where the tables are."""
         self._path = path
-        self._rounds = rounds
+        self._load = load
         self._where = where
         self._behind: dict[str, Points] = {}
         self._rate: dict[str, Points] = {
@@ -59,7 +59,7 @@ class Page(Watcher):
         self._counts["rows"] += commit.summary.loaded
         self._counts["dead letters"] += commit.summary.dead
 
-    def ended(self, done: Round) -> None:  # noqa: ARG002 (a watcher's)
+    def ended(self, done: LoadRound) -> None:  # noqa: ARG002 (a watcher's)
         """Take the figures of the moment; write them, if it is time."""
         now = time.monotonic()
         if now - self._written_at >= EVERY_SECONDS:
@@ -96,7 +96,7 @@ class Page(Watcher):
                 "topic": name, "behind": sum(stream.behind.values()), "loaded": stream.summary.loaded,
                 "dead": stream.summary.dead, "commits": stream.summary.commits, "state": _state(stream),
             }
-            for name, stream in sorted(self._rounds.streams.items())
+            for name, stream in sorted(self._load.streams.items())
         ]  # fmt: skip
         sections = [
             ("Behind", charts.lines(behind, "Offsets that are not loaded yet (UTC)", unit="offsets")),
@@ -110,16 +110,16 @@ class Page(Watcher):
         return sections
 
     def _facts(self) -> dict[str, object]:
-        summary = self._rounds.summary
+        summary = self._load.summary
         return {
-            "topics": len(self._rounds.streams), "rows": summary.loaded, "dead letters": summary.dead,
-            "commits": summary.commits, "failing": len(self._rounds.failures),
+            "topics": len(self._load.streams), "rows": summary.loaded, "dead letters": summary.dead,
+            "commits": summary.commits, "failing": len(self._load.failures),
             "as of": time.strftime("%H:%M:%S", time.gmtime()) + " UTC",
         }  # fmt: skip
 
     def _take(self, now: float) -> None:
         moment_ms = time.time() * 1000
-        for topic, stream in self._rounds.streams.items():
+        for topic, stream in self._load.streams.items():
             self.joined(topic)
             self._behind[topic].append((moment_ms, sum(stream.behind.values())))
         for name, count in self._counts.items():

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from barnabas_pipeline.commands.arguments import ReportingArguments
     from barnabas_pipeline.data_types import Json
     from barnabas_pipeline.errors import PipelineError
-    from barnabas_pipeline.jobs.rounds import Commit, Round, Watcher
+    from barnabas_pipeline.jobs.loading import Commit, LoadRound, Watcher
 
 AUTO, JSON, NONE, TEXT = "auto", "json", "none", "text"
 LOGGER = "barnabas_pipeline.load"
@@ -99,7 +99,7 @@ class Events:
             lag=commit.behind,
         )
 
-    def ended(self, done: Round) -> None:
+    def ended(self, done: LoadRound) -> None:
         """A round has ended; one that did nothing is not worth a word."""
         if not done.commits:
             return
@@ -198,7 +198,7 @@ class Bars:
         if topic in self._bars:
             self._move(self._bars[topic], done, commit.behind)
 
-    def ended(self, done: Round) -> None:
+    def ended(self, done: LoadRound) -> None:
         """Move the bar of all."""
         self._move(self._all, done.offsets, done.behind)
 

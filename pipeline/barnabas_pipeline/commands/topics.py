@@ -84,7 +84,7 @@ class Settings:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The topics that it names."""
+        """Return the topics that the option names."""
         return tuple(self._by_name)
 
     @property

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from barnabas_pipeline.errors import DataLossError, IncompleteError, MissingOffsets, UsageError
-from barnabas_pipeline.jobs.load import LoadOptions, find_loss, new_entry, unwrap
+from barnabas_pipeline.jobs.load import LoadOptions, collected, find_loss, new_entry
 from barnabas_pipeline.lake import scan
 from barnabas_pipeline.lake.columns import PARTITION, event_hours, lake_schema
 from barnabas_pipeline.lake.dead import DeadLetters
@@ -84,10 +84,7 @@ def backfill(
         raise UsageError("the table has no rows in these hours")
     table.prepare(options.schema)
     parts = _plan(table, state, options, chosen, bounds)
-    try:
-        results = list(spark.sparkContext.parallelize(parts, len(parts)).map(_replace).collect())
-    except Exception as error:
-        raise unwrap(error) from None
+    results = collected(spark.sparkContext.parallelize(parts, len(parts)).map(_replace))
     names = [hour_name(hour) for hour in chosen]
     job = {"name": "backfill", "id": uuid.uuid4().hex, "hours": names, "decoder": options.decoder.limits()}
     entry = new_entry(table, "backfill", identity, options.schema, job)

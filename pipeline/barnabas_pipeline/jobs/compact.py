@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from barnabas_pipeline import faults
 from barnabas_pipeline.errors import IncompleteError, UsageError
-from barnabas_pipeline.jobs.load import new_entry, unwrap
+from barnabas_pipeline.jobs.load import collected, new_entry
 from barnabas_pipeline.lake import scan
 from barnabas_pipeline.lake.columns import PARTITION, lake_schema
 from barnabas_pipeline.lake.dead import DeadLetters
@@ -73,10 +73,7 @@ def compact(
         summary = CompactSummary(len(partitions), sum(len(group.files) for group in groups))
         if not groups:
             return summary
-        try:
-            new = list(spark.sparkContext.parallelize(groups, len(groups)).map(merge).collect())
-        except Exception as error:
-            raise unwrap(error) from None
+        new = collected(spark.sparkContext.parallelize(groups, len(groups)).map(merge))
         summary.files_after, summary.rows = len(new), sum(file.rows for file in new)
         identity = TopicIdentity(state.cluster_id, state.topic, state.topic_id)
         entry = new_entry(

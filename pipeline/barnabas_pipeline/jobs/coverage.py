@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from barnabas_pipeline.jobs.load import unwrap
+from barnabas_pipeline.jobs.load import collected
 from barnabas_pipeline.lake.coordinates import (
     FileCheck,
     Seen,
@@ -208,10 +208,7 @@ def look(
         return _look(mine, layout, options, topic_id)
 
     slices = min(len(items), max(4 * spark.sparkContext.defaultParallelism, len(items) // 16))
-    try:
-        results = spark.sparkContext.parallelize(items, slices).mapPartitions(work).collect()
-    except Exception as error:
-        raise unwrap(error) from None
+    results = collected(spark.sparkContext.parallelize(items, slices).mapPartitions(work))
     for result in results:
         if isinstance(result, Findings):
             runs[result.run].findings.add(result)

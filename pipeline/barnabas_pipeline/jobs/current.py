@@ -20,8 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from barnabas_pipeline import faults
-from barnabas_pipeline.errors import IncompleteError, UsageError
-from barnabas_pipeline.jobs.load import unwrap
+from barnabas_pipeline.errors import UsageError
+from barnabas_pipeline.jobs.load import collected
+from barnabas_pipeline.jobs.rounds import Round, Rounds
 from barnabas_pipeline.lake import scan
 from barnabas_pipeline.lake.changes import NO_BUCKET, OFFSET, PLAIN, Form, Moment, Shape, within
 from barnabas_pipeline.lake.columns import COORDINATES, PARTITION
@@ -30,7 +31,7 @@ from barnabas_pipeline.lake.current import Applied, Bucket, CurrentTable, Increm
 from barnabas_pipeline.lake.iceberg import Place, layout_of
 from barnabas_pipeline.lake.ledger import Entry, State
 from barnabas_pipeline.lake.scan import Piece
-from barnabas_pipeline.lake.table import ConflictError, Table
+from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.log.model import OffsetRange
 from barnabas_pipeline.schema import EventSchema
 
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 IN_PROCESS_ROWS_MAX = 2_000_000
 """Events and rows of the table together; with more Spark's tasks pay for themselves."""
 AGAIN = ("redrive", "backfill", "erase")  # after these, events that were applied are others
-CONFLICTS_MAX = 20
 DIFFERENCES_MAX = 20
 
 
@@ -86,10 +86,13 @@ class CheckReport:
     examples: list[str] = field(default_factory=list)
 
 
-class CurrentRows:
+class CurrentRows(Rounds["Plan", Round, CurrentSummary]):
     """A table of current rows, and the table of events that it follows."""
 
+    kind = Round
+
     def __init__(self, options: CurrentOptions) -> None:
+        super().__init__()
         self.options = options
         self.events = Table(options.events)
         self.table = CurrentTable(self.events, options.name)
@@ -97,24 +100,18 @@ class CurrentRows:
         self._rebuilds = options.rebuild
         self._idle = (-1, -1)  # versions of rows and events that need nothing
 
-    def round(self) -> bool:
-        """Apply what there is; False: there was nothing new. Raises IncompleteError, UsageError, BrokenLakeError."""
-        for _ in range(CONFLICTS_MAX):
-            self.events.refresh()
-            plan = self._plan(self.table.refresh())
-            if plan is None:
-                self._note()
-                return False
-            faults.point("current.after_plan")
-            try:
-                self._apply(plan)
-                self._note()
-                return True
-            except ConflictError:
-                continue  # another run has committed: fewer offsets remain
-        raise IncompleteError(f"table {self.table.place.name}: others were faster")
+    def __str__(self) -> str:
+        return f"table {self.table.place.name}"
 
-    def _note(self) -> None:
+    def poll(self, done: Round) -> Plan | None:
+        """Plan what there is to apply. Raises IncompleteError, UsageError, BrokenLakeError."""
+        with done.step("plan"):
+            self.events.refresh()
+            return self._plan(self.table.refresh())
+
+    def note(self, done: Round) -> None:
+        """Say where both tables are."""
+        done.has_more = done.has_done
         state, applied = self.events.state(), self.table.applied
         self.summary.version, self.summary.events_version = applied.version, applied.events_version
         self.summary.rows, self.summary.lost = self.table.rows, applied.lost
@@ -194,7 +191,9 @@ class CurrentRows:
 
     # --- applying ---------------------------------------------------------------------------------------------------
 
-    def _apply(self, plan: Plan) -> None:
+    def apply(self, plan: Plan, done: Round) -> None:
+        """Apply events and commit the rows. Raises ConflictError if another run was faster."""
+        faults.point("current.after_plan")
         applied = self.table.applied
         self.table.prepare(plan.form)
         files = self.table.files()
@@ -217,10 +216,10 @@ class CurrentRows:
         )
         everywhere = retained or (not plan.reason and (plan.is_moving or last != applied.truncated))
         buckets = range(plan.form.shape.buckets) if everywhere else ()
-        done = self._run(plan.increment, merger.write, plan.pieces, buckets)
+        written = self._run(plan.increment, merger.write, plan.pieces, buckets)
         faults.point("current.after_buckets")
         gone = dict(merger.gone)
-        for bucket in done:
+        for bucket in written:
             gone.pop(bucket.number, None)
             gone |= {bucket.number: bucket.gone} if bucket.gone else {}
         old = (piece.path for pieces in files.values() for piece in pieces)
@@ -232,20 +231,21 @@ class CurrentRows:
             ends=dict(plan.state.ends),
             truncated=last,
             gone=gone if is_moving else None,
-            lost=sum(bucket.lost for bucket in done) + (0 if plan.reason else applied.lost),
+            lost=sum(bucket.lost for bucket in written) + (0 if plan.reason else applied.lost),
             rebuilt=plan.reason,
         )
         self.table.commit(
             entry,
-            [file for bucket in done for file in bucket.add],
-            list(old) if plan.reason else [path for bucket in done for path in bucket.remove],
+            [file for bucket in written for file in bucket.add],
+            list(old) if plan.reason else [path for bucket in written for path in bucket.remove],
             keep_snapshots=self.options.keep_snapshots,
         )
         self._rebuilds = False
         self.summary.commits += 1
         self.summary.rebuilt = plan.reason or self.summary.rebuilt
-        self.summary.changes += sum(bucket.changes for bucket in done)
-        self.summary.buckets += sum(bucket.number != NO_BUCKET for bucket in done)
+        self.summary.changes += sum(bucket.changes for bucket in written)
+        self.summary.buckets += sum(bucket.number != NO_BUCKET for bucket in written)
+        done.has_done = True
 
     def _retained(self, state: State) -> tuple[Retained, ...]:
         """Return the events that were removed for their age: their rows stay when all others are applied again."""
@@ -287,14 +287,9 @@ class CurrentRows:
         split = context.parallelize(pieces, min(len(pieces), 4 * parallel) or 1).mapPartitions(changes)
         more = context.parallelize([(bucket, b"") for bucket in buckets], 1)
         grouped = split.union(more).groupByKey(max(parallel, increment.form.shape.buckets))
-        try:
-            return list(
-                grouped.map(
-                    lambda item: work(item[0], [_unpacked(packed) for packed in item[1] if packed])
-                ).collect()
-            )
-        except Exception as error:
-            raise unwrap(error) from None
+        return collected(
+            grouped.map(lambda item: work(item[0], [_unpacked(packed) for packed in item[1] if packed]))
+        )
 
     # --- checking ---------------------------------------------------------------------------------------------------
 

@@ -193,14 +193,11 @@ def _worker(_: int) -> str:
 
 def _spark(create: Callable[[], SparkSession] | None) -> str:
     assert create is not None
-    from barnabas_pipeline.jobs.load import unwrap
+    from barnabas_pipeline.jobs.load import collected
 
     session = create()
     context = session.sparkContext
-    try:
-        workers = set(context.parallelize(range(2), 2).map(_worker).collect())
-    except Exception as error:
-        raise unwrap(error) from None
+    workers = set(collected(context.parallelize(range(2), 2).map(_worker)))
     return f"{context.version}, {context.master}, tasks run in {' and '.join(sorted(workers))}"
 
 

@@ -11,7 +11,7 @@ import re
 import uuid
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from barnabas_pipeline import faults, formats
 from barnabas_pipeline.errors import (
@@ -35,9 +35,12 @@ from barnabas_pipeline.log.planning import Selection
 from barnabas_pipeline.schema import EventSchema
 
 if TYPE_CHECKING:
+    from pyspark import RDD
     from pyspark.sql import SparkSession
 
     from barnabas_pipeline.data_types import Document
+
+T = TypeVar("T")
 
 OFFSETS_PER_COMMIT_MAX = 2_000_000
 OFFSETS_PER_SPARK_TASK = 50_000  # with less, what Spark takes for a task (20 to 40 ms of CPU) begins to count
@@ -235,16 +238,21 @@ def run_tasks(spark: SparkSession, tasks: list[LoadTask]) -> list[TaskResult | P
     parts = bins(
         [*enumerate(tasks)], max(large, context.defaultParallelism), lambda item: len(item[1].offset_range)
     )
-    try:
-        outcomes = dict(context.parallelize(parts, len(parts)).mapPartitions(_run).collect())
-    except Exception as error:
-        raise unwrap(error) from None
+    outcomes = dict(collected(context.parallelize(parts, len(parts)).mapPartitions(_run)))
     return [outcomes[n] for n in range(len(tasks))]
 
 
 def _run(parts: Iterable[list[tuple[int, LoadTask]]]) -> Iterator[tuple[int, TaskResult | PipelineError]]:
     for part in parts:
         yield from zip([n for n, _ in part], run_all([task for _, task in part]), strict=True)
+
+
+def collected(rows: RDD[T]) -> list[T]:
+    """Return what the tasks of a Spark job make. Raises the error of a task, as `unwrap` tells it."""
+    try:
+        return list(rows.collect())
+    except Exception as error:
+        raise unwrap(error) from None
 
 
 def unwrap(error: Exception) -> Exception:

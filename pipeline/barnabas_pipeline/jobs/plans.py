@@ -15,8 +15,8 @@ from barnabas_pipeline.errors import EXIT_DONE, PipelineError, UsageError
 from barnabas_pipeline.jobs.choices import choose
 from barnabas_pipeline.jobs.compact import plan as plan_compaction
 from barnabas_pipeline.jobs.load import RECORD, LoadOptions, find_loss, gone, only_end
+from barnabas_pipeline.jobs.loading import CLIENT_ID, OFFSETS_PER_ROUND_MAX, TableNames, Topics, bounds_of
 from barnabas_pipeline.jobs.portions import share
-from barnabas_pipeline.jobs.rounds import CLIENT_ID, OFFSETS_PER_ROUND_MAX, TableNames, Topics, bounds_of
 from barnabas_pipeline.jobs.sites import Cluster, Site, Source
 from barnabas_pipeline.jobs.streams import pending
 from barnabas_pipeline.lake.files import TARGET_FILE_BYTES

@@ -1,135 +1,43 @@
-"""Rounds of a load of many topics: what is new is asked for at once, read by one Spark job, and committed topic by topic.
+"""Rounds: the one loop of all jobs that follow something, by a trigger: what is there now, or an interval.
 
-The rule: a round takes a fair portion of each topic that has something new, and a topic that fails stops no other. One that
-has nothing new costs neither a task nor a commit.
+The rule: what a job has committed is its only memory. A round polls, applies what is new and commits it, and the next
+begins where it ended, so a job that is stopped, killed or started twice loses nothing.
+
+Spark runs tasks of rounds, and not the rounds: its streaming engine would keep a second memory of offsets, which could
+contradict the lake, and its two logs and its planning process take longer than a small round (decision 0051).
 """
 
 from __future__ import annotations
 
+import re
+import threading
 import time
-import traceback
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
-from barnabas.client import ClientError
-from barnabas_pipeline.errors import (
-    DefectError,
-    IncompleteError,
-    NoTopicError,
-    PipelineError,
-    TopicsError,
-    UsageError,
-)
-from barnabas_pipeline.jobs.choices import Choice, choose
-from barnabas_pipeline.jobs.load import LoadOptions, LoadSummary, Plan, run_tasks
-from barnabas_pipeline.jobs.portions import share
-from barnabas_pipeline.jobs.sites import Cluster, Source, Topic, open_source
-from barnabas_pipeline.jobs.streams import RETRY_SECONDS, Stream
-from barnabas_pipeline.lake import current, dead
-from barnabas_pipeline.lake.iceberg import Catalogs, Place, place_of
+from barnabas_pipeline.errors import IncompleteError, PipelineError, UsageError
 from barnabas_pipeline.lake.table import ConflictError
-from barnabas_pipeline.lake.task import LoadTask, TaskResult
-from barnabas_pipeline.log.model import Bounds, LogOptions, OffsetRange, TopicIdentity
-from barnabas_pipeline.log.planning import shorten, split
-from barnabas_pipeline.log.transports import open_log
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+ONCE = "once"  # the name that commands have for `available`
+AVAILABLE = "available"
+IDLE_SECONDS = 0.1  # between rounds that find nothing new
+CONFLICTS_MAX = 20
 
-    from barnabas.wire.topic_partitions import TopicPartition
-
-CLIENT_ID = "barnabas-pipeline"
-OFFSETS_PER_ROUND_MAX = 2_000_000
-TOGETHER = 8  # tables that are opened or committed to at the same time
-TABLES_OPEN_MAX = 1_000  # with the metadata of all their snapshots in memory
-
-T = TypeVar("T")
-R = TypeVar("R")
-Pending = tuple[Stream, TopicIdentity, dict[int, Bounds], list[OffsetRange]]
-"""A topic with something new: its bounds by partition, and what comes after its table."""
-
-
-class Parts(NamedTuple):
-    """Parts of rounds."""
-
-    open_source: Callable[..., Source] = open_source
-    run_tasks: Callable[[SparkSession, list[LoadTask]], list[TaskResult | PipelineError]] = run_tasks
-    split: Callable[..., list[OffsetRange]] = split
-    retry_seconds: float = RETRY_SECONDS
-    tables_open_max: int = TABLES_OPEN_MAX
-
-
-PARTS = Parts()
-
-
-@dataclass(frozen=True, slots=True)
-class Topics:
-    """Topics of a cluster that are loaded: how it is reached, and into which table and how a topic is loaded.
-
-    `place_of` and `options_of` may raise UsageError, the latter also IncompleteError.
-    """
-
-    log: LogOptions
-    choice: Choice
-    place_of: Callable[[str], Place | str]
-    options_of: Callable[[str], LoadOptions]
-    catalogs: Catalogs = field(default_factory=Catalogs)
-    parts: Parts = PARTS
-
-
-class TableNames:
-    """Names of tables, each of one topic."""
-
-    def __init__(self) -> None:
-        self._topics: dict[str, str] = {}
-
-    def take(self, topic: str, root: Place | str) -> None:
-        """Raise UsageError if the table of a topic, or one beside it, is another topic's."""
-        name = place_of(root).name
-        names = (name, f"{name}{dead.SUFFIX}", f"{name}{current.SUFFIX}")
-        for table_name in names:
-            other = self._topics.get(table_name)
-            if other not in (None, topic):
-                raise UsageError(
-                    f"topics {other} and {topic} would both have a table {table_name}: give one of them another"
-                )
-        self._topics |= dict.fromkeys(names, topic)
-
-
-@dataclass(slots=True)
-class Commit:
-    """A commit of a topic: loaded offsets [start, end) by partition, the lag, and `seconds` since its round began."""
-
-    topic: str
-    version: int
-    offsets: dict[int, tuple[int, int]]
-    summary: LoadSummary
-    behind: int
-    seconds: float
-
-    @property
-    def count(self) -> int:
-        """The offsets that it covers."""
-        return sum(end - start for start, end in self.offsets.values())
+_UNITS = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0}
 
 
 @dataclass(slots=True)
 class Round:
-    """A round: its commits, where its seconds went, and how far the load has come since it began."""
+    """A round: where its seconds went, whether it has committed something, and whether a bounded run needs another."""
 
     number: int
-    topics: int = 0
+    has_done: bool = False
+    has_more: bool = False
     seconds: float = 0.0
     steps: dict[str, float] = field(default_factory=dict)
-    commits: list[Commit] = field(default_factory=list)
-    failures: int = 0
-    offsets: int = 0
-    behind: int = 0
-    has_more: bool = False
     began: float = field(default_factory=time.monotonic)
 
     @contextmanager
@@ -142,319 +50,127 @@ class Round:
             self.steps[name] = self.steps.get(name, 0.0) + time.monotonic() - began
 
 
-class Watcher:
-    """Is told what happens; all calls come from the thread that loads."""
-
-    def joined(self, topic: str) -> None:
-        """A topic is loaded from now on."""
-
-    def failed(self, topic: str, error: PipelineError, *, is_over: bool) -> None:
-        """A topic has failed, in another way than before: for good, or it is tried again."""
-
-    def recovered(self, topic: str) -> None:
-        """A topic that had failed works again."""
-
-    def committed(self, commit: Commit) -> None:
-        """Something was committed."""
-
-    def ended(self, done: Round) -> None:
-        """A round has ended."""
+P = TypeVar("P")
+R = TypeVar("R", bound=Round)
+S = TypeVar("S")
 
 
-class Rounds:
-    """A load of topics. Lifecycle: `round` as often as wanted, then `close`."""
+class Rounds(ABC, Generic[P, R, S]):
+    """A job in rounds, made of parts: a plan P of what is new, rounds R, a summary S of all of them.
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        topics: Topics,
-        *,
-        is_bounded: bool,
-        offsets_max: int = 0,
-        watchers: Sequence[Watcher] = (),
-    ) -> None:
-        """`is_bounded`: load what there is at the first round. `offsets_max` of a round, 0: as usual."""
-        self.summary = LoadSummary()
-        self.streams: dict[str, Stream] = {}
-        self._spark = spark
-        self._topics = topics
-        self._is_bounded = is_bounded
-        self._offsets_max = offsets_max
+    Lifecycle: `run` as often as wanted, then `close`; `stop`, also from another thread, ends it for good.
+    """
+
+    kind: type[R]
+    """The class of its rounds."""
+    summary: S
+
+    def __init__(self, watchers: Sequence[Any] = (), *, is_bounded: bool = True) -> None:
+        """`watchers` are told of each round that has ended; `is_bounded`: follow up to the present end."""
         self.watchers = [*watchers]
-        self._tables = TableNames()
-        self._active: OrderedDict[str, Stream] = OrderedDict()
-        log = topics.log
-        log_dirs = log.log_dirs if log.transport == "disk" else ()
-        self._cluster = Cluster("", log.bootstrap, log.client, log_dirs, log.isolation)
-        self._source = topics.parts.open_source(self._cluster, topics.choice.names, client_id=CLIENT_ID)
-        self._pool = ThreadPoolExecutor(TOGETHER, "barnabas-load")
-        self._count = self._offsets = 0
+        self.is_bounded = is_bounded
+        self._count = 0
+        self._stopping = threading.Event()
 
-    def close(self) -> None:
-        """Close the connections to the cluster."""
-        self._pool.shutdown()
-        self._source.close()
-
-    @property
-    def failures(self) -> dict[str, PipelineError]:
-        """The topics that have failed and not recovered."""
-        return {name: stream.error for name, stream in self.streams.items() if stream.error is not None}
+    # --- the parts of a job -----------------------------------------------------------------------------------------
 
     @property
     def is_over(self) -> bool:
-        """Return whether all topics have failed for good."""
-        return bool(self.streams) and all(
-            stream.is_stuck and stream.error for stream in self.streams.values()
-        )
+        """Return whether no other round would do anything."""
+        return False
 
-    def raise_worst(self) -> None:
-        """Raise what has failed, if anything has: one failure as it is, several with the exit code of the worst."""
-        if self._is_bounded and self._count and not self.streams:
-            raise NoTopicError(
-                f"no topic of {self._cluster} matches {', '.join(self._topics.choice.patterns)}"
-            )
-        failures = self.failures
-        if not failures:
-            return
-        if len(self.streams) == 1:
-            raise next(iter(failures.values()))
-        raise TopicsError(failures, len(self.streams))
+    @abstractmethod
+    def poll(self, done: R) -> P | None:
+        """Return a plan of what is new; None: there is nothing."""
 
-    # --- a round ----------------------------------------------------------------------------------------------------
+    @abstractmethod
+    def apply(self, plan: P, done: R) -> None:
+        """Do what is planned, and commit it. A ConflictError has it planned again."""
 
-    def round(self) -> Round:
-        """Load a portion of the new records. Raises IncompleteError without a cluster, UsageError for one table of two."""
+    def conclude(self, done: R) -> None:
+        """Do what follows from a round that has not failed."""
+
+    def fail(self, error: PipelineError, done: R) -> None:  # noqa: ARG002 - for jobs that note it
+        """Note what has failed a round, or raise it: then it ends the job."""
+        raise error
+
+    def note(self, done: R) -> None:
+        """Count what a round has done, failed or not."""
+
+    # --- the loop ---------------------------------------------------------------------------------------------------
+
+    def round(self) -> R:
+        """Do what is new, once. Raises what `fail` raises."""
         self._count += 1
-        done = Round(self._count)
-        with done.step("ask"):
-            topics = self._source.topics()
-            due = self._due(topics)
-            bounds = self._source.bounds(topics[stream.name] for stream in due)
-        with done.step("plan"):
-            plans = self._plan(due, topics, bounds)
-        if plans:
-            self._load(plans, done)
-            self._put_away(plans)
+        done = self.kind(self._count)
+        try:
+            for _ in range(CONFLICTS_MAX):
+                plan = self.poll(done)
+                if plan is None:
+                    break
+                try:
+                    self.apply(plan, done)
+                    break
+                except ConflictError:
+                    continue  # another run has committed: less remains
+            else:
+                raise IncompleteError(f"{self}: others were faster")
+            self.conclude(done)
+        except PipelineError as error:
+            self.fail(error, done)
         done.seconds = time.monotonic() - done.began
-        done.topics = len(self.streams)
-        done.failures = len(self.failures)
-        done.offsets = self._offsets
-        done.behind = sum(
-            sum(stream.behind.values()) for stream in self.streams.values() if not stream.is_over
-        )
-        done.has_more = not all(stream.is_settled for stream in self.streams.values())
+        self.note(done)
         for watcher in self.watchers:
             watcher.ended(done)
         return done
 
-    # --- which topics -----------------------------------------------------------------------------------------------
+    def run(self, trigger: str = ONCE, after: Callable[[], None] = lambda: None) -> S:
+        """Work in rounds by a trigger; `after` is called after each that has done something. Raises what a round raises."""
+        interval_seconds = interval_of(trigger)
+        self.is_bounded = interval_seconds is None
 
-    def _join(self, topics: Mapping[str, Topic]) -> None:
-        """Add new topics; a bounded load has those of its first round."""
-        if self._is_bounded and self._count > 1:
-            return
-        choice = self._topics.choice
-        chosen = choose(choice, {topic.name: topic.is_internal for topic in topics.values()})
-        for name in dict.fromkeys([*choice.names, *chosen]):
-            if name in self.streams:
-                continue
-            stream = Stream(
-                name,
-                self._topics.options_of,
-                self._topics.catalogs,
-                is_bounded=self._is_bounded,
-                retry_seconds=self._topics.parts.retry_seconds,
-            )
-            try:
-                self._tables.take(name, self._topics.place_of(name))
-            except UsageError as error:
-                if self._count == 1:
-                    raise
-                self._fail(stream, error)
-            self.streams[name] = stream
+        def step() -> tuple[bool, bool]:
+            done = self.round()
+            if done.has_done:
+                after()
+            return done.has_done, self.is_over or (self.is_bounded and not done.has_more)
 
-    def _due(self, topics: Mapping[str, Topic]) -> list[Stream]:
-        """Return the topics that are there, open, and not to be left alone for now."""
-        self._join(topics)
-        now = time.monotonic()
-        due = [stream for stream in self.streams.values() if not stream.is_over and stream.retry_at <= now]
-        for stream, error in self._each([stream for stream in due if not stream.is_open], Stream.open):
-            if error is not None:
-                self._fail(stream, error)
-            elif stream.name in topics:
-                self._tell("joined", stream.name)
-        there = []
-        for stream in due:
-            if stream.name in topics:
-                there += [stream] if stream.is_open else []
-            elif stream.is_open and (error := stream.miss(str(self._cluster))) is not None:
-                self._fail(stream, error)
-        return there
+        repeat(step, interval_seconds or 0, self._stopping)
+        return self.summary
 
-    def _fail(self, stream: Stream, error: PipelineError) -> None:
-        before = str(stream.error), stream.is_over
-        stream.fail(error)
-        if before != (str(error), stream.is_over):
-            self._tell("failed", stream.name, error, is_over=stream.is_over)
-
-    def _tell(self, what: str, *arguments: object, **more: object) -> None:
-        for watcher in self.watchers:
-            getattr(watcher, what)(*arguments, **more)
-
-    # --- what is loaded ---------------------------------------------------------------------------------------------
-
-    def _plan(
-        self,
-        due: list[Stream],
-        topics: Mapping[str, Topic],
-        bounds: Mapping[TopicPartition, Bounds | ClientError],
-    ) -> list[tuple[Stream, Plan]]:
-        """Return what a round loads of each topic that has something new, each its fair portion."""
-        pending: list[Pending] = []
-        for stream in due:
-            topic = topics[stream.name]
-            identity = TopicIdentity(self._source.cluster_id(), topic.name, topic.topic_id)
-            try:
-                stream_bounds = bounds_of(topic, bounds)
-                ranges = stream.pending(identity, stream_bounds)
-            except PipelineError as error:
-                self._fail(stream, error)
-                continue
-            if any(map(len, ranges)):
-                pending.append((stream, identity, stream_bounds, ranges))
-            elif stream.succeed():
-                self._tell("recovered", stream.name)
-        portions = share(
-            [_portion(stream, ranges) for stream, _, _, ranges in pending], self._round_max(pending)
-        )
-        plans = []
-        for (stream, identity, stream_bounds, whole), portion in zip(pending, portions, strict=True):
-            ranges = shorten(whole, portion)
-            log = open_log(stream.options.log)
-            try:
-                tasks = self._topics.parts.split(log, ranges, bytes_max=stream.options.split_bytes)
-            finally:
-                log.close()
-            plans.append((stream, Plan(stream.table, identity, stream_bounds, ranges, tasks, stream.options)))
-        return plans
-
-    def _round_max(self, pending: list[Pending]) -> int:
-        largest = max((stream.options.offsets_per_commit_max for stream, *_ in pending), default=0)
-        return self._offsets_max or max(OFFSETS_PER_ROUND_MAX, largest)
-
-    def _load(self, plans: list[tuple[Stream, Plan]], done: Round) -> None:
-        tasks: list[tuple[Stream, Plan, list[LoadTask]]] = []
-        with done.step("prepare"):
-            for (stream, plan), prepared in self._each(plans, lambda item: item[1].prepare()):
-                if isinstance(prepared, PipelineError):
-                    self._fail(stream, prepared)
-                else:
-                    tasks.append((stream, plan, prepared))
-        with done.step("tasks"):
-            results = self._run([task for _, _, task in tasks])
-        ready: list[tuple[Stream, Plan, list[TaskResult]]] = []
-        for (stream, plan, _), outcome in zip(tasks, results, strict=True):
-            if isinstance(outcome, PipelineError):
-                self._fail(stream, outcome)
-            else:
-                ready.append((stream, plan, outcome))
-        committed = []
-        with done.step("commit"):
-            for (stream, plan, mine), error in self._each(ready, lambda item: item[1].commit(item[2])):
-                if error is None:
-                    committed.append(stream)
-                    self._note(done, stream, plan, mine)
-                elif not (isinstance(error, ConflictError) and _is_overtaken(plan)):
-                    self._fail(stream, error)
-        with done.step("publish"):
-            for stream, error in self._each(committed, Stream.publish):
-                if isinstance(error, PipelineError):
-                    self._fail(stream, error)
-
-    def _note(self, done: Round, stream: Stream, plan: Plan, results: list[TaskResult]) -> None:
-        """Count what a topic has committed."""
-        offsets = {
-            offset_range.partition: (offset_range.start, offset_range.end)
-            for offset_range in plan.ranges
-            if len(offset_range)
-        }
-        for partition, (start, end) in offsets.items():
-            stream.behind[partition] -= end - start
-        version, behind = plan.table.state().version, sum(stream.behind.values())
-        seconds = time.monotonic() - done.began
-        commit = Commit(stream.name, version, offsets, LoadSummary(), behind, seconds)
-        for summary in (commit.summary, stream.summary, self.summary):
-            summary.add(results)
-        self._offsets += commit.count
-        stream.committed_at = time.time()
-        done.commits.append(commit)
-        if stream.succeed():
-            self._tell("recovered", stream.name)
-        self._tell("committed", commit)
-
-    def _run(self, tasks: list[list[LoadTask]]) -> list[list[TaskResult] | PipelineError]:
-        """Run the tasks of all topics in one Spark job; if Spark cannot do it, those of each topic in one of its own."""
-        if not tasks:
-            return []
-        try:
-            remaining = iter(
-                self._topics.parts.run_tasks(self._spark, [task for mine in tasks for task in mine])
-            )
-        except Exception as error:
-            if len(tasks) == 1:
-                return [self._failure(error)]
-            return [self._run([mine])[0] for mine in tasks]
-        results: list[list[TaskResult] | PipelineError] = []
-        for mine in tasks:
-            outcomes = [next(remaining) for _ in mine]
-            failed = next((outcome for outcome in outcomes if isinstance(outcome, PipelineError)), None)
-            results.append(failed or [outcome for outcome in outcomes if isinstance(outcome, TaskResult)])
-        return results
-
-    # --- in general -------------------------------------------------------------------------------------------------
-
-    def _each(self, items: Iterable[T], work: Callable[[T], R]) -> Iterator[tuple[T, R | PipelineError]]:
-        """Call `work` for some items, several at the same time; yields each with its result, or its error."""
-        futures = {self._pool.submit(work, item): item for item in items}
-        for future in as_completed(futures):
-            error = future.exception()
-            yield futures[future], future.result() if error is None else self._failure(error)
-
-    def _failure(self, error: BaseException) -> PipelineError:
-        """Return what fails a topic: a mistake of ours is shown, and stops no other. Raises it if there is no other."""
-        if isinstance(error, PipelineError):
-            return error
-        if len(self.streams) == 1 or not isinstance(error, Exception):
-            raise error
-        traceback.print_exception(error)
-        return DefectError(f"{type(error).__name__}: {error}".splitlines()[0])
-
-    def _put_away(self, plans: list[tuple[Stream, Plan]]) -> None:
-        """Close the tables that nothing has come for, where too many are open."""
-        for stream, _ in plans:
-            self._active[stream.name] = stream
-            self._active.move_to_end(stream.name)
-        while len(self._active) > self._topics.parts.tables_open_max:
-            self._active.popitem(last=False)[1].put_away()
+    def stop(self) -> None:
+        """Begin no other round."""
+        self._stopping.set()
 
 
-def bounds_of(topic: Topic, bounds: Mapping[TopicPartition, Bounds | ClientError]) -> dict[int, Bounds]:
-    """Return the bounds of the partitions of a topic. Raises IncompleteError if one of them cannot be told."""
-    by_number = {}
-    for number in range(topic.partitions):
-        bound = bounds.get((topic.name, number))
-        if isinstance(bound, Bounds):
-            by_number[number] = bound
-        elif bound is not None:
-            raise IncompleteError(str(bound))
-    return by_number
+def interval_of(trigger: str) -> float | None:
+    """Return the seconds of a trigger that may also be `once`, as `parse_trigger` does. Raises UsageError."""
+    return None if trigger == ONCE else parse_trigger(trigger)
 
 
-def _portion(stream: Stream, ranges: list[OffsetRange]) -> int:
-    return min(sum(map(len, ranges)), stream.options.offsets_per_commit_max)
+def parse_trigger(text: str) -> float | None:
+    """Return the seconds between the beginnings of two rounds; None for a bounded run.
+
+    `available`, or a number and a unit: `5 seconds`, `500 milliseconds`, `1 minute`. Raises UsageError.
+    """
+    if text == AVAILABLE:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) *(millisecond|second|minute|hour)s?", text.strip().lower())
+    if not match:
+        raise UsageError(f"a trigger is {AVAILABLE}, or an interval such as '5 seconds', not {text!r}")
+    return float(match[1]) * _UNITS[match[2]]
 
 
-def _is_overtaken(plan: Plan) -> bool:
-    """Return whether another process has committed what was planned, so that less remains."""
-    assert plan.entry is not None
-    return plan.table.refresh().version >= plan.entry.version
+def repeat(step: Callable[[], tuple[bool, bool]], interval_seconds: float, stopping: threading.Event) -> None:
+    """Run rounds until one was the last, or `stopping` is set; a running round is not interrupted.
+
+    A round returns whether it has done something, and whether it was the last. The next begins the interval after it
+    began, or immediately if it has taken longer; after one that found nothing there is a pause.
+    """
+    while not stopping.is_set():
+        began = time.monotonic()
+        has_done, is_last = step()
+        if is_last:
+            break
+        remaining_seconds = interval_seconds - (time.monotonic() - began)
+        stopping.wait(max(remaining_seconds, 0 if has_done else IDLE_SECONDS))

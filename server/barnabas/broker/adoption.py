@@ -80,7 +80,7 @@ def begin_epoch(logs: LogManager, image: ClusterImage) -> list[Change]:
 
 
 def set_aside_deleted(logs: LogManager, own_logs: OwnLogs, topic_ids: Collection[bytes]) -> None:
-    """Keep what is left of deleted topics from being adopted, and set it aside as Apache Kafka does.
+    """Set aside remaining logs of deleted topics, as Apache Kafka does, so that they are not adopted.
 
     It is there after a crash during the deletion, or when its log dir was offline at that time.
     """

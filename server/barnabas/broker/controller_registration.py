@@ -104,7 +104,7 @@ class ControllerRegistration:
                 await self._changed.wait()
 
     async def _register(self) -> str:
-        """Send the registration; returns what is wrong, empty if nothing is."""
+        """Send the registration; return the error as text, empty for success."""
         try:
             response: ControllerRegistrationResponse | Any
             if self._active.is_active:

@@ -46,7 +46,7 @@ class Ports(NamedTuple):
 
 
 class CoordinatorParts(NamedTuple):
-    """The coordinators of groups and transactions with what they need."""
+    """Coordinators of groups and transactions, with their parts."""
 
     ports: Ports
     groups: GroupCoordinator

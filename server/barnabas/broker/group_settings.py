@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def group_settings(config: BrokerConfig, record_versions: RecordVersions) -> GroupSettings:
-    """Read them; what is written has these versions."""
+    """Return the settings of groups; their records are written in these versions."""
     get = config.get
     return GroupSettings(
         record_versions=record_versions,
@@ -35,6 +35,9 @@ def group_settings(config: BrokerConfig, record_versions: RecordVersions) -> Gro
         streams_standby_replicas=get(settings.GROUP_STREAMS_NUM_STANDBY_REPLICAS),
         streams_initial_rebalance_delay_ms=get(settings.GROUP_STREAMS_INITIAL_REBALANCE_DELAY_MS),
         streams_assignment_interval_ms=get(settings.GROUP_STREAMS_ASSIGNMENT_INTERVAL_MS),
+        streams_task_offset_interval_ms=get(settings.GROUP_STREAMS_TASK_OFFSET_INTERVAL_MS),
+        streams_acceptable_recovery_lag=get(settings.GROUP_STREAMS_ACCEPTABLE_RECOVERY_LAG),
+        streams_assignment_tags=tuple(get(settings.GROUP_STREAMS_RACK_AWARE_ASSIGNMENT_TAGS)),
         share_session_timeout_ms=get(settings.GROUP_SHARE_SESSION_TIMEOUT_MS),
         share_heartbeat_interval_ms=get(settings.GROUP_SHARE_HEARTBEAT_INTERVAL_MS),
         share_assignment_interval_ms=get(settings.GROUP_SHARE_ASSIGNMENT_INTERVAL_MS),

@@ -68,7 +68,7 @@ class ImageFollower:
         await self._replicas.prepare(delta, partial(self._log_config, delta), self._now_ms())
 
     def publish(self, delta: Delta) -> None:
-        """Obey settings of the broker that have changed; lead what is new."""
+        """Apply changed settings of the broker, and lead new partitions."""
         self._obey(delta)
         self._replicas.publish(delta)
         if delta.quotas:

@@ -22,7 +22,7 @@ def prepare() -> None:
 
 
 def settle_garbage_collector() -> None:
-    """Switch it on for what comes: what start-up made stays, but for some 2,000 objects, and finding those takes 12 ms."""
+    """Switch it on for new objects: those of the start stay, but for some 2,000, and finding these takes 12 ms."""
     gc.freeze()
     gc.enable()
     # Young objects are looked at in small portions, of some milliseconds each, and old ones as seldom as before.

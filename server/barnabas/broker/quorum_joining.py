@@ -180,7 +180,7 @@ class QuorumParticipation:
         logs: LogManager,
         give_up: Callable[[str], None],
     ) -> None:
-        """`give_up` stops the broker, and says why."""
+        """`give_up` stops the broker with a reason."""
         self._config = config
         self._environment = environment
         self._endpoints = endpoints

@@ -121,6 +121,8 @@ def collect(options: argparse.Namespace, demo: Mapping[str, str] | None = None) 
     if options.console_token_file is not None:
         option = "--console-token-file"
         collected.set("console.token", _secret_of(options.console_token_file, option), option)
+    if options.console_client_config is not None:
+        _log_console_in(options.console_client_config, collected)
     if collected.settings.get("console.listener") and not collected.settings.get("metrics.listener"):
         origin = collected.origins["console.listener"]
         collected.set("metrics.listener", "127.0.0.1:0", origin)  # which it plots
@@ -140,6 +142,24 @@ def _leave_registry(collected: CollectedSettings, url: str | None) -> None:
     kept = over(collected.settings, {REGISTRY_URL: url}, CONSOLE_PREFIX)
     for name in collected.settings.keys() - kept.keys():
         del collected.settings[name], collected.origins[name]
+
+
+def _log_console_in(path: str, collected: CollectedSettings) -> None:
+    """Take the login of the console from a file of client settings. Raises SettingError."""
+    from barnabas.config.properties import parse_lines
+    from barnabas.environment.secret_files import SecretError, text_of_secret_file
+
+    option = "--console-client-config"
+    try:
+        lines = {name: value for _, name, value in parse_lines(text_of_secret_file(path))}
+    except SecretError as error:
+        raise SettingError(f"{option} {error}") from error
+    for name in ("sasl.username", "sasl.password"):
+        if not lines.get(name):
+            raise SettingError(f"{option} {path}: {name} is missing")
+    for name in ("sasl.mechanism", "sasl.username", "sasl.password"):
+        if name in lines:
+            collected.set(f"console.{name}", lines[name], option)
 
 
 def _secret_of(path: str, option: str) -> str:

@@ -49,5 +49,5 @@ def tls_settings(listener: ListenerSettings) -> TlsSettings:
 
 
 def _type(kind: str, *, is_inline: bool) -> str:
-    """Return the type of a store; what is in the settings themselves can only be PEM, also where no type is set."""
+    """Return the type of a store; certificates in the settings themselves are PEM, also where no type is set."""
     return PEM if is_inline and kind == settings.SSL_KEYSTORE_TYPE.default else kind

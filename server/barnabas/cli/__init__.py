@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 TOOLS = {
     "log": ("barnabas.tools.logtool.command", "show, check and repair log dirs"),
     "storage": ("barnabas.tools.logtool.storage_command", "prepare log dirs before the first start"),
+    "snapshot": ("barnabas.tools.snapshots.command", "keep snapshots of a broker in a bucket or a directory"),
+    "fork": ("barnabas.cli.fork", "start a broker that holds what a stored snapshot holds"),
     "cluster": ("barnabas.tools.localcluster.command", "start several brokers and their controllers"),
     "tap": ("barnabas.tools.tap.command", "show what clients and brokers say to each other"),
     "replay": (

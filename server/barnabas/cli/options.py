@@ -31,7 +31,7 @@ class Parser(argparse.ArgumentParser):
             (file or sys.stderr).write(message)
 
     def error(self, message: str) -> NoReturn:
-        """Say in one line what is wrong, and which option is meant; exits."""
+        """Print the error and its option in one line, and exit."""
         unknown = message.removeprefix("unrecognized arguments: ").split()[0]
         if unknown in OTHER_WORDS:
             message = f"{message}; give {OTHER_WORDS[unknown]}"
@@ -147,6 +147,11 @@ def add_serve(commands: Any) -> argparse.ArgumentParser:
     serve.add_argument(
         "--console-token-file", metavar="FILE",
         help="a file with what visitors of the console have to know, for an address that other machines reach",
+    )  # fmt: skip
+    serve.add_argument(
+        "--console-client-config", metavar="FILE",
+        help="the console's own login where visitors log in, by which it keeps the last 15 minutes: sasl.username, "
+        "sasl.password and sasl.mechanism (SCRAM-SHA-512), a KEY=VALUE a line",
     )  # fmt: skip
     serve.add_argument(
         "--console-origin", metavar="URL", action="append", default=[],

@@ -203,7 +203,8 @@ class BaseClient(Generic[C]):
             check(topic.error_code, f"asking for topic {topic.name!r}")
 
     async def metadata(self, names: list[str] | None, *, create: bool = False) -> MetadataResponse:
-        """Ask for the brokers, and for these topics (None: all), and keep what is good. Raises ConnectionLostError.
+        """Request the brokers and these topics (None: all), and keep metadata without errors. Raises
+        ConnectionLostError.
 
         `create`: whether the broker may create those that do not exist, if it does such things.
         """
@@ -233,7 +234,7 @@ class BaseClient(Generic[C]):
         return None if cached is None else cached.topic
 
     def _learn(self, name: str, topic: Topic) -> None:
-        """Keep what is new of a topic: a broker that lags behind names leaders of older epochs (KIP-320)."""
+        """Keep newer metadata of a topic: a broker that lags behind names leaders of older epochs (KIP-320)."""
         cached = self._topics.get(name)
         if cached is not None and cached.topic.topic_id == topic.topic_id:
             newer = {info.partition_index: info for info in cached.topic.partitions}

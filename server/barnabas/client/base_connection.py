@@ -46,7 +46,7 @@ class NoVersionsError(ConnectionLostError):
 
 
 class BaseConnection:
-    """An open connection, and what is known of its broker."""
+    """An open connection, with the versions and features of its broker."""
 
     def __init__(self, peer: Endpoint, settings: ClientSettings) -> None:
         self.peer = peer

@@ -4,14 +4,17 @@
         async for record in consumer:
             print(record.value)
 
-The rule: a program is done with what it was handed when it asks for more. Only then are offsets committed automatically,
-and partitions given up; a program that is cancelled or fails in between is handed the record again.
+The rule: a program is done with a record when it asks for the next one. Only then are offsets committed automatically,
+and partitions given up; a program that is cancelled or fails in between receives the record again.
+
+A partition is a `TopicPartition`, or any pair of a topic's name and an index. An offset is that of the next record to
+read, as in Kafka: the one after the last record read. Times are in ms since 1970.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
@@ -26,9 +29,10 @@ from barnabas.client.consuming.fetching import Fetcher
 from barnabas.client.consuming.handing import Handing
 from barnabas.client.consuming.locating import Locator
 from barnabas.client.consuming.membership import Membership, Subscription
+from barnabas.client.consuming.ownership import Callback, Ownership
 from barnabas.client.consuming.partition import Partition
 from barnabas.client.consuming.settings import ConsumerSettings
-from barnabas.client.errors import ClientError, ClosedError, CommitFailedError, NotAssignedError, copy_of
+from barnabas.client.errors import ClientError, ClosedError, NotAssignedError, copy_of
 from barnabas.client.settings import ClientSettings, Endpoint
 from barnabas.client.topics import TopicWatch
 from barnabas.client.values import (
@@ -48,18 +52,18 @@ BATCH_RECORDS = 500  # as many as Kafka's `max.poll.records`
 CLOSING_S = 5.0
 """For how long a consumer takes leave of its group after the block has failed."""
 Places = Iterable[tuple[str, int]]
-Callback = Callable[[set[TopicPartition]], Awaitable[object]]
 
 
 class Consumer:
-    """Lifecycle: `open_consumer`. Meant for one task that asks for records, whatever other tasks do with it."""
+    """Reads records of partitions. Lifecycle: `open_consumer`.
+
+    One task receives records; any task may call the other methods meanwhile.
+    """
 
     def __init__(self, client: Client, settings: ConsumerSettings) -> None:
         self.settings = settings
         self.client = client
         """The client underneath, for requests of other kinds."""
-        self.assigned: set[TopicPartition] = set()
-        """Partitions that it has in its group; for the membership."""
         self._topics = TopicWatch(client, creates_topics=settings.creates_topics)
         self._partitions: dict[TopicPartition, Partition] = {}
         self._locator = Locator(client, self._topics, settings, self._partitions, self._group)
@@ -75,22 +79,26 @@ class Consumer:
             lambda: self._membership is not None,
             self._rejoin,
         )
+        self._ownership = Ownership(
+            settings, self._partitions, self._locator, self._fetcher, self._handing, self._commits
+        )
         self._nursery: trio.Nursery
-        self._callbacks: dict[str, Callback | None] = {}
-        self._failure: ClientError | None = None
-        self._callback_failure: Exception | None = None
         self._received_in_turn = 0
         self._is_closed = False
 
     # --- assignment -----------------------------------------------------------------------------------------
 
     def assign(self, partitions: Places) -> None:
-        """Take just these partitions, by hand. Raises RuntimeError after `subscribe`."""
+        """Read exactly these partitions, without being a member of a group; replaces an earlier assignment.
+
+        Partitions that are new begin at the group's committed offset, if there is a group, else at `offset_reset`.
+        Raises RuntimeError after `subscribe`.
+        """
         if self._membership is not None:
             raise RuntimeError("the consumer has subscribed: its group assigns")
         places = {TopicPartition(*partition) for partition in partitions}
         for place in self._partitions.keys() - places:
-            self._drop(place)
+            self._ownership.drop(place)
         for place in places - self._partitions.keys():
             self._partitions[place] = Partition(place)
         self._topics.watch({place.topic for place in places})
@@ -105,12 +113,21 @@ class Consumer:
         on_revoked: Callback | None = None,
         on_lost: Callback | None = None,
     ) -> None:
-        """Become a member of the group, for topics by name, or for those that match a pattern from their beginning.
+        """Join the group, which assigns partitions of the topics; a later call changes the topics.
 
-        The callbacks are async functions of a set of partitions. `on_revoked` runs while the partitions still are the
-        consumer's; `on_lost` (by default the same) when they are not. Called again, it changes the topics. A pattern
-        that is a text has RE2's syntax, and never takes long; one that Python has compiled is used as it is.
-        Raises RuntimeError after `assign`, or without a group, ValueError for what is no pattern.
+        Args:
+            topics: names of topics; either these or a pattern.
+            pattern: regular expression, matched from the first character of topics' names, present and future ones. A text
+                has RE2's syntax, which takes linear time; a compiled `re.Pattern` is used as it is.
+            on_assigned: async function of the partitions that are added, called before their first record is fetched,
+                so that it may call `seek`.
+            on_revoked: the same of partitions that will be given up, while this consumer still owns them.
+            on_lost: the same of partitions that it does not own any more, as after a session timeout; by default
+                `on_revoked`, as in Kafka's ConsumerRebalanceListener.
+
+        Raises RuntimeError after `assign` or without `group_id`, ValueError for an invalid pattern. Errors of callbacks
+        are raised by the next `receive`.
+
         """
         if self.settings.group_id is None:
             raise RuntimeError("a consumer that subscribes has a group_id")
@@ -122,18 +139,24 @@ class Consumer:
 
             if self._partitions:
                 raise RuntimeError("the consumer has partitions that were assigned by hand")
-            self._membership = membership_kind(self.settings)(self.client, self._topics, self.settings, self)
+            kind = membership_kind(self.settings)
+            self._membership = kind(self.client, self._topics, self.settings, self._ownership)
             self._nursery.start_soon(self._membership.run)
-        self._callbacks = {"assigned": on_assigned, "revoked": on_revoked, "lost": on_lost or on_revoked}
+        self._ownership.callbacks = {
+            "assigned": on_assigned, "revoked": on_revoked, "lost": on_lost or on_revoked,
+        }  # fmt: skip
         self._membership.subscribe(Subscription(topics, compiled))
 
     @property
     def assignment(self) -> set[TopicPartition]:
-        """The partitions that it has now."""
+        """The partitions assigned to the consumer now, by its group or by `assign`."""
         return {place for place, partition in self._partitions.items() if not partition.is_revoked}
 
     def group_metadata(self) -> GroupMetadata:
-        """Return its place in the group, for `Producer.send_offsets`. Raises RuntimeError without a group."""
+        """Return group, member and generation, for `Producer.send_offsets` (KIP-447).
+
+        Raises RuntimeError without a group.
+        """
         group = self._group()
         if group is None:
             raise RuntimeError("the consumer has no group_id")
@@ -147,10 +170,12 @@ class Consumer:
     # --- records --------------------------------------------------------------------------------------------
 
     async def receive(self) -> ConsumedRecord:
-        """Return the next record; the program is done with the one before. Nothing is lost if it is cancelled.
+        """Wait for the next record and return it; a cancelled call loses no record.
 
-        Raises what went wrong with a partition (OffsetOutOfRangeError, NoOffsetError, LogTruncatedError,
-        DamagedRecordsError, ResponseError), with the group (FencedInstanceError, ...), and in callbacks.
+        Records of a partition come in the order of their offsets; partitions take turns.
+
+        Raises OffsetOutOfRangeError, NoOffsetError, LogTruncatedError, DamagedRecordsError or ResponseError for a
+        partition, FencedInstanceError and other ClientErrors for the group, errors of callbacks, and ClosedError.
         """
         await self._take_turn()
         while True:
@@ -162,7 +187,7 @@ class Consumer:
             await self._fetcher.arrived.wait()
 
     async def receive_batch(self, records_max: int = BATCH_RECORDS) -> list[ConsumedRecord]:
-        """Return at least one record, and as many more as are there; otherwise as `receive`."""
+        """Wait for a record, and return it with those already fetched, `records_max` at most. Raises as `receive`."""
         records = [await self.receive()]
         with suppress(ClientError):  # it comes again with the next call
             self._handing.add_more(records, records_max)
@@ -171,9 +196,10 @@ class Consumer:
     async def receive_until(
         self, ends: Mapping[Place, int], records_max: int = BATCH_RECORDS
     ) -> list[ConsumedRecord]:
-        """Return records that come before these offsets; none once the positions of all these partitions are there.
+        """Return the next records before the end offset of their partition, an empty list once all are read.
 
-        A partition that has got there is paused. Otherwise as `receive`.
+        A partition at its end offset is paused. `ends` maps partitions to end offsets, exclusive, as `end_offsets`
+        returns them; partitions without an entry have none. Raises as `receive`.
         """
         await self._take_turn()
         limits = {TopicPartition(*place): end for place, end in ends.items()}
@@ -194,7 +220,10 @@ class Consumer:
             await self._fetcher.arrived.wait()
 
     async def receive_unopened(self, ends: Mapping[Place, int], bytes_max: int) -> list[FetchedRecords]:
-        """Return batches as they were fetched, about `bytes_max` of them, none at these offsets; otherwise as `receive`."""
+        """Return record batches as they were fetched, about `bytes_max` bytes, an empty list once all are read.
+
+        `ends` is as in `receive_until`; the last batch of a partition may go beyond its end. Raises as `receive`.
+        """
         await self._take_turn()
         while True:
             self._raise_failures()
@@ -223,11 +252,7 @@ class Consumer:
     def _raise_failures(self) -> None:
         if self._is_closed:
             raise ClosedError("the consumer is closed")
-        if self._callback_failure is not None:
-            failure, self._callback_failure = self._callback_failure, None
-            raise failure
-        if self._failure is not None:
-            raise copy_of(self._failure)
+        self._ownership.raise_failures()
         for partition in self._partitions.values():
             if partition.failure is not None and not partition.chunks and not partition.is_paused:
                 error, partition.failure = partition.failure, None
@@ -243,17 +268,20 @@ class Consumer:
     # --- positions ------------------------------------------------------------------------------------------
 
     def seek(self, partition: tuple[str, int], offset: int) -> None:
-        """Go on with a certain offset. Raises NotAssignedError."""
+        """Continue with the first record of a partition at or after an offset. Raises NotAssignedError."""
         self._partition(partition).seek(offset)
         self._look_again()
         self._locator.wake()
 
     def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
-        """Go on with the first records that there are; of all partitions if none is named. Raises NotAssignedError."""
+        """Seek to the log start of these partitions, or of all that are assigned. Raises NotAssignedError."""
         self._seek_to("earliest", partitions)
 
     def seek_to_end(self, *partitions: tuple[str, int]) -> None:
-        """Go on with what comes from now on."""
+        """Seek to the log end of these partitions, or of all that are assigned. Raises NotAssignedError.
+
+        With `is_committed_only` that is the last stable offset.
+        """
         self._seek_to("latest", partitions)
 
     def _seek_to(self, reset: str, partitions: Places) -> None:
@@ -263,7 +291,7 @@ class Consumer:
         self._locator.wake()
 
     async def position(self, partition: tuple[str, int]) -> int:
-        """Return the offset of the next record to be handed out, once it is known. Raises NotAssignedError, ClientError."""
+        """Return the offset of the next record to receive, once it was looked up. Raises NotAssignedError, ClientError."""
         while (assigned := self._partition(partition)).offset < 0:
             if assigned.failure is not None:
                 raise copy_of(assigned.failure)
@@ -271,12 +299,12 @@ class Consumer:
         return assigned.offset
 
     def pause(self, *partitions: tuple[str, int]) -> None:
-        """Hand out nothing of these partitions until `resume`. Raises NotAssignedError."""
+        """Receive no records of these partitions until `resume`. Raises NotAssignedError."""
         for place in partitions:
             self._partition(place).is_paused = True
 
     def resume(self, *partitions: tuple[str, int]) -> None:
-        """Hand out records of these partitions again. Raises NotAssignedError."""
+        """Receive records of these paused partitions again. Raises NotAssignedError."""
         for place in partitions:
             self._partition(place).is_paused = False
         self._look_again()
@@ -287,26 +315,32 @@ class Consumer:
         return {place for place, partition in self._partitions.items() if partition.is_paused}
 
     def lag(self, partition: tuple[str, int]) -> int | None:
-        """Return how many offsets are left up to the end as the last answer had it; None if that is not known yet."""
+        """Return the number of offsets from the position to the log end of the last response; None before the first one.
+
+        Raises NotAssignedError.
+        """
         return self._partition(partition).lag(is_committed_only=self.settings.is_committed_only)
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes of batches that were fetched and not handed out yet."""
+        """Bytes of fetched batches with records that were not received yet."""
         return sum(partition.buffered_bytes for partition in self._partitions.values())
 
     async def beginning_offsets(self, partitions: Places) -> dict[TopicPartition, int]:
-        """Return the offsets of the first records that there are. Raises ClientError."""
+        """Return the log start offset of each partition, assigned or not. Raises ClientError."""
         return await self._bounds(partitions, offsets.EARLIEST)
 
     async def end_offsets(self, partitions: Places) -> dict[TopicPartition, int]:
-        """Return the offsets after the last records that can be read. Raises ClientError."""
+        """Return the end offset of each partition: the high watermark, or the last stable offset. Raises ClientError."""
         return await self._bounds(partitions, offsets.LATEST)
 
     async def offsets_for_times(
         self, times_ms: Mapping[Place, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record that is not older than a time, by partition; None if all are. Raises ClientError."""
+        """Return offset and timestamp of the first record at or after a time in ms, by partition; None without one.
+
+        Raises ClientError.
+        """
         return await self._list_offsets({TopicPartition(*place): time for place, time in times_ms.items()})
 
     async def _bounds(self, partitions: Places, time: int) -> dict[TopicPartition, int]:
@@ -329,7 +363,7 @@ class Consumer:
         return await self.client.retrying(attempt)
 
     async def partitions(self, topic: str) -> list[int]:
-        """Return the partitions of a topic. Raises ResponseError."""
+        """Return the indexes of a topic's partitions, in order. Raises ResponseError."""
         await self.client.retrying(lambda: self.client.topic(topic))
         return sorted((await self._topics.topic(topic)).partitions)
 
@@ -342,9 +376,9 @@ class Consumer:
     # --- commits --------------------------------------------------------------------------------------------
 
     async def commit(self, offsets: Mapping[Place, OffsetAndMetadata | int] | None = None) -> None:
-        """Commit the positions, with all records that were handed out, or certain offsets.
+        """Commit offsets: these, or by default the positions of all assigned partitions, after all records received.
 
-        Raises CommitFailedError when the partitions are another's by now, RuntimeError without a group, ClientError.
+        Raises CommitFailedError if another member owns a partition by now, RuntimeError without a group, ClientError.
         """
         self.group_metadata()
         if offsets is None:
@@ -359,7 +393,10 @@ class Consumer:
         await self._commits.commit(values)
 
     async def committed(self, partitions: Places) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return what the group has committed; None where there is nothing. Raises ClientError."""
+        """Return offset and metadata that the group has committed, by partition; None without a commit.
+
+        Raises RuntimeError without a group, ClientError.
+        """
         places = [TopicPartition(*place) for place in partitions]
         group = self.group_metadata()
         by_place = await self.client.retrying(
@@ -371,74 +408,6 @@ class Consumer:
         if self._membership is not None:
             self._membership.rejoin()
 
-    # --- for the membership ---------------------------------------------------------------------------------
-
-    async def add(self, places: set[TopicPartition]) -> None:
-        """Take partitions on, and call the program."""
-        for place in places:
-            self._partitions[place] = Partition(place)
-        self.assigned |= places
-        await self._call("assigned", places)
-        # Only now, because the program may have said where to begin.
-        self._locator.wake()
-        self._look_again()
-
-    async def revoke(self, places: set[TopicPartition]) -> None:
-        """Give partitions up, once the program is done with them, offsets committed; call the program."""
-        for place in places & self._partitions.keys():
-            self._partitions[place].is_revoked = True
-        await self.idle()
-        places = places & self.assigned  # they may have been lost meanwhile
-        if not places:
-            return
-        if self.settings.is_auto_committing:
-            with suppress(ClientError):  # the next owner then reads those records again
-                await self._commits.commit_done(places)
-        await self._call("revoked", places)
-        self._remove(places & self.assigned)
-
-    async def lose(self, places: set[TopicPartition]) -> None:
-        """Drop partitions that others may have by now; call the program."""
-        places = places & self.assigned
-        self._remove(places)
-        if places:
-            await self._call("lost", places)
-
-    def _remove(self, places: set[TopicPartition]) -> None:
-        self.assigned -= places
-        for place in places:
-            self._drop(place)
-        self._fetcher.wake()
-
-    def _drop(self, place: TopicPartition) -> None:
-        partition = self._partitions.pop(place)
-        partition.is_revoked = True
-        partition.seeks += 1
-        self._handing.drop(partition)
-
-    async def _call(self, name: str, places: set[TopicPartition]) -> None:
-        callback = self._callbacks.get(name)
-        if callback is None:
-            return
-        try:
-            await callback(set(places))
-        except Exception as error:
-            self._callback_failure = error
-            self._fetcher.announce()
-
-    def busy_s(self) -> float:
-        """Return for how long the program has been busy with what it was handed; 0 if it waits for more."""
-        return self._handing.busy_s()
-
-    async def idle(self) -> None:
-        """Wait until the program asks for more."""
-        await self._handing.idle.wait()
-
-    def fail(self, error: ClientError) -> None:
-        """Raise an error that ends the membership from the program's next call."""
-        self._failure = error
-        self._fetcher.announce()
-
     # --- lifecycle ------------------------------------------------------------------------------------------
 
     def _start(self, nursery: trio.Nursery) -> None:
@@ -447,7 +416,7 @@ class Consumer:
         nursery.start_soon(self._locator.run)
         nursery.start_soon(self._fetcher.run)
         if self.settings.group_id is not None and self.settings.is_auto_committing:
-            nursery.start_soon(self._commits.run, self.fail)
+            nursery.start_soon(self._commits.run, self._ownership.fail)
 
     async def _finish(self, *, is_well: bool) -> None:
         """Commit, give the partitions up, leave the group. Raises ClientError."""
@@ -455,16 +424,8 @@ class Consumer:
             self._handing.is_done()
         self._is_closed = True
         self._handing.idle.set()
-        places = list(self._partitions)
-        if self.settings.group_id is not None and self.settings.is_auto_committing and self._failure is None:
-            with suppress(CommitFailedError):  # others have the partitions, and read those records again
-                await self._commits.commit_done(places)
-        if self._membership is not None:
-            if self.assigned:
-                await self._call("revoked", set(self.assigned))
-            await self._membership.leave()
-            if self._callback_failure is not None:
-                raise self._callback_failure
+        leave = None if self._membership is None else self._membership.leave
+        await self._ownership.finish(leave)
 
 
 @asynccontextmanager
@@ -475,10 +436,18 @@ async def open_consumer(
     client_settings: ClientSettings | None = None,
     dial: Dial = dial_tcp,
 ) -> AsyncIterator[Consumer]:
-    """Make a consumer, subscribed to the topics if some are named; at the end of the block it leaves its group.
+    """Make a consumer; at the end of the block it commits, if it does so automatically, and leaves its group.
 
-    With automatic commits the offsets of records handed out are committed then, of all but the last one if the block
-    raises. Exceptions of the block leave it as they are, not in an exception group."""
+    Args:
+        bootstrap: addresses as in `bootstrap.servers`, or (host, port) pairs.
+        topics: topics to subscribe to; none, and the program calls `subscribe` or `assign`.
+        settings: settings of the consumer, by default without a group.
+        client_settings: settings of connections: security, timeouts, retries.
+        dial: function that opens a connection.
+
+    If the block raises, the last record received is not committed. Exceptions of the block are raised as they are, not in
+    an exception group. Raises ClientError if the group cannot be left or offsets cannot be committed.
+    """
     chosen = settings or ConsumerSettings()
     common = replace(client_settings or ClientSettings(), creates_topics=chosen.creates_topics)
     async with open_client(bootstrap, common, dial=dial) as client, background() as nursery:

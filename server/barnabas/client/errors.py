@@ -11,7 +11,7 @@ _CODES = {int(code): code for code in ErrorCode}
 
 
 class ClientError(Exception):
-    """Whatever a client's user has to expect; `is_retriable` says whether the same request may succeed later."""
+    """Base of all errors of the client; `is_retriable` says whether the same request may succeed later."""
 
     is_retriable = False
 
@@ -57,7 +57,7 @@ class ResponseError(ClientError):
 
 
 class TimedOutError(ClientError):
-    """Something did not come about in the time that a setting gives it."""
+    """An operation did not finish within its timeout."""
 
 
 class BufferFullError(TimedOutError):
@@ -89,11 +89,11 @@ class NotAssignedError(ClientError):
 
 
 class NoOffsetError(ClientError):
-    """Nothing says where to begin: no offset is committed, and `offset_reset` is "none"."""
+    """The group has committed no offset to begin at, and `offset_reset` is "none"."""
 
 
 class OffsetOutOfRangeError(ClientError):
-    """The log has no such offset (any more), and `offset_reset` is "none"."""
+    """The position is outside of the log, and `offset_reset` is "none"."""
 
 
 class LogTruncatedError(ClientError):
@@ -105,7 +105,7 @@ class DamagedRecordsError(ClientError):
 
 
 class CommitFailedError(ClientError):
-    """The partitions belong to another member by now: the group has rebalanced without this one."""
+    """Another member owns the partitions: the group has rebalanced without this one."""
 
 
 class FencedInstanceError(ClientError):

@@ -36,7 +36,7 @@ class FrameReader:
         return memoryview(part if len(part) == size else await self._rest(part, size))
 
     async def _rest(self, part: bytes, size: int) -> bytearray:
-        """Receive what is missing of a frame that begins with `part`."""
+        """Receive the rest of a frame that begins with `part`."""
         frame = bytearray(min(size, SET_ASIDE_BYTES))
         frame[: len(part)] = part
         at = len(part)

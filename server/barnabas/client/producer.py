@@ -4,8 +4,8 @@
         delivery = await producer.send("events", b"hello", key=b"k")
         print(await delivery.wait())
 
-The rule: `send` waits for room and for nothing else; what became of a record says its `Delivery`. A failure that the
-program does not read there is raised by `flush`, or at the end of the block: none is lost.
+The rule: `send` waits for room in the buffer and for nothing else; a record's `Delivery` has its outcome. A failure that
+the program does not read there is raised by `flush`, or at the end of the block: none is lost.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ HeaderPairs = Iterable[tuple[str, bytes | None]] | Mapping[str, bytes | None]
 
 
 class Producer:
-    """Lifecycle: `open_producer`. Any number of tasks may send at the same time."""
+    """Sends records in batches by partition. Lifecycle: `open_producer`. Any number of tasks may send at the same time."""
 
     def __init__(self, client: Client, settings: ProducerSettings, partitioner: Partitioner | None) -> None:
         self.settings = settings
@@ -75,10 +75,22 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Take a record, to be sent with others; wait while the buffer is full.
+        """Add a record to a batch, which is sent in the background; wait while the buffer is full.
 
-        Raises BufferFullError after `max_block_ms`, RecordTooLargeError, ResponseError for a topic that is not there.
-        In a transaction that has failed, TransactionFailedError; without one, in a transactional producer, RuntimeError.
+        Args:
+            topic: name of the topic.
+            value: the record's value; None for a tombstone.
+            key: the record's key; records of one key go to one partition (murmur2, as in Kafka's Java client).
+            headers: pairs of name and value, or a mapping.
+            partition: index of the partition; by default chosen by `partitioner`, by the key, or by sticky
+                partitioning (KIP-480).
+            timestamp_ms: the record's time in ms since 1970, by default the present.
+
+        Returns a `Delivery`; its `wait` returns the record's offset once the record is acknowledged.
+
+        Raises BufferFullError after `max_block_ms`, RecordTooLargeError, ResponseError for an unknown topic,
+        TransactionFailedError in a transaction that has failed, RuntimeError in a transactional producer without an open
+        transaction, ClosedError.
         """
         self._sent_in_turn += 1
         if self._sent_in_turn >= SENDS_PER_TURN:
@@ -109,7 +121,7 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Take a record as `send` does. Raises trio.WouldBlock where that would wait: for room, or the topic's metadata."""
+        """Add a record as `send` does. Raises trio.WouldBlock if the buffer is full or the topic's metadata are missing."""
         self._check_open()
         info = self._topics.infos.get(topic)
         if info is None:
@@ -130,25 +142,31 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> RecordMetadata:
-        """Send a record and wait until it is acknowledged. Raises as `send` and `Delivery.wait`."""
+        """Send a record, wait until it is acknowledged, and return its partition, offset and timestamp.
+
+        Parameters are those of `send`. Raises as `send` and `Delivery.wait`.
+        """
         delivery = await self.send(
             topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
         )
         return await delivery.wait()
 
     async def flush(self) -> None:
-        """Send everything now, and wait until it is acknowledged. Raises the first failure not seen by the program."""
+        """Send all batches now, without lingering, and wait until all records are acknowledged.
+
+        Raises the first ClientError of a record that the program did not read from its `Delivery`.
+        """
         await self._settled()
         if (failure := self._sender.first_unseen()) is not None:
             raise copy_of(failure)
 
     @property
     def buffered_bytes(self) -> int:
-        """Memory of the records that are not acknowledged yet."""
+        """Memory in bytes of the records that are not acknowledged yet, bounded by `buffer_bytes`."""
         return self._sender.memory.used_bytes
 
     async def partitions(self, topic: str) -> list[int]:
-        """Return the partitions of a topic. Raises ResponseError, TimedOutError."""
+        """Return the indexes of a topic's partitions, in order. Raises ResponseError, TimedOutError."""
         return sorted((await self._topic(topic)).partitions)
 
     def _check_open(self) -> None:
@@ -242,10 +260,10 @@ class Producer:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """Begin a transaction; commit it at the end of the block, or abort it when the block fails.
+        """Begin a transaction; commit it at the end of the block, or abort it if the block raises.
 
         Raises TransactionFailedError, after the abort, if a record could not be sent; ProducerFencedError if another
-        producer has taken over.
+        producer has the transactional id by now; RuntimeError without `transactional_id`.
         """
         self.begin_transaction()
         try:
@@ -258,11 +276,11 @@ class Producer:
             raise
 
     def begin_transaction(self) -> None:
-        """Begin a transaction. Raises RuntimeError in one, ProducerFencedError."""
+        """Begin a transaction. Raises RuntimeError while one is open, ProducerFencedError."""
         self._transactions().begin()
 
     async def commit_transaction(self) -> None:
-        """Send everything and commit. May be called again after TimedOutError, or when it was cancelled.
+        """Send all batches and commit the transaction. May be called again after TimedOutError or a cancellation.
 
         Raises TransactionFailedError if the transaction has to be aborted, ProducerFencedError, TimedOutError.
         """
@@ -273,7 +291,7 @@ class Producer:
         await self._end(transactions)
 
     async def abort_transaction(self) -> None:
-        """Drop what was not sent yet, and abort. Raises ProducerFencedError, TimedOutError."""
+        """Drop records that were not sent yet, and abort the transaction. Raises ProducerFencedError, TimedOutError."""
         transactions = self._transactions()
         self._sender.first_unseen()  # failures so far are why it is aborted
         transactions.begin_end(commit=False)
@@ -284,7 +302,10 @@ class Producer:
     async def send_offsets(
         self, offsets: Mapping[Place, OffsetAndMetadata | int], group: GroupMetadata | str
     ) -> None:
-        """Add offsets of a group to the transaction: `consumer.group_metadata()`, or the id of a group without members.
+        """Commit offsets of a group as part of the transaction.
+
+        `offsets` maps partitions to the offsets of the next record to read; `group` is `Consumer.group_metadata()`, by
+        which members of older generations are fenced (KIP-447), or the id of a group without members.
 
         Raises TransactionFailedError, CommitFailedError if the group has rebalanced, ProducerFencedError.
         """
@@ -309,7 +330,7 @@ class Producer:
 
     @property
     def has_transactions_v2(self) -> bool:
-        """True if the cluster's transactions are those of KIP-890, known once the producer is open."""
+        """True if the cluster has transactions of version 2 (KIP-890)."""
         return self._identity.is_v2
 
     def _transactions(self) -> Transactions:
@@ -364,11 +385,18 @@ async def open_producer(
     partitioner: Partitioner | None = None,
     dial: Dial = dial_tcp,
 ) -> AsyncIterator[Producer]:
-    """Make a producer; at the end of the block everything has been sent. A transactional one is initialised here.
+    """Make a producer; at the end of the block it flushes. With `transactional_id`, it calls InitProducerId first.
 
-    Raises ProducerFencedError, TimedOutError and other ClientErrors for transactions; at the end, the first failure of a
-    record not seen by the program. An error of the block is raised as it is, not in an exception group; records that were
-    sent before still get 5 s then, and none when the block is cancelled.
+    Args:
+        bootstrap: addresses as in `bootstrap.servers`, or (host, port) pairs.
+        settings: settings of the producer: acks, batches, compression, idempotence, transactions.
+        client_settings: settings of connections: security, timeouts, retries.
+        partitioner: function that chooses the partition of a record without one.
+        dial: function that opens a connection.
+
+    Raises ProducerFencedError, TimedOutError and other ClientErrors of a transactional producer; at the end, the first
+    failure of a record that the program did not read from its `Delivery`. An error of the block is raised as it is, not
+    in an exception group, after 5 s at most for the records sent before; a block that is cancelled ends at once.
     """
     chosen = settings or ProducerSettings()
     common = replace(client_settings or ClientSettings(), creates_topics=chosen.creates_topics)

@@ -42,7 +42,7 @@ THREADS_MAX = 16
 
 
 def finished(work: Awaitable[T]) -> T:
-    """Run a coroutine that waits for nothing but a SocketClient, and return what it returns."""
+    """Run a coroutine that awaits a SocketClient alone, and return its result."""
     assert isinstance(work, Coroutine)
     try:
         work.send(None)

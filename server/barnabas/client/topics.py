@@ -53,7 +53,7 @@ class TopicWatch:
         self._changed = trio.Event()
 
     def watch(self, names: Iterable[str], *, everything: bool = False) -> None:
-        """Say which topics matter from now on; what is not known of them yet is asked for."""
+        """Set the topics to watch; missing metadata is requested."""
         names = set(names)
         unknown = not names <= self.infos.keys() or (everything and not self.has_all)
         self.names, self.has_all = names, everything
@@ -88,7 +88,7 @@ class TopicWatch:
         return partition_info.leader
 
     async def topic(self, name: str) -> TopicInfo:
-        """Return a topic's metadata, once there is some. Raises ClientError where that is in vain."""
+        """Wait for a topic's metadata and return it. Raises ClientError if the broker refuses it."""
         self.add(name)
         while (info := self.infos.get(name)) is None:
             self.need()

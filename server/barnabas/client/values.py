@@ -24,7 +24,7 @@ Place = TypeVar("Place", bound=tuple[str, int])
 
 
 class RecordMetadata(NamedTuple):
-    """Place in the log that a record was given."""
+    """Partition, offset and timestamp of an acknowledged record."""
 
     topic: str
     partition: int
@@ -36,7 +36,7 @@ class RecordMetadata(NamedTuple):
 
 @dataclass(slots=True)
 class ConsumedRecord:
-    """A record as a consumer is given it."""
+    """A record as a consumer receives it."""
 
     topic: str
     partition: int
@@ -53,12 +53,12 @@ class ConsumedRecord:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The partition that it was read from."""
+        """The record's partition."""
         return TopicPartition(self.topic, self.partition)
 
 
 class FetchedRecords(NamedTuple):
-    """Batches of a partition as a response had them, not opened: compressed perhaps, the last one cut perhaps."""
+    """Record batches of a partition out of one response, perhaps compressed, the last one perhaps incomplete."""
 
     topic: str
     partition: int
@@ -82,7 +82,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The first record that is not older than a time."""
+    """Offset and timestamp of the first record at or after a time."""
 
     offset: int
     timestamp_ms: int
@@ -90,7 +90,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class GroupMetadata(NamedTuple):
-    """A consumer's place in its group, by which a transaction that commits its offsets is fenced (KIP-447)."""
+    """Group, generation and member of a consumer; transactions that commit its offsets are fenced by them (KIP-447)."""
 
     group_id: str
     generation_id: int = -1

@@ -21,13 +21,13 @@ ACLS = Table(
     "acls",
     {
         "principal": "the principal, as User:ann",
-        "host": "from where; * for anywhere",
+        "host": "client host; * for any",
         "permission": "allow or deny",
         "operation": "the operation",
         "resource_type": "kind of the resource",
         "resource_name": "its name",
         "pattern_type": "literal or prefixed",
-        "error": "why it was not done",
+        "error": "error; null for success",
     },
 )
 _KINDS = {
@@ -115,7 +115,7 @@ async def _matching(session: Session, filters: Iterable[administration.Acl]) -> 
     type=click.Choice(("literal", "prefixed")),
     default="literal",
     show_default=True,
-    help="What the name is.",
+    help="Pattern type of the name.",
 )
 @click.option(
     "--operation",
@@ -142,7 +142,7 @@ async def _matching(session: Session, filters: Iterable[administration.Acl]) -> 
     default=("*",),
     show_default=True,
     metavar="HOST",
-    help="From where: an address or, to brokers of Kafka 4.4, a network as 10.0.0.0/8; may be repeated.",
+    help="Client host: an address or, to brokers of Kafka 4.4, a network as 10.0.0.0/8; may be repeated.",
 )
 @asking(ACLS)
 async def create(

@@ -32,7 +32,7 @@ BROKERS = Table(
         "host": "host that it advertises",
         "port": "port that it advertises",
         "rack": "rack",
-        "is_fenced": "true for one that is not admitted; with --fenced",
+        "is_fenced": "true for a fenced broker; with --fenced",
     },
 )
 QUORUM = Table("quorum", {"leader": "active controller", "epoch": "its epoch"}, is_single=True)
@@ -44,7 +44,7 @@ NODES = Table(
         "log_end_offset": "end of its metadata log",
         "lag": "records behind the leader",
         "fetched_at_ms": "when it has fetched last, in ms since 1970",
-        "caught_up_at_ms": "when it had all, in ms since 1970",
+        "caught_up_at_ms": "time at which it last had all records, in ms since 1970",
     },
 )
 LOG_DIRS = Table(
@@ -56,7 +56,7 @@ LOG_DIRS = Table(
         "size_bytes": "bytes of these",
         "total_bytes": "size of the volume; null if it is not told",
         "usable_bytes": "bytes that are free; null if they are not told",
-        "error": "why it is not told",
+        "error": "error; null for success",
     },
 )
 REPLICAS = Table(
@@ -68,7 +68,7 @@ REPLICAS = Table(
         "partition": "number of the partition",
         "size_bytes": "bytes",
         "offset_lag": "offsets behind",
-        "is_future": "true for one that moves there",
+        "is_future": "true for a replica that is being moved there",
     },
 )
 FEATURES = Table(
@@ -82,7 +82,12 @@ FEATURES = Table(
 )
 UPDATED = Table(
     "features",
-    {"feature": "name", "level": "level", "outcome": "what was done", "error": "why it was not"},
+    {
+        "feature": "name",
+        "level": "level",
+        "outcome": "result of the change",
+        "error": "error; null for success",
+    },
 )
 REASSIGNMENTS = Table(
     "reassignments",
@@ -92,14 +97,19 @@ REASSIGNMENTS = Table(
         "replicas": "brokers that hold it",
         "adding": "brokers that are being added",
         "removing": "brokers that are being removed",
-        "error": "why it was not done",
+        "error": "error; null for success",
     },
 )
 OUTCOMES = Table(
     "partitions",
-    {"topic": "topic", "partition": "partition", "outcome": "what was done", "error": "why it was not"},
+    {
+        "topic": "topic",
+        "partition": "partition",
+        "outcome": "result of the change",
+        "error": "error; null for success",
+    },
 )
-BROKER_OUTCOMES = Table("brokers", {"broker": "broker id", "outcome": "what was done"})
+BROKER_OUTCOMES = Table("brokers", {"broker": "broker id", "outcome": "result of the change"})
 
 
 @click.group("brokers")
@@ -108,7 +118,7 @@ def COMMAND() -> None:  # noqa: N802
 
 
 @COMMAND.command("list")
-@click.option("--fenced", is_flag=True, help="Also brokers that are not admitted.")
+@click.option("--fenced", is_flag=True, help="Also fenced brokers.")
 @asking(CLUSTER, BROKERS)
 async def list_brokers(session: Session, fenced: bool) -> None:
     """Show the cluster and its brokers."""
@@ -159,7 +169,7 @@ async def quorum(session: Session) -> None:
 
 @COMMAND.command("log-dirs")
 @click.option(
-    "--broker", "brokers", type=int, multiple=True, metavar="ID", help="Only of this broker; may be repeated."
+    "--broker", "brokers", type=int, multiple=True, metavar="ID", help="Only this broker; may be repeated."
 )
 @click.option(
     "--topic", "topics", multiple=True, metavar="NAME", help="Only replicas of this topic; may be repeated."
@@ -214,7 +224,11 @@ async def log_dirs(
 @click.argument("partitions", nargs=-1, required=True, type=topic_partition, metavar="TOPIC:PARTITION...")
 @click.option("--broker", type=int, required=True, metavar="ID", help="The broker that holds the replicas.")
 @click.option(
-    "--to", "path", required=True, metavar="DIR", help="Another of its log dirs, as `log-dirs` shows it."
+    "--to",
+    "path",
+    required=True,
+    metavar="DIR",
+    help="Target log dir of the same broker, as `log-dirs` shows it.",
 )
 @asking(OUTCOMES)
 async def move(
@@ -247,11 +261,11 @@ def _rows(outcomes: dict[tuple[str, int], ClientError | None], done: str) -> lis
 
 @COMMAND.group("features")
 def features() -> None:
-    """Levels of features: what brokers support, and what is in force."""
+    """Levels of features: those that brokers support, and the finalized ones."""
 
 
 @features.command("list")
-@click.option("--broker", type=int, metavar="ID", help="As this broker sees them.")
+@click.option("--broker", type=int, metavar="ID", help="Ask this broker.")
 @asking(FEATURES)
 async def list_features(session: Session, broker: int | None) -> None:
     """Show features."""
@@ -273,7 +287,7 @@ async def list_features(session: Session, broker: int | None) -> None:
 @click.argument("levels", nargs=-1, required=True, type=key_value, metavar="FEATURE=LEVEL...")
 @click.option("--downgrade", is_flag=True, help="Allow lower levels; 0 switches one off.")
 @click.option("--unsafe", is_flag=True, help="Allow lower levels that lose metadata.")
-@click.option("--dry-run", is_flag=True, help="Have the broker check it, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Validate only: the broker checks the change and makes none.")
 @destructive
 @asking(UPDATED)
 async def update_features(
@@ -284,7 +298,7 @@ async def update_features(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Put levels of features in force, for the whole cluster."""
+    """Finalize levels of features, for the whole cluster."""
     wrong = [level for _, level in levels if not level.isdecimal()]
     if wrong:
         raise click.UsageError(f"{wrong[0]!r} is no level: a number is expected")
@@ -369,7 +383,7 @@ def _read_placements(file: str) -> dict[tuple[str, int], tuple[int, ...]]:
 @reassign.command("list")
 @asking(REASSIGNMENTS)
 async def list_reassignments(session: Session) -> None:
-    """Show what is being moved."""
+    """Show the reassignments that are in progress."""
     reassignments = await session.admin.reassignments()
     session.output.show(
         REASSIGNMENTS,
@@ -407,13 +421,15 @@ async def cancel(session: Session, partitions: tuple[tuple[str, int | None], ...
 
 @COMMAND.command("elect")
 @click.argument("partitions", nargs=-1, type=topic_partition, metavar="[TOPIC:PARTITION]...")
-@click.option("--unclean", is_flag=True, help="Elect any replica that lives, even if records are lost.")
+@click.option(
+    "--unclean", is_flag=True, help="Elect any live replica, even if records are lost (unclean election)."
+)
 @destructive
 @asking(OUTCOMES)
 async def elect(
     session: Session, partitions: tuple[tuple[str, int | None], ...], unclean: bool, yes: bool
 ) -> None:
-    """Have preferred replicas lead: of all partitions, or of these."""
+    """Elect preferred leaders, of all partitions or of these."""
     if unclean:
         confirm("elect leaders that may lack records, which are lost then", yes=yes)
     outcomes = await session.admin.elect_leaders(
@@ -427,7 +443,7 @@ async def elect(
 @destructive
 @asking(BROKER_OUTCOMES)
 async def unregister(session: Session, broker: int, yes: bool) -> None:
-    """Have a cluster in KRaft mode forget a broker that has stopped for good."""
+    """Unregister a broker that has stopped for good, in a cluster in KRaft mode."""
     confirm(f"unregister broker {broker}", yes=yes)
     await session.admin.unregister_broker(broker)
     session.output.show(BROKER_OUTCOMES, [{"broker": broker, "outcome": "unregistered"}])

@@ -30,14 +30,14 @@ CONFIGS = Table(
         "is_sensitive": "true if the value is secret",
         "is_read_only": "true if it cannot be changed while the broker runs",
         "synonyms": "values that would count without this one, the next first: key, value, source",
-        "documentation": "what it does, as the broker says; with --docs",
-        "error": "why it is not told",
+        "documentation": "the broker's description of the setting; with --docs",
+        "error": "error; null for success",
     },
     json_only=("is_sensitive", "is_read_only", "synonyms"),
 )
 OUTCOMES = Table(
     "resources",
-    {"kind": "kind", "name": "name", "outcome": "what was done", "error": "why it was not"},
+    {"kind": "kind", "name": "name", "outcome": "result of the change", "error": "error; null for success"},
 )
 _KIND = click.Choice(list(TYPES))
 
@@ -93,7 +93,7 @@ async def list_resources(session: Session, kind: str | None) -> None:
 @regex
 @click.option("-k", "--key", "keys", multiple=True, metavar="KEY", help="Only this setting; may be repeated.")
 @click.option("--all", "shows_all", is_flag=True, help="Also settings that have their defaults.")
-@click.option("--docs", is_flag=True, help="Also what settings do.")
+@click.option("--docs", is_flag=True, help="Also descriptions of the settings.")
 @asking(CONFIGS)
 async def describe(
     session: Session,
@@ -104,7 +104,7 @@ async def describe(
     shows_all: bool,
     docs: bool,
 ) -> None:
-    """Show settings that were set, of all resources of a kind or of these; `default` names what all brokers share."""
+    """Show settings that were set, of all resources of a kind or of these; `default` names those of all brokers."""
     resources = await _resources(session, kind, names, is_regex=regex)
     configs = await session.admin.describe_configs(resources, names=keys or None, documentation=docs)
     rows: list[dict[str, Any]] = []
@@ -143,14 +143,19 @@ async def describe(
 @click.argument("names", nargs=-1, shell_complete=resource_names, required=True)
 @regex
 @click.option("--set", "sets", type=key_value, metavar="KEY=VALUE", multiple=True, help="Set a setting.")
-@click.option("--delete", "deletes", metavar="KEY", multiple=True, help="Back to the default.")
+@click.option("--delete", "deletes", metavar="KEY", multiple=True, help="Reset to the default.")
 @click.option(
-    "--append", "appends", type=key_value, metavar="KEY=VALUE", multiple=True, help="Add to a list."
+    "--append", "appends", type=key_value, metavar="KEY=VALUE", multiple=True, help="Add an item to a list."
 )
 @click.option(
-    "--subtract", "subtracts", type=key_value, metavar="KEY=VALUE", multiple=True, help="Take out of a list."
+    "--subtract",
+    "subtracts",
+    type=key_value,
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Remove an item from a list.",
 )
-@click.option("--dry-run", is_flag=True, help="Have the broker check it, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Validate only: the broker checks the change and makes none.")
 @asking(OUTCOMES)
 async def alter(
     session: Session,
@@ -163,7 +168,7 @@ async def alter(
     subtracts: tuple[tuple[str, str], ...],
     dry_run: bool,
 ) -> None:
-    """Change some settings of resources, and leave the others."""
+    """Change settings of resources; other settings keep their values."""
     changes = [administration.ConfigChange(key, SET, value) for key, value in sets]
     changes += [administration.ConfigChange(key, DELETE, None) for key in deletes]
     changes += [administration.ConfigChange(key, APPEND, value) for key, value in appends]

@@ -105,9 +105,9 @@ def _header(text: str) -> tuple[str, Any]:
     "end",
     type=position,
     metavar="WHERE",
-    help="Where to end, exclusive; at the latest, and by default, where the log ends now.",
+    help="End of the range, exclusive; at the latest, and by default, the present log end.",
 )
-@click.option("-F", "--follow", is_flag=True, help="Go on with what is to come.")
+@click.option("-F", "--follow", is_flag=True, help="Follow the log: print new records as they arrive.")
 @click.option(
     "-g",
     "--group",
@@ -121,7 +121,7 @@ def _header(text: str) -> tuple[str, Any]:
     "--idle",
     type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
-    help="End when nothing has come for so long.",
+    help="Stop after so many seconds without a record.",
 )
 @click.option(
     "--key",
@@ -129,7 +129,7 @@ def _header(text: str) -> tuple[str, Any]:
     type=_pattern,
     multiple=True,
     metavar="REGEX",
-    help="Only records whose key has this in it.",
+    help="Only records with a key that contains a match.",
 )
 @click.option(
     "--value",
@@ -137,7 +137,7 @@ def _header(text: str) -> tuple[str, Any]:
     type=_pattern,
     multiple=True,
     metavar="REGEX",
-    help="Only records whose value has this in it.",
+    help="Only records with a value that contains a match.",
 )
 @click.option(
     "--header",
@@ -152,7 +152,7 @@ def _header(text: str) -> tuple[str, Any]:
     "--where",
     type=_condition,
     metavar="FILTER",
-    help="Only records that meet this: '$.total > 60 and key = \"ann\"'; $ is the decoded value.",
+    help="Only records that match a filter: '$.total > 60 and key = \"ann\"'; $ is the decoded value.",
 )
 @click.option(
     "-f",
@@ -162,11 +162,11 @@ def _header(text: str) -> tuple[str, Any]:
     show_default=True,
     help="kcat's: %t %p %o %k %s %h %T %K %S, and %D.",
 )
-@click.option("-Z", "--null", default="", metavar="TEXT", help="What to print for a null key or value.")
-@click.option("--raw", is_flag=True, help="Have a terminal obey control characters in records.")
+@click.option("-Z", "--null", default="", metavar="TEXT", help="Text printed for a null key or value.")
+@click.option("--raw", is_flag=True, help="Write control characters of records to a terminal as they are.")
 @click.option("--uncommitted", is_flag=True, help="Also records of open and of aborted transactions.")
 @registry_option
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing at the end.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no summary.")
 @connection_options
 def COMMAND(**options: Any) -> int:  # noqa: N802
     """Print records of TOPICs."""

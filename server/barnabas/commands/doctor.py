@@ -36,8 +36,8 @@ FINDINGS = Table(
         "clock, open files",
         "subject": "address, broker or partitions",
         "status": "ok, note, problem or skipped",
-        "text": "what was found",
-        "advice": "what to do; null for nothing",
+        "text": "text of the finding",
+        "advice": "advice; null for none",
     },
 )
 ADVERTISE = (

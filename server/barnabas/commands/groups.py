@@ -23,10 +23,10 @@ GROUPS = Table(
     {
         "group": "group id",
         "kind": "classic, consumer, share or streams",
-        "protocol_type": "what its members are: consumer, connect, ...",
+        "protocol_type": "protocol type of its members: consumer, connect, ...",
         "state": "state, as Kafka names it",
         "coordinator": "broker that coordinates it",
-        "error": "why it is not told",
+        "error": "error; null for success",
     },
 )
 DESCRIBED = Table(
@@ -40,7 +40,7 @@ DESCRIBED = Table(
         "coordinator": "broker that coordinates it",
         "members": "number of members",
         "lag": "sum of the lags that are known",
-        "error": "why it is not told",
+        "error": "error; null for success",
     },
 )
 MEMBERS = Table(
@@ -68,24 +68,31 @@ LAGS = Table(
         "client_id": "client that reads it",
         "host": "address of that client",
         "member_id": "its member id",
-        "error": "why it is not told",
+        "error": "error; null for success",
     },
     json_only=("member_id",),
 )
-OUTCOMES = Table("groups", {"group": "group id", "outcome": "what was done", "error": "why it was not"})
+OUTCOMES = Table(
+    "groups", {"group": "group id", "outcome": "result of the change", "error": "error; null for success"}
+)
 PARTITION_OUTCOMES = Table(
     "offsets",
     {
         "group": "group id",
         "topic": "topic",
         "partition": "number of the partition; null for all of a share group's",
-        "outcome": "what was done",
-        "error": "why it was not",
+        "outcome": "result of the change",
+        "error": "error; null for success",
     },
 )
 MEMBER_OUTCOMES = Table(
     "members",
-    {"group": "group id", "member_id": "member id", "outcome": "what was done", "error": "why it was not"},
+    {
+        "group": "group id",
+        "member_id": "member id",
+        "outcome": "result of the change",
+        "error": "error; null for success",
+    },
 )
 
 
@@ -218,9 +225,9 @@ def _described(lag: GroupLag) -> dict[str, Any]:
     multiple=True,
     help="Only these; may be repeated.",
 )
-@click.option("--all-topics", is_flag=True, help="All that the group has committed.")
+@click.option("--all-topics", is_flag=True, help="All topics with offsets committed by the group.")
 @TARGETS
-@click.option("--execute", is_flag=True, help="Do it; without it only what would be done is shown.")
+@click.option("--execute", is_flag=True, help="Carry out the change; without it the change is only shown.")
 @asking(RESET)
 async def reset_offsets(
     session: Session,
@@ -230,7 +237,7 @@ async def reset_offsets(
     execute: bool,
     **target: Any,
 ) -> None:
-    """Set a group's offsets anew; it must have no members. Without --execute nothing is changed."""
+    """Reset a group's offsets; it must have no members. Without --execute nothing is changed."""
     goal = Target.of(target)
     if goal.file is None and bool(topics) == all_topics:
         raise click.UsageError("give --topic, or --all-topics for all that the group has committed")
@@ -347,7 +354,7 @@ async def remove_members(
     removes_all: bool,
     yes: bool,
 ) -> None:
-    """Take members out of a classic or consumer group; those that live join again."""
+    """Remove members from a classic or consumer group; live ones join again."""
     if removes_all == bool(members or instances):
         raise click.UsageError("give --member or --instance, or --all")
     groups, missing = await _listed(session, (group,), is_regex=False)

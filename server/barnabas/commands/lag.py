@@ -33,7 +33,7 @@ GROUPS = Table(
         "state": "state, as Kafka names it",
         "members": "number of members",
         "lag": "sum of the lags that are known",
-        "error": "why it is not told",
+        "error": "error; null for success",
     },
 )
 

@@ -74,7 +74,7 @@ BROKERS = Table(
     {
         "broker": "broker id",
         "epoch": "its epoch: the offset of its registration",
-        "is_fenced": "true for one that is not admitted",
+        "is_fenced": "true for a fenced broker",
         "is_in_controlled_shutdown": "true for one that is shutting down",
         "rack": "rack",
         "endpoints": "where to reach it, by listener",
@@ -117,11 +117,11 @@ CONFIGS = Table(
 ACLS = Table(
     "acls",
     {
-        "principal": "who",
-        "host": "from where; * for anywhere",
+        "principal": "principal, as User:ann",
+        "host": "client host; * for any",
         "permission": "allow or deny",
         "operation": "what",
-        "resource_type": "on what kind of thing",
+        "resource_type": "type of the resource",
         "resource_name": "its name",
         "pattern_type": "literal or prefixed",
         "id": "id of the ACL",
@@ -144,7 +144,7 @@ USERS = Table(
     {
         "user": "name",
         "mechanism": "SCRAM-SHA-256 or SCRAM-SHA-512",
-        "iterations": "how often the password is hashed",
+        "iterations": "iterations of the hash",
     },
 )
 TOKENS = Table(
@@ -166,8 +166,8 @@ CHANGES = Table(
         "written_at_ms": "its time, in ms since 1970",
         "epoch": "epoch of the leader that wrote it",
         "record": "type of the record",
-        "kind": "kind of what it changed; null for nothing",
-        "entry": "what it changed",
+        "kind": "kind of the changed entry; null for none",
+        "entry": "the changed entry",
         "change": "what differs, as text",
         "before": "columns that changed, as they were; null for a new entry",
         "after": "the same afterwards; null for a removed entry",
@@ -399,7 +399,7 @@ def _tell_notes(output: Output, log: MetadataLog) -> None:
     help=f"The state to begin with: {_AT}. Default: the oldest.",
 )
 @click.option(
-    "--to", "until", type=_until, metavar="OFFSET|TIME", help="Where to end. Default: the end of the log."
+    "--to", "until", type=_until, metavar="OFFSET|TIME", help="End of the range. Default: the end of the log."
 )
 @click.option("--all", "has_all", is_flag=True, help="Also records that change nothing.")
 @_directory(required=True)
@@ -419,7 +419,7 @@ def diff(output: Output, directory: str, first: Until | None, until: Until | Non
 
 @COMMAND.command("watch")
 @click.option("--all", "has_all", is_flag=True, help="Also records that change nothing.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="End after so many changes.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after N changes.")
 @click.option(
     "--bootstrap-controller",
     required=True,

@@ -81,10 +81,10 @@ class Sent:
     help="Read records from a file; - is standard input.",
 )
 @click.option("--whole", is_flag=True, help="Each file is one record.")
-@click.option("-D", "--delimiter", default="\\n", show_default=True, help="What ends a record.")
+@click.option("-D", "--delimiter", default="\\n", show_default=True, help="Delimiter after each record.")
 @click.option("--input-json", is_flag=True, help="Each line is a record as `consume --json` prints it.")
 @click.option("-k", "--key", help="The key of all records.")
-@click.option("-K", "--key-separator", metavar="TEXT", help="What stands between key and value of each line.")
+@click.option("-K", "--key-separator", metavar="TEXT", help="Separator between key and value in a line.")
 @click.option(
     "-H",
     "--header",
@@ -107,9 +107,9 @@ class Sent:
     "--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Records a second, at most."
 )
 @click.option("-z", "--compression", type=click.Choice(list(CODECS_BY_NAME)), help="Default: none.")
-@click.option("--acks", type=click.Choice(list(ACKS)), help="Replicas that must have a record. Default: all.")
+@click.option("--acks", type=click.Choice(list(ACKS)), help="Acknowledgements to wait for. Default: all.")
 @click.option(
-    "--linger", type=click.FloatRange(0), metavar="MS", help="For how long a batch waits for more records."
+    "--linger", type=click.FloatRange(0), metavar="MS", help="Time in ms that a batch waits for more records."
 )
 @click.option("--transactional-id", metavar="ID", help="Send in transactions.")
 @click.option(
@@ -127,7 +127,9 @@ class Sent:
     help="Values are JSON, written by a schema: its id, latest (of TOPIC-value), or a file (.avsc, .json, .proto).",
 )
 @click.option("--key-schema", metavar="SCHEMA", help="The same for keys, of TOPIC-key.")
-@click.option("--auto-create", is_flag=True, help="Have the broker create the topic if it does such things.")
+@click.option(
+    "--auto-create", is_flag=True, help="Let the broker create the topic (auto.create.topics.enable)."
+)
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 @asking(PRODUCED, with_trio=True)
 async def COMMAND(session: Session, topic: str, values: tuple[str, ...], **options: Any) -> None:  # noqa: N802

@@ -28,7 +28,13 @@ QUOTAS = Table(
 )
 OUTCOMES = Table(
     "quotas",
-    {"user": "user", "client_id": "client id", "ip": "address", "key": "quota", "outcome": "what was done"},
+    {
+        "user": "user",
+        "client_id": "client id",
+        "ip": "address",
+        "key": "quota",
+        "outcome": "result of the change",
+    },
 )
 _NAME = click.option(
     "--name",
@@ -43,7 +49,7 @@ _DEFAULT = click.option(
     "defaults",
     type=click.Choice(KINDS),
     multiple=True,
-    help="All of a kind that have none of their own.",
+    help="The default for entities of a kind without a quota of their own.",
 )
 
 
@@ -108,7 +114,7 @@ async def describe(
     help="Set a quota, as producer_byte_rate=1e6.",
 )
 @click.option("--delete", "deletes", multiple=True, metavar="KEY", help="Remove a quota.")
-@click.option("--dry-run", is_flag=True, help="Have the broker check it, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Validate only: the broker checks the change and makes none.")
 @asking(OUTCOMES)
 async def alter(
     session: Session,

@@ -54,13 +54,13 @@ CHECKED = Table(
         "subject": "subject",
         "version": "the version, or all that the level names",
         "is_compatible": "true if the schema may follow",
-        "messages": "what is not compatible",
+        "messages": "incompatibilities",
     },
     is_single=True,
 )
 DIFFERENCE = Table("difference", {"subject": "subject", "lines": "lines of a unified diff"}, is_single=True)
 LEVEL = Table("level", {"subject": "subject; null for all", "level": "compatibility level"}, is_single=True)
-MODE = Table("mode", {"subject": "subject; null for all", "mode": "what may be changed"}, is_single=True)
+MODE = Table("mode", {"subject": "subject; null for all", "mode": "mode of the subject"}, is_single=True)
 DELETED = Table("deleted", {"subject": "subject", "versions": "numbers of deleted versions"}, is_single=True)
 
 
@@ -132,7 +132,7 @@ _NORMALIZE = click.option("--normalize", is_flag=True, help="Compare schemas in 
 
 @click.command("subjects")
 @click.argument("prefix", default="")
-@click.option("--deleted", is_flag=True, help="Also those that are deleted, but not for good.")
+@click.option("--deleted", is_flag=True, help="Also deleted subjects that are not deleted permanently.")
 @_asking(SUBJECTS)
 async def subjects(asked: Asked, prefix: str, deleted: bool) -> None:
     """List subjects: all, or those that begin with PREFIX."""
@@ -144,7 +144,7 @@ async def subjects(asked: Asked, prefix: str, deleted: bool) -> None:
 @click.argument("subject", required=False, shell_complete=subject_names)
 @click.argument("version", default="latest")
 @click.option("--id", "schema_id", type=click.IntRange(1), help="The schema with this id, of any subject.")
-@click.option("--raw", is_flag=True, help="Print its text alone.")
+@click.option("--raw", is_flag=True, help="Print the schema's text only.")
 @_asking(SCHEMA)
 async def get(asked: Asked, subject: str | None, version: str, schema_id: int | None, raw: bool) -> None:
     """Show a version of a subject, the newest unless VERSION is given, or the schema with an id."""
@@ -265,11 +265,9 @@ def _setting(table: Table, word: str, values: tuple[str, ...], summary: str) -> 
     @click.argument("subject", required=False, shell_complete=subject_names)
     @click.option("--set", "value", type=click.Choice(values, case_sensitive=False), help="Change it.")
     @click.option(
-        "--delete", "is_deleted", is_flag=True, help="Back to that of all subjects, or to the default."
+        "--delete", "is_deleted", is_flag=True, help="Reset to the level of all subjects, or to the default."
     )
-    @click.option(
-        "--force", is_flag=True, hidden=name != "mode", help="Also for a subject that has versions."
-    )
+    @click.option("--force", is_flag=True, hidden=name != "mode", help="Even if the subject has versions.")
     @_asking(table)
     async def command(
         asked: Asked, subject: str | None, value: str | None, is_deleted: bool, force: bool
@@ -293,7 +291,9 @@ def _setting(table: Table, word: str, values: tuple[str, ...], summary: str) -> 
 @click.command("delete")
 @_SUBJECT
 @click.argument("version", required=False)
-@click.option("--permanent", is_flag=True, help="For good: its ids cannot be read any more.")
+@click.option(
+    "--permanent", is_flag=True, help="Delete permanently: its schema ids cannot be read afterwards."
+)
 @destructive
 @_asking(DELETED)
 async def delete(asked: Asked, subject: str, version: str | None, permanent: bool, yes: bool) -> None:

@@ -26,9 +26,9 @@ RESET = Table(
         "topic": "topic",
         "partition": "number of the partition",
         "committed": "offset until now; null for none",
-        "new": "offset from now on, within what the partition has",
+        "new": "new offset, within the partition's log",
         "is_done": "true if it was set; false without --execute",
-        "error": "why it was not",
+        "error": "error; null for success",
     },
 )
 
@@ -72,13 +72,15 @@ def TARGETS(command: F) -> F:  # noqa: N802
             type=click.Path(dir_okay=False),
             help="Offsets from a file: lines of TOPIC,PARTITION,OFFSET (blanks will do too).",
         ),
-        click.option("--shift-by", metavar="N", type=int, help="So many further, or back with a minus."),
         click.option(
-            "--to-time", metavar="TIME", help="The first record since: ISO 8601, ms since 1970, -2h."
+            "--shift-by", metavar="N", type=int, help="Shift each offset by N; negative N goes back."
         ),
-        click.option("--to-offset", metavar="N", type=click.IntRange(0), help="This offset."),
-        click.option("--to-latest", is_flag=True, help="The end."),
-        click.option("--to-earliest", is_flag=True, help="The start."),
+        click.option(
+            "--to-time", metavar="TIME", help="First record at or after: ISO 8601, ms since 1970, -2h."
+        ),
+        click.option("--to-offset", metavar="N", type=click.IntRange(0), help="A given offset."),
+        click.option("--to-latest", is_flag=True, help="Log end."),
+        click.option("--to-earliest", is_flag=True, help="Log start."),
     ):
         command = option(command)
     return command

@@ -21,7 +21,7 @@ def serving_options(default_address: str, *, many_logins: bool) -> Callable[[F],
     """Return what adds the options to a command; `many_logins` where users may choose a mechanism."""
     options = (
         click.option(
-            "--listen", metavar="HOST:PORT", default=default_address, show_default=True, help="Where to serve it."
+            "--listen", metavar="HOST:PORT", default=default_address, show_default=True, help="Address to listen on."
         ),
         click.option("--listen-cert", metavar="FILE", type=_FILE, help="Its certificate (PEM): it speaks TLS then."),
         click.option("--listen-key", metavar="FILE", type=_FILE, help="The key, if it is not in the same file."),

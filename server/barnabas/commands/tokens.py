@@ -23,12 +23,12 @@ TOKENS = Table(
         "requester": "the principal that created it",
         "renewers": "principals that may renew it, beside the owner",
         "issued_at_ms": "when it was made, in ms since 1970",
-        "expires_at_ms": "until when it is good",
-        "max_at_ms": "until when it may be renewed",
+        "expires_at_ms": "expiry, in ms since 1970",
+        "max_at_ms": "time until which it may be renewed, in ms since 1970",
         "hmac": "the password of a login with it (Base64); only of `create`, and with --secret",
     },
 )
-EXPIRY = Table("tokens", {"token_id": "token id", "expires_at_ms": "until when it is good, in ms since 1970"})
+EXPIRY = Table("tokens", {"token_id": "token id", "expires_at_ms": "expiry, in ms since 1970"})
 
 
 def principal(text: str) -> administration.Principal:
@@ -58,7 +58,9 @@ def _row(token: administration.Token, *, with_secret: bool) -> dict[str, Any]:
 
 
 @COMMAND.command("create")
-@click.option("--owner", type=principal, metavar="TYPE:NAME", help="For another user.")
+@click.option(
+    "--owner", type=principal, metavar="TYPE:NAME", help="Owner of the token, if it is another user."
+)
 @click.option(
     "--renewer",
     "renewers",
@@ -89,7 +91,7 @@ async def create(
 
 @COMMAND.command("describe")
 @click.option(
-    "--owner", "owners", type=principal, metavar="TYPE:NAME", multiple=True, help="Only tokens of this user."
+    "--owner", "owners", type=principal, metavar="TYPE:NAME", multiple=True, help="Only tokens of this owner."
 )
 @click.option("--secret", is_flag=True, help="Show the passwords of the tokens too.")
 @asking(TOKENS)
@@ -122,7 +124,7 @@ async def _hmac(session: Session, token_id: str, file: str | None) -> bytes:
 
 @COMMAND.command("renew")
 @click.argument("token_id")
-@click.option("--period", type=duration_ms, metavar="DURATION", help="For how long; default: the broker's.")
+@click.option("--period", type=duration_ms, metavar="DURATION", help="Duration; default: the broker's.")
 @_HMAC_FILE
 @asking(EXPIRY)
 async def renew(session: Session, token_id: str, period: int | None, hmac_file: str | None) -> None:
@@ -134,14 +136,14 @@ async def renew(session: Session, token_id: str, period: int | None, hmac_file: 
 
 @COMMAND.command("expire")
 @click.argument("token_id")
-@click.option("--in", "period", type=duration_ms, metavar="DURATION", help="Later, not immediately.")
+@click.option("--in", "period", type=duration_ms, metavar="DURATION", help="Delay until the token expires.")
 @_HMAC_FILE
 @destructive
 @asking(EXPIRY)
 async def expire(
     session: Session, token_id: str, period: int | None, hmac_file: str | None, yes: bool
 ) -> None:
-    """End a token's life."""
+    """Expire a token."""
     hmac = await _hmac(session, token_id, hmac_file)
     confirm(f"expire token {token_id}", yes=yes)
     until = await session.admin.expire_token(hmac, -1 if period is None else period)

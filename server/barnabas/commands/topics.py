@@ -24,7 +24,7 @@ TOPICS = Table(
         "replicas": "replicas of a partition",
         "is_internal": "true for a topic of the broker's own",
         "id": "topic id",
-        "error": "why it is not told",
+        "error": "error; null for success",
     },
     json_only=("id",),
 )
@@ -38,10 +38,12 @@ PARTITIONS = Table(
         "replicas": "brokers that hold it, the preferred leader first",
         "in_sync": "those that are in sync",
         "offline": "those that are down",
-        "error": "why it is not told",
+        "error": "error; null for success",
     },
 )
-OUTCOMES = Table("topics", {"name": "name", "outcome": "what was done", "error": "why it was not"})
+OUTCOMES = Table(
+    "topics", {"name": "name", "outcome": "result of the change", "error": "error; null for success"}
+)
 OFFSETS = Table(
     "offsets",
     {
@@ -51,7 +53,7 @@ OFFSETS = Table(
         "latest": "offset after the last record",
         "records": "their distance: an upper bound for the number of records",
         "at": "first offset at or after --at, null where none is; only with --at",
-        "error": "why it is not told",
+        "error": "error; null for success",
     },
 )
 TRIMMED = Table(
@@ -59,8 +61,8 @@ TRIMMED = Table(
     {
         "topic": "topic",
         "partition": "number of the partition",
-        "earliest": "first offset from now on",
-        "error": "why not",
+        "earliest": "new log start offset",
+        "error": "error; null for success",
     },
 )
 
@@ -73,7 +75,7 @@ def COMMAND() -> None:  # noqa: N802
 @COMMAND.command("list")
 @click.argument("names", nargs=-1, shell_complete=topic_names)
 @regex
-@click.option("--internal", is_flag=True, help="Also topics of the broker's own.")
+@click.option("--internal", is_flag=True, help="Also internal topics.")
 @asking(TOPICS)
 async def list_topics(session: Session, names: tuple[str, ...], regex: bool, internal: bool) -> None:
     """List topics: all, or these."""
@@ -157,7 +159,11 @@ def _new_topic(text: str) -> tuple[str, int | None]:
 @COMMAND.command("create")
 @click.argument("names", nargs=-1, required=True, metavar="NAME[:PARTITIONS]...", type=_new_topic)
 @click.option(
-    "-p", "--partitions", type=click.IntRange(1), default=None, help="How many; default: the broker's."
+    "-p",
+    "--partitions",
+    type=click.IntRange(1),
+    default=None,
+    help="Number of partitions; default: the broker's.",
 )
 @click.option(
     "--replicas", type=click.IntRange(1), default=None, help="Replicas of each; default: the broker's."
@@ -172,7 +178,7 @@ def _new_topic(text: str) -> tuple[str, int | None]:
     help="A setting of the topic.",
 )
 @click.option("--if-not-exists", is_flag=True, help="Treat an existing topic as success.")
-@click.option("--dry-run", is_flag=True, help="Have the broker check it, and make nothing.")
+@click.option("--dry-run", is_flag=True, help="Validate only: the broker checks the topics and creates none.")
 @asking(OUTCOMES)
 async def create(
     session: Session,
@@ -211,9 +217,13 @@ def outcome_row(name: str, done: str, error: ClientError | None) -> dict[str, An
 @click.argument("names", nargs=-1, shell_complete=topic_names, required=True)
 @regex
 @click.option(
-    "-p", "--partitions", type=click.IntRange(1), required=True, help="How many in all; never fewer."
+    "-p",
+    "--partitions",
+    type=click.IntRange(1),
+    required=True,
+    help="New number of partitions, at least the present one.",
 )
-@click.option("--dry-run", is_flag=True, help="Have the broker check it, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Validate only: the broker checks the change and makes none.")
 @asking(OUTCOMES)
 async def alter(
     session: Session, names: tuple[str, ...], regex: bool, partitions: int, dry_run: bool
@@ -244,7 +254,7 @@ async def delete(session: Session, names: tuple[str, ...], regex: bool, yes: boo
 @click.option(
     "--at", metavar="TIME", help="Also the first offset at or after: ISO 8601, ms since 1970, -2h, max."
 )
-@click.option("--committed", is_flag=True, help="Count only what transactions have decided.")
+@click.option("--committed", is_flag=True, help="Count committed records only.")
 @asking(OFFSETS)
 async def offsets(
     session: Session, names: tuple[str, ...], regex: bool, at: str | None, committed: bool

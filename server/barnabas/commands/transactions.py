@@ -36,10 +36,10 @@ DESCRIBED = Table(
         "producer_id": "producer id",
         "producer_epoch": "producer epoch",
         "state": "state, as Kafka names it",
-        "timeout_ms": "how long a transaction may take",
+        "timeout_ms": "transaction timeout in ms",
         "started_at_ms": "when the transaction has begun, in ms since 1970; null for none",
         "partitions": "partitions of the transaction, as TOPIC:PARTITION",
-        "error": "why it is not told",
+        "error": "error; null for success",
     },
 )
 PRODUCERS = Table(
@@ -53,12 +53,17 @@ PRODUCERS = Table(
         "last_sequence": "last sequence number",
         "last_at_ms": "time of its last batch, in ms since 1970",
         "transaction_offset": "first offset of its open transaction; null for none",
-        "error": "why they are not told",
+        "error": "error; null for success",
     },
 )
 ABORTED = Table(
     "transactions",
-    {"topic": "topic", "partition": "partition", "producer_id": "producer id", "outcome": "what was done"},
+    {
+        "topic": "topic",
+        "partition": "partition",
+        "producer_id": "producer id",
+        "outcome": "result of the change",
+    },
 )
 HANGING = Table(
     "hanging",
@@ -77,7 +82,7 @@ HANGING = Table(
 
 @click.group("transactions")
 def COMMAND() -> None:  # noqa: N802
-    """Transactions: what is open, and what hangs."""
+    """Transactions: open and hanging ones."""
 
 
 @COMMAND.command("list")
@@ -205,7 +210,7 @@ def _producer(topic: str, number: int, state: administration.ProducerState) -> d
 @COMMAND.command("abort")
 @click.argument("partition", type=topic_partition, metavar="TOPIC:PARTITION")
 @click.option("--producer-id", type=int, metavar="N", help="Of this producer.")
-@click.option("--start-offset", type=int, metavar="N", help="Or: the one that begins at this offset.")
+@click.option("--start-offset", type=int, metavar="N", help="Or the transaction that begins at this offset.")
 @destructive
 @asking(ABORTED)
 async def abort(

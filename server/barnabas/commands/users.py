@@ -19,20 +19,25 @@ USERS = Table(
     {
         "user": "name",
         "mechanism": "SCRAM-SHA-256 or SCRAM-SHA-512",
-        "iterations": "how often the password is hashed",
-        "error": "why it is not told",
+        "iterations": "iterations of the hash",
+        "error": "error; null for success",
     },
 )
 OUTCOMES = Table(
     "users",
-    {"user": "name", "mechanism": "mechanism", "outcome": "what was done", "error": "why it was not"},
+    {
+        "user": "name",
+        "mechanism": "mechanism",
+        "outcome": "result of the change",
+        "error": "error; null for success",
+    },
 )
 _SCRAM = click.Choice(list(MECHANISMS))
 
 
 @click.group("users")
 def COMMAND() -> None:  # noqa: N802
-    """Users that log in with SCRAM."""
+    """Users with SCRAM credentials."""
 
 
 @COMMAND.command("list")
@@ -60,7 +65,7 @@ async def list_users(session: Session, names: tuple[str, ...]) -> None:
     type=click.IntRange(4096, 16384),
     default=ITERATIONS,
     show_default=True,
-    help="How often to hash.",
+    help="Iterations of the hash.",
 )
 @click.option(
     "--new-password-file",
@@ -72,7 +77,7 @@ async def list_users(session: Session, names: tuple[str, ...]) -> None:
 async def set_password(
     session: Session, name: str, scram: str, iterations: int, new_password_file: str | None
 ) -> None:
-    """Make a user, or give one a new password."""
+    """Create a user, or set a new password."""
     password = secret_of_file(new_password_file) if new_password_file else _asked(name)
     if not password:
         raise CommandError("the password is empty")

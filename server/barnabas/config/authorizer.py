@@ -24,7 +24,7 @@ def follows_acl_authorizer(config: BrokerConfig) -> bool:
 
 
 def super_users(config: BrokerConfig) -> frozenset[str]:
-    """Return the principals that may do everything. Raises SettingError."""
+    """Return the principals that may do any operation. Raises SettingError."""
     text = config.get(settings.SUPER_USERS) or ""
     principals = frozenset(part for part in map(str.strip, text.split(";")) if part)
     for principal in principals:

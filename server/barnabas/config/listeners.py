@@ -72,7 +72,7 @@ class ListenerSettings:
         return self._config.get(setting) if own is None else own
 
     def own(self, setting: Setting[T], mechanism: str) -> T | None:
-        """Return what is set for a mechanism of this listener, and only for it."""
+        """Return the settings of a mechanism of this listener alone."""
         value: T | None = self._config.value_if_set(f"{self._prefix}{mechanism.lower()}.{setting.name}")
         return value
 

@@ -51,7 +51,7 @@ class BrokerConfig:
     def __init__(
         self, settings: Mapping[str, str] | None = None, origins: Mapping[str, str] | None = None
     ) -> None:
-        """Take texts by name; `origins` says for names where they were set, for messages.
+        """Take texts by name; `origins` names the place where each was set, for messages.
 
         Raises SettingError for a value that cannot be used.
         """
@@ -132,7 +132,7 @@ class BrokerConfig:
         self.set_dynamic({}, {})
 
     def set_dynamic(self, of_all: Mapping[str, str], of_this: Mapping[str, str]) -> list[SettingError]:
-        """Apply what was set while brokers run, for all of them and for this one; returns the values that are no values.
+        """Apply dynamic settings, of all brokers and of this one; return the invalid ones.
 
         Those have no effect: controllers and ZooKeeper take what only the broker itself can judge. Nor has what takes a
         restart: names that Kafka no longer has can be set, and are kept.
@@ -180,7 +180,7 @@ class BrokerConfig:
         return name in self.sources
 
     def default_of(self, name: str) -> Any:
-        """The default of a broker setting by name: its release's, if that is another one. Raises KeyError."""
+        """Return the default of a broker setting by name, as its release has it. Raises KeyError."""
         return self._defaults[name] if name in self._defaults else tables.setting(name).default
 
     def names_set(self) -> Iterable[str]:

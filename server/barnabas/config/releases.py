@@ -293,7 +293,7 @@ def named(text: str) -> str:
 
 
 def is_at_least(name: str, other: str) -> bool:
-    """Say whether a release is another one, or came after it."""
+    """Say whether a release is this one or a later one."""
     return NAMES.index(name) >= NAMES.index(other)
 
 

@@ -16,7 +16,7 @@ LONG_MAX = 2**63 - 1
 
 
 class SettingError(ValueError):
-    """A setting's value cannot be used; the text says which and what is expected."""
+    """The value of a setting is invalid; the text names the setting and the values that are valid."""
 
 
 class Kind(Generic[T]):

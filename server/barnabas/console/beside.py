@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import trio
 
 from barnabas.broker.startup import StartupError
+from barnabas.client.settings import SaslCredentials
 from barnabas.config import broker as settings
 from barnabas.console.connect_client import ConnectClient, connects_of
 from barnabas.console.log_lines import Lines
 from barnabas.console.server import DEFAULT_PORT, WHAT, ConsoleServer
-from barnabas.console.target import Cluster
+from barnabas.console.target import LOGINS, Cluster
 from barnabas.errors import leaves
 from barnabas.network.visitors import AddressError, read_address
 from barnabas.registry.addresses import has_login
@@ -55,6 +56,7 @@ class ConsoleBeside:
 
     def begin(self) -> str:
         """Bind the address; returns words for the ready line. Raises StartupError."""
+        self._login()
         try:
             self._server = self._bound()
         except AddressError as error:
@@ -81,6 +83,26 @@ class ConsoleBeside:
             origins=origins,
             keeps_history=True,
         )
+
+    def _login(self) -> SaslCredentials | None:
+        """Return the console's own login, None without one. Raises StartupError."""
+        config = self._config
+        user, password = (
+            config.get(settings.CONSOLE_SASL_USERNAME),
+            config.get(settings.CONSOLE_SASL_PASSWORD),
+        )
+        if not user and not password:
+            return None
+        mechanism = config.get(settings.CONSOLE_SASL_MECHANISM).upper()
+        if not user or not password:
+            raise StartupError(
+                f"{settings.CONSOLE_SASL_USERNAME.name} and {settings.CONSOLE_SASL_PASSWORD.name} are set together"
+            )
+        if mechanism not in LOGINS:
+            raise StartupError(
+                f"{settings.CONSOLE_SASL_MECHANISM.name} is one of {', '.join(LOGINS)}, not {mechanism}"
+            )
+        return SaslCredentials(mechanism, user, password)
 
     def _connects(self) -> dict[str, ConnectClient]:
         texts: tuple[str, ...] = self._config.get(settings.CONSOLE_CONNECT_URLS)
@@ -113,7 +135,7 @@ class ConsoleBeside:
         if self._inside is None:
             from barnabas.console.own_broker import OwnBroker
 
-            self._inside = OwnBroker(self._lines, self._host)
+            self._inside = OwnBroker(self._lines, self._host, self._login())
             if self._broker is not None:
                 self._inside.attach(self._broker)
         return self._inside

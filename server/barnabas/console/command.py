@@ -26,10 +26,10 @@ CLUSTERS_MAX = 32
 @serving_options(f"127.0.0.1:{DEFAULT_PORT}", many_logins=True)
 @click.option(
     "--token-file", metavar="FILE", type=click.Path(dir_okay=False),
-    help="A file with what visitors have to know, for an address that other machines reach.",
+    help="File with a token that visitors must enter, for an address that other machines reach.",
 )  # fmt: skip
 @click.option(
-    "--origin", "origins", metavar="URL", multiple=True, help="Where a proxy shows it, as https://kafka.example."
+    "--origin", "origins", metavar="URL", multiple=True, help="Address at which a proxy serves it, as https://kafka.example."
 )  # fmt: skip
 @click.option(
     "--cluster", "clusters", metavar="NAME[=HOST:PORT]", multiple=True,

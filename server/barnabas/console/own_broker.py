@@ -10,6 +10,7 @@ import math
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +23,14 @@ from barnabas.console.base import ConsoleError
 from barnabas.console.history import History, measure_metrics
 from barnabas.console.known_bugs import warnings_of
 from barnabas.console.live import CONNECTIONS, CONTROL, LOG, METRICS, REQUESTS
-from barnabas.console.target import Target
+from barnabas.console.target import LOGINS, Target
 from barnabas.network.dialing import dial
 from barnabas.network.transport import EVERYWHERE, url_address
 from barnabas.tools.control.recorder import Filter, Recorded, Recorder
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
+    from barnabas.client.settings import SaslCredentials
     from barnabas.console.log_lines import Lines
     from barnabas.metrics.families import Family
     from barnabas.serving.connection import Connection
@@ -36,16 +38,18 @@ if TYPE_CHECKING:
     from barnabas.tools.control.host import Host
 
 RECORDED_MAX = 1_000
-LOGINS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
-"""Logins of a user with a password, the best first."""
 _PREFERRED = ("PLAINTEXT", "SASL_PLAINTEXT", "SASL_SSL", "SSL")
 
 
 class OwnBroker:
     """Lifecycle: `attach` with each start of the broker."""
 
-    def __init__(self, lines: Lines, host: Host | None = None) -> None:
-        """`lines` are those of its log; `host` is what restarts it and holds its faults, where there is one."""
+    def __init__(self, lines: Lines, host: Host | None = None, login: SaslCredentials | None = None) -> None:
+        """`lines` are those of its log; `host` is what restarts it and holds its faults, where there is one.
+
+        `login` is the console's own, with which the history is kept where visitors log in.
+        """
+        self._login = login
         self._broker: Broker | None = None
         self._host = host
         self._watch: _Watch | None = None
@@ -92,7 +96,7 @@ class OwnBroker:
         broker = self._running()
         if self._target is None:
             try:
-                self._target = target_of(broker)
+                self._target = replace(target_of(broker), own=self._login)
             except OSError:  # of a listener that is closed
                 raise ConsoleError(503, "the broker is stopping") from None
         return self._target

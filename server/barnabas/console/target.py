@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from barnabas.registry.client_settings import RegistryAt
 
 CLIENT_ID = "barnabas-console"
+LOGINS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
+"""Logins of a user with a password, the best first."""
 PATIENCE = ClientSettings(
     client_id=CLIENT_ID, request_timeout_ms=15_000, connect_timeout_ms=5_000, retries=2, retry_backoff_ms=50
 )

@@ -54,7 +54,7 @@ class CoordinatorEvents:
         """Nothing is made for the coordinators beforehand."""
 
     def publish(self, delta: Delta) -> None:
-        """Give up what is led elsewhere or gone, load what is led here, and remember which topics were deleted."""
+        """Unload partitions that are led elsewhere or deleted, load those led here, and remember deleted topics."""
         self._unload(delta)
         if OFFSETS_TOPIC in delta.topics:
             self._groups.leadership_changed()

@@ -3,20 +3,22 @@
 v0 answers with a list of segment base offsets written before the timestamp (the old getOffsetsBefore); v1+ with one
 offset. Special timestamps: -1 latest, -2 earliest, -3 (v7) the record with the largest timestamp, -4 (v8) earliest
 on local disk, -5 (v9) latest in tiered storage, -6 (v11) earliest pending upload. A time is looked for in remote segments
-first, for the request's timeout (v10), else the broker's. v2 adds the isolation level
-(read_committed: latest is the last stable offset), v4 leader epochs, v5 OFFSET_NOT_AVAILABLE where a new leader's high
-watermark is behind what may be committed (KIP-207). Earliest and latest cost O(1).
+first, for the request's timeout (v10), else the broker's, in as many partitions at once as there are reader threads. v2
+adds the isolation level (read_committed: latest is the last stable offset), v4 leader epochs, v5 OFFSET_NOT_AVAILABLE where
+a new leader's high watermark is behind what may be committed (KIP-207). Earliest and latest cost O(1).
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
 
 from barnabas.cluster.replicas.epoch_ends import epoch_at
-from barnabas.errors import RequestError
+from barnabas.errors import RequestError, StorageError
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -86,26 +88,35 @@ class ListOffsets:
                     await checkpoint()
         response = ListOffsetsResponse()
         deadline = self._remote_deadline(context, request)
+        times: list[Callable[[], Awaitable[None]]] = []
         for name, of_topic in asked.items():
             answered = ListOffsetsResponse.ListOffsetsTopicResponse(name=name)
             response.topics.append(answered)
             await checkpoint()
             is_described = context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name)
             for query in of_topic.values():
-                answered.partitions.append(
-                    await self._answer(
-                        context,
-                        request,
-                        name,
-                        query,
-                        is_described=is_described,
-                        twice=(name, query.partition_index) in repeated,
-                        deadline=deadline,
-                    )
+                answer = PartitionAnswer(partition_index=query.partition_index)
+                answered.partitions.append(answer)
+                fill = partial(
+                    self._fill,
+                    answer,
+                    context,
+                    request,
+                    name,
+                    query,
+                    is_described=is_described,
+                    twice=(name, query.partition_index) in repeated,
+                    deadline=deadline,
                 )
+                if self.tiered is not None and query.timestamp >= 0:
+                    times.append(fill)
+                else:
+                    await fill()
                 count += 1
                 if not count % PARTITIONS_PER_CHECKPOINT:
                     await checkpoint()
+        if self.tiered is not None:
+            await _several_at_once(times, self.tiered.reads.threads, checkpoint)
         return response
 
     def _remote_deadline(self, context: RequestContext, request: ListOffsetsRequest) -> float:
@@ -116,8 +127,9 @@ class ListOffsets:
         wait_ms = max(request.timeout_ms, 0) if has_own else self.tiered.reads.time_look_up_ms
         return trio.current_time() + wait_ms / 1000
 
-    async def _answer(
+    async def _fill(
         self,
+        answer: PartitionAnswer,
         context: RequestContext,
         request: ListOffsetsRequest,
         topic: str,
@@ -126,8 +138,7 @@ class ListOffsets:
         is_described: bool,
         twice: bool,
         deadline: float,
-    ) -> PartitionAnswer:
-        answer = PartitionAnswer(partition_index=query.partition_index)
+    ) -> None:
         try:
             if not is_described:
                 raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -163,7 +174,6 @@ class ListOffsets:
                     answer.leader_epoch = leader_epoch
         except RequestError as error:
             answer.error_code = error.code
-        return answer
 
     async def _find(
         self, partition: Replica, timestamp: int, upper: int, deadline: float
@@ -205,6 +215,29 @@ class ListOffsets:
             )
         offsets = [max(base, log.log_start_offset) for base, _ in offset_times[: start + 1]]
         return sorted(set(offsets), reverse=True)[: max(query.max_num_offsets, 0)]
+
+
+async def _several_at_once(
+    steps: Sequence[Callable[[], Awaitable[None]]], limit: int, checkpoint: Callable[[], Awaitable[None]]
+) -> None:
+    """Make calls, so many at a time; the first error ends all, and is raised as it is. Raises StorageError."""
+    remaining = iter(steps)
+    failures: list[StorageError] = []
+
+    async def work() -> None:
+        for step in remaining:
+            try:
+                await step()
+            except StorageError as error:
+                failures.append(error)
+                nursery.cancel_scope.cancel()
+            await checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(min(limit, len(steps))):
+            nursery.start_soon(work)
+    if failures:
+        raise failures[0]
 
 
 def special_offset(log: PartitionLog, timestamp: int) -> int:

@@ -1,6 +1,6 @@
 """StreamsGroupDescribe v0-v1. State, topology, members and tasks of streams groups (KIP-1071).
 
-v1 can ask for the description of the topology (KIP-1331); none is stored here.
+v1 names the assignor (KIP-1357) and can ask for the description of the topology (KIP-1331); none is stored here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from barnabas.coordinators.groups.shard import GroupShard
 from barnabas.coordinators.groups.streams.group import StreamsGroup
 from barnabas.coordinators.groups.streams.member import StreamsMember
-from barnabas.coordinators.groups.streams.tasks import NO_TASKS, ROLES, Task, Tasks, of_role
+from barnabas.coordinators.groups.streams.offsets import TaskOffsets
+from barnabas.coordinators.groups.streams.tasks import NO_TASKS, ROLES, Task, TaskId, Tasks, of_role
 from barnabas.coordinators.statemachine.decision import EVENT_SIZE_MAX
 from barnabas.handlers.shared.describing import GroupsDescribed, MemberToDescribe
 from barnabas.wire.generated.records.streams_group_topology import StreamsGroupTopologyValue
@@ -69,7 +70,10 @@ def _is_large(group_id: str, shard: GroupShard) -> bool:
 
 def _describe(group_id: str, shard: GroupShard) -> tuple[Described, Iterator[MemberToDescribe]]:
     group = shard.streams_group(group_id)
-    members = [(member, group.target.get(member.id, NO_TASKS)) for member in group.members.values()]
+    members = [
+        (member, group.target.get(member.id, NO_TASKS), group.offsets_of(member.id))
+        for member in group.members.values()
+    ]
     described = Described(
         group_id=group_id,
         group_state=group.state_name,
@@ -80,9 +84,14 @@ def _describe(group_id: str, shard: GroupShard) -> tuple[Described, Iterator[Mem
     )
     return described, (
         MemberToDescribe(
-            len(member.assigned) + len(member.revoking) + len(target), partial(_member, member, target)
+            len(member.assigned)
+            + len(member.revoking)
+            + len(target)
+            + len(reported.offsets)
+            + len(reported.ends),
+            partial(_member, member, target, reported),
         )
-        for member, target in members
+        for member, target, reported in members
     )
 
 
@@ -123,7 +132,7 @@ def _topics(
     ]
 
 
-def _member(member: StreamsMember, target: Tasks) -> Response.Member:
+def _member(member: StreamsMember, target: Tasks, reported: TaskOffsets) -> Response.Member:
     endpoint = member.endpoint
     return Response.Member(
         member_id=member.id,
@@ -136,9 +145,18 @@ def _member(member: StreamsMember, target: Tasks) -> Response.Member:
         process_id=member.process_id,
         user_endpoint=None if endpoint is None else Response.Endpoint(host=endpoint[0], port=endpoint[1]),
         client_tags=[Response.KeyValue(key=key, value=value) for key, value in member.client_tags],
+        task_offsets=_offsets(reported.offsets),
+        task_end_offsets=_offsets(reported.ends),
         assignment=_assignment(member.assigned),
         target_assignment=_assignment(target),
     )
+
+
+def _offsets(offsets: Mapping[TaskId, int]) -> list[Response.TaskOffset]:
+    return [
+        Response.TaskOffset(subtopology_id=name, partition=partition, offset=offset)
+        for (name, partition), offset in sorted(offsets.items())
+    ]
 
 
 def _assignment(tasks: Iterable[Task]) -> Response.Assignment:

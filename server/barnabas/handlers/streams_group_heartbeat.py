@@ -1,8 +1,8 @@
 """StreamsGroupHeartbeat v0-v1. Joins, stays in or leaves a group of a Kafka Streams application (KIP-1071).
 
 The internal topics that the application needs are made here, after the answer has been decided: the member is told that
-they are missing, and gets its tasks with a later heartbeat. v1 can ask for a description of the topology (KIP-1331);
-this broker never does.
+they are missing, and gets its tasks with a later heartbeat. v1 has the status of client tags that are missing (KIP-1357),
+and can ask for a description of the topology (KIP-1331); this broker never does.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ class StreamsGroupHeartbeat:
         self, context: RequestContext, request: StreamsGroupHeartbeatRequest
     ) -> StreamsGroupHeartbeatResponse:
         """Let the group take note, make the topics that it needs, and tell the member where it stands."""
-        beat = Heartbeat(request, context.client_id or "", context.connection.client_host)
+        beat = Heartbeat(
+            request, context.client_id or "", context.connection.client_host, context.api_version
+        )
         try:
             check_heartbeat(request)
             topics = list(_topics(request))
@@ -101,7 +103,7 @@ class StreamsGroupHeartbeat:
             for task in tasks or ():
                 size += 1 + len(task.partitions)
                 await self.budget.checkpoint()
-        return size
+        return size + len(request.task_offsets or ()) + len(request.task_end_offsets or ())
 
     async def _forbidden(self, context: RequestContext, to_create: Sequence[InternalTopic]) -> list[str]:
         """Return those of the topics that the requester may not create; with one of them none is made, as in Kafka."""

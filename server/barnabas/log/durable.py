@@ -142,7 +142,7 @@ class DurableLog(ReadableLog):
 
     @guarded
     def finish_close(self, task: FlushTask | None) -> None:
-        """Take note of what was synced, and let all files go. Raises StorageError."""
+        """Record what was synced, and close all files. Raises StorageError."""
         if task is not None:
             task.finish(self.last_flush_ms)
         for segment in self.segments:

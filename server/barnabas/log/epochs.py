@@ -77,7 +77,7 @@ class LeaderEpochs:
         return changed
 
     def truncate_from_start(self, start_offset: int) -> bool:
-        """Forget what was before `start_offset`, where the epoch of that time now begins."""
+        """Drop epochs before `start_offset`; the epoch at that offset begins there."""
         n = bisect_right(self._starts, start_offset)
         if not n or (n == 1 and self._starts[0] == start_offset):
             return False

@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 def in_doubt(error: OSError) -> OSError:
-    """The error of a write after which it is not known what is on the disk: never taken for a mere lack of room."""
+    """Return the error of a write after which the content of the disk is unknown: never taken for a mere lack of room."""
     return OSError(EIO, f"what was written is in doubt: {error}")
 
 

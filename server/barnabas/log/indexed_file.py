@@ -153,12 +153,12 @@ class IndexedFile:
             self._forget_indexes()
 
     def close(self) -> None:
-        """Write the indexes and let everything go for good. Raises OSError."""
+        """Write the indexes and close all files for good. Raises OSError."""
         self.write_indexes()
         self.abandon()
 
     def abandon(self) -> None:
-        """Let everything go without writing anything: the files go, or their disk has failed."""
+        """Close all files without a write: they are to be deleted, or their disk has failed."""
         if self._is_pooled:
             self._pool.discard(self)
         self._is_pooled = False
@@ -176,7 +176,7 @@ class IndexedFile:
             pool.add(self)
 
     def move_to(self, pool: OpenFiles) -> None:
-        """Let everything go, and count against another pool from now on. Raises OSError."""
+        """Close all files, and count against another pool from now on. Raises OSError."""
         self.close()
         self._pool = pool
 

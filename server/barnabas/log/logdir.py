@@ -141,7 +141,7 @@ def ends_after(disk: Disk, directory: str, offset: int) -> bool:
 
 
 def read_checkpoints(disk: Disk, path: str, *, is_clean: bool) -> Checkpoints:
-    """Read what a log dir says of its logs. Raises OSError."""
+    """Read the checkpoints of a log dir. Raises OSError."""
     return Checkpoints(
         _read_checkpoint(disk, path, names.RECOVERY_POINT_CHECKPOINT),
         _read_checkpoint(disk, path, names.LOG_START_CHECKPOINT),

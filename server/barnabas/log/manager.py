@@ -321,7 +321,7 @@ class LogManager:
         return kept
 
     def _leave_behind(self, key: TopicPartition) -> None:
-        """Keep what is left of a log that is gone, and of its copies, under other names. Raises StorageError."""
+        """Keep the files of a removed log, and of its copies, under other names. Raises StorageError."""
         directory = self.missing.pop(key, "")
         path = directory.rpartition("/")[0]
         if directory and path not in self.offline:

@@ -102,7 +102,7 @@ class Move:
     # --- in the thread that owns the log --------------------------------------------------------------------
 
     def plan(self, *, whole: bool = False) -> list[Copy]:
-        """Say what is missing: of the active segment only the batches, unless `whole`. Raises OSError."""
+        """Return the bytes to be copied: of the active segment only the batches, unless `whole`. Raises OSError."""
         log = self.partition_log
         if log.generation != self._generation:  # truncated meanwhile: what is there may be of another history
             self._generation = log.generation
@@ -189,7 +189,7 @@ class Move:
     def run(
         self, copies: list[Copy], throttle: Throttle = _unlimited, *, chunk_bytes: int = CHUNK_BYTES
     ) -> None:
-        """Copy; what is there when this returns is on the medium. Raises StorageError, or what `throttle` raises.
+        """Copy; all of it is on the medium when this returns. Raises StorageError, or what `throttle` raises.
 
         A file that is gone meanwhile (deleted or compacted) is left to the next plan. `throttle` is called with the
         number of bytes that were copied, of at most `chunk_bytes` at a time, and may wait.

@@ -139,7 +139,7 @@ class PartitionLog(DurableLog):
 
     @guarded
     def end_background_write(self, write: BackgroundWrite) -> None:
-        """Take back what was written but not appended. Raises StorageError."""
+        """Take back bytes that were written but not appended. Raises StorageError."""
         if not self.is_closed:
             self.store.active.end_write(write)
 
@@ -336,7 +336,7 @@ class PartitionLog(DurableLog):
 
     @guarded
     def raise_start(self, offset: int) -> None:
-        """Let the log begin at `offset`, if that is after its start: what was before is deleted in tiered storage.
+        """Raise the log start to `offset`: records before it are deleted in tiered storage.
 
         Raises StorageError.
         """

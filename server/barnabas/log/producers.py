@@ -190,7 +190,7 @@ class ProducerState:
         return len(self._producers)
 
     def get(self, producer_id: int) -> Producer | None:
-        """Return what is known of a producer."""
+        """Return a producer's state."""
         return self._producers.get(producer_id)
 
     def active(self) -> Iterator[Producer]:
@@ -315,7 +315,7 @@ class ProducerState:
         self.end_offset = last_offset + 1
 
     def append_marker(self, header: BatchHeader, marker: EndMarker) -> CompletedTransaction | None:
-        """Take in an end marker that has been appended, or is in the log; returns what it ends."""
+        """Add an end marker that has been appended, or is in the log; returns the transaction that it ends."""
         self._awaited.pop(header.producer_id, None)
         producer = self._enter(header)
         first_offset = producer.current_txn_first_offset
@@ -390,7 +390,7 @@ class ProducerState:
         return len(expired)
 
     def clear(self, end_offset: int) -> None:
-        """Forget everything; the log is to be replayed from `end_offset`."""
+        """Drop all producers; the log is to be replayed from `end_offset`."""
         self._producers.clear()
         self._awaited.clear()
         self._ongoing.clear()

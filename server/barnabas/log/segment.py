@@ -83,7 +83,7 @@ class Segment(IndexedFile):
         super().release()
 
     def abandon(self) -> None:
-        """Let everything go without writing anything: the files go, or their disk has failed."""
+        """Close all files without a write: they are to be deleted, or their disk has failed."""
         self._aborted = None
         write, self._background = self._background, None
         if write is not None:
@@ -156,7 +156,7 @@ class Segment(IndexedFile):
         self.size = position + size
 
     def begin_write(self, records: Buffer) -> BackgroundWrite:
-        """Return a write of what is to be appended next, for a thread to run before `append`. Raises OSError."""
+        """Return a write of the next batches, for a thread to run before `append`. Raises OSError."""
         self._end_write()
         write = self._background = BackgroundWrite(self.file, records, self.size)
         return write
@@ -193,7 +193,7 @@ class Segment(IndexedFile):
             log.warning("cannot cut off what a failed write left in %s: %s", self.path(names.LOG), error)
 
     def sync(self) -> None:
-        """Return when everything written is on the medium. Raises OSError."""
+        """Sync the files: all written bytes are on the medium afterwards. Raises OSError."""
         self.write_indexes()
         self.file.sync()
         for path in self.index_paths():

@@ -77,7 +77,7 @@ class Telemetry:
         self.take_subscriptions(configs)
 
     async def run(self) -> None:
-        """Forget what is no longer in use, until cancelled."""
+        """Expire unused instances, until cancelled."""
         while True:
             await trio.sleep(EXPIRE_INTERVAL_SECONDS)
             self.expire()

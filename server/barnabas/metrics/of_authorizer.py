@@ -21,7 +21,7 @@ PLUGIN = {"config": "authorizer.class.name", "class": "StandardAuthorizer"}
 
 
 def authorizer_families(families: Families, authorizer: Authorizer) -> None:
-    """Add what an authorizer has decided so far; nothing for an authorizer that allows everything."""
+    """Add an authorizer's counts of decisions; none for an authorizer that allows everything."""
     if not isinstance(authorizer, StandardAuthorizer):
         return
     families.gauge(f"{PREFIX}acls_total_count", "ACLs", authorizer.acl_count, **PLUGIN)

@@ -24,7 +24,7 @@ SHOWN_MAX = 500
 
 
 def client_quota_families(families: Families, quotas: BrokerQuotas) -> None:
-    """Add what is counted at present."""
+    """Add the present values of quotas."""
     clients, now_ms = quotas.clients, quotas.now_ms
     for kind, measure, text, quota in (
         ("produce", "byte_rate", "Bytes produced in a second", clients.produce),

@@ -112,7 +112,7 @@ def _header(request: h11.Request, name: bytes) -> str | None:
 
 
 class TooLargeError(Exception):
-    """A body is larger than anything that is expected; `bytes_max` is what it may have."""
+    """A body exceeds its limit; `bytes_max` is that limit."""
 
     def __init__(self, bytes_max: int) -> None:
         super().__init__(bytes_max)
@@ -263,7 +263,7 @@ class HttpReader:
             self.release()
 
     async def linger(self) -> None:
-        """Read what is still sent, and drop it: a connection closed before that would take the answer away."""
+        """Read and drop the rest of the request: a connection closed before that would lose the response."""
         with trio.move_on_after(_LINGER_SECONDS_MAX), suppress(trio.BrokenResourceError):
             while await self.visitor.stream.receive_some(_READ_BYTES):
                 pass

@@ -42,7 +42,7 @@ _caches = itertools.count(1)
 
 
 class KerberosError(Exception):
-    """Kerberos has refused something; the text says what and, as far as that can be known, why.
+    """Kerberos has refused an operation; the text names it and, as far as it is known, the reason.
 
     `is_transient`: the same may succeed with the next attempt.
     """

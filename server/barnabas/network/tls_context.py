@@ -35,7 +35,7 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class ServerTls:
-    """TLS of accepted connections."""
+    """TLS contexts of accepted connections."""
 
     context: ssl.SSLContext
     suites: frozenset[str]

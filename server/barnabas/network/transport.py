@@ -42,7 +42,7 @@ class UnknownHostError(OSError):
 
 
 class Reader(Protocol):
-    """An observer of how the other end reads what is sent."""
+    """Observer of the peer's reads."""
 
     def fell_behind(self, size: int) -> None:
         """Call when nothing more can be sent and up to `size` bytes of a response stay in memory."""
@@ -107,7 +107,7 @@ class Transport(Protocol):
         """Send all chunks in order. Raises OSError when the peer is gone."""
 
     def reset(self) -> None:
-        """Have `close` break the connection off: the peer gets an error, not the end of what was sent."""
+        """Have `close` reset the connection: the peer gets an error in place of the end of the stream."""
 
     def close(self) -> None:
         """Close the connection; tasks that wait on it are woken with trio.ClosedResourceError."""

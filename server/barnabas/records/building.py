@@ -95,7 +95,26 @@ def encode_pairs(
     body = bytearray()
     for index, (key, value) in enumerate(pairs):
         append_record(body, 0, index, key, value, [])
-    count = len(pairs)
+    return batch_of_body(
+        body,
+        len(pairs),
+        timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=transactional,
+    )
+
+
+def batch_of_body(
+    body: Buffer,
+    count: int,
+    timestamp: int,
+    *,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    transactional: bool = False,
+) -> bytearray:
+    """Write an uncompressed batch of magic 2 of `count` encoded records that all have the same timestamp."""
     attributes = TRANSACTIONAL_BIT if transactional else 0
     header = BatchHeader(
         0, 0, NO_LEADER_EPOCH, 2, 0, attributes, count - 1, timestamp, timestamp, producer_id,

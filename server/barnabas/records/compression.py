@@ -119,7 +119,7 @@ def decompress(codec: int, data: Buffer, *, magic: int, bytes_max: int) -> bytes
 
 
 def _decompress(codec: int, data: Buffer, magic: int, bytes_max: int) -> "Parts":
-    """Begin to decompress what is compressed, by turns. Raises UnsupportedCompressionError."""
+    """Begin to decompress, by turns. Raises UnsupportedCompressionError."""
     kind = codec_of(codec)
     if kind is Codec.GZIP:
         from barnabas.records.codecs import gzip

@@ -136,7 +136,7 @@ class Scanner:
         self.step = 1
 
     def advance(self, effort: int) -> bool:
-        """Scan some more, about as many records as `effort` says; whether all are scanned."""
+        """Scan on, about as many records as `effort` allows; returns whether all are scanned."""
         try:
             return self.go_on(effort)
         except InvalidRecordsError as error:

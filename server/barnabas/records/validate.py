@@ -172,7 +172,7 @@ class _Appender:
             raise InvalidRecordsError(f"a producer's batch begins at offset 0, not {header.base_offset}")
 
     def fitting(self, result: ValidatedBatches) -> ValidatedBatches:
-        """Refuse what is larger than a segment."""
+        """Refuse batches that are larger than a segment."""
         if len(result.records) > self.config.segment_bytes:
             raise RecordsError(
                 Code.RECORD_LIST_TOO_LARGE,
@@ -353,7 +353,7 @@ class _Appender:
         )
 
     def finish_steps(self, out: Output, header: BatchHeader) -> Steps[ValidatedBatches]:
-        """Make a batch of what was written."""
+        """Make a batch of the written records."""
         if self.config.append_time:
             header.attributes |= TIMESTAMP_TYPE_BIT
             header.max_timestamp = self.now_ms

@@ -52,7 +52,7 @@ def topic_of(subject: str) -> str:
 
 
 class Caller:
-    """The sender of a request where there are no users: it may do everything."""
+    """Sender of a request where there are no users: it has all rights."""
 
     name = ""
     """The user's name; empty without one."""

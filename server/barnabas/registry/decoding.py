@@ -134,7 +134,7 @@ class Deserializer:
         return source
 
     async def decode(self, data: bytes, *, owner: Hashable = None) -> Decoded | None:
-        """Return what was written; None for bytes that do not name a schema. Raises SchemaError, RegistryError."""
+        """Return the decoded value; None for bytes that do not name a schema. Raises SchemaError, RegistryError."""
         [text] = await self.decode_many([data], chars_max=CHARS_MAX, owner=owner)
         if isinstance(text, Exception):
             raise text

@@ -128,7 +128,7 @@ class RegistryService(HttpService):
 
 
 def _body(request: h11.Request, body: bytes) -> Any:
-    """Return what is in the body. Raises RegistryError."""
+    """Return the decoded body. Raises RegistryError."""
     content_type = dict(request.headers).get(b"content-type", b"application/json").lower()
     if b"json" not in content_type and b"octet-stream" not in content_type:
         raise RegistryError(415, 415, "HTTP 415 Unsupported Media Type")
@@ -151,7 +151,7 @@ def _bytes_outside_of_texts(body: bytes) -> int:
 
 
 def _type(request: h11.Request) -> str:
-    """Return what the answer is called, of what is accepted."""
+    """Return the content type of the response, one of those accepted."""
     accepted = dict(request.headers).get(b"accept", b"").decode("latin-1").lower()
     return next((name for name in TYPES if name in accepted), OWN_TYPE)
 

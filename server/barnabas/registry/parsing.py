@@ -53,7 +53,7 @@ class Kept(dict[Source, T]):
 
 
 class Parsing:
-    """Understands schemas, and remembers what it has understood."""
+    """Parses schemas, and caches the results."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
@@ -61,7 +61,7 @@ class Parsing:
         self._identities: Kept[bytes | None] = Kept()
 
     async def prepare(self) -> None:
-        """Have the sandbox ready for the first schema."""
+        """Start the sandbox before the first schema needs it."""
         await self._sandbox.call(work.prepare, "AVRO")
 
     async def understand(

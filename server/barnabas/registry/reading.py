@@ -56,7 +56,7 @@ class Page(NamedTuple):
 
 
 class Reading:
-    """Answers from what is there."""
+    """Read-only requests of the registry."""
 
     def __init__(self, state: State, parsing: Parsing) -> None:
         self._state = state

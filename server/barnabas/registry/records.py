@@ -106,7 +106,7 @@ def subject_record(kind: str, subject: str | None, value: dict[str, Any]) -> Rec
 
 
 def noop_record() -> Record:
-    """Return a record that says nothing, by which a registry finds out that it has read all that is there."""
+    """Return a NOOP record, which a registry reads to know that it has reached the end of the topic."""
     return _json({"keytype": "NOOP", "magic": MAGIC["NOOP"]}), None
 
 

@@ -180,7 +180,7 @@ class Store:
     # --- reading ----------------------------------------------------------------------------------------------
 
     async def _follow(self, *, task_status: trio.TaskStatus[None]) -> None:
-        """Read all that was ever committed, and what is to come."""
+        """Read all committed records of the topic, and then new ones, for ever."""
         settings = ConsumerSettings(offset_reset="none", isolation="read_committed", is_auto_committing=False)
         has_started = False
         while True:

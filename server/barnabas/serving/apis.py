@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from barnabas.security.authorizer import Operation, ResourceType
@@ -34,6 +35,12 @@ SERVED_EARLY = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE))
 
 SINCE_4_4 = frozenset((93,))
 """Those that only a broker serves that is to be one of 4.4."""
+
+UNSTABLE: Mapping[int, int] = MappingProxyType({22: 6})
+"""The last version by key of those whose last one is not stable in Kafka: served with `unstable.api.versions.enable`."""
+
+UNSTABLE_SINCE = "4.1"
+"""The first release with these."""
 
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = (
     Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.DESCRIBE,
@@ -183,8 +190,9 @@ _ROWS: tuple[Api, ...] = (
         Access(DELETE, TOPIC, "topics.name"), Access(DESCRIBE, TOPIC, "topics.name"),
     ), controller=True),  # DeleteTopics
     Api(21, 0, 2, each=(Access(DELETE, TOPIC, "topics.name"),)),  # DeleteRecords
-    Api(22, 0, 5, each=(
-        _TRANSACTION_WRITE, Access(IDEMPOTENT_WRITE, CLUSTER), Access(WRITE, TOPIC),
+    Api(22, 0, 6, each=(
+        _TRANSACTION_WRITE, Access(Operation.TWO_PHASE_COMMIT, TRANSACTIONAL_ID, "transactional_id"),
+        Access(IDEMPOTENT_WRITE, CLUSTER), Access(WRITE, TOPIC),
     )),  # InitProducerId
     Api(23, 0, 4, each=(Access(DESCRIBE, TOPIC, "topics.topic"), _CLUSTER_ACTION)),  # OffsetForLeaderEpoch
     Api(24, 0, 5, each=(

@@ -60,10 +60,21 @@ class ReleaseProfile(NamedTuple):
             **quorum_only,
             **{
                 key: api if in_cluster or not api.member_only else _Refused(**apis.row_of(api))
-                for key, api in self.apis.items()
+                for key, api in self._with_unstable(config).items()
                 if (with_telemetry or key not in apis.TELEMETRY) and (with_members or not api.member_only)
             },
         }
+
+    def _with_unstable(self, config: BrokerConfig) -> Mapping[int, Api]:
+        """Return the APIs, with the versions that are not stable where the settings ask for them."""
+        has_any = self.name not in releases.NAMES or releases.is_at_least(self.name, apis.UNSTABLE_SINCE)
+        if not has_any or not config.get(settings.UNSTABLE_API_VERSIONS_ENABLE):
+            return self.apis
+        unstable = {
+            key: self.apis[key].in_versions(self.apis[key].min_version, last)
+            for key, last in apis.UNSTABLE.items()
+        }
+        return {**self.apis, **unstable}
 
 
 class _Refused(Api):
@@ -87,7 +98,10 @@ def _without_what_is_newer() -> dict[int, Api]:
     return served
 
 
-_LAST_BY_DEFAULT = {apis.API_VERSIONS: 4, 28: 5, 42: 2}  # TxnOffsetCommit, DeleteGroups
+_LAST_BY_DEFAULT = {
+    apis.API_VERSIONS: 4, 28: 5, 42: 2,  # TxnOffsetCommit, DeleteGroups
+    **{key: last - 1 for key, last in apis.UNSTABLE.items()},
+}  # fmt: skip
 
 KAFKA_4 = ReleaseProfile(
     name="4.x",

@@ -171,7 +171,7 @@ def encode_into(
 
 
 def response_start(size: int, correlation_id: int) -> bytes:
-    """Return what comes before `size` bytes that follow a response's correlation id."""
+    """Return the bytes before `size` bytes that follow a response's correlation id."""
     return _SIZE_AND_CORRELATION_ID.pack(4 + size, correlation_id)
 
 

@@ -50,7 +50,7 @@ def is_known(key: int) -> bool:
 
 
 def info(key: int) -> ApiInfo:
-    """Return what was published about an API. Raises KeyError for an unknown key."""
+    """Return an API's description. Raises KeyError for an unknown key."""
     return ApiInfo(key, *APIS[key])
 
 

@@ -66,6 +66,20 @@ def test_each_option_is_a_setting_of_its_own(
     assert found.origins == {name: arguments[0]}
 
 
+def test_login_of_the_console_comes_from_a_file(usual: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "console.properties"
+    path.write_text("bootstrap.servers=kafka:9092\nsasl.username=console\nsasl.password=s=e cret\n")
+    path.chmod(0o600)
+    login = {"console.sasl.username": "console", "console.sasl.password": "s=e cret"}
+    assert given("--console-client-config", str(path)).settings == {**usual, **login}
+    path.write_text("sasl.mechanism=PLAIN\nsasl.username=console\n")
+    with pytest.raises(SettingError, match=r"console.properties: sasl\.password is missing"):
+        given("--console-client-config", str(path))
+    path.chmod(0o644)
+    with pytest.raises(SettingError, match="others may read"):
+        given("--console-client-config", str(path))
+
+
 def test_without_a_file_groups_start_at_once_on_the_users_data(
     usual: dict[str, str],
 ) -> None:

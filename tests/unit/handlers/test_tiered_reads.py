@@ -329,3 +329,62 @@ async def test_epochs_of_stored_records_are_known(tier):
     topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic("t", [partition])
     response = await tier.asked(OffsetForLeaderEpochRequest(-2, [topic]), 4)
     assert response.topics[0].partitions[0].end_offset == 30
+
+
+async def times_of(tier, topics, timestamp, timeout_ms=5000):
+    """Answers of one request for a time in several topics."""
+    partition = ListOffsetsRequest.ListOffsetsPartition(0, timestamp=timestamp)
+    named = [ListOffsetsRequest.ListOffsetsTopic(topic, [partition]) for topic in topics]
+    response = await tier.asked(ListOffsetsRequest(-1, 0, named, timeout_ms=timeout_ms), 11)
+    return [
+        (topic.name, topic.partitions[0].error_code, topic.partitions[0].offset) for topic in response.topics
+    ]
+
+
+async def until_reads(tier, count):
+    with trio.fail_after(5):
+        while tier.store.reads < count:
+            await trio.sleep(0.005)
+
+
+@pytest.mark.parametrize("threads", [2, 10])
+async def test_times_are_found_by_all_reader_threads_at_once(tmp_path, threads):
+    topics = ["a", "b", "c", "d"]
+    async with (
+        tiered_broker(tmp_path, remote_log_reader_threads=str(threads)) as tier,
+        trio.open_nursery() as nursery,
+    ):
+        for topic in topics:
+            await tier.make(topic)
+            tier.append(30, topic)
+        await tier.rounds()
+        tier.store.gate = threading.Event()
+        answers = []
+
+        async def look():
+            answers.extend(await times_of(tier, [*topics, "none"], NOW_MS))
+
+        nursery.start_soon(look)
+        try:
+            await until_reads(tier, min(threads, len(topics)))
+            assert tier.store.reads == tier.tiered.reads.pending == min(threads, len(topics))
+        finally:
+            tier.store.gate.set()
+    unknown = ("none", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+    assert answers == [*((topic, 0, 0) for topic in topics), unknown]
+
+
+async def test_timeout_of_look_for_times_is_that_of_the_request(tmp_path):
+    topics = [f"t{number}" for number in range(8)]
+    async with tiered_broker(tmp_path, remote_log_reader_threads="2") as tier:
+        for topic in topics:
+            await tier.make(topic)
+            tier.append(30, topic)
+        await tier.rounds()
+        tier.store.gate = threading.Event()
+        begun = trio.current_time()
+        answers = await times_of(tier, topics, NOW_MS, timeout_ms=300)
+        assert 0.3 <= trio.current_time() - begun < 2
+        assert {code for _, code, _ in answers} == {ErrorCode.REQUEST_TIMED_OUT}
+        tier.store.gate.set()
+        assert {answer[1:] for answer in await times_of(tier, topics, NOW_MS)} == {(0, 0)}

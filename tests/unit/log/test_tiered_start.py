@@ -93,13 +93,13 @@ def test_log_is_the_same_after_a_restart(is_clean: bool) -> None:
 
 
 def kill_at(disk: MemoryDisk, step: int) -> None:
-    left = step
+    remaining = step
 
     def fault(operation: str, path: str) -> None:
-        nonlocal left
+        nonlocal remaining
         if operation not in ("read", "list"):
-            left -= 1
-            if left < 0:
+            remaining -= 1
+            if remaining < 0:
                 raise KilledError
 
     disk.fault = fault
@@ -135,13 +135,13 @@ def judge(disk: MemoryDisk) -> str:
     return "new"
 
 
-def test_kill_at_each_step_leaves_the_old_log_or_the_new_one() -> None:
+def test_kill_at_each_step_leaves_one_of_the_two_logs() -> None:
     verdicts = [judge(disk.fork()) for disk in all_kills()]
     assert verdicts == sorted(verdicts, reverse=True)
     assert set(verdicts) == {"old", "new"}
 
 
-def test_power_cut_at_each_step_leaves_the_old_log_or_the_new_one() -> None:
+def test_power_cut_at_each_step_leaves_one_of_the_two_logs() -> None:
     random = Random(1)
     verdicts = {judge(disk.crash(random)) for disk in all_kills() for _ in range(5)}
     assert verdicts == {"old", "new"}
@@ -187,7 +187,7 @@ def test_content_of_the_file_is_read_as_it_was_written() -> None:
     assert decode(encode(START)) == START
 
 
-def test_truncation_below_the_local_start_keeps_what_is_in_the_tier() -> None:
+def test_truncation_below_the_local_start_keeps_the_tier() -> None:
     _, broker = with_old_log()
     log = broker.log()
     begin(log)

@@ -199,6 +199,7 @@ REFUSED: dict[str, dict[Denied, Where]] = {
     "DeleteRecords": {(DELETE, TOPIC): PARTITIONS},
     "InitProducerId": {
         (WRITE, TRANSACTIONAL_ID): "ErrorCode",
+        (Operation.TWO_PHASE_COMMIT, TRANSACTIONAL_ID): SILENT,
         (Operation.IDEMPOTENT_WRITE, CLUSTER): SILENT,
         (WRITE, TOPIC): SILENT,
     },

@@ -31,13 +31,40 @@ def s3_port():
     running.stop()
 
 
-@pytest.fixture
-def settings(s3_port):
+@pytest.fixture(scope="module")
+def gcs_url(s3_port):
+    """The same S3 for requests of GCS's XML API, which has the same paths: with the header Authorization of S3."""
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import make_server
+
+    bucket(s3_port)
+    s3 = DomainDispatcherApplication(create_backend_app)
+
+    def answer(environ, start_response):
+        assert environ.get("HTTP_AUTHORIZATION", "Bearer").strip() == "Bearer"
+        environ["HTTP_AUTHORIZATION"] = "AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request"
+        return s3(environ, start_response)
+
+    server = make_server("127.0.0.1", 0, answer, threaded=True)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def bucket(s3_port) -> None:
     import boto3
 
     client = boto3.client("s3", "us-east-1", endpoint_url=f"http://127.0.0.1:{s3_port}", aws_access_key_id="key",
                           aws_secret_access_key="secret")  # fmt: skip
     client.create_bucket(Bucket="tier")
+
+
+@pytest.fixture
+def settings(s3_port):
+    bucket(s3_port)
     return {
         "storage.backend.class": "io.aiven.kafka.tieredstorage.storage.s3.S3Storage",
         "storage.s3.bucket.name": "tier",
@@ -60,6 +87,29 @@ def test_segment_in_s3_is_read_as_it_was_copied(settings, tmp_path, is_transform
             "encryption.key.pairs": "a", "encryption.key.pairs.a.public.key.file": str(public),
             "encryption.key.pairs.a.private.key.file": str(private), "custom.metadata.fields.include": "REMOTE_SIZE",
         }  # fmt: skip
+    store = open_store("aiven", settings)
+    files = local_files(tmp_path, LOG)
+    segment = replace(SEGMENT, custom_metadata=store.copy(SEGMENT, files))
+    reader = open_store("aiven", settings)
+    for start, length in ((0, 10), ((4 << 20) - 1, 2), (0, len(LOG)), (len(LOG) - 3, 50)):
+        assert reader.read(segment, start, length) == LOG[start : start + length]
+    assert reader.read_index(segment, IndexKind.TIMESTAMP) == files.time_index.read_bytes()
+    assert list(reader.partitions()) == [PARTITION]
+    assert len(list(reader.objects(PARTITION))) == 3
+    reader.delete(segment)
+    reader.delete(segment)
+    assert list(reader.objects(PARTITION)) == []
+    with pytest.raises(RemoteObjectNotFoundError):
+        open_store("aiven", settings).read(segment, 0, 1)
+
+
+def test_segment_in_gcs_is_read_as_it_was_copied(gcs_url, tmp_path) -> None:
+    settings = GCS | {
+        "storage.gcs.bucket.name": "tier",
+        "storage.gcs.endpoint.url": gcs_url,
+        "chunk.size": str(4 << 20),
+        "key.prefix": "in gcs/",
+    }
     store = open_store("aiven", settings)
     files = local_files(tmp_path, LOG)
     segment = replace(SEGMENT, custom_metadata=store.copy(SEGMENT, files))

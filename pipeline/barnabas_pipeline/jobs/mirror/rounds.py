@@ -6,11 +6,9 @@ or a partition; the others go on.
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barnabas.client import ClientError
 from barnabas.wire.topic_partitions import TopicPartition
@@ -27,7 +25,7 @@ from barnabas_pipeline.errors import (
     UsageError,
 )
 from barnabas_pipeline.jobs.choices import choose
-from barnabas_pipeline.jobs.load import unwrap
+from barnabas_pipeline.jobs.load import collected
 from barnabas_pipeline.jobs.mirror.copying import copy_in_task
 from barnabas_pipeline.jobs.mirror.groups import Groups, Mirrored
 from barnabas_pipeline.jobs.mirror.model import (
@@ -43,8 +41,8 @@ from barnabas_pipeline.jobs.mirror.model import (
 )
 from barnabas_pipeline.jobs.mirror.naming import check_rename, target_name
 from barnabas_pipeline.jobs.mirror.topics import TargetTopics
+from barnabas_pipeline.jobs.rounds import ONCE, Round, Rounds
 from barnabas_pipeline.jobs.sites import Cluster, Site, Source, Topic, open_source
-from barnabas_pipeline.jobs.triggers import parse_trigger, repeat
 from barnabas_pipeline.log.model import Bounds, OffsetRange
 from barnabas_pipeline.log.planning import shorten
 
@@ -55,9 +53,6 @@ if TYPE_CHECKING:
 
     from barnabas.client import CommittedOffset
     from barnabas_pipeline.jobs.mirror.model import Coordinates
-
-ONCE = "once"
-Progress = Callable[[MirrorSummary, float], None]
 
 
 @dataclass(slots=True)
@@ -75,7 +70,9 @@ class Stream:
 
 
 @dataclass(slots=True)
-class _Round:
+class MirrorRound(Round):
+    """A round of a mirror: what it has found and copied."""
+
     summary: MirrorSummary = field(default_factory=lambda: MirrorSummary(rounds=1))
     failures: list[Failure] = field(default_factory=list)
     streams: list[Stream] = field(default_factory=list)
@@ -84,16 +81,25 @@ class _Round:
     behind: int = 0
 
     def fail(self, where: object, error: Exception) -> None:
+        """Note what has failed, and where."""
         self.failures.append(Failure.of(str(where), error))
 
 
-class Mirror:
-    """A mirror of some clusters into one. Lifecycle: `run`, as often as wanted, then `close`; `stop` ends it for good."""
+class Mirror(Rounds[list[Part], MirrorRound, MirrorSummary]):
+    """A mirror of some clusters into one."""
+
+    kind = MirrorRound
 
     def __init__(
-        self, spark: SparkSession, options: MirrorOptions, progress: Progress = lambda _round, _seconds: None
+        self,
+        spark: SparkSession,
+        options: MirrorOptions,
+        watchers: Sequence[Any] = (),
+        *,
+        is_bounded: bool = True,
     ) -> None:
         """Raises UsageError for options that cannot work."""
+        super().__init__(watchers, is_bounded=is_bounded)
         if options.target.log_dirs:
             raise UsageError("the target of a mirror is a cluster, not a directory")
         check_rename(options.rename, options.choice, len(options.sources))
@@ -104,8 +110,6 @@ class Mirror:
         """Those of the newest round."""
         self._spark = spark
         self._options = options
-        self._progress = progress
-        self._stopping = threading.Event()
         self._target = Site(options.target)
         self._sources = [(source, open_source(source, options.choice.names)) for source in options.sources]
         self._topics = TargetTopics(self._target, options)
@@ -113,28 +117,10 @@ class Mirror:
         self._ends: dict[tuple[str, str, int], int] = {}
         """Ends of partitions when `available` began, by cluster id, topic id and number."""
 
-    # --- running --------------------------------------------------------------------------------------------
-
-    def run(self, trigger: str = ONCE) -> MirrorSummary:
+    def run(self, trigger: str = ONCE, after: Callable[[], None] = lambda: None) -> MirrorSummary:
         """Mirror once, up to the present ends (`available`), or in rounds until `stop`."""
-        interval = None if trigger == ONCE else parse_trigger(trigger)
-        is_bounded = interval is None
         self._ends.clear()
-
-        def step() -> tuple[bool, bool]:
-            began = time.monotonic()
-            done = self.round(is_bounded=is_bounded)
-            self._note(done)
-            self._progress(done.summary, time.monotonic() - began)
-            has_done = bool(done.summary.mirrored)
-            return has_done, is_bounded and not (done.behind and has_done)
-
-        repeat(step, interval or 0, self._stopping)
-        return self.summary
-
-    def stop(self) -> None:
-        """Begin no other round."""
-        self._stopping.set()
+        return super().run(trigger, after)
 
     def close(self) -> None:
         """Close all connections."""
@@ -152,8 +138,10 @@ class Mirror:
             return EXIT_USAGE
         return EXIT_INCOMPLETE if codes else EXIT_DONE
 
-    def _note(self, done: _Round) -> None:
+    def note(self, done: MirrorRound) -> None:
         """Add the figures of a round; gauges, such as the lag, are those of the newest round."""
+        done.has_done = bool(done.summary.mirrored)
+        done.has_more = done.has_done and bool(done.behind)
         total, new = self.summary, done.summary
         new.failures = [f"{failure.where}: {failure.text}" for failure in done.failures]
         for name in (
@@ -176,26 +164,31 @@ class Mirror:
 
     # --- a round --------------------------------------------------------------------------------------------
 
-    def round(self, *, is_bounded: bool) -> _Round:
-        """Copy what is new, once."""
-        done = _Round()
-        try:
-            self._find_streams(done)
-            self._prepare_topics(done)
-            self._plan(done, is_bounded=is_bounded)
-            faults.point("mirror.after_plan")
-            self._copy(done)
-            faults.point("mirror.after_tasks")
-        except PipelineError as error:
-            done.fail(f"target {self._options.target}", error)
-            return done
+    def poll(self, done: MirrorRound) -> list[Part]:
+        """Plan the parts to copy, once their topics are in the target."""
+        self._find_streams(done)
+        self._prepare_topics(done)
+        self._plan(done)
+        return done.parts
+
+    def apply(self, plan: list[Part], done: MirrorRound) -> None:
+        """Copy all parts in one Spark job; each commits by itself."""
+        faults.point("mirror.after_plan")
+        self._copy(plan, done)
+        faults.point("mirror.after_tasks")
+
+    def conclude(self, done: MirrorRound) -> None:
+        """Move the groups that follow what was copied."""
         done.summary.topics = len(done.streams)
         done.summary.behind = done.behind
         if self._options.groups:
             self._move_groups(done)
-        return done
 
-    def _find_streams(self, done: _Round) -> None:
+    def fail(self, error: PipelineError, done: MirrorRound) -> None:
+        """Note that the target has failed; the next round tries again."""
+        done.fail(f"target {self._options.target}", error)
+
+    def _find_streams(self, done: MirrorRound) -> None:
         """Find the topics that are mirrored, and what they are called; no two are called the same."""
         options = self._options
         by_target: dict[str, list[Stream]] = {}
@@ -224,7 +217,7 @@ class Mirror:
                     stream, UsageError(f"{len(streams)} topics would be called {target!r}; see --rename")
                 )
 
-    def _prepare_topics(self, done: _Round) -> None:
+    def _prepare_topics(self, done: MirrorRound) -> None:
         targets = {
             stream.target: (stream.source if isinstance(stream.source, Site) else None, stream.topic)
             for stream in done.streams
@@ -240,7 +233,7 @@ class Mirror:
                 done.fail(stream, there or NoTopicError(f"{stream.target} is gone again"))
         done.streams = kept
 
-    def _plan(self, done: _Round, *, is_bounded: bool) -> None:
+    def _plan(self, done: MirrorRound) -> None:
         """Plan the parts to copy: records of the source that the target lacks."""
         for cluster, source in self._sources:
             mine = [stream for stream in done.streams if stream.source is source]
@@ -262,7 +255,7 @@ class Mirror:
                         done.fail(f"{stream}-{number}", bound or ClientError("the partition is not there"))
                         continue
                     done.summary.partitions += 1
-                    if is_bounded:
+                    if self.is_bounded:
                         key = (place.cluster_id, place.topic_id, number)
                         end = min(bound.end, self._ends.setdefault(key, bound.end))
                         bound = bound._replace(end=max(bound.start, end))
@@ -335,7 +328,7 @@ class Mirror:
             options.on_data_loss,
         )
 
-    def _shorten(self, done: _Round) -> None:
+    def _shorten(self, done: MirrorRound) -> None:
         """Cut each part to its fair share of a round; the next round has the rest."""
         whole = [
             OffsetRange(n, part.start, max(part.start, part.bound.end)) for n, part in enumerate(done.parts)
@@ -348,24 +341,19 @@ class Mirror:
             if len(short) or not len(long)
         ]
 
-    def _copy(self, done: _Round) -> None:
-        """Copy all parts in one Spark job."""
-        if not done.parts:
+    def _copy(self, parts: list[Part], done: MirrorRound) -> None:
+        if not parts:
             return
         context = self._spark.sparkContext
-        slices = min(len(done.parts), context.defaultParallelism)
-        try:
-            results = context.parallelize(done.parts, slices).mapPartitions(copy_in_task).collect()
-        except Exception as error:
-            raise unwrap(error) from None
-        for result in results:
+        slices = min(len(parts), context.defaultParallelism)
+        for result in collected(context.parallelize(parts, slices).mapPartitions(copy_in_task)):
             done.summary.add_part(result)
             if result.position is not None:
                 done.positions[result.place] = result.position
             if result.failure is not None:
                 done.failures.append(result.failure)
 
-    def _move_groups(self, done: _Round) -> None:
+    def _move_groups(self, done: MirrorRound) -> None:
         for cluster, source in self._sources:
             if not isinstance(source, Site):
                 continue

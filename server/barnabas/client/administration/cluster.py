@@ -198,7 +198,7 @@ class Cluster(Base):
     async def reassign(
         self, replicas: Mapping[TopicPartition, Iterable[int] | None]
     ) -> dict[TopicPartition, Outcome]:
-        """Begin to move partitions to other brokers; None cancels what is under way."""
+        """Begin to move partitions to other brokers; None cancels a reassignment."""
         from barnabas.wire.generated.alter_partition_reassignments import (
             AlterPartitionReassignmentsRequest as Request,
         )
@@ -225,7 +225,7 @@ class Cluster(Base):
         }
 
     async def reassignments(self) -> dict[TopicPartition, Reassignment]:
-        """Return what is being moved. Raises ClientError."""
+        """Return the reassignments that are in progress. Raises ClientError."""
         from barnabas.wire.generated.list_partition_reassignments import ListPartitionReassignmentsRequest
 
         response = await self.client.ask_controller(ListPartitionReassignmentsRequest(self._timeout_ms, None))

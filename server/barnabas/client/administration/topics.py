@@ -133,7 +133,7 @@ class Topics(Base):
         }
 
     async def delete_topics(self, names: Iterable[str]) -> dict[str, Outcome]:
-        """Delete topics with all that they hold."""
+        """Delete topics and their records."""
         from barnabas.wire.generated.delete_topics import DeleteTopicsRequest as Request
 
         request = Request(timeout_ms=self._timeout_ms)
@@ -211,7 +211,7 @@ class Topics(Base):
     async def delete_records(
         self, before: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | ClientError]:
-        """Cut partitions off before an offset, -1 for all they hold; returns their first offsets from then on."""
+        """Delete the records before an offset, -1 for all records; return the new log start offsets."""
         from barnabas.wire.generated.delete_records import DeleteRecordsRequest as Request
 
         async def ask(

@@ -283,7 +283,7 @@ class ClassicMembership(Membership):
             self._host.fail(ResponseError(code, f"sending heartbeats to group {self.group_id!r}"))
 
     async def _step_back(self) -> None:
-        """Leave, because the program takes too long with what it has, and join again once it asks for more."""
+        """Leave the group because the program exceeds `max_poll_interval_ms`, and join again at its next call."""
         with suppress(ClientError):  # the session ends by itself
             await self._send_leave()
         self._forget_member()

@@ -33,7 +33,9 @@ class Commits:
         rejoin: Callable[[], None],
         send: Callable[[Client, GroupMetadata, Offsets], Awaitable[None]] = offsets.commit,
     ) -> None:
-        """`is_member` tells whether the consumer has subscribed; `rejoin` is called when it is not known any more."""
+        """`is_member` says whether the consumer has subscribed; `rejoin` is called if the coordinator has lost the
+        member.
+        """
         self._client = client
         self._settings = settings
         self._partitions = partitions

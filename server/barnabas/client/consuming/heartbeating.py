@@ -156,7 +156,7 @@ class ConsumerMembership(Membership):
     # --- reconciling ----------------------------------------------------------------------------------------
 
     async def reconcile(self) -> None:
-        """Make what the consumer has into what it is to have, each time that differs."""
+        """Revoke and add partitions until the consumer has its target assignment, each time that this changes."""
         while True:
             await self.reconcile_due.wait()
             self.reconcile_due = trio.Event()
@@ -194,13 +194,13 @@ class ConsumerMembership(Membership):
     # --- leaving --------------------------------------------------------------------------------------------
 
     async def _step_back(self) -> None:
-        """Leave, because the program takes too long with what it has, and join again once it asks for more."""
+        """Leave the group because the program exceeds `max_poll_interval_ms`, and join again at its next call."""
         await self._send_leave(LEAVES)
         self.rejoin()
         await self._host.idle()
 
     async def leave(self) -> None:
-        """Leave the group; a static member may come back to what it had. Raises ClientError."""
+        """Leave the group; a static member may return to its partitions. Raises ClientError."""
         self.has_left = True
         if self.generation >= 0:
             await self._send_leave(LEAVES if self._settings.instance_id is None else LEAVES_FOR_A_WHILE)

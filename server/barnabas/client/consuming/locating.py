@@ -55,7 +55,7 @@ class Locator:
         self._wakes.set()
 
     async def run(self) -> None:
-        """Look up what is missing, for ever; again after a pause where that may help."""
+        """Look up missing offsets, for ever; retry after a pause."""
         settings = self._client.settings
         pause_s = settings.retry_backoff_ms / 1000
         while True:
@@ -138,7 +138,7 @@ class Locator:
                 partition.seek(bound.offset)
 
     async def _validate(self, partitions: list[Partition]) -> None:
-        """See that the log has what was read, wherever a new leader may not have it (KIP-320)."""
+        """Check positions against the log of a new leader, which may have been truncated (KIP-320)."""
         checked: dict[TopicPartition, tuple[Partition, int, int]] = {}
         for partition in partitions:
             topic = self._topics.infos.get(partition.place.topic)

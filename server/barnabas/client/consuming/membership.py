@@ -29,28 +29,28 @@ COORDINATOR_ERRORS = (
 
 
 class Host(Protocol):
-    """The consumer, as its membership sees it."""
+    """Partitions of the consumer in its group, and the program that reads them."""
 
     assigned: set[TopicPartition]
     """Partitions that the consumer has in the group."""
 
     async def add(self, places: set[TopicPartition]) -> None:
-        """Take partitions on, and call the program."""
+        """Add partitions of a new assignment, and call the program's callback."""
 
     async def revoke(self, places: set[TopicPartition]) -> None:
-        """Give partitions up, once the program is done with them, offsets committed; call the program."""
+        """Give partitions up once the program is done with their records; commit, and call the program's callback."""
 
     async def lose(self, places: set[TopicPartition]) -> None:
-        """Drop partitions that others may have by now; call the program."""
+        """Drop partitions that another member may have by now, and call the program's callback."""
 
     def busy_s(self) -> float:
-        """Return for how long the program has been busy with what it was handed; 0 if it waits for more."""
+        """Return the time in s since the program received its records; 0 while it waits for the next ones."""
 
     async def idle(self) -> None:
-        """Wait until the program asks for more."""
+        """Wait until the program asks for its next record."""
 
     def fail(self, error: ClientError) -> None:
-        """Raise an error that ends the membership from the program's next call."""
+        """End the membership with an error, which each later call of the program raises."""
 
 
 class Subscription:
@@ -84,7 +84,7 @@ class Membership(ABC):
         self._host = host
 
     def metadata(self) -> GroupMetadata:
-        """Return what commits are checked by."""
+        """Return group, generation and member, by which the coordinator checks commits."""
         return GroupMetadata(
             self.group_id,
             self.generation,
@@ -104,7 +104,7 @@ class Membership(ABC):
 
     @abstractmethod
     def rejoin(self) -> None:
-        """Make the member join again: the coordinator does not know it any more."""
+        """Join again, after the coordinator has lost the member."""
 
     @abstractmethod
     async def run(self) -> None:

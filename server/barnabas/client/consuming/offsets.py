@@ -27,13 +27,13 @@ _NOT_A_MEMBER = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
 
 @dataclass(slots=True)
 class Found(Generic[T]):
-    """Answers by partition, and what went wrong with the others."""
+    """Results by partition, and the errors of the others."""
 
     values: dict[TopicPartition, T] = field(default_factory=dict)
     errors: dict[TopicPartition, ResponseError] = field(default_factory=dict)
 
     def all(self) -> dict[TopicPartition, T]:
-        """Return the answers. Raises ResponseError if there is none for some partition."""
+        """Return the results. Raises ResponseError if a partition has none."""
         for error in self.errors.values():
             raise error
         return self.values

@@ -39,7 +39,7 @@ def encode_subscription(
     generation: int,
     rack: str,
 ) -> bytes:
-    """Write what a member tells the leader: what it has, and what it had before it gave all up (`remembered`)."""
+    """Encode a member's metadata for the leader: its partitions, or those before the rebalance (`remembered`)."""
     user_data = None
     if ASSIGNORS[assignor].has_memory:
         user_data = _encode_memory(remembered, generation)

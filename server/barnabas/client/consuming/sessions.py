@@ -41,7 +41,9 @@ class FetchSession:
     def ask(
         self, fetches: Mapping[TopicPartition, Wanted]
     ) -> tuple[dict[TopicPartition, Wanted], dict[TopicPartition, bytes]]:
-        """Return what the next request names, and what it takes out: partitions with the ids of their topics."""
+        """Return the partitions that the next request adds or changes, and those it removes, with the ids of their
+        topics.
+        """
         before, self._known = self._known, dict(fetches)
         if self.epoch == FIRST:
             return self._known, {}

@@ -63,7 +63,7 @@ def _kept(members: Sequence[Member], counts: Mapping[str, int]) -> Assignment:
 
 
 def _trim(assignment: Assignment, count: int) -> None:
-    """Take from each member what is more than its share, where all may have everything."""
+    """Take partitions above its share from each member, where all members read the same topics."""
     share, more = divmod(count, len(assignment))
     # Those with the most keep the larger shares: that moves the least.
     for member_id in sorted(assignment, key=lambda member: (-len(assignment[member]), member)):

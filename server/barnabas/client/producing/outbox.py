@@ -28,7 +28,7 @@ Headers = list[tuple[str, bytes | None]]
 
 
 class Delivery:
-    """Handle on a record that was sent: what becomes of it."""
+    """Handle on a record that was sent: waits for its acknowledgement or error."""
 
     __slots__ = ("batch", "index", "timestamp_ms")
 
@@ -39,27 +39,31 @@ class Delivery:
 
     @property
     def topic(self) -> str:
-        """The topic that it goes to."""
+        """The record's topic."""
         return self.batch.outbox.topic
 
     @property
     def partition(self) -> int:
-        """The partition that it goes to."""
+        """The index of the record's partition."""
         return self.batch.outbox.index
 
     @property
     def is_done(self) -> bool:
-        """True once it is acknowledged, or has failed."""
+        """True once the record is acknowledged, or has failed."""
         return self.batch.is_done
 
     async def wait(self) -> RecordMetadata:
-        """Wait for the acknowledgement. Raises ClientError for a record that is not acknowledged."""
+        """Wait for the acknowledgement and return partition, offset and timestamp. Raises ClientError if the record
+        failed.
+        """
         while not self.batch.is_done:
             await self.batch.done.wait()
         return self.result()
 
     def result(self) -> RecordMetadata:
-        """Return what `wait` does, without waiting. Raises RuntimeError while it is not done."""
+        """Return the result of `wait` without waiting. Raises RuntimeError before the record is acknowledged or has
+        failed.
+        """
         batch = self.batch
         if not batch.is_done:
             raise RuntimeError("the record is still on its way")

@@ -86,7 +86,7 @@ class Sender:
         self._wakes.set()
 
     async def run(self) -> None:
-        """Send what is due, for ever."""
+        """Send batches when they are due, for ever."""
         async with trio.open_nursery() as self._nursery:
             while True:
                 next_look = self.look(trio.current_time())
@@ -97,7 +97,7 @@ class Sender:
     # --- deciding -------------------------------------------------------------------------------------------
 
     def look(self, now: float) -> float:
-        """Start what is due, and return when to look again."""
+        """Start the requests that are due, and return the time of the next ones."""
         next_look = self._expire(now)
         self.give_up_unsent()
         for outbox in self.outboxes.values():
@@ -144,7 +144,7 @@ class Sender:
         return math.inf
 
     def give_up_unsent(self) -> None:
-        """Fail what cannot be sent any more: the producer has failed for good, or its transaction has to be aborted."""
+        """Fail unsent records: the producer has failed for good, or its transaction has to be aborted."""
         if (failure := self._identity.failure) is not None:
             for batch in [batch for batch in self.incomplete if not batch.is_sending]:
                 self.fail(batch, copy_of(failure))

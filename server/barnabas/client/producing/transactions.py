@@ -96,7 +96,7 @@ class Transactions(Identity):
 
     @property
     def is_aborting(self) -> bool:  # type: ignore[override]
-        """True if what was not sent yet is to be dropped."""
+        """True if unsent records are to be dropped."""
         return self.state in (State.FAILED, State.ABORTING)
 
     # --- for the sender -------------------------------------------------------------------------------------
@@ -370,7 +370,7 @@ class Transactions(Identity):
             pause_s = min(pause_s * 2, settings.retry_backoff_max_ms / 1000)
 
     def _check(self, code: int, doing: str) -> None:
-        """Raise for an error code, and note what it means for the producer."""
+        """Raise the error of a code, and note its effect on the producer."""
         if not code:
             return
         error: ClientError = ResponseError(code, doing)

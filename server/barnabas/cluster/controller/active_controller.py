@@ -97,7 +97,7 @@ class ActiveController:
     # --- carrying out ---------------------------------------------------------------------------------------
 
     async def run(self, steps: Steps[T]) -> T:
-        """Carry out what the core asks for, and return what it returns."""
+        """Carry out the core's requests, and return its result."""
         outcome: Any = None
         try:
             while True:

@@ -67,7 +67,7 @@ def announce(core: Core, broker_ids: Collection[int]) -> Steps[None]:
 
 
 def changed(core: Core, registered: Mapping[int, Broker]) -> Steps[None]:
-    """Take over which brokers are registered now, with their epochs."""
+    """Record the registered brokers, with their epochs."""
     before = core.state.brokers
     new = {broker_id for broker_id in registered if broker_id not in before}
     back = {

@@ -43,7 +43,7 @@ class ControlChannels(Protocol):
         """Be ready to send to a broker, in its new registration if it had one before."""
 
     def close(self, broker_id: int) -> None:
-        """Forget a broker and what it was to be sent."""
+        """Drop a broker and its pending requests."""
 
     def send(self, request: Outgoing, answered: Answered) -> None:
         """Send a request after those before it; it is dropped if there is no such broker."""
@@ -68,11 +68,11 @@ class _Channel:
 
     @property
     def is_closed(self) -> bool:
-        """True if nothing is to be sent or reported any more."""
+        """True once no request is sent or reported."""
         return self.scope.cancel_called
 
     def close(self) -> None:
-        """Forget what was to be sent, and end the task, which notices it when it waits next."""
+        """Drop pending requests, and end the task at its next wait."""
         self.waiting.clear()
         self.scope.cancel()
 

@@ -65,5 +65,5 @@ class Core:
         self.batch = Batch(settings.broker_id, settings.listener, settings.protocol)
 
     def send(self) -> Steps[None]:
-        """Send what has been gathered."""
+        """Send the gathered requests."""
         return self.batch.send(self.state)

@@ -223,7 +223,7 @@ def resume(
 
 
 def from_znode(core: Core) -> Steps[list[TopicPartition]]:
-    """Begin what the znode asks for; what cannot be done is taken out of it. Returns what has begun."""
+    """Begin the reassignments in the znode, and remove impossible ones from it. Returns those that have begun."""
     targets: dict[TopicPartition, tuple[int, ...]] | None = yield ReadReassignments()
     if targets is None:
         return []

@@ -32,7 +32,7 @@ class LostLogs(Protocol):
     """Logs that this broker has had in log dirs that are gone."""
 
     async def begin_again(self, topic: str, index: int) -> bool:
-        """Give up what a partition had; says whether that was possible."""
+        """Begin a partition with an empty log; False if that is impossible."""
 
 
 class EmbeddedController:

@@ -14,7 +14,7 @@ TopicFound = tuple[bytes | None, dict[int, Assignment]]
 
 
 def changed(core: Core, names: Collection[str], topics_read: Mapping[str, TopicFound]) -> Steps[None]:
-    """Take over which topics there are: `names` are all, `topics_read` has those that are not known yet."""
+    """Record the topics: `names` are all of them, `topics_read` has the new ones."""
     for topic in [name for name in core.state.assignments if name not in names]:
         core.state.remove_topic(topic)
     for topic, (topic_id, assignments) in topics_read.items():
@@ -26,7 +26,7 @@ def changed(core: Core, names: Collection[str], topics_read: Mapping[str, TopicF
 
 
 def named(core: Core, topic: str, topic_id: bytes) -> Steps[None]:
-    """Take over the id that a topic has got, and send it to all brokers."""
+    """Record a topic's new id, and send it to all brokers."""
     state = core.state
     state.name_topic(topic, topic_id)
     for number, partition in enumerate(state.partitions_of(topic)):
@@ -57,7 +57,7 @@ def known_to_nobody(core: Core, topics: Collection[str], broker_id: int | None =
 
 
 def partitions_changed(core: Core, topic: str, assignments: Mapping[int, Assignment]) -> Steps[None]:
-    """Take over partitions that a topic has got; while it is being deleted it gets none."""
+    """Record a topic's new partitions; a topic that is being deleted gets none."""
     assignments_before = core.state.assignments.get(topic)
     if assignments_before is None:
         return

@@ -80,7 +80,7 @@ class ImageApplier:
 
     @property
     def in_transaction(self) -> bool:
-        """True if what is applied ends inside of a metadata transaction."""
+        """True if the applied records end inside of a metadata transaction."""
         return self._loader.state.in_transaction
 
     @property
@@ -245,12 +245,12 @@ class AppliedImage:
 
     @property
     def image(self) -> QuorumImage:
-        """The image that was published last."""
+        """The newest published image."""
         return self._applier.image
 
     @property
     def fault(self) -> str:
-        """Say why the image is not followed any more; empty while it is."""
+        """Return why the image has stopped following the log; empty while it follows."""
         return self._applier.fault
 
     @property

@@ -70,7 +70,7 @@ def _in_snapshots(disk: Disk, path: str, snapshots: list[str]) -> list[str]:
 
 
 def _in_newest(file: File, size: int, problems: list[str]) -> None:
-    """Add what is wrong with a snapshot as a whole."""
+    """Add the damage of a snapshot as a whole."""
     next_offset, is_control = 0, False
     for position, header in iter_checked(
         file, size, base_offset=0, on_problem=lambda at, text: problems.append(f"byte {at}: {text}")

@@ -49,7 +49,7 @@ class InstallSnapshot(NamedTuple):
 
 
 class DropSnapshot(NamedTuple):
-    """Remove what was written of a snapshot: it is not continued."""
+    """Remove a partly written snapshot: it is not continued."""
 
     snapshot_id: SnapshotId
 

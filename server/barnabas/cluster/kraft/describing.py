@@ -192,7 +192,7 @@ class ChangeNames:
 
 
 def control_row(message: Any, epoch: int) -> Row | None:
-    """Return what a control record says, in the columns of a change; None if it says nothing of the quorum."""
+    """Return a control record as the columns of a change; None if it does not concern the quorum."""
     after: Row
     match type(message).__name__:
         case "LeaderChangeMessage":

@@ -113,7 +113,7 @@ class DirectoryAssignments:
                     backoff_s = min(backoff_s * 2, BACKOFF_SECONDS_MAX)
 
     async def _tell(self, assignments: Mapping[Assigned, bytes]) -> bool:
-        """Send assignments once; those that are settled wait no longer. Says whether any is."""
+        """Send assignments once; returns whether any was settled."""
         request = _request(self._broker_id, self._broker_epoch(), assignments)
         try:
             response = await self._controllers.ask_controller(request, channel=CHANNEL)

@@ -185,7 +185,7 @@ class DurableLog:
         self.log.advance_high_watermark(high_watermark)
 
     def read(self, offset: int, upper_offset: int) -> bytes:
-        """Return batches from an offset on that begin before another one; the last may be cut, the first is whole.
+        """Return batches that begin before `upper_offset`, from `offset` on; the first is whole, the last may be cut.
 
         Raises MetadataLogError if the log is damaged there.
         """
@@ -244,7 +244,7 @@ class DurableLog:
         file.write(data, position)
 
     def drop_piece(self, snapshot_id: SnapshotId) -> None:
-        """Remove what was written of a snapshot."""
+        """Remove a partly written snapshot."""
         self._disk.remove(self._path(snapshot_id, PART))
 
     def part_steps(self, snapshot_id: SnapshotId) -> Iterator[Snapshot | None]:

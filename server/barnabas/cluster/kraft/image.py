@@ -156,7 +156,7 @@ def value_of(image: QuorumImage, kind: str, key: Any) -> Any:
 
 
 def diff(before: QuorumImage, after: QuorumImage) -> Iterator[Change]:
-    """Iterate over what differs: what `after` lacks first, then what it has in addition or otherwise. Time: both images."""
+    """Iterate over the differences: entries that `after` lacks first, then new and changed ones. Time: both images."""
     return (change for change in _compared(before, after) if change is not None)
 
 

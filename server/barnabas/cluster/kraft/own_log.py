@@ -93,7 +93,7 @@ class OwnLog:
     # --- opening --------------------------------------------------------------------------------------------
 
     def open(self, *, may_lose: bool = True) -> LogContent:
-        """Open the log, or make it, and return what it has. Raises StorageError, MetadataLogError.
+        """Open or create the log, and return its content. Raises StorageError, MetadataLogError.
 
         A damaged log goes on with what can be read of it if it `may_lose` the rest; else LostMetadataError is raised,
         and nothing was changed.

@@ -40,7 +40,7 @@ class Node(NamedTuple):
 
 
 class LostMetadataError(StorageError):
-    """The metadata log is damaged: what it would go on with is not all that was in it."""
+    """The metadata log is damaged: records are missing from the readable part."""
 
     def __init__(self, log_dir: str, damage: Sequence[str]) -> None:
         super().__init__(log_dir, OSError(f"the metadata log is damaged: {'; '.join(damage)}"))

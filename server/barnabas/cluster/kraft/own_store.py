@@ -185,7 +185,7 @@ class OwnStore:
         done.set()
 
     async def _carry_out(self, pending: Sequence[_PendingChange]) -> None:
-        """Decide on all of these, keep what was decided, and publish it; each one gets its image or its failure.
+        """Decide on these changes, write and publish their records; each change gets its image or its error.
 
         Raises StorageError, when nothing was kept.
         """

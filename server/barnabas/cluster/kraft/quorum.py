@@ -39,7 +39,7 @@ class Leadership(NamedTuple):
     kraft_version: int = 0
 
     def after(self, message: Any, epoch: int, record: Record) -> Leadership:
-        """Return what is true after a control record's message."""
+        """Return the leadership after a control record's message."""
         name = type(message).__name__
         if name == "LeaderChangeMessage":
             changed = self._replace(

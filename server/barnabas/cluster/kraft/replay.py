@@ -62,7 +62,7 @@ class Replay:
         return self.image
 
     def load(self, image: QuorumImage) -> Iterable[Change]:
-        """Take an image from a snapshot in place of all so far; returns the difference: what it lacks has gone."""
+        """Replace the image by that of a snapshot; returns the difference, with entries that it lacks as removed."""
         before = self.image
         self._draft = self._transaction = None
         self.image = image

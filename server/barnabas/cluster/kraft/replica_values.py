@@ -17,7 +17,7 @@ PLACE: Final = "the quorum's log"
 
 
 class WrongAnswerError(MetadataLogError):
-    """An answer that does not fit what was asked: nothing of it was taken, and another controller may answer better."""
+    """A response that does not fit its request: none of it is applied, and another controller may answer better."""
 
 
 class Identity(NamedTuple):

@@ -21,7 +21,7 @@ class SnapshotTimer:
         self._bytes_at, self._begun_ms = bytes_applied, now_ms
 
     def is_due(self, bytes_applied: int, now_ms: int) -> bool:
-        """Say whether a snapshot should be made of what was applied just now."""
+        """Say whether a snapshot of the records applied so far is due."""
         if bytes_applied - self._bytes_at >= self._bytes_max:
             return True
         is_late = 0 < self._interval_ms <= now_ms - self._begun_ms

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ScramCredentialChanged(Change):
-    """A user's credential for a SCRAM mechanism (as in `SCRAM-SHA-256`) is now this one; None: there is none any more."""
+    """A user's new credential for a SCRAM mechanism (as in `SCRAM-SHA-256`); None if it was deleted."""
 
     user: str
     mechanism: str

@@ -110,7 +110,7 @@ class ControllerTopicCreation:
         }
 
     async def _carry_out(self, creation: _Creation) -> None:
-        """Have topics made, and wait until this broker knows of them; what they are refused for is noted."""
+        """Have topics created, and wait until this broker has their metadata; refusals are noted."""
         try:
             with trio.move_on_after(self._config.get(settings.REQUEST_TIMEOUT_MS) / 1000):
                 creation.refused.update(await self._made(creation))

@@ -162,7 +162,7 @@ class ClusterImage(NamedTuple):
         return self.names_by_id.get(topic_id)
 
     def partition(self, topic: str, index: int) -> PartitionInfo | None:
-        """Return what is known of a partition, None if there is none."""
+        """Return a partition's metadata, None if there is none."""
         info = self.topics.get(topic)
         return info.partitions[index] if info is not None and 0 <= index < len(info.partitions) else None
 

@@ -59,7 +59,7 @@ class VersionedRequest(NamedTuple):
 
 @dataclass(slots=True)
 class _Link:
-    """One connection to one broker, or what is known of its absence; times are trio's (s)."""
+    """The connection to a broker, or its last failure; times are trio's (s)."""
 
     connection: Connection | None = None
     target: BrokerInfo | None = None

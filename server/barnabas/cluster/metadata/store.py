@@ -51,4 +51,4 @@ class MetadataStore(Protocol):
         """
 
     async def close(self) -> None:
-        """Let go of everything; a change that comes later raises StorageError."""
+        """Release all resources; a later change raises StorageError."""

@@ -150,7 +150,8 @@ class FollowerLog:
         own = self.replica.log
         if not self.is_current or not own.is_tiered or own.log_end_offset >= start.offset:
             return False
-        log.info(
+        log.log(
+            logging.WARNING if own.size_bytes else logging.INFO,
             "%s ended at %d: it begins at %d now, after what is in tiered storage from %d on",
             own.name, own.log_end_offset, start.offset, start.log_start_offset,
         )  # fmt: skip

@@ -101,7 +101,7 @@ class LeaderState:
     # --- what others say ------------------------------------------------------------------------------------
 
     def follower(self, replica_id: int) -> FollowerState | None:
-        """Return what is known of a follower, None for a broker that is no replica."""
+        """Return the state of a follower, None for a broker without a replica."""
         return self._followers.get(replica_id)
 
     def follower_fetched(
@@ -135,7 +135,7 @@ class LeaderState:
     def update(
         self, *, partition_epoch: int, replicas: Collection[int], isr: Collection[int], now_ms: int
     ) -> bool:
-        """Take what the metadata says in this leader epoch; False if it is older than what is known.
+        """Apply metadata of this leader epoch; False if they are older than the present ones.
 
         A proposal that was made for an older partition epoch is forgotten: it was accepted, or is void.
         """

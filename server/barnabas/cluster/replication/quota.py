@@ -24,7 +24,7 @@ class Rate:
         self._counted: deque[list[int]] = deque()  # [when it began, what was counted]
 
     def count(self, size: int, now_ms: int) -> None:
-        """Add what was sent or received."""
+        """Add bytes that were sent or received."""
         self._forget(now_ms)
         if not self._counted or now_ms - self._counted[-1][0] >= self._sample_ms:
             self._counted.append([now_ms, 0])

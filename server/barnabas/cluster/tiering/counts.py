@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from barnabas.config import broker as settings
 from barnabas.serving.quotas.rate import Rate
+
+if TYPE_CHECKING:
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.config.setting import Setting
 
 
 @dataclass(slots=True)
@@ -42,19 +48,38 @@ class TierCounts:
         return counts
 
 
-class BytesLimit:
-    """Bytes per second, by Kafka's samples."""
+class LimitSettings(NamedTuple):
+    """Settings of a limit: bytes per second, number of samples, seconds of each."""
 
-    def __init__(
-        self, limit: Callable[[], int], samples: int, window_seconds: int, now_ms: Callable[[], int]
-    ) -> None:
-        self._limit = limit
+    bytes_per_second: Setting[int]
+    samples: Setting[int]
+    window_seconds: Setting[int]
+
+
+COPIES: Final = LimitSettings(
+    settings.REMOTE_LOG_MANAGER_COPY_MAX_BYTES_PER_SECOND,
+    settings.REMOTE_LOG_MANAGER_COPY_QUOTA_WINDOW_NUM,
+    settings.REMOTE_LOG_MANAGER_COPY_QUOTA_WINDOW_SIZE_SECONDS,
+)
+READS: Final = LimitSettings(
+    settings.REMOTE_LOG_MANAGER_FETCH_MAX_BYTES_PER_SECOND,
+    settings.REMOTE_LOG_MANAGER_FETCH_QUOTA_WINDOW_NUM,
+    settings.REMOTE_LOG_MANAGER_FETCH_QUOTA_WINDOW_SIZE_SECONDS,
+)
+
+
+class BytesLimit:
+    """Bytes per second, by Kafka's samples: the settings of copies or of reads."""
+
+    def __init__(self, config: BrokerConfig, of: LimitSettings, now_ms: Callable[[], int]) -> None:
+        self._config = config
+        self._setting = of.bytes_per_second
         self._now_ms = now_ms
-        self._rate = Rate(samples, window_seconds * 1000, now_ms())
+        self._rate = Rate(config.get(of.samples), config.get(of.window_seconds) * 1000, now_ms())
 
     def throttle_ms(self) -> int:
         """Return for how long nothing may pass, 0 if something may."""
-        return self._rate.throttle_ms(self._limit(), self._now_ms())
+        return self._rate.throttle_ms(self._config.get(self._setting), self._now_ms())
 
     def record(self, size: int) -> None:
         """Note bytes that pass."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import trio
 
-from barnabas.cluster.tiering.counts import BytesLimit, TierCounts
+from barnabas.cluster.tiering.counts import READS, BytesLimit, TierCounts
 from barnabas.cluster.tiering.lineage import end_of_use, is_in_lineage, segment_at
 from barnabas.cluster.tiering.partition import key_of
 from barnabas.cluster.tiering.reading import RemoteRange, find_time, read_records
@@ -100,17 +100,17 @@ class RemoteReads:
         self._jobs: dict[object, _Job] = {}
         self._late: OrderedDict[object, _Job] = OrderedDict()
         self._late_bytes = 0
-        self._limit = BytesLimit(
-            lambda: get(settings.REMOTE_LOG_MANAGER_FETCH_MAX_BYTES_PER_SECOND),
-            get(settings.REMOTE_LOG_MANAGER_FETCH_QUOTA_WINDOW_NUM),
-            get(settings.REMOTE_LOG_MANAGER_FETCH_QUOTA_WINDOW_SIZE_SECONDS),
-            environment.monotonic_ms,
-        )
+        self._limit = BytesLimit(config, READS, environment.monotonic_ms)
 
     @property
     def pending(self) -> int:
         """Number of reads that run or wait for a thread."""
         return len(self._jobs)
+
+    @property
+    def threads(self) -> int:
+        """Number of reads that run at the same time."""
+        return int(self._limiter.total_tokens)
 
     @property
     def is_throttled(self) -> bool:

@@ -16,7 +16,7 @@ from uuid import UUID
 
 import trio
 
-from barnabas.cluster.tiering.counts import BytesLimit, TierCounts
+from barnabas.cluster.tiering.counts import COPIES, BytesLimit, TierCounts
 from barnabas.cluster.tiering.expiry import TieredLog, plan_expiry
 from barnabas.cluster.tiering.lineage import entries_between, first_offset, highest_offset
 from barnabas.cluster.tiering.metadata import RefusedRecordError, new_segment_id
@@ -74,12 +74,7 @@ class SegmentTasks:
         self._copiers = trio.CapacityLimiter(get(settings.REMOTE_LOG_MANAGER_COPIER_THREAD_POOL_SIZE))
         self._deleters = trio.CapacityLimiter(get(settings.REMOTE_LOG_MANAGER_EXPIRATION_THREAD_POOL_SIZE))
         self._turns = trio.Lock()
-        self._limit = BytesLimit(
-            lambda: get(settings.REMOTE_LOG_MANAGER_COPY_MAX_BYTES_PER_SECOND),
-            get(settings.REMOTE_LOG_MANAGER_COPY_QUOTA_WINDOW_NUM),
-            get(settings.REMOTE_LOG_MANAGER_COPY_QUOTA_WINDOW_SIZE_SECONDS),
-            environment.monotonic_ms,
-        )
+        self._limit = BytesLimit(config, COPIES, environment.monotonic_ms)
 
     def follow_settings(self) -> None:
         """Have as many threads as the settings say now."""

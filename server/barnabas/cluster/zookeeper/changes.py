@@ -63,7 +63,7 @@ CONFLICTS_MAX = 3
 
 
 class Publisher(ImageSource, Protocol):
-    """Source of the image, which also publishes what was read."""
+    """Source of the image, which also publishes the content of znodes."""
 
     async def publish_read(self, keys: Sequence[ResourceKey], others: Sequence[Change]) -> None:
         """Publish these changes, and the settings of these resources as they are now. Raises ZooKeeperError."""
@@ -384,7 +384,7 @@ class ChangeWriter:
         self._written.forget_known(self._publisher.image)
 
     async def _publish_own(self, changes: Sequence[Change]) -> None:
-        """Publish what was written and is not the controller's to say; settings as they are now."""
+        """Publish written changes that the controller does not send; settings as they are now."""
         created = {change.topic.name for change in changes if isinstance(change, TopicCreated)}
         keys: list[ResourceKey] = []
         other: list[Change] = []
@@ -427,5 +427,5 @@ async def decided(budget: LoopBudget, decide: Decide, image: ClusterImage) -> li
 
 
 def closed() -> StorageError:
-    """The error for what comes after `close`."""
+    """Return the error of calls after `close`."""
     return StorageError(PLACE, ValueError("the metadata store is closed"))

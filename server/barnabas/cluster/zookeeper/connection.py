@@ -66,7 +66,7 @@ READS_TOGETHER = 128
 
 
 class UnreachableError(ZooKeeperError):
-    """No server could be reached in time; the message says what was tried, and what came of it."""
+    """No server could be reached in time; the message has the addresses and their errors."""
 
 
 class ZooKeeperConnection(TrackedSession):
@@ -284,7 +284,7 @@ class ZooKeeperConnection(TrackedSession):
         return answers
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
-        """Return what is known of a znode, None if there is none; the watch is set in both cases."""
+        """Return a znode's Stat, None if there is none; the watch is set in both cases."""
         stat = await self._ask(packets.Exists(self._path(path), self._call(watch)), path)
         return None if stat is None else stat_of(stat)
 

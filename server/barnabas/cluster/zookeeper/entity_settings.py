@@ -85,7 +85,7 @@ def known(image: ClusterImage) -> Iterator[ResourceKey]:
 
 
 def changes(image: ClusterImage, key: ResourceKey, settings: Mapping[str, str]) -> Iterator[Change]:
-    """Return what a znode with these settings says that the image does not."""
+    """Return the changes that make the image's settings those of a znode."""
     entity = quota_entity(key)
     if entity is not None:
         quotas = dict(_quotas(entity, settings))
@@ -97,7 +97,7 @@ def changes(image: ClusterImage, key: ResourceKey, settings: Mapping[str, str]) 
 
 
 def _credentials(image: ClusterImage, user: str, settings: Mapping[str, str]) -> Iterator[Change]:
-    """Return what is new of a user's credentials; one that cannot be read stays as it was."""
+    """Return changed credentials of a user; an unreadable one stays as it was."""
     known_ones = image.scram.get(user, {})
     for mechanism in scram.MECHANISMS:
         text = settings.get(mechanism)

@@ -59,7 +59,7 @@ class ZooKeeperFeatures:
         await self._store.publish(decide)
 
     async def _levels(self, watch: Watch | None = None) -> tuple[dict[str, int], int]:
-        """Return what `/feature` says, and its version; nothing and -1 where it is not there or switched off."""
+        """Return the levels in `/feature` and its version; none and -1 without the znode, or where it is switched off."""
         try:
             data, stat = await self._zookeeper.get(resources.FEATURE, watch)
         except NoNodeError:

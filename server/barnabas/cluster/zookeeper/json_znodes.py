@@ -68,7 +68,7 @@ class Fields:
         return iter(self._value)
 
     def wrong(self, name: str, expected: str) -> ZnodeError:
-        """The error for a field that is not what is expected."""
+        """Return the error of a field with an unexpected value."""
         value = self._value.get(name)
         if value is None:
             return self._error(f'"{name}" is missing')

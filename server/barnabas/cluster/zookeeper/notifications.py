@@ -102,6 +102,6 @@ class Notifications:
                     continue  # another broker was quicker
 
     def _number_of(self, name: str) -> int:
-        """The number of a notification, -1 for a znode that is none."""
+        """Return the number of a notification, -1 for another znode."""
         digits = name.removeprefix(self._prefix)
         return int(digits) if digits != name and digits.isdecimal() else -1

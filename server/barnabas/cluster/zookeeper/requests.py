@@ -311,7 +311,7 @@ class Requests:
             done(None, error)
 
     def drop_stale(self) -> None:
-        """Lose what was asked for while there was no connection. Called in kazoo's thread, before anything is sent."""
+        """Fail requests made without a connection. Called in kazoo's thread, before anything is sent."""
         queue = self._client._queue
         while True:
             try:

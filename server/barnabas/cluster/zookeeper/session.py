@@ -153,7 +153,7 @@ class ZooKeeper(Protocol):
         """Return the data of many znodes, None for those that are not there; all are asked for at once."""
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
-        """Return what is known of a znode, None if there is none; the watch is set in both cases."""
+        """Return a znode's Stat, None if there is none; the watch is set in both cases."""
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """Return the names of a znode's children, sorted. Raises NoNodeError."""

@@ -88,7 +88,7 @@ class Truth:
     next_producer_id: int | None = None
 
     def add(self, other: Truth) -> bool:
-        """Take over what another one says; returns whether it says anything new."""
+        """Add state that was read later; returns whether it changes anything."""
         before = dict(self.topics), dict(self.configs), self.next_producer_id
         self.topics |= other.topics
         self.configs |= other.configs

@@ -58,7 +58,7 @@ WITHOUT_EFFECT = {
     "sockets": "left to the operating system",
     "threads": "one event loop does this work",
     "tiered": "stores are part of the broker, and need no class path, listener, timers or threads of this kind",
-    "warmup": "streams groups have no warm-up tasks, and the tags of their clients do not count",
+    "warmup": "streams groups have no warm-up tasks, nor have they in Kafka 4.4",
     "zookeeper": "it is about a cluster on ZooKeeper, and without zookeeper.connect a broker is alone",
 }
 

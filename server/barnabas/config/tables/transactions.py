@@ -19,7 +19,7 @@ ROWS: tuple[Row, ...] = (
      "How often transactional ids that are no longer used are looked for."),
     ("transaction.partition.verification.enable", "boolean", "true", "", "low", "cluster", "",
      "Whether a partition must be in the transaction before records of it are taken."),
-    ("transaction.two.phase.commit.enable", "boolean", "false", "", "low", "", "!fixed",
+    ("transaction.two.phase.commit.enable", "boolean", "false", "", "low", "", "",
      "Whether transactions without a timeout are allowed (KIP-939)."),
     ("transaction.state.log.load.buffer.size", "int", "5242880", "1..", "high", "", "fixed",
      "Bytes read at once when transactions are loaded."),

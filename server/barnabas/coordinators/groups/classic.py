@@ -348,7 +348,7 @@ class ClassicGroup(ClassicState):
         return self.state is State.COMPLETING_REBALANCE and self.generation == generation == self.writing
 
     def assigned(self, generation: int, now_ms: int, out: Decision) -> None:
-        """Give the members of a large generation their assignments: what is kept of it is in the log."""
+        """Send the members of a large generation their assignments, once its record is in the log."""
         if self.is_written_as(generation):
             out.is_ahead = True
             self._become_stable(now_ms, out)
@@ -434,7 +434,7 @@ class ClassicGroup(ClassicState):
             self._drop(self.known_member(member_id, instance_id), out)
 
     def members_left(self, now_ms: int, out: Decision) -> None:
-        """All that leave together have left: the others share what they had."""
+        """Remove members that leave together, and rebalance."""
         out.is_ahead = True
         self._member_gone(now_ms, out)
 

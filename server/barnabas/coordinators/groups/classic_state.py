@@ -113,7 +113,7 @@ class ClassicState:
         return len(members) + metadata_bytes // BYTES_PER_TOPIC
 
     def subscribed_topics(self) -> Set[str] | None:
-        """Return the topics of all members, as they say for the chosen assignor; None if that is not known.
+        """Return the topics that all members subscribe to, by the chosen assignor; None if they cannot be read.
 
         It is not for groups that are no consumers, before the first generation, or when a member's metadata is not the
         consumers' (their own assignors may write anything).
@@ -230,7 +230,7 @@ class ClassicState:
 
 
 def _topics_of(members: Iterable[Member], protocol: str) -> frozenset[str] | None:
-    """Return the topics that these say for a protocol; None if one of them says something else."""
+    """Return the topics in these members' metadata for a protocol; None if one of them is not a consumer's."""
     topics: set[str] = set()
     for member in members:
         try:

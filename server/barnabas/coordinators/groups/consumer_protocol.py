@@ -25,7 +25,7 @@ SAID_ENTRIES_MAX = 250_000
 
 
 def read_topics(metadata: bytes) -> list[str]:
-    """Return the topics that a member says it reads, whatever version it writes. Raises DecodeError.
+    """Return the topics in a member's metadata, of any version. Raises DecodeError.
 
     Only the fields of version 0 are read, with which every version begins, as Kafka does: a member may leave out what its
     version adds, or add fields of later versions.
@@ -35,14 +35,14 @@ def read_topics(metadata: bytes) -> list[str]:
 
 
 def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
-    """Read all that a member says of itself. Raises DecodeError, also where that is too much."""
+    """Return a member's whole metadata. Raises DecodeError, also where they are too large."""
     return decode_prefix(subscription.CODEC, metadata, entries_max=SAID_ENTRIES_MAX)
 
 
 def owned_partitions(
     member_subscription: ConsumerProtocolSubscription, image: ClusterImage
 ) -> TopicIdPartitions:
-    """Return the partitions that a member says it has."""
+    """Return the owned partitions in a member's metadata."""
     return _partitions_of(member_subscription.owned_partitions, image)
 
 

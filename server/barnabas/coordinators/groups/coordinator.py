@@ -106,7 +106,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
             end()
 
     async def take_effect(self, effect: AnyTarget | RecordNeeded, shard: Shard[GroupShard]) -> None:
-        """Compute in a thread what is too long for an event, and write the result to its group."""
+        """Run a long computation in a thread, and write its result to the group."""
         from barnabas.coordinators.groups.generation import RecordNeeded
 
         if isinstance(effect, RecordNeeded):
@@ -115,7 +115,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
             await self._compute_target(effect, shard)
 
     async def _keep_generation(self, needed: RecordNeeded, shard: Shard[GroupShard]) -> None:
-        """Encode and append what is kept of a large classic group; then its members have their assignments."""
+        """Encode and append the record of a large classic group; then its members get their assignments."""
         code = 0
         try:
             record = await self._aside(needed.compute)

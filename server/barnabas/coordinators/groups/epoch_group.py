@@ -201,7 +201,7 @@ class ReconciledGroup(EpochGroup[E, K]):
         return member.id in self.members and self.replaced_by(member) is not None
 
     def target_of(self, member: E) -> frozenset[K]:
-        """Return a member's target; one that replaces a static member takes over what that one should have had."""
+        """Return a member's target; a member that replaces a static one takes over the target of that one."""
         replaced = self.replaced_by(member)
         return self.target.get(member.id if replaced is None else replaced, frozenset())
 
@@ -269,7 +269,7 @@ class ReconciledGroup(EpochGroup[E, K]):
         """Take back what `add_assigned` has done."""
 
     def put_member(self, member: E) -> None:
-        """Add a member, or replace it by what it is now."""
+        """Add a member, or replace its earlier state."""
         self._release(member.id)
         self.members[member.id] = member
         self.add_assigned(member)
@@ -292,7 +292,7 @@ class ReconciledGroup(EpochGroup[E, K]):
 
 
 def uncount(counter: Counter[T], items: Iterable[T]) -> None:
-    """Count these once less; what is counted no more is forgotten."""
+    """Decrement these counts, and drop those that become 0."""
     for item in items:
         if counter[item] == 1:
             del counter[item]

@@ -90,7 +90,7 @@ class EpochMember(Generic[K]):
         )
 
     def away(self) -> Self:
-        """Return the member after it has left for a while: it keeps what it has, and has given up what it must.
+        """Return the member after a static leave: it keeps its partitions, and has given up the revoked ones.
 
         Once it is back it counts as the one that has always had that: it may commit for it in any of its epochs.
         """
@@ -103,7 +103,7 @@ class EpochMember(Generic[K]):
         )
 
     def without_assignment(self) -> Self:
-        """Return the member after the tombstone of what it has."""
+        """Return the member after the tombstone of its current assignment."""
         return changed(self, assigned={}, revoking={}, epoch=-1, previous_epoch=-1)
 
 

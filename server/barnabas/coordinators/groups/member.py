@@ -278,7 +278,7 @@ class Members:
 
 
 def _add(counts: dict[K, int], key: K, change: int) -> None:
-    """Change a count; what is counted no more is forgotten."""
+    """Change a count, and drop it at 0."""
     count = counts.get(key, 0) + change
     if count:
         counts[key] = count

@@ -34,7 +34,7 @@ class PendingOffsets:
         topic_partition: TopicPartition,
         value: OffsetCommitValue | None,
     ) -> None:
-        """A transaction has committed an offset; None takes it back."""
+        """Add an offset that a transaction commits; None removes it."""
         producers = self._by_group.setdefault(group_id, {})
         offsets = producers.setdefault(producer_id, {})
         self._groups.setdefault(producer_id, set()).add(group_id)
@@ -53,7 +53,7 @@ class PendingOffsets:
                 self._contested[place] = [*(other for other in order if other != producer_id), producer_id]
 
     def overrule(self, group_id: str, topic_partition: TopicPartition) -> None:
-        """A plain commit came after them."""
+        """Overrule pending offsets of a partition by a later commit outside of their transactions."""
         for producer_id, offsets in self._by_group.get(group_id, {}).items():
             if topic_partition in offsets:
                 offsets[topic_partition] = OVERRULED
@@ -61,7 +61,7 @@ class PendingOffsets:
         self._contested.pop((group_id, topic_partition), None)
 
     def forget(self, group_id: str, topic_partition: TopicPartition) -> None:
-        """The offset was deleted after them."""
+        """Drop pending offsets of a partition, since its offset was deleted after them."""
         producers = self._by_group.get(group_id)
         if producers:
             for offsets in producers.values():
@@ -85,7 +85,7 @@ class PendingOffsets:
     def end(
         self, producer_id: int, *, committed: bool
     ) -> Iterator[tuple[str, Mapping[TopicPartition, OffsetCommitValue]]]:
-        """The transaction of a producer has ended: what it had committed and counts if that is `committed`, by group."""
+        """End a producer's transaction; yield its pending offsets by group, which count if it is `committed`."""
         for group_id in self._groups.pop(producer_id, ()):
             producers = self._by_group[group_id]
             offsets = producers.pop(producer_id)

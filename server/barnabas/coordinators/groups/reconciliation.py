@@ -8,7 +8,8 @@ Partitions of consumer groups and tasks of streams groups move alike.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Callable, Collection, Hashable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from barnabas.coordinators.groups.epoch_member import EpochMember, MemberState
@@ -18,16 +19,40 @@ from barnabas.wire.generated.errors import ErrorCode
 M = TypeVar("M", bound=EpochMember[Any])
 
 
+@dataclass(slots=True)
+class Step:
+    """What a member keeps, has to give up and can be given now, with the epochs in which it was given what it has.
+
+    `reported` is what it says it has, None if it says nothing.
+    """
+
+    kept: dict[Any, int]
+    revoking: dict[Any, int]
+    free: list[Any]
+    reported: frozenset[Any] | None
+
+    @property
+    def has_to_revoke(self) -> bool:
+        """True while the member has not reported that it has given up what it must."""
+        return bool(self.revoking) and (self.reported is None or not self.reported.isdisjoint(self.revoking))
+
+
+Adjust = Callable[[Step, Any, frozenset[Any], int], None]
+"""Changes a step of a member towards a target of an epoch: (step, member, target, target epoch)."""
+
+
 def reconcile(
     member: M,
     target_epoch: int,
     target: frozenset[Any],
     taken: Collection[Any],
     reported: frozenset[Any] | None,
+    adjust: Adjust | None = None,
 ) -> M:
     """The member after as large a step as is possible now; the same one if there is none.
 
-    `taken` has what cannot be given to it now; `reported` is what it says it has, None if it says nothing.
+    `taken` has what cannot be given to it now; `reported` is what it says it has, None if it says nothing. `adjust` may
+    change the step, for kinds of groups in which a member can have the same thing in several roles.
     Raises FENCED_MEMBER_EPOCH for a member in a state that is not known here.
     """
     if member.is_reconciled_to(target_epoch):
@@ -37,15 +62,15 @@ def reconcile(
             if reported is None or not reported.isdisjoint(member.revoking):
                 return member
             # All is given up: it has done what its next epoch needs.
-            return _step(member, member.epoch + 1, target_epoch, target, taken, reported)
+            return _step(member, member.epoch + 1, target_epoch, target, taken, reported, adjust)
         case MemberState.UNKNOWN:
             if reported is None or reported:
                 raise RequestError(
                     ErrorCode.FENCED_MEMBER_EPOCH, "the member must give up all and join again"
                 )
-            return _step(member, target_epoch, target_epoch, target, taken, reported)
+            return _step(member, target_epoch, target_epoch, target, taken, reported, adjust)
         case _:
-            return _step(member, member.epoch, target_epoch, target, taken, reported)
+            return _step(member, member.epoch, target_epoch, target, taken, reported, adjust)
 
 
 def _step(
@@ -55,6 +80,7 @@ def _step(
     target: frozenset[Any],
     taken: Collection[Any],
     reported: frozenset[Any] | None,
+    adjust: Adjust | None,
 ) -> M:
     kept = {
         topic_partition: since
@@ -66,12 +92,15 @@ def _step(
         for topic_partition, since in member.assigned.items()
         if topic_partition not in target
     }
-    if revoking and (reported is None or not reported.isdisjoint(revoking)):
-        return _moved(member, MemberState.UNREVOKED, epoch, kept, revoking)
     missing = [topic_partition for topic_partition in target if topic_partition not in kept]
     free = [topic_partition for topic_partition in missing if topic_partition not in taken]
-    kept.update(dict.fromkeys(free, target_epoch))
     state = MemberState.STABLE if len(free) == len(missing) else MemberState.UNRELEASED
+    step = Step(kept, revoking, free, reported)
+    if adjust is not None:
+        adjust(step, member, target, target_epoch)
+    if step.has_to_revoke:
+        return _moved(member, MemberState.UNREVOKED, epoch, kept, revoking)
+    kept.update(dict.fromkeys(step.free, target_epoch))
     return _moved(member, state, target_epoch, kept, {})
 
 

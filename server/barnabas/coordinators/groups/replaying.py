@@ -37,7 +37,7 @@ class Replay(Generic[G]):
         return self._types.keys()
 
     def decoded(self, type_id: int, key: bytes, value: bytes | None) -> DecodedRecord:
-        """Return what a record of one of the types says. Raises DecodeError."""
+        """Decode a record of one of the types. Raises DecodeError."""
         record_type = self._types[type_id][0]
         written = None if value is None else record_type.decode_value(value)
         if record_type is self._epoch and written is not None:
@@ -47,7 +47,7 @@ class Replay(Generic[G]):
     def apply(
         self, decoded: DecodedRecord, find: Callable[[str, bool], G | None], end: Callable[[str], None]
     ) -> None:
-        """Replay what a record says.
+        """Replay a record.
 
         `find` returns the group of an id; made if the flag says so, otherwise None where there is none of this kind.
         """
@@ -96,7 +96,7 @@ def replay_members(
     metadata: tuple[RecordType[Any, Any], Callable[[M, Any], M]],
     current: tuple[RecordType[Any, Any], Callable[[M, Any], M]],
 ) -> list[tuple[RecordType[Any, Any], ApplyRecord]]:
-    """Return what the records of a member do: what it says of itself, and what it has.
+    """Return functions that replay a member's records: its metadata and its assignments.
 
     Each comes with a function that returns the member as the value says; `make` makes one of which nothing is known.
     """

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from barnabas.cluster.metadata.image import BROKER, GROUP, ClusterImage
 from barnabas.config.features import RecordVersions
 
+_TAGS = "streams.rack.aware.assignment.tags"
 TOGETHER_MS = 3
 """For how long a first generation waits for one more member where group.initial.rebalance.delay.ms is less."""
 
@@ -47,6 +48,17 @@ class StreamsSettings(NamedTuple):
     standby_replicas: int
     initial_rebalance_delay_ms: int
     assignment_interval_ms: int
+    task_offset_interval_ms: int
+    acceptable_recovery_lag: int
+    assignment_tags: tuple[str, ...]
+
+    @property
+    def used(self) -> dict[str, str]:
+        """What an assignment depends on, with the names that Kafka writes into the record of the group's epoch."""
+        used = {"num.standby.replicas": str(self.standby_replicas)}
+        if self.assignment_tags:
+            used["rack.aware.assignment.tags"] = ",".join(self.assignment_tags)
+        return used
 
 
 class ShareMemberSettings(NamedTuple):
@@ -79,6 +91,9 @@ class GroupSettings(NamedTuple):
     streams_standby_replicas: int = 0
     streams_initial_rebalance_delay_ms: int = 3_000
     streams_assignment_interval_ms: int = 1_000
+    streams_task_offset_interval_ms: int = 60_000
+    streams_acceptable_recovery_lag: int = 10_000
+    streams_assignment_tags: tuple[str, ...] = ()
     share_session_timeout_ms: int = 45_000
     share_heartbeat_interval_ms: int = 5_000
     share_assignment_interval_ms: int = 1_000
@@ -135,4 +150,15 @@ class GroupSettings(NamedTuple):
                 own.get("streams.initial.rebalance.delay.ms", self.streams_initial_rebalance_delay_ms)
             ),
             assignment_interval_ms=int(own.get("streams.assignment.interval.ms", interval_ms)),
+            task_offset_interval_ms=int(
+                own.get("streams.task.offset.interval.ms", self.streams_task_offset_interval_ms)
+            ),
+            acceptable_recovery_lag=int(
+                own.get("streams.acceptable.recovery.lag", self.streams_acceptable_recovery_lag)
+            ),
+            assignment_tags=_items(own[_TAGS]) if _TAGS in own else self.streams_assignment_tags,
         )
+
+
+def _items(text: str) -> tuple[str, ...]:
+    return tuple(item.strip() for item in text.split(",") if item.strip())

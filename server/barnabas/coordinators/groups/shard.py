@@ -175,7 +175,7 @@ class GroupShard:
         protocols.join_group(self, joining, EventContext(self.metadata.image, now_ms, out))
 
     def is_up_to_date(self, beat: Heartbeat, now_ms: int) -> bool:
-        """Say whether a heartbeat says nothing and finds nothing new; `consumer_heartbeat`, at once, need not ask again."""
+        """Say whether a heartbeat changes nothing; `consumer_heartbeat`, at once, need not ask again."""
         group = self.find(beat.request.group_id, ConsumerGroup)
         return group is not None and is_up_to_date(group, beat, self.metadata.image, now_ms)
 
@@ -424,14 +424,14 @@ class GroupShard:
         kind.replay.apply(decoded, partial(self._replayed, kind), partial(self.end, kind=kind.group))
 
     def replay_commit(self, committed: CommittedOffset, producer_id: int) -> None:
-        """Replay what a record of an offset says, which counts when the transaction of its producer commits, if any."""
+        """Replay the record of an offset; it is pending while the transaction of its producer is open."""
         if producer_id != NO_PRODUCER_ID:
             self.pending.add(producer_id, *committed)
         else:
             self._replay_offset(*committed)
 
     def transaction_ended(self, producer_id: int, *, committed: bool, loading: bool = False) -> None:
-        """A producer's transaction is at its end: what it has committed counts, or is forgotten.
+        """End a producer's transaction: its pending offsets are committed, or dropped.
 
         It may be very much: whole mappings are merged, which takes no step of Python for each offset.
         """

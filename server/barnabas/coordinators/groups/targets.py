@@ -31,7 +31,7 @@ def write_target(
     context: EventContext,
     before: dict[str, frozenset[K]] | None = None,
 ) -> None:
-    """Write what is different in a target, and its epoch.
+    """Write the changes of a target assignment, and its epoch.
 
     `before` is the target that it comes after, where the event that writes it has moved a member's to another.
     """
@@ -46,7 +46,7 @@ def write_part(
     records: TargetRecords[K],
     context: EventContext,
 ) -> bool:
-    """Write what is different in a part of a target that was computed aside; return whether the group still needs it.
+    """Write the changes of a part of a target that was computed aside; return whether the group still needs it.
 
     Until `target_computed` has written the epoch, members stay in the one before.
     """

@@ -48,7 +48,7 @@ async def no_checkpoint() -> None:
 
 
 class Replay(Protocol[R_contra]):
-    """Hands what is in the log to a machine."""
+    """Passes the records of a log to a machine."""
 
     def __call__(self, partition: int, machine: R_contra, entry: Entry, *, loading: bool) -> None:
         """Replay the records of a batch of this partition."""

@@ -28,7 +28,7 @@ NOT_REPLAYED = "what was written could not be replayed"
 
 
 class ShardLog(Generic[M]):
-    """Appends to the partitions of shards, and waits for what was appended."""
+    """Appends to the partitions of shards, and waits until the records are committed."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class ShardLog(Generic[M]):
             raise
 
     def _write(self, shard: Shard[M], out: Decision) -> Entry:
-        """Append the records of a decision; returns what is to be replayed. Raises RequestError."""
+        """Append the records of a decision; return those to be replayed. Raises RequestError."""
         try:
             shard.end_offset = self._journal.append(
                 shard.partition, out.records, self._now_ms(), out.producer

@@ -96,7 +96,7 @@ class ClusterShareState:
         )
 
     async def write_state(self, key: StateKey, write: StateWrite) -> None:
-        """Write what has become of records. Raises RequestError."""
+        """Write the states of records. Raises RequestError."""
         request = WriteShareGroupStateRequest
         asked = request.PartitionData(
             partition=key[2],

@@ -67,7 +67,7 @@ class ShareStateCoordinator(Runtime[ShareStateShard]):
         return await self.write(name_of(key), lambda shard, out: shard.read(key, leader_epoch, now_ms, out))
 
     async def write_state(self, key: StateKey, write: StateWrite) -> None:
-        """Write down what has become of records. Raises RequestError as `ShareStateShard.write`."""
+        """Write the states of records. Raises RequestError as `ShareStateShard.write`."""
         now_ms = self._now_ms()
         await self.write(name_of(key), lambda shard, out: shard.write(key, write, now_ms, out))
 
@@ -80,11 +80,11 @@ class ShareStateCoordinator(Runtime[ShareStateShard]):
         await self.write(name_of(key), lambda shard, out: shard.delete(key, out))
 
     async def forget_topics(self, topic_ids: frozenset[bytes]) -> None:
-        """These topics are deleted: what was known of their records goes too."""
+        """Delete the state of deleted topics."""
         await self.write_all(lambda shard: shard.forgetting_topics(topic_ids))
 
     async def prune(self) -> None:
-        """Clear away what is redundant in the partitions that are loaded; what cannot be done is logged."""
+        """Prune redundant records of the loaded partitions; failures are logged."""
         for shard in self._shards:
             if not shard.is_active:
                 continue

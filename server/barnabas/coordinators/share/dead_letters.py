@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from barnabas.records.batch import HEADER_SIZE
-from barnabas.records.building import encode_batch
-from barnabas.records.record import Record, encode_body
+from barnabas.records.building import batch_of_body
+from barnabas.records.record import append_record
 
 REJECTED = "Offset rejected by client."
 EXCEEDED = "Offset delivery count exceeded the threshold."
@@ -69,14 +69,14 @@ def next_batch(
     bytes_max: int,
 ) -> tuple[bytearray, int]:
     """Encode as many records as one batch of the queue may have, at least one; returns it, and the offset after them."""
-    records: list[Record] = []
-    size = HEADER_SIZE
+    body = bytearray()
+    count = 0
     for offset in range(letters.first, min(letters.last, letters.first + RECORDS_MAX - 1) + 1):
         original = originals.get(offset, NOTHING)
-        headers = headers_of(origin, letters, offset)
-        record = Record(len(records), now_ms, original.key, original.value, headers)
-        size += len(encode_body([record], 0, now_ms))
-        if size > bytes_max and records:
+        size = len(body)
+        append_record(body, 0, count, original.key, original.value, headers_of(origin, letters, offset))
+        if HEADER_SIZE + len(body) > bytes_max and count:
+            del body[size:]
             break
-        records.append(record)
-    return bytearray(encode_batch(records)), letters.first + len(records)
+        count += 1
+    return batch_of_body(body, count, now_ms), letters.first + count

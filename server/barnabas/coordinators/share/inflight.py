@@ -120,7 +120,7 @@ class InFlight:
         return [run for run in self.between(first, last) if run.first >= first and run.last <= last]
 
     def drop_before(self, offset: int) -> None:
-        """Forget what is before `offset`."""
+        """Drop the state of records before `offset`."""
         if self._runs:
             self._cut_at(offset)
             self._runs = [run for run in self._runs if run.first >= offset]

@@ -52,7 +52,7 @@ class Written:
 
 @dataclass(slots=True)
 class SharePartition:
-    """Lifecycle: `restore` once with what was written; `settings` may be replaced at any time."""
+    """State of a share partition. Lifecycle: `restore` once with the written state; `settings` may be replaced any time."""
 
     settings: ShareSettings
     start_offset: int = 0
@@ -101,7 +101,7 @@ class SharePartition:
 
     @property
     def complete_count(self) -> int:
-        """Number of records from the start offset on that need no delivery any more."""
+        """Number of records from the start offset on that are acknowledged or archived."""
         return sum(len(run) for run in self.flight if run.outlook.is_terminal)
 
     @property
@@ -240,7 +240,7 @@ class SharePartition:
             self.flight.append(Run(first, last, state, 0, (first, last)))
 
     def _pass_over(self, first: int, last: int) -> None:
-        """Archive offsets that do not exist in the log any more: no member can get them."""
+        """Archive offsets that are no longer in the log."""
         for run in self.flight.cut(first, last):
             if run.state is AVAILABLE:
                 run.state = RecordState.ARCHIVED
@@ -319,7 +319,7 @@ class SharePartition:
         return RecordState.ARCHIVING if self.settings.dead_letter_topic else RecordState.ARCHIVED
 
     def release(self, member: str) -> Written:
-        """Take note that the member is gone: what it has acquired is free again. To be written and settled as above."""
+        """Release the records that a member had acquired, since it has left. To be written and settled as above."""
         decided = [run for run in self._locked() if run.member == member]
         for run in decided:
             run.target = self._freed(run)
@@ -337,7 +337,7 @@ class SharePartition:
         return Written(self.start_offset, self.complete_count, batches, dead=tuple(joined(dead)))
 
     def settle(self, written: Written, *, done: bool) -> None:
-        """Finish what was decided: it has been written down, or could not be, and then the records are still acquired."""
+        """Apply a decision that was written, or undo it, so that the records stay acquired."""
         for batch in written.batches if written.are_decided else ():
             lost = [run for run in self.overtaken if batch.first <= run.first <= batch.last]
             for run in (*lost, *self.flight.cut(max(batch.first, self.start_offset), batch.last)):
@@ -353,7 +353,7 @@ class SharePartition:
     # --- time and the log -----------------------------------------------------------------------------------
 
     def expire(self, now_ms: int) -> Written:
-        """Release what was acquired for too long. It is free at once; what is returned is to be written down."""
+        """Release records at the end of their acquisition lock, at once; the returned states are to be written."""
         overdue = [run for run in self._locked() if run.lock_due_ms <= now_ms]
         for run in overdue:
             run.state = self._freed(run)
@@ -376,7 +376,7 @@ class SharePartition:
         self.overtaken = [run for run in self.overtaken if run.state is ACQUIRED]
 
     def advance(self) -> None:
-        """Move the start offset over what is complete."""
+        """Move the start offset past acknowledged and archived records."""
         for run in self.flight:
             if run.target is not None or not run.state.is_terminal:
                 break
@@ -426,7 +426,7 @@ def _joined(taken: Iterable[Acquired], flight: InFlight) -> list[Acquired]:
 
 
 def _without(taken: list[Acquired], hidden: Sequence[Span]) -> list[Acquired]:
-    """Return what is left of `taken` without the spans in `hidden`, which are in order."""
+    """Return the spans of `taken` outside of those in `hidden`, which are in order."""
     for base, end in hidden:
         rest: list[Acquired] = []
         for each in taken:

@@ -179,7 +179,7 @@ class SharePartitions:
         return led.log.high_watermark
 
     def forget_group(self, group_id: str) -> None:
-        """Nothing of what is known of this group counts any more; it is read again when it is needed."""
+        """Close all partitions of a group; they are loaded again at their next use."""
         self._times_forgotten += 1
         for loaded in [loaded for key, loaded in self._loaded.items() if key[0] == group_id]:
             self._close(loaded)
@@ -208,7 +208,7 @@ class SharePartitions:
     async def release(
         self, group_id: str, member_id: str, topic_partitions: Iterable[TopicIdPartition]
     ) -> dict[TopicIdPartition, RequestError | None]:
-        """A member's session is at its end: free what it has acquired; how it went for each partition."""
+        """Release the records of a member after its session's end; return the outcome for each partition."""
         results: dict[TopicIdPartition, RequestError | None] = {}
         for topic_id, index in topic_partitions:
             results[topic_id, index] = None
@@ -222,7 +222,7 @@ class SharePartitions:
         return results
 
     async def _write(self, loaded: LoadedPartition, written: Written) -> None:
-        """Write down what was decided; it counts when that is done. Raises RequestError as a client sees it."""
+        """Write decided states; they count once written. Raises RequestError as a client gets it."""
         if not written:
             return
         done = False
@@ -263,7 +263,7 @@ class SharePartitions:
             self._nursery.start_soon(self._bury, loaded)
 
     async def _bury(self, loaded: LoadedPartition) -> None:
-        """Write what is given up to the dead letter queue; of a partition that moves, another leader writes the rest."""
+        """Write archived records to the dead letter queue; of a partition that moves, another leader writes the rest."""
         group_id, topic_id, index = loaded.key
         while loaded.burials and loaded.is_current:
             letters = loaded.burials[0]

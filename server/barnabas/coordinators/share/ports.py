@@ -27,7 +27,7 @@ class ShareStatePort(Protocol):
         """Return the state, for a new leader of the partition."""
 
     async def write_state(self, key: StateKey, write: StateWrite) -> None:
-        """Write what has become of records."""
+        """Write the states of records."""
 
     async def summary(self, key: StateKey) -> ShareState | None:
         """Return the state, None if there is none."""
@@ -44,7 +44,7 @@ class LetterWriter(Protocol):
 
 
 class HighWatermarks(Protocol):
-    """Says how far partitions are committed, on whichever broker their leader is."""
+    """High watermarks of partitions, on whichever broker leads them."""
 
     async def of(
         self, topic_partitions: Iterable[TopicPartition]

@@ -19,7 +19,7 @@ UNKNOWN_OFFSET = -1
 
 @dataclass(frozen=True, slots=True)
 class ShareState:
-    """All that is known of one share partition. `updates` counts what was written since the last snapshot."""
+    """State of a share partition. `updates` counts the records written since the last snapshot."""
 
     snapshot_epoch: int = 0
     state_epoch: int = 0

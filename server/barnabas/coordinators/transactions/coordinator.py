@@ -92,7 +92,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
         self._ended: dict[str, trio.Event] = {}
 
     async def init_producer(
-        self, transactional_id: str, timeout_ms: int, expected: Producer | None
+        self, transactional_id: str, timeout_ms: int | None, expected: Producer | None
     ) -> Producer:
         """A producer begins or resumes. Raises RequestError as `TransactionShard.init_producer`."""
 

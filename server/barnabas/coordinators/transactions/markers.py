@@ -47,7 +47,7 @@ class LocalMarkers:
         self._now_ms = now_ms
 
     def is_at_hand(self, topic_partition: TopicPartition) -> bool:  # noqa: ARG002 (all are)
-        """Say yes: no other broker has to be asked."""
+        """Return True: all partitions are led here."""
         return True
 
     async def write(

@@ -24,6 +24,7 @@ from barnabas.coordinators.transactions.transaction import (
     EPOCH_MAX_OF_CLIENTS,
     NO_EPOCH,
     NO_PRODUCER_ID,
+    NO_TIMEOUT_MS,
     Producer,
     State,
     Transaction,
@@ -64,7 +65,7 @@ class TransactionShard:
     def init_producer(
         self,
         transactional_id: str,
-        timeout_ms: int,
+        timeout_ms: int | None,
         expected: Producer | None,
         new_producer_id: int | None,
         now_ms: int,
@@ -72,11 +73,14 @@ class TransactionShard:
     ) -> Producer | Refused:
         """A producer begins, or resumes after an error with the id and epoch it had (KIP-360).
 
+        `timeout_ms` is None for transactions of two-phase commit, which have none (KIP-939).
         Raises INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, or CONCURRENT_TRANSACTIONS until its last transaction has
         ended; refused with the same when one is open, which is aborted first. Raises ProducerIdNeededError when
         `new_producer_id` is None and one is needed.
         """
-        if not 0 < timeout_ms <= self.settings.timeout_ms_max:
+        if timeout_ms is None:
+            timeout_ms = NO_TIMEOUT_MS
+        elif not 0 < timeout_ms <= self.settings.timeout_ms_max:
             raise RequestError(
                 ErrorCode.INVALID_TRANSACTION_TIMEOUT,
                 f"transaction.timeout.ms {timeout_ms} is outside of 1 to {self.settings.timeout_ms_max}",
@@ -130,7 +134,7 @@ class TransactionShard:
             raise _fenced(transaction, producer)  # there is no higher epoch that would keep it out later
         if transaction.state is State.ONGOING and topic_partitions <= transaction.partitions:
             return
-        if transaction.state is not State.ONGOING:
+        if transaction.state is not State.ONGOING and transaction.timeout_ms != NO_TIMEOUT_MS:
             out.timers[(TIMEOUT, transactional_id)] = now_ms + transaction.timeout_ms
         self._become(transaction.with_partitions(topic_partitions, client_version, now_ms), out)
 
@@ -261,7 +265,7 @@ class TransactionShard:
     def loaded(self, now_ms: int, out: Decision) -> None:
         """All records have been replayed: go on with what was open or about to end."""
         for transaction in self.transactions.values():
-            if transaction.state is State.ONGOING:
+            if transaction.state is State.ONGOING and transaction.timeout_ms != NO_TIMEOUT_MS:
                 due_ms = transaction.start_ms + transaction.timeout_ms
                 out.timers[(TIMEOUT, transaction.id)] = max(due_ms, now_ms)
             elif transaction.state.is_prepared:

@@ -19,6 +19,8 @@ from barnabas.wire.topic_partitions import TopicPartition
 
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
+NO_TIMEOUT_MS = 2**31 - 1
+"""The timeout of transactions that never time out, those of two-phase commit (KIP-939)."""
 EPOCH_MAX = 32_767
 EPOCH_MAX_OF_CLIENTS = EPOCH_MAX - 1
 """The last one is kept for fencing: a transaction that no client can end still gets a higher epoch."""

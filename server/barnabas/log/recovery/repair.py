@@ -108,7 +108,7 @@ class CrashRecovery:
         producers: ProducerState,
         snapshots: ProducerSnapshots,
     ) -> int:
-        """Check all that was written after the recovery point, and rebuild what is derived from it; returns the end offset.
+        """Check the log from the recovery point on, and rebuild its indexes and producers; returns the end offset.
 
         Segments that the log has lost are taken out of `segments`. Raises OSError, and FilesChangedError.
         """

@@ -59,7 +59,7 @@ class Trash:
         heappush(self._heap, (doomed.due_ms, self._count, doomed))
 
     def take_due(self, now_ms: int) -> list[Doomed]:
-        """Take out what is due; each is to be handed to `removed` or `put_back`."""
+        """Return the files that are due; each is to be handed to `removed` or `put_back`."""
         due = []
         while self._heap and self._heap[0][0] <= now_ms:
             doomed = heappop(self._heap)[2]
@@ -68,7 +68,7 @@ class Trash:
         return due
 
     def removed(self, doomed: Doomed) -> None:
-        """Forget what has been removed."""
+        """Drop the entry of a removed file."""
         waiting = self._waiting.get(doomed.directory, {})
         if waiting.get(doomed.name) is doomed:
             del waiting[doomed.name]

@@ -69,7 +69,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """All that came with a push: what the client says of itself, and its points."""
+    """Content of a push: the client's resource attributes, and its points."""
 
     resource: Labels
     points: tuple[Point, ...]

@@ -104,7 +104,7 @@ def whole(parts: Parts) -> bytes:
 
 
 class Large:
-    """Holds a large result until it is not used any more."""
+    """Reference to a large result, released after its last use."""
 
     __slots__ = ("_body",)
 

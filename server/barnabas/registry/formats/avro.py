@@ -57,7 +57,7 @@ class AvroSchema:
         return breaks(self.root, writer.root)
 
     def decode(self, payload: bytes) -> Any:
-        """Return what was written. Raises SchemaError."""
+        """Return the decoded value. Raises SchemaError."""
         if self._empty is None:
             self._empty = EmptyValues(self.root)
         if self._empty.there_are_any:

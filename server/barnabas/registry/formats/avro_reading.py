@@ -46,7 +46,7 @@ def _is_name(text: str) -> bool:
 
 
 class _Reading:
-    """One text."""
+    """State of the reading of one schema."""
 
     def __init__(self, types: dict[str, Type], *, is_new: bool) -> None:
         self._known = types
@@ -308,7 +308,7 @@ def _enum(enum: Type, value: dict[str, Any]) -> None:
 
 
 def _text(value: dict[str, Any], name: str) -> str | None:
-    """Return an attribute that is text; what is none says nothing."""
+    """Return an attribute that is text; None for other values."""
     text = value.get(name)
     return text if isinstance(text, str) else None
 

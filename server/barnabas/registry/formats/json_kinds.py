@@ -204,7 +204,7 @@ def _view(node: Node) -> View:
 
 
 def _parts(node: Node) -> list[View]:
-    """Return what a schema says, thing by thing."""
+    """Return the keywords of a schema, a view for each."""
     contents: dict[str, Any] = node.contents
     parts = []
     for criterion in _CRITERIA:

@@ -17,7 +17,7 @@ _WITHIN_TEXT = re.compile(r'["\\]')
 
 
 def read_json(text: str, *, is_strict: bool = True, is_avro: bool = False) -> Any:
-    """Return what is written; `is_strict` refuses NaN and Infinity, which are no JSON.
+    """Return the parsed value; `is_strict` refuses NaN and Infinity, which are no JSON.
 
     `is_avro` takes comments, and numbers that are too large for a double as infinite ones, as Avro's own library does.
     Raises SchemaError.

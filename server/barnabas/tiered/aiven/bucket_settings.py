@@ -5,6 +5,7 @@ Without credentials in the settings, those of the environment are used, as the l
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +21,7 @@ PART_BYTES: Final = 5 << 20
 _REQUEST_TIMEOUT_MS: Final = 30_000
 _CALL_TIMEOUT_MS: Final = 120_000
 _RETRIES_MAX: Final = 10
+_GCS_URL: Final = "https://storage.googleapis.com"
 _CREDENTIALS_RENEWAL: Final = timedelta(seconds=60)
 _DEFAULT_CREDENTIALS: Final = {
     "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
@@ -95,7 +97,7 @@ def gcs(settings: StoreSettings) -> StoreObjects:
     if path is not None:
         config["service_account"] = path
     if is_default is not None and not settings.flag("storage.gcs.credentials.default"):
-        config["skip_signature"] = True
+        config |= {"skip_signature": True, "service_account_key": _without_token(endpoint)}
     part_bytes = settings.number("storage.gcs.resumable.upload.chunk.size", PART_BYTES, 256 << 10, 2**31 - 1)
     try:
         store = GCSStore(
@@ -107,6 +109,12 @@ def gcs(settings: StoreSettings) -> StoreObjects:
     except (BaseError, ValueError) as error:
         raise StoreSettingsError(f"storage.gcs: {error}") from error
     return StoreObjects(store, part_bytes)
+
+
+def _without_token(endpoint: str | None) -> str:
+    """Return the key of an account that asks for no token: without one the package looks for a token before each write."""
+    account = dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
+    return json.dumps({**account, "gcs_base_url": endpoint or _GCS_URL, "disable_oauth": True})
 
 
 def azure(settings: StoreSettings) -> StoreObjects:

@@ -74,6 +74,11 @@ class StoreObjects:
                 for entry in page:
                     yield entry["path"], entry["size"]
 
+    def modified_ms(self, key: str) -> int:
+        """Time of an object's last write by the store's clock, in ms since 1970. Raises RemoteStorageError."""
+        with _failures(key):
+            return int(obstore.head(self._store, key)["last_modified"].timestamp() * 1000)
+
     def close(self) -> None:
         """Connections end with the store."""
 

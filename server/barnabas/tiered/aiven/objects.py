@@ -40,6 +40,10 @@ class Objects(Protocol):
         """Keys and bytes of the objects below a folder, or of all below "". Raises RemoteStorageError."""
         ...
 
+    def modified_ms(self, key: str) -> int:
+        """Time of an object's last write by the store's clock, in ms since 1970. Raises RemoteStorageError."""
+        ...
+
     def close(self) -> None:
         """Let go of connections."""
         ...
@@ -48,13 +52,15 @@ class Objects(Protocol):
 class DirectoryObjects:
     """Objects as files below a directory, as the plug-in's FileSystemStorage has them."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, partial_suffix: str = PARTIAL_SUFFIX) -> None:
+        """Take the directory, and the suffix of files while they are written: processes that share keys need their own."""
         self._root = root
+        self._partial_suffix = partial_suffix
 
     def put(self, key: str, source: bytes | Path | Iterable[bytes]) -> int:
         """Write a file under a temporary name, flush it, and rename it. Raises RemoteStorageError."""
         path = self._root / key
-        partial = path.with_name(path.name + PARTIAL_SUFFIX)
+        partial = path.with_name(path.name + self._partial_suffix)
         with failures(key, missing=RemoteStorageError):
             for attempt in range(_ATTEMPTS):
                 self._make_folder(path.parent)
@@ -86,7 +92,7 @@ class DirectoryObjects:
             path = self._root / key
             with failures(key):
                 path.unlink(missing_ok=True)
-                path.with_name(path.name + PARTIAL_SUFFIX).unlink(missing_ok=True)
+                path.with_name(path.name + self._partial_suffix).unlink(missing_ok=True)
                 with suppress(OSError):  # it is not empty, or gone
                     for folder in path.parents:
                         if folder == self._root:
@@ -100,6 +106,11 @@ class DirectoryObjects:
                 with suppress(FileNotFoundError):
                     if path.is_file():
                         yield path.relative_to(self._root).as_posix(), path.stat().st_size
+
+    def modified_ms(self, key: str) -> int:
+        """Time at which a file was written last, in ms since 1970. Raises RemoteStorageError."""
+        with failures(key):
+            return (self._root / key).stat().st_mtime_ns // 1_000_000
 
     def close(self) -> None:
         """Nothing is open between calls."""

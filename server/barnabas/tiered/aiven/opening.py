@@ -51,7 +51,7 @@ def open_aiven(settings: StoreSettings) -> AivenStorage:
     store_settings = _layout(settings)
     keys = _key_ring(settings)
     settings.without_effect(_WITHOUT_EFFECT)
-    objects = _objects(BACKENDS.get(backend, backend), settings, store_settings.key_prefix)
+    objects = open_objects(BACKENDS.get(backend, backend), settings, store_settings.key_prefix)
     settings.finish("aiven")
     return AivenStorage(objects, store_settings, keys)
 
@@ -109,7 +109,8 @@ def _key_ring(settings: StoreSettings) -> KeyRing:
     return KeyRing(pairs, active if is_encrypted else None)
 
 
-def _objects(backend: str, settings: StoreSettings, key_prefix: str) -> Objects:
+def open_objects(backend: str, settings: StoreSettings, key_prefix: str) -> Objects:
+    """Open the objects of a backend, by its class. Raises StoreSettingsError."""
     if backend == FILESYSTEM:
         root = Path(settings.required("storage.root"))
         settings.without_effect(("storage.overwrite.enabled",))

@@ -93,7 +93,7 @@ class LinkedStream(trio.abc.Stream):
         await self._stream.wait_send_all_might_not_block()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        """Return what comes, as soon as the nodes reach each other."""
+        """Receive bytes, once the nodes reach each other."""
         if self._arrived is None:
             self._arrived = await self._stream.receive_some(max_bytes)
         await self._links.wait(*self._ends)  # what has come is kept where this is cancelled

@@ -59,6 +59,11 @@ class Snapshots:
             return []
         return sorted(name for name in entries if _NAME.match(name))
 
+    def directories(self, name: str) -> list[str]:
+        """Return where a snapshot is, for each log dir. Raises SnapshotError."""
+        self._require(name)
+        return [os.path.abspath(self._path(log_dir, name)) for log_dir in self._dirs]
+
     def __contains__(self, name: str) -> bool:
         return bool(_NAME.match(name)) and os.path.isdir(self._path(self._dirs[0], name))
 
@@ -121,7 +126,7 @@ class Snapshots:
             raise
 
     def put_back(self, name: str) -> None:
-        """Replace what is in the log dirs by a snapshot, which stays. Raises SnapshotError, StorageError, OSError.
+        """Replace the content of the log dirs by a snapshot, which stays. Raises SnapshotError, StorageError, OSError.
 
         Consumers may have read what was written since: no leader epoch that there was comes again.
         """
@@ -148,7 +153,7 @@ class Snapshots:
             os.rename(self._path(log_dir, name), aside)
 
     def tidy_up(self) -> None:
-        """Remove what was set aside; may take long, and may be called in a thread."""
+        """Remove directories that were set aside; may take long, and may be called in a thread."""
         for log_dir in self._dirs:
             directory = log_dir + DIRECTORY
             if os.path.isdir(directory):
@@ -157,7 +162,7 @@ class Snapshots:
                 )
 
     def _new_aside(self, log_dir: str) -> str:
-        """Return a name for what is to be removed."""
+        """Return a name for a directory that will be removed."""
         os.makedirs(log_dir + DIRECTORY, exist_ok=True)
         while True:
             self._aside += 1

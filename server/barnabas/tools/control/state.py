@@ -60,7 +60,7 @@ class BrokerState:
             await trio.to_thread.run_sync(self.snapshots.tidy_up)
 
     async def restore(self, name: str) -> None:
-        """Have the broker hold what it held then. Raises SnapshotError, StorageError, OSError."""
+        """Restore the broker's state of a snapshot. Raises SnapshotError, StorageError, OSError."""
         async with self._lock:
             if name not in self.snapshots:
                 raise SnapshotError(
@@ -70,7 +70,7 @@ class BrokerState:
         await trio.to_thread.run_sync(self.snapshots.tidy_up)
 
     async def reset(self) -> None:
-        """Have the broker hold what it was started with, and forget what it was asked and how it misbehaved.
+        """Restore the broker's state at its start, and drop recorded requests and faults.
 
         Snapshots that were taken since then are removed: what a test has kept is nothing to the next one.
         """

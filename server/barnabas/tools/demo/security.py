@@ -60,7 +60,7 @@ class Demo(NamedTuple):
 
 
 def prepare(directory: Path) -> Demo:
-    """Make what is missing in a directory. Raises OSError; StorageError for a data directory that a broker uses."""
+    """Make the missing files in a directory. Raises OSError; StorageError for a data directory that a broker uses."""
     directory = directory.absolute()
     directory.mkdir(parents=True, exist_ok=True)
     make_all(directory / "tls", SERVER, USERS)

@@ -23,7 +23,7 @@ _CLAIMS = ("sub", "iss", "aud", "scope", "scp", "azp", "client_id", "iat", "exp"
 
 
 def describe(mechanism: str | None, token: bytes, *, from_client: bool) -> dict[str, Any]:
-    """Return what a token says, as JSON; its secrets are masked. `mechanism` is None where it is not known."""
+    """Return the content of a token as JSON, secrets masked. `mechanism` is None where it is not known."""
     name = (mechanism or "").upper()
     shown: dict[str, Any] = {"mechanism": mechanism or "unknown", "bytes": len(token)}
     if not token:
@@ -106,7 +106,7 @@ def _bearer(token: bytes, *, from_client: bool) -> dict[str, Any]:
 
 
 def _claims(token: str) -> dict[str, Any]:
-    """Return what a signed token says of itself; nothing where it is none."""
+    """Return the claims of a signed token; none for other texts."""
     parts = token.split(".")
     if len(parts) < 2:
         return {}

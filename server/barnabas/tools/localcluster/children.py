@@ -110,7 +110,7 @@ class Child:
         return received.partition(b"\n")[0].decode(errors="replace")
 
     def last_words(self) -> str:
-        """The end of what it has written to standard error, with the file's name; empty if that is seen anyway."""
+        """Return the end of a child's standard error, with the file's name; empty if the terminal shows it anyway."""
         if self.output is None:
             return ""
         try:

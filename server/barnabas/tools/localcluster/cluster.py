@@ -22,7 +22,7 @@ MakeChild = Callable[[str, Sequence[str], Path], Child]
 
 
 def say(text: str) -> None:
-    """Tell what has happened."""
+    """Report an event."""
     print(text, flush=True)
 
 

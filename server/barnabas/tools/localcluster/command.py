@@ -195,7 +195,7 @@ def check_settings(file: str | None, pairs: Sequence[str], *, on_zookeeper: bool
 
 
 def directory_of(options: argparse.Namespace) -> Path:
-    """Return where everything is kept."""
+    """Return the directory of a cluster's files."""
     base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
     return Path(options.dir or os.path.join(base, "barnabas-cluster")).absolute()
 

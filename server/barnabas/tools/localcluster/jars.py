@@ -107,7 +107,7 @@ def find(
 
 
 def cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the directory for what is fetched: below $XDG_CACHE_HOME or ~/.cache."""
+    """Return the directory of downloaded files: below $XDG_CACHE_HOME or ~/.cache."""
     base = environment.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "barnabas" / f"zookeeper-{VERSION}"
 

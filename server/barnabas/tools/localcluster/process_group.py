@@ -29,7 +29,7 @@ class ProcessGroup(ABC):
 
     @abstractmethod
     async def start(self, nursery: trio.Nursery) -> None:
-        """Start everything, with tasks in `nursery` that wait for ends. Raises ChildError."""
+        """Start all processes, with tasks in `nursery` that wait for their ends. Raises ChildError."""
 
     @abstractmethod
     async def stop(self) -> None:
@@ -44,17 +44,17 @@ class ProcessGroup(ABC):
         """Tell that a signal has come, the first or another one."""
 
     def fail(self) -> None:
-        """Stop everything, because nothing is left to do."""
+        """Stop all processes, since too few run."""
         self.has_failed = True
         self.end()
 
     def end(self) -> None:
-        """Begin to stop everything."""
+        """Begin to stop all processes."""
         self.is_stopping = True
         self._work.cancel()
 
     async def run(self) -> int:
-        """Start, wait for a signal or for the end of everything, stop; returns the exit code. Raises ChildError."""
+        """Start, wait for a signal or for the end of the processes, stop; returns the exit code. Raises ChildError."""
         try:
             with trio.open_signal_receiver(*end_signals()) as signals:
                 async with trio.open_nursery() as nursery:

@@ -42,7 +42,7 @@ class OwnZooKeeper:
             raise ChildError(f"the ZooKeeper server cannot be started: {error}") from error
 
     async def run(self) -> None:
-        """Serve until cancelled. Raises ChildError when nothing can be kept any more."""
+        """Serve until cancelled. Raises ChildError once changes cannot be kept."""
         try:
             await self.server.run()
         except* StorageError as group:

@@ -22,7 +22,7 @@ class Change(NamedTuple):
     data: bytes = b""
 
     def describe(self) -> str:
-        """Say what it does."""
+        """Return a description of the change."""
         if self.what == "rename":
             return f"rename to {self.target.rpartition('/')[2]}"
         return f"cut to {self.size} bytes" if self.what == "cut" else self.what
@@ -148,7 +148,7 @@ class OverlayDisk:
         """Do nothing: the overlay has no permissions."""
 
     def list(self, path: str) -> list[Entry]:
-        """Return what is in a directory."""
+        """Return the names in a directory."""
         entries = {entry.name: entry for entry in self.below.list(path)}
         for name, file in self._files.items():
             directory, _, last = name.rpartition("/")

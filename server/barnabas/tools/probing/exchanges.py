@@ -148,7 +148,7 @@ class Wire:
     async def ask_frame(
         self, frame: bytes, key: int, version: int, *, correlation_id: int | None = None, label: str = ""
     ) -> Any:
-        """Send a whole frame as it is, and decode what comes as the answer to a request of this key and version.
+        """Send a frame unchanged, and decode the response as one of this key and version.
 
         Without `correlation_id` any is taken. Raises ExchangeError.
         """

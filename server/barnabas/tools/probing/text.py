@@ -63,7 +63,7 @@ def _apis(report: Report) -> Iterator[list[str]]:
 
 
 def summary(verdicts: Sequence[Verdict]) -> str:
-    """Return what became of an API's versions in a few words: `all`, or ranges with what is wrong about them."""
+    """Return the verdict on an API's versions in a few words: `all`, or ranges with their problems."""
     if all(verdict.status is Status.HONOURED for verdict in verdicts):
         return "all"
     parts = []

@@ -43,7 +43,7 @@ class Written:
 
 
 async def try_writing(target: Target, versions: Versions, name: str) -> list[Written]:
-    """Write, read again, and remove what was made. Raises ClientError."""
+    """Write and read records, and delete the topic again. Raises ClientError."""
     steps: list[Written] = []
     async with target.connect() as wire:
         writer = _Writer(wire, versions, name, steps)

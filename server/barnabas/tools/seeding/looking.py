@@ -135,7 +135,7 @@ class Looking:
     async def count(
         self, topic: str, partition: int, offset: int = 0, *, committed: bool = True
     ) -> tuple[int, int]:
-        """Return how many records there are from an offset on, and the offset after what was counted."""
+        """Return the number of records from an offset on, and the offset after the last of them."""
         count = 0
         offset = max(offset, self._log(topic, partition).log_start_offset)
         while True:

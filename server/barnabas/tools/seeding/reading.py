@@ -74,7 +74,7 @@ _OFFSETS = {"earliest": EARLIEST, "latest": LATEST}
 
 
 def read_seeds(value: Any, lines: Mapping[Path, int] | None = None, file: str = "") -> Seeds:
-    """Return what a parsed document says; `lines` are those of the places in it, from 1. Raises SeedError."""
+    """Return the seeds in a parsed document; `lines` are those of the places in it, from 1. Raises SeedError."""
     root = _Place(value, (), lines or {}, file)
     if value is None:
         return Seeds()

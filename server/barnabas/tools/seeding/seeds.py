@@ -82,7 +82,7 @@ class SeedQuota:
 
 @dataclass(frozen=True, slots=True)
 class Seeds:
-    """Everything that a broker is to begin with."""
+    """Content of a broker at its start."""
 
     topics: tuple[SeedTopic, ...] = ()
     offsets: tuple[SeedOffset, ...] = ()

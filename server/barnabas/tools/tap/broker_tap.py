@@ -74,7 +74,7 @@ class BrokerTap:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Write what is shown, and the summary at the end. Raises OSError where a file cannot be opened."""
+        """Write the views, and the summary at the end. Raises OSError where a file cannot be opened."""
         with ExitStack() as files:
             views = self._views = Views(self._options, self._filter, files, is_live=True)
             async with trio.open_nursery() as nursery:

@@ -152,14 +152,14 @@ class _OptionParser(argparse.ArgumentParser):
 
 
 def options_of(arguments: Sequence[str]) -> argparse.Namespace:
-    """Return the options for what is shown. Raises OptionError."""
+    """Return the options of views. Raises OptionError."""
     parser = _OptionParser(prog="--tap", add_help=False, allow_abbrev=False)
     add_shown(parser)
     return parser.parse_args(arguments)
 
 
 def add_shown(parser: argparse.ArgumentParser) -> None:
-    """Add the options for what is shown and kept."""
+    """Add the options of views."""
     shown = parser.add_argument_group("what is shown")
     shown.add_argument("-v", "--verbose", action="store_true", help="show all fields of requests and answers")
     shown.add_argument("-q", "--quiet", action="store_true", help="show no requests")
@@ -428,7 +428,7 @@ async def _write_lines(name: str, writer: LineWriter) -> None:
 
 
 def _read(options: argparse.Namespace, filter_: Filter) -> int:
-    """Show what is in a capture; returns the exit code."""
+    """Show the content of a capture; returns the exit code."""
     with ExitStack() as files:
         try:
             source = files.enter_context(open(options.read, "rb"))

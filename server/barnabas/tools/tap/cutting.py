@@ -79,7 +79,7 @@ class Owner(Protocol):
         """Return what takes a frame with records that are not looked at."""
 
     def end_skimmed(self, skimmer: FetchSkimmer, size: int, end_size: int) -> Data | None:
-        """Take such a frame; returns what is forwarded for its last `end_size` bytes, None for what has come."""
+        """Take such a frame; returns the bytes to forward for its last `end_size` bytes, None for those received."""
 
 
 class Cutter:
@@ -147,7 +147,7 @@ class Cutter:
             self._finish()
 
     def feed(self, data: bytes) -> list[Data]:
-        """Take bytes that have come; returns what is to be forwarded now."""
+        """Take received bytes; returns the bytes to forward now."""
         if self.is_opaque:
             return [data]
         self._hand_over()

@@ -44,7 +44,7 @@ class Finding(NamedTuple):
 
 
 def findings(client: Client) -> list[Finding]:
-    """Return what is unusual of a client."""
+    """Return the unusual facts about a client."""
     return [*_of_connections(client), *_of_consumers(client), *_of_producers(client), *_of_answers(client)]
 
 

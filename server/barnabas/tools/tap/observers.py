@@ -138,7 +138,7 @@ class Terminal:
         self._skipped[kind] += 1
 
     def finish(self) -> None:
-        """Say what has not been shown."""
+        """Report the number of lines that were left out."""
         if self._skipped:
             count = sum(self._skipped.values())
             kinds = ", ".join(f"{kind} {number}" for kind, number in self._skipped.most_common(5))

@@ -46,7 +46,7 @@ class Reassembly:
         self._waiting_bytes = 0
 
     def feed(self, at: float, sequence: int, payload: bytes, missing: int = 0) -> Iterator[Piece]:
-        """Take a segment's payload; yields what is in order now."""
+        """Take a segment's payload; yields the pieces that are in order now."""
         if not payload and not missing:
             return
         if self._next is None:
@@ -105,7 +105,7 @@ class Reassembly:
         self._next = (self._next + len(fresh) + missing) % _WRAP
 
     def _follow(self) -> Iterator[Piece]:
-        """Give what has waited and is next now."""
+        """Yield waiting segments that are next now."""
         while self._waiting:
             assert self._next is not None
             ready = [start for start in self._waiting if (self._next - start) % _WRAP < _WRAP // 2]
@@ -117,7 +117,7 @@ class Reassembly:
                 yield from self._take(at, sequence, payload, missing)
 
     def _jump(self) -> Iterator[Piece]:
-        """Give up on what is missing before the first segment that waits."""
+        """Skip the missing bytes before the first waiting segment."""
         assert self._next is not None
         start = self._next
         first = min(self._waiting, key=lambda sequence: (sequence - start) % _WRAP)

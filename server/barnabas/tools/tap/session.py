@@ -101,7 +101,7 @@ class Session:
             self._responses.is_opaque = True
 
     def from_broker(self, data: bytes, at: float) -> list[Data]:
-        """Look at bytes of the broker; returns what is to be forwarded now."""
+        """Take bytes of the broker; returns the bytes to forward now."""
         self._now = at
         return self._responses.feed(data)
 

@@ -19,7 +19,7 @@ _UNSUPPORTED = frozenset((errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EP
 
 
 class SinkError(OSError):
-    """The sink takes nothing any more."""
+    """The sink is closed."""
 
 
 class Pipes:

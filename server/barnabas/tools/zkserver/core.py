@@ -212,7 +212,7 @@ class Core:
             self._tell(batch.events)
 
     def replay(self, transaction: Transaction, clock_ms: int) -> None:
-        """Carry out what was read from the journal."""
+        """Apply an entry of the journal."""
         self.zxid = transaction.zxid
         for change in transaction.changes:
             match change:

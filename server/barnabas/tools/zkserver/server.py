@@ -46,7 +46,7 @@ TIMEOUT_MAX_MS = 60_000
 
 
 class ProtocolError(Exception):
-    """A client sends what is no request; its connection is closed."""
+    """A client sends an invalid request; its connection is closed."""
 
 
 class _Connection:
@@ -82,7 +82,7 @@ class _Connection:
         self.wake()
 
     def end(self) -> None:
-        """Close the connection when everything is sent."""
+        """Close the connection after the last response is sent."""
         self.is_ending = True
         self.wake()
 

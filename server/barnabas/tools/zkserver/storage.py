@@ -190,7 +190,7 @@ class Storage:
         self._size = 0
 
     def open(self, core: Core, clock_ms: int) -> None:
-        """Read what is there into a new state. Raises StorageError."""
+        """Read the files into a new state. Raises StorageError."""
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -104,7 +104,7 @@ class NodeDeleted:
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """The data of a znode is another one."""
+    """The data of a znode has changed."""
 
     path: str
     data: bytes | None
@@ -112,7 +112,7 @@ class DataSet:
 
 @dataclass(frozen=True, slots=True)
 class AclSet:
-    """The ACL of a znode is another one."""
+    """The ACL of a znode has changed."""
 
     path: str
     acl: tuple[Acl, ...]

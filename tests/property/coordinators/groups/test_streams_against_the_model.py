@@ -20,7 +20,15 @@ from barnabas.coordinators.groups.streams.group import StreamsGroup
 from barnabas.coordinators.groups.streams.member import StreamsMember
 from barnabas.coordinators.groups.streams.membership import Heartbeat
 from barnabas.coordinators.groups.streams.requests import check_heartbeat
-from barnabas.coordinators.groups.streams.tasks import ACTIVE, ROLES, TakenTasks, of_role, read_tasks
+from barnabas.coordinators.groups.streams.tasks import (
+    ACTIVE,
+    ROLES,
+    STANDBY,
+    WARMUP,
+    TakenTasks,
+    of_role,
+    read_tasks,
+)
 from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.streams_group_heartbeat import StreamsGroupHeartbeatRequest as Request
@@ -329,10 +337,10 @@ class Requests(RuleBasedStateMachine):
     @invariant()
     def nothing_runs_twice(self) -> None:
         members = self.model.members.values()
-        running = [(one.process, task) for one in members for task in one.assigned | one.revoking]
-        active = [task for _, task in running if task[0] == ACTIVE]
+        active = [task for one in members for task in one.assigned | one.revoking if task[0] == ACTIVE]
         assert len(active) == len(set(active))
-        copies = [(process, task[1:]) for process, task in running]
+        running = {(one.process, one.id, task[1:]) for one in members for task in one.assigned | one.revoking}
+        copies = [(process, task_id) for process, _, task_id in running]
         assert self.has_moved or len(copies) == len(set(copies))
 
 
@@ -371,15 +379,16 @@ def _any_time_since(member_epoch, committer, sinces):
 
 
 def _where_a_copy_is(self, task):
-    return (self._process_id, task[1:]) in self._copies
+    return any((self._process_id, (role, *task[1:])) in self._copies for role in (STANDBY, WARMUP))
 
 
 def _where_it_is_active(self, task):
     return task[0] == ACTIVE and task[1:] in self._active
 
 
-def _what_is_not_said_is_given_up(member, epoch, target_epoch, target, taken, reported):
-    return _step(member, epoch, target_epoch, target, taken, frozenset() if reported is None else reported)
+def _what_is_not_said_is_given_up(member, epoch, target_epoch, target, taken, reported, adjust):
+    reported = frozenset() if reported is None else reported
+    return _step(member, epoch, target_epoch, target, taken, reported, adjust)
 
 
 def _instance_ids_are_taken(group, request, context):
@@ -415,9 +424,9 @@ def _stops_no_longer(group, member, context):
         group.shutdown_by = None
 
 
-def _equal_topology_is_stale(group, member, topology, configured, delayed_by):
+def _equal_topology_is_stale(group, member, topology, configured, delayed_by, tags):
     member = changed(member, topology_epoch=member.topology_epoch - 1)
-    return _status(group, member, topology, configured, delayed_by)
+    return _status(group, member, topology, configured, delayed_by, tags)
 
 
 def _no_look_is_forgotten(group, context):
@@ -429,6 +438,7 @@ SLIPS = {
     "commits of old epochs count everywhere": (streams_groups, "check_committer", _any_time_since),
     "a task is active twice": (TakenTasks, "__contains__", _where_a_copy_is),
     "a process has two copies of a task": (TakenTasks, "__contains__", _where_it_is_active),
+    "a copy is given up to be run": (membership, "change_roles", lambda *_: None),
     "silence is giving up": (reconciliation, "_step", _what_is_not_said_is_given_up),
     "nobody must give up in time": (
         ReconciledGroup, "overdue_member",

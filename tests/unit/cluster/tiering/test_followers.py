@@ -257,7 +257,7 @@ async def test_log_with_records_begins_with_the_leaders_local_log(leader: Tiered
     assert PENDING not in leader.timestamps()
 
 
-async def test_leader_with_an_older_list_offsets_is_asked_for_its_local_log(tmp_path: Path) -> None:
+async def test_leader_with_old_list_offsets_is_asked_for_its_local_log(tmp_path: Path) -> None:
     leader = TieredLeader(tmp_path, versions={2: 9})
     local = keep_locally(leader)
     follower = TieredFollower(leader, **LAST)
@@ -276,7 +276,7 @@ async def test_empty_log_out_of_range_begins_after_all_that_is_stored(leader: Ti
     assert follower.log().log_start_offset == local.log_start_offset
 
 
-async def test_empty_log_begins_with_the_leaders_where_nothing_is_stored(leader: TieredLeader) -> None:
+async def test_empty_log_begins_with_the_leaders_if_nothing_is_stored(leader: TieredLeader) -> None:
     leader.append(0, 30)
     leader.logs[0].delete_records_before(12)
     follower = TieredFollower(leader, **LAST)
@@ -284,7 +284,7 @@ async def test_empty_log_begins_with_the_leaders_where_nothing_is_stored(leader:
     assert follower.log().log_start_offset == follower.log().local_log_start_offset == 12
 
 
-async def test_leader_that_does_not_know_yet_what_is_stored_is_asked_again(leader: TieredLeader) -> None:
+async def test_leader_that_does_not_know_its_tier_yet_is_asked_again(leader: TieredLeader) -> None:
     local = keep_locally(leader)
     highest, local.highest_remote_offset = local.highest_remote_offset, -1
     follower = TieredFollower(leader, **LAST)
@@ -300,7 +300,7 @@ async def test_leader_that_does_not_know_yet_what_is_stored_is_asked_again(leade
 # --- histories ------------------------------------------------------------------------------------------------
 
 
-async def test_segment_with_another_history_is_used_up_to_where_it_parts(leader: TieredLeader) -> None:
+async def test_segment_is_used_up_to_where_its_history_parts(leader: TieredLeader) -> None:
     """After an unclean election a segment goes on with records that the leader does not have."""
     producer = {"producer_id": 7, "producer_epoch": 0}
     leader.append(0, 20, base_sequence=0, **producer)
@@ -325,7 +325,7 @@ async def test_segment_with_another_history_is_used_up_to_where_it_parts(leader:
     assert producers(own) == [(7, 0, cut - 1)]
 
 
-async def test_transactions_of_a_segment_are_replayed_up_to_where_it_parts(leader: TieredLeader) -> None:
+async def test_transactions_are_replayed_up_to_where_histories_part(leader: TieredLeader) -> None:
     log = leader.logs[0]
     leader.append(0, 2, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     log.append_as_leader(marker(commit=True, producer_id=7), leader_epoch=5, now_ms=NOW_MS, origin=origin())

@@ -30,7 +30,8 @@ def test_every_served_version_has_right_and_wrong_request(cases: list[Case]) -> 
             if need.version >= 0:
                 by_version.setdefault((need.api, need.version), set()).add(case.id.rpartition("/")[2])
     for api in SERVED:
-        for version in range(api.min_version, api.max_version + 1):
+        last = registry.info(api.key).max_stable_version
+        for version in range(api.min_version, min(api.max_version, last) + 1):
             names = by_version[api.name, version]
             assert "answered" in names
             request = BY_KEY[api.key].request(NAMES, version)

@@ -76,7 +76,7 @@ class Permissions:
         )
 
     def _follow(self, image: QuorumImage) -> None:
-        """Take over the ACLs of an image, by what differs. Takes time for each ACL if any has changed."""
+        """Apply the ACL changes of an image. Takes time for each ACL if any has changed."""
         if image.acls is not self._followed:
             before, after = self._followed, image.acls
             removed = {acl for acl_id, acl in before.items() if after.get(acl_id) != acl}

@@ -160,13 +160,13 @@ class ActiveController:
         return self._machine.activate(state, in_transaction)
 
     def on_resigned(self, epoch: int) -> None:
-        """Answer nothing any more: requests that wait are NOT_CONTROLLER."""
+        """Stop answering: waiting requests get NOT_CONTROLLER."""
         if self._state is not None:
             log.info("controller %d is no longer active (epoch %d)", self.raft.node_id, epoch)
         self._state = None
 
     async def run(self) -> None:
-        """Do what is due by time, until cancelled."""
+        """Run timed work, until cancelled."""
         while True:
             await trio.sleep(self._tick_seconds)
             for name, tick in self._machine.ticks.items():
@@ -212,7 +212,7 @@ class ActiveController:
         )
 
     async def _perform(self, decide: _Decide) -> tuple[Any, int, int]:
-        """Decide, and append what was decided, before anything else is decided.
+        """Decide on one request and append its records, before the next decision.
 
         Returns the response, the offset to wait for, and the epoch of this leader. Raises NotLeaderError, RequestError.
         """

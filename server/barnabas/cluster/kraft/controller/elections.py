@@ -145,7 +145,7 @@ def _is_due(state: ControllerState, task: str, interval_ms: int) -> bool:
 
 
 def _due(state: ControllerState) -> dict[str, int]:
-    """Return the times of what is done by time."""
+    """Return the times at which timed work is due."""
     due: dict[str, int] = state.parts.setdefault("elections", {})
     return due
 

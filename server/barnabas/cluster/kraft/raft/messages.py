@@ -47,7 +47,7 @@ def only_partition(
 
 
 def news_of(response: Any) -> LeaderNews | None:
-    """Return what an answer to Vote, BeginQuorumEpoch or EndQuorumEpoch says of the leader; None if it says nothing."""
+    """Return the leader in a response to Vote, BeginQuorumEpoch or EndQuorumEpoch; None without one."""
     partition = only_partition(response)
     if response.error_code or partition is None:
         return None

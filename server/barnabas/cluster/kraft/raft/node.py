@@ -123,7 +123,7 @@ class RaftNode(AppliedImage):
 
     @property
     def in_transaction(self) -> bool:
-        """True if what is applied ends inside of a metadata transaction."""
+        """True if the applied records end inside of a metadata transaction."""
         return self._applier.in_transaction
 
     def listen(self, listener: RaftListener) -> None:
@@ -258,7 +258,7 @@ class RaftNode(AppliedImage):
         self.replica.wall_clock_ahead_ms = self._wall_clock_ms() - self.now_ms()
 
     async def _step(self, take: Callable[[], T], decisions_of: Callable[[T], Sequence[Decision]]) -> T:
-        """Take something in, and carry out what it decides. Raises what ends the node, too."""
+        """Pass an event to the replica, and carry out its decisions. Raises errors that end the node, too."""
         async with self._step_lock:
             if self._failure is not None or self._has_ended:
                 raise StorageError("", OSError(str(self._failure or "the node has ended"))) from self._failure

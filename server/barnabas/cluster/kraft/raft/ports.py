@@ -9,7 +9,7 @@ from barnabas.cluster.kraft.quorum import Leadership
 
 
 class NotLeaderError(Exception):
-    """This node does not lead, or does so in another epoch: what it appended may be lost."""
+    """This node does not lead, or does so in another epoch: records that it appended may be lost."""
 
 
 class RaftListener(Protocol):
@@ -19,7 +19,7 @@ class RaftListener(Protocol):
         """Lead from now on: all of the log before `end_offset` is committed and applied to the image."""
 
     def on_resigned(self, epoch: int) -> None:
-        """Lead no longer: what was appended and is not committed may be lost."""
+        """Stop leading: appended records that are not committed may be lost."""
 
 
 class Raft(Protocol):

@@ -47,7 +47,7 @@ class Ballot:
 
     @property
     def is_lost(self) -> bool:
-        """True once no majority can grant any more."""
+        """True once no majority can grant the vote."""
         refused = len(self.votes) - sum(self.votes.values())
         return len(self.voters) - refused < self.needed
 

@@ -41,7 +41,7 @@ def _partitions_of(partition_counts: Mapping[bytes, int]) -> list[TopicIdPartiti
 def _assign_same(
     members: Sequence[Subscriber], subscribed: list[TopicIdPartition]
 ) -> dict[str, set[TopicIdPartition]]:
-    """All members read the same topics: each keeps up to its share, and the rest fills up the others."""
+    """Assign where all members read the same topics: each keeps up to its share, the others get the rest."""
     least, extra = divmod(len(subscribed), len(members))
     free = dict.fromkeys(subscribed)
     owned: dict[str, set[TopicIdPartition]] = {}

@@ -118,7 +118,7 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, TopicIdPartition]):
     # --- replaying records -----------------------------------------------------------------------------------
 
     def add_assigned(self, member: ConsumerMember) -> None:
-        """Count what a member has, and is to give up, as its; and what it is subscribed to."""
+        """Count a member's assigned and revoked partitions as its own, and add its subscription."""
         self.subscriptions[member.subscription] += 1
         if member.classic is not None:
             self.classic_members += 1

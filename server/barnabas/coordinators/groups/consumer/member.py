@@ -32,7 +32,7 @@ class ClassicProtocols:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember(EpochMember[TopicIdPartition]):
-    """One member: what it says of itself, and what it has."""
+    """A member: its subscription, its epochs and its partitions."""
 
     topics: frozenset[str] = frozenset()
     regex: str = ""
@@ -52,7 +52,7 @@ class ConsumerMember(EpochMember[TopicIdPartition]):
     def after_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, client_id: str, client_host: str
     ) -> ConsumerMember:
-        """The member with what a heartbeat says; fields that are null or -1 say nothing."""
+        """Return the member with the fields of a heartbeat; null or -1 leaves a field as it is."""
         names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
         timeout_ms = request.rebalance_timeout_ms
         return changed(
@@ -71,7 +71,7 @@ class ConsumerMember(EpochMember[TopicIdPartition]):
     # --- as a record ----------------------------------------------------------------------------------------
 
     def metadata(self) -> ConsumerGroupMemberMetadataValue:
-        """Return what the member says of itself, as the value of a record."""
+        """Return the member's metadata as the value of a record."""
         classic = None
         if self.classic is not None:
             classic = ConsumerGroupMemberMetadataValue.ClassicMemberMetadata(
@@ -94,7 +94,7 @@ class ConsumerMember(EpochMember[TopicIdPartition]):
         )
 
     def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
-        """The member with what was written of it."""
+        """Return the member with the metadata of a record."""
         classic = None
         if value.classic_member_metadata is not None:
             classic = ClassicProtocols(

@@ -204,7 +204,7 @@ def heartbeat(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> C
 
 
 def is_up_to_date(group: ConsumerGroup, beat: Heartbeat, image: ClusterImage, now_ms: int) -> bool:
-    """Say whether a heartbeat says nothing and finds nothing new, as most do; `beat.unchanged` is its member then."""
+    """Say whether a heartbeat changes nothing, as most do; `beat.unchanged` is its member then."""
     request = beat.request
     member = group.members.get(request.member_id)
     beat.unchanged = None
@@ -253,7 +253,7 @@ def _stay(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> Consu
 
 
 def _says_nothing(beat: Heartbeat, member: ConsumerMember) -> bool:
-    """Say whether a heartbeat says nothing new of its member, as most do: fields that are null or -1 say nothing."""
+    """Say whether a heartbeat has no new value of its member: fields that are null or -1 have none."""
     request = beat.request
     return (
         request.rebalance_timeout_ms == -1
@@ -307,7 +307,7 @@ def advance(
     reported: TopicIdPartitions | None,
     context: EventContext,
 ) -> ConsumerMember:
-    """Let a member be what it now says, and take all from there: epoch, target, its next step.
+    """Update a member, and after it the group's epoch, the target, and the member's next step.
 
     Raises INVALID_REGULAR_EXPRESSION.
     """
@@ -393,7 +393,7 @@ def _write_epoch(group: ConsumerGroup, epoch: int, new_hash: int, context: Event
 def _refresh_regexes(
     group: ConsumerGroup, subscriptions: Iterable[Subscription], context: EventContext
 ) -> dict[str, Resolved]:
-    """The expressions in these, with the topics that they match now; writes what is different."""
+    """Resolve these regular expressions to topics again; writes the changed ones."""
     used = {regex for _, regex in subscriptions if regex}
     regexes: dict[str, Resolved] = {}
     for regex in used:
@@ -433,7 +433,7 @@ def _target_needed(
 
 
 def leave_for_a_while(group: ConsumerGroup, member: ConsumerMember, context: EventContext) -> None:
-    """Keep a static member that will come back within its session timeout; what it must give up, it has."""
+    """Keep a static member that left and may return within its session timeout; revoked partitions count as given up."""
     context.out.records.append(records.current_record(group.id, member.away()))
     context.out.timers["revocation", group.id, member.id] = None
 
@@ -453,6 +453,8 @@ def remove(group: ConsumerGroup, gone: Iterable[ConsumerMember], context: EventC
     ]
     new_hash = _hash(group, _topics_in(subscriptions, group.regexes), context)
     _write_epoch(group, group.epoch + 1, new_hash, context)
+    if len(ids) == len(group.members):  # as Kafka 4.4: there is nobody to assign anything to
+        context.out.records.append(records.target_epoch_record(group.id, group.epoch + 1, 0))
 
 
 # --- time ---------------------------------------------------------------------------------------------------
@@ -481,7 +483,7 @@ def forget_timers(group: ConsumerGroup, member_id: str, context: EventContext) -
 
 
 def expect_nothing(group: ConsumerGroup, member_id: str, context: EventContext) -> None:
-    """A member need not join again or ask for its partitions by the classic protocol any more."""
+    """Stop the timers by which a classic member must join again or sync."""
     group.rejoins_due_ms.pop(member_id, None)
     for name in ("rejoin", "resync"):
         context.out.timers[name, group.id, member_id] = None

@@ -43,7 +43,7 @@ def _record(record_type: RecordType[Any, Any], key: Any, value: Any) -> Record:
 
 
 def _write(out: Decision, record_type: RecordType[Any, Any], key: Any, value: Any) -> None:
-    """Write a record that need not be decoded to be replayed: it says what was encoded."""
+    """Write a record that is replayed from its own fields, without decoding."""
     out.write(_record(record_type, key, value), DecodedRecord(record_type.type_id, key, value))
 
 
@@ -53,7 +53,7 @@ def epoch_record(group_id: str, epoch: int, topics_hash: int) -> Record:
 
 
 def write_epoch(out: Decision, group_id: str, epoch: int, topics_hash: int) -> None:
-    """Write `epoch_record`, with what it says."""
+    """Write `epoch_record`, replayed from its own fields."""
     _write(out, metadata.RECORD, *_epoch(group_id, epoch, topics_hash))
 
 
@@ -85,7 +85,7 @@ def target_epoch_record(group_id: str, epoch: int, now_ms: int) -> Record:
 
 
 def target_epoch_tombstone(group_id: str) -> Record:
-    """There is no target any more."""
+    """Return the tombstone of the target assignment's epoch."""
     key = target_metadata.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)
     return target_metadata.RECORD.encode_key(key), None
 
@@ -107,12 +107,12 @@ def _target_key(group_id: str, member_id: str) -> bytes:
 
 
 def member_record(group_id: str, member: ConsumerMember) -> Record:
-    """Return the record of what a member says of itself."""
+    """Return the record of a member's metadata."""
     return _record(member_metadata.RECORD, _member_key(group_id, member.id), member.metadata())
 
 
 def write_member(out: Decision, group_id: str, member: ConsumerMember) -> None:
-    """Write `member_record`, with what it says."""
+    """Write `member_record`, replayed from its own fields."""
     _write(out, member_metadata.RECORD, _member_key(group_id, member.id), member.metadata())
 
 
@@ -126,7 +126,7 @@ def current_record(group_id: str, member: ConsumerMember) -> Record:
 
 
 def write_current(out: Decision, group_id: str, member: ConsumerMember) -> None:
-    """Write `current_record`, with what it says."""
+    """Write `current_record`, replayed from its own fields."""
     _write(out, current_assignment.RECORD, _current_key(group_id, member.id), _current(member))
 
 
@@ -171,7 +171,7 @@ def partitions_with_epochs(
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[Record]:
-    """A member's end: first what it has, last what it is."""
+    """Return the tombstones of a member: its assignments first, its metadata last."""
     return [
         (current_assignment.RECORD.encode_key(_current_key(group_id, member_id)), None),
         (_target_key(group_id, member_id), None),
@@ -188,7 +188,7 @@ def regex_record(group_id: str, regex: str, resolved: Resolved) -> Record:
 
 
 def regex_tombstone(group_id: str, regex: str) -> Record:
-    """The tombstone of an expression that no member uses any more."""
+    """Return the tombstone of a regular expression that no member subscribes to."""
     return _regex_key(group_id, regex), None
 
 

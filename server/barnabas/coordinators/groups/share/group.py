@@ -103,7 +103,7 @@ class ShareGroup(EpochGroup[ShareMember, TopicIdPartition]):
     # --- replaying records ----------------------------------------------------------------------------------
 
     def put_member(self, member: ShareMember) -> None:
-        """Add a member, or replace it by what it is now."""
+        """Add a member, or replace its earlier state."""
         before = self.members.get(member.id)
         self.members[member.id] = member
         if before is None or before.topics != member.topics:

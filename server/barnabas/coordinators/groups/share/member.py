@@ -13,7 +13,7 @@ from barnabas.wire.topic_partitions import NO_PARTITIONS, TopicIdPartitions
 
 @dataclass(frozen=True, slots=True)
 class ShareMember:
-    """One member: what it says of itself, and which partitions it fetches from, with others perhaps."""
+    """A member: its subscription, and its partitions, which other members may fetch from too."""
 
     id: str
     rack_id: str | None = None
@@ -27,7 +27,7 @@ class ShareMember:
     def after_heartbeat(
         self, request: ShareGroupHeartbeatRequest, client_id: str, client_host: str
     ) -> ShareMember:
-        """Return the member with what a heartbeat says; fields that are null say nothing."""
+        """Return the member with the fields of a heartbeat; null leaves a field as it is."""
         names = request.subscribed_topic_names
         return replace(
             self,

@@ -234,7 +234,7 @@ def _is_outdated(group: ShareGroup, image: ClusterImage) -> bool:
 def _target(
     group: ShareGroup, member: ShareMember, epoch: int, context: EventContext
 ) -> Mapping[str, TopicIdPartitions] | None:
-    """Let the assignor decide again, and write what is different.
+    """Let the assignor assign again, and write the changes.
 
     A large assignment is computed aside, one at a time for a group: then there is none yet.
     """

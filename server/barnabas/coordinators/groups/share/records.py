@@ -48,7 +48,7 @@ def target_epoch_record(group_id: str, epoch: int, now_ms: int) -> Record:
 
 
 def target_epoch_tombstone(group_id: str) -> Record:
-    """There is no target any more."""
+    """Return the tombstone of the target assignment's epoch."""
     return _target_epoch_key(group_id), None
 
 
@@ -74,7 +74,7 @@ def _target_key(group_id: str, member_id: str) -> bytes:
 
 
 def member_record(group_id: str, member: ShareMember) -> Record:
-    """Return what a member says of itself."""
+    """Return the record of a member's metadata."""
     value = member_metadata.ShareGroupMemberMetadataValue(
         rack_id=member.rack_id,
         client_id=member.client_id,
@@ -109,7 +109,7 @@ def _current_key(group_id: str, member_id: str) -> bytes:
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[Record]:
-    """A member's end: first what it has, last what it is."""
+    """Return the tombstones of a member: its assignments first, its metadata last."""
     return [
         (_current_key(group_id, member_id), None),
         (_target_key(group_id, member_id), None),
@@ -152,7 +152,7 @@ def _known_key(group_id: str) -> bytes:
 
 
 def topic_states_of(value: Known) -> TopicStates:
-    """Return what was written of the partitions' state."""
+    """Return the partitions' state in a record."""
     return TopicStates(
         {info.topic_id: frozenset(info.partitions) for info in value.initializing_topics},
         {info.topic_id: frozenset(info.partitions) for info in value.initialized_topics},

@@ -30,8 +30,12 @@ def status(
     topology: StreamsGroupTopologyValue,
     configured: Configured,
     delayed_by: str,
+    tags: tuple[str, ...] = (),
 ) -> list[StreamsGroupHeartbeatResponse.Status]:
-    """Return statuses for what is unusual. `delayed_by` says why the newest epoch has no target yet, if it has none."""
+    """Return statuses for what is unusual.
+
+    `delayed_by` says why the newest epoch has no target yet, if it has none; `tags` are those that a member must have.
+    """
     statuses: list[tuple[Status, str]] = []
     if member.topology_epoch < topology.epoch:
         statuses.append(
@@ -49,6 +53,15 @@ def status(
     if group.shutdown_by is not None:
         statuses.append(
             (Status.SHUTDOWN_APPLICATION, f"Member {group.shutdown_by} asked all members to stop.")
+        )
+    missing = [tag for tag in tags if tag not in dict(member.client_tags)]
+    if missing:
+        statuses.append(
+            (
+                Status.MISSING_CLIENT_TAGS,
+                f"The assignment of standby tasks needs client tags that the member lacks: {', '.join(missing)}. "
+                "Set them as client.tag.NAME in the configuration of Kafka Streams.",
+            )
         )
     return [
         StreamsGroupHeartbeatResponse.Status(status_code=code, status_detail=text) for code, text in statuses

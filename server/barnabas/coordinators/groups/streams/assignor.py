@@ -1,13 +1,14 @@
 """The sticky assignor of tasks, after Kafka's of that name. Pure.
 
 The rule, in this order: a task stays where it is, or goes where a copy of its state is, up to a member's fair share; the
-rest goes to the member with the least load. Racks and client tags do not count, nor do they in Kafka 4.3.
+rest goes to the member with the least load. Of several copies a standby task comes before state that no task uses now, and
+then the one that is furthest. Racks and client tags do not count, nor do they in Kafka 4.4.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace
 
 from barnabas.coordinators.groups.streams.tasks import ACTIVE, NO_TASKS, STANDBY, TaskId, Tasks
@@ -16,11 +17,12 @@ from barnabas.coordinators.groups.streams.topology import Shape
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A member as the assignor sees it; `assigned` is what it was to have until now."""
+    """A member as the assignor sees it: the tasks that it has, and how far it has restored the state of which."""
 
     id: str
     process_id: str
     assigned: Tasks = NO_TASKS
+    offsets: Mapping[TaskId, int] = field(default_factory=dict)
 
 
 class _Share:
@@ -95,7 +97,7 @@ class _Plan:
         self._members: list[tuple[int, tuple[float, int, str], str]] = []  # a heap of what they had once
         self._by_load: list[tuple[float, int, str]] = []  # a heap of the processes
         self.runner: dict[TaskId, Worker] = {}
-        self.keepers: dict[TaskId, list[Worker]] = {}
+        copies: dict[TaskId, list[tuple[bool, int, Worker]]] = {}
         for worker in workers:
             process = self.processes.get(worker.process_id)
             if process is None:
@@ -106,7 +108,14 @@ class _Plan:
                 if role == ACTIVE:
                     self.runner[task_id] = worker
                 elif role == STANDBY:
-                    self.keepers.setdefault(task_id, []).append(worker)
+                    copies.setdefault(task_id, []).append((False, -worker.offsets.get(task_id, 0), worker))
+            for task_id, offset in worker.offsets.items():
+                if (STANDBY, *task_id) not in worker.assigned:
+                    copies.setdefault(task_id, []).append((True, -offset, worker))
+        self._keepers = {
+            task_id: [worker for *_, worker in sorted(ranked, key=lambda copy: copy[:2])]
+            for task_id, ranked in copies.items()
+        }
 
     def count(self, worker: Worker) -> int:
         """Return the number of tasks of a member."""
@@ -128,13 +137,19 @@ class _Plan:
         """The same, by worker."""
         self.give(self.processes[worker.process_id], worker.id, role, task)
 
-    def least_loaded(self, workers: Iterable[Worker]) -> Worker | None:
-        """The member with the least loaded process, and of its members the one with least."""
-        return min(
-            workers,
-            key=lambda worker: (self.processes[worker.process_id].load[0], self.count(worker), worker.id),
-            default=None,
-        )
+    def keeper(self, task: TaskId, *, for_copy: bool = False) -> Worker | None:
+        """Return the member with the best state of a task, or one with less load, of itself and of its process, or None.
+
+        For a copy only members count whose process does not have the task yet.
+        """
+        chosen, least = None, (0.0, 0)
+        for worker in self._keepers.get(task, ()):
+            if for_copy and self.has(worker, task):
+                continue
+            load, count = self.processes[worker.process_id].load[0], self.count(worker)
+            if chosen is None or (load < least[0] and count < least[1]):
+                chosen, least = worker, (load, count)
+        return chosen
 
     def give_active(self, task: TaskId) -> None:
         """Give an active task to the member with fewest. Members are compared first, their processes second: where a member
@@ -205,10 +220,10 @@ def _by_partition(task: TaskId) -> tuple[int, str]:
 
 def _assign_active(plan: _Plan, tasks: Iterable[TaskId]) -> None:
     rest = sorted(tasks, key=_by_partition)
-    for formers in (_runner_of, _keepers_of):
+    for former_of in (plan.runner.get, plan.keeper):
         unassigned = []
         for task in rest:
-            former = plan.least_loaded(formers(plan, task))
+            former = former_of(task)
             if former is not None and plan.count(former) < plan.active_share.size:
                 plan.give_to(former, ACTIVE, task)
             else:
@@ -216,14 +231,6 @@ def _assign_active(plan: _Plan, tasks: Iterable[TaskId]) -> None:
         rest = unassigned
     for task in sorted(rest):
         plan.give_active(task)
-
-
-def _runner_of(plan: _Plan, task: TaskId) -> list[Worker]:
-    return [plan.runner[task]] if task in plan.runner else []
-
-
-def _keepers_of(plan: _Plan, task: TaskId) -> list[Worker]:
-    return plan.keepers.get(task, [])
 
 
 def _assign_standby(plan: _Plan, tasks: Iterable[TaskId], replicas: int) -> None:
@@ -244,8 +251,7 @@ def _assign_standby(plan: _Plan, tasks: Iterable[TaskId], replicas: int) -> None
 
 def _former_of_copy(plan: _Plan, task: TaskId) -> Worker | None:
     """Return the worker that has the task's state and room for a copy: its runner, or the keeper of a copy; or None."""
-    keeper = plan.least_loaded(worker for worker in _keepers_of(plan, task) if not plan.has(worker, task))
-    for worker in (*_runner_of(plan, task), keeper):
+    for worker in (plan.runner.get(task), plan.keeper(task, for_copy=True)):
         if worker is not None and not plan.has(worker, task) and plan.count(worker) < plan.share.size:
             return worker
     return None

@@ -4,7 +4,7 @@
 
 The rule: the state here changes only when a record is replayed, except for what each broker finds out by itself: how the
 topology fits, the member that asked for a shutdown, whether the group waits for more members, and the count of changes of
-endpoints.
+endpoints, and the offsets of tasks.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from barnabas.coordinators.groups.epoch_group import ReconciledGroup
 from barnabas.coordinators.groups.group import Committer
 from barnabas.coordinators.groups.streams import records
 from barnabas.coordinators.groups.streams.member import StreamsMember
+from barnabas.coordinators.groups.streams.offsets import NO_OFFSETS, TaskOffsets
 from barnabas.coordinators.groups.streams.tasks import ACTIVE, TakenTasks, Task, TaskId
 from barnabas.coordinators.groups.streams.topology import Configured
 from barnabas.coordinators.statemachine.context import EventContext
@@ -38,8 +39,10 @@ class StreamsGroup(ReconciledGroup[StreamsMember, Task]):
     topology: StreamsGroupTopologyValue | None = None
     active: dict[TaskId, str] = field(default_factory=dict)
     """Process that runs a task, also while it is giving it up."""
-    copies: dict[tuple[str, TaskId], int] = field(default_factory=dict)
-    """Number of copies of a task that a process has, in any role."""
+    copies: dict[tuple[str, Task], int] = field(default_factory=dict)
+    """Number of standby or warm-up copies of a task that a process has."""
+    offsets: dict[str, TaskOffsets] = field(default_factory=dict, compare=False)
+    """How far members are, as far as they have reported it."""
     configured: Configured | None = field(default=None, compare=False)
     endpoints_epoch: int = field(default=0, compare=False)
     shutdown_by: str | None = field(default=None, compare=False)
@@ -66,9 +69,13 @@ class StreamsGroup(ReconciledGroup[StreamsMember, Task]):
         read = {name for part in parts for name in part.source_topics}
         return read | {topic.name for part in parts for topic in part.repartition_source_topics}
 
-    def taken(self, process_id: str) -> TakenTasks:
-        """Return the tasks that no member of this process may be given now."""
-        return TakenTasks(self.active, self.copies, process_id)
+    def taken(self, member: StreamsMember) -> TakenTasks:
+        """Return the tasks that a member may not be given now."""
+        return TakenTasks(self.active, self.copies, member.process_id, member.assigned)
+
+    def offsets_of(self, member_id: str) -> TaskOffsets:
+        """Return how far a member is, as far as it has reported it."""
+        return self.offsets.get(member_id, NO_OFFSETS)
 
     # --- offsets --------------------------------------------------------------------------------------------
 
@@ -102,22 +109,27 @@ class StreamsGroup(ReconciledGroup[StreamsMember, Task]):
     def add_assigned(self, member: StreamsMember) -> None:
         """Count what a member runs, and is to give up, as its process's."""
         for task in (*member.assigned, *member.revoking):
-            task_id = task[1:]
+            copy = (member.process_id, task)
             if task[0] == ACTIVE:
-                self.active[task_id] = member.process_id
-            copy = (member.process_id, task_id)
-            self.copies[copy] = self.copies.get(copy, 0) + 1
+                self.active[task[1:]] = member.process_id
+            else:
+                self.copies[copy] = self.copies.get(copy, 0) + 1
 
     def remove_assigned(self, member: StreamsMember) -> None:
         """Take back what `add_assigned` has done."""
         for task in (*member.assigned, *member.revoking):
-            task_id = task[1:]
-            if task[0] == ACTIVE and self.active.get(task_id) == member.process_id:
-                del self.active[task_id]
-            copy = (member.process_id, task_id)
-            self.copies[copy] -= 1
-            if not self.copies[copy]:
-                del self.copies[copy]
+            copy = (member.process_id, task)
+            if task[0] != ACTIVE:
+                self.copies[copy] -= 1
+                if not self.copies[copy]:
+                    del self.copies[copy]
+            elif self.active.get(task[1:]) == member.process_id:
+                del self.active[task[1:]]
+
+    def drop_member(self, member_id: str) -> None:
+        """Remove a member, if it is there, with what it has reported."""
+        ReconciledGroup.drop_member(self, member_id)
+        self.offsets.pop(member_id, None)
 
     # --- ending ---------------------------------------------------------------------------------------------
 

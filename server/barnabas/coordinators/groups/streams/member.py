@@ -25,7 +25,10 @@ class StreamsMember(EpochMember[Task]):
     def after_heartbeat(
         self, request: StreamsGroupHeartbeatRequest, client_id: str, client_host: str
     ) -> StreamsMember:
-        """The member with what a heartbeat says; fields that are null or -1 say nothing."""
+        """The member with what a heartbeat says; fields that are null or -1 say nothing.
+
+        Of a member that joins no endpoint is no endpoint.
+        """
         timeout_ms, endpoint, tags = (
             request.rebalance_timeout_ms,
             request.user_endpoint,
@@ -38,7 +41,9 @@ class StreamsMember(EpochMember[Task]):
             rebalance_timeout_ms=timeout_ms if timeout_ms != -1 else self.rebalance_timeout_ms,
             topology_epoch=request.topology.epoch if request.topology is not None else self.topology_epoch,
             process_id=request.process_id if request.process_id is not None else self.process_id,
-            endpoint=self.endpoint if endpoint is None else (endpoint.host, endpoint.port),
+            endpoint=(self.endpoint if request.member_epoch else None)
+            if endpoint is None
+            else (endpoint.host, endpoint.port),
             client_tags=self.client_tags
             if tags is None
             else tuple(sorted((tag.key, tag.value) for tag in tags)),

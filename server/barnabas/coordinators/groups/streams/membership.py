@@ -17,8 +17,9 @@ from barnabas.coordinators.groups.streams import answers, records
 from barnabas.coordinators.groups.streams.assignor import Worker, assign_tasks
 from barnabas.coordinators.groups.streams.group import StreamsGroup
 from barnabas.coordinators.groups.streams.member import StreamsMember
+from barnabas.coordinators.groups.streams.offsets import NO_OFFSETS, TaskOffsets
 from barnabas.coordinators.groups.streams.requests import reported_tasks, topology_value
-from barnabas.coordinators.groups.streams.tasks import ACTIVE, NO_TASKS, STANDBY, WARMUP, Tasks
+from barnabas.coordinators.groups.streams.tasks import ACTIVE, NO_TASKS, STANDBY, WARMUP, Tasks, change_roles
 from barnabas.coordinators.groups.streams.topology import (
     Configured,
     InternalTopic,
@@ -50,8 +51,8 @@ class TargetNeeded:
     group_id: str
     epoch: int
     members: tuple[StreamsMember, ...]
-    target: dict[str, Tasks]
-    """The target of these members until now."""
+    offsets: Mapping[str, TaskOffsets]
+    """How far these members are, as far as they have reported it."""
     shapes: Mapping[str, Shape]
     standby_replicas: int
 
@@ -64,7 +65,12 @@ class TargetNeeded:
     def compute(self) -> dict[str, Tasks]:
         """Return the tasks by member id."""
         workers = [
-            Worker(member.id, member.process_id, self.target.get(member.id, NO_TASKS))
+            Worker(
+                member.id,
+                member.process_id,
+                frozenset(member.assigned),
+                self.offsets.get(member.id, NO_OFFSETS).offsets,
+            )
             for member in self.members
         ]
         return assign_tasks(workers, self.shapes, self.standby_replicas)
@@ -77,6 +83,7 @@ class Heartbeat:
     request: StreamsGroupHeartbeatRequest
     client_id: str
     client_host: str
+    version: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +124,8 @@ def heartbeat(group: StreamsGroup, beat: Heartbeat, context: EventContext) -> An
     configured = _configured(group, topology, context)
     if configured.is_ready:
         _check_reported(configured, reported)
+    if request.task_offsets is not None or request.task_end_offsets is not None:
+        group.offsets[after.id] = group.offsets_of(after.id).after_heartbeat(request)
     settings = group.settings.of_streams_group(context.image, group.id)
     epoch = _settle_epoch(group, before, after, topology, configured, settings, context)
     if not group.members and settings.initial_rebalance_delay_ms and not group.waits_for_members:
@@ -132,14 +141,19 @@ def heartbeat(group: StreamsGroup, beat: Heartbeat, context: EventContext) -> An
         member_id=after.id,
         member_epoch=after.epoch,
         heartbeat_interval_ms=settings.heartbeat_interval_ms,
-        status=answers.status(group, after, topology, configured, delayed_by),
+        task_offset_interval_ms=settings.task_offset_interval_ms,
+        acceptable_recovery_lag=settings.acceptable_recovery_lag,
+        status=answers.status(
+            group, after, topology, configured, delayed_by, settings.assignment_tags if beat.version else ()
+        ),
     )
-    if joins or after.assigned.keys() != before.assigned.keys():
+    is_moved = after.assigned.keys() != before.assigned.keys()
+    if joins or is_moved:
         response.active_tasks, response.standby_tasks, response.warmup_tasks = (
             answers.task_ids(role, after) for role in (ACTIVE, STANDBY, WARMUP)
         )
-        if after.endpoint is not None:
-            group.endpoints_epoch += 1
+    if after.endpoint != before.endpoint or (is_moved and after.endpoint is not None):
+        group.endpoints_epoch += 1
     endpoints = answers.to_tell_endpoints(group, after, request, response)
     return Answer(response, configured.missing, endpoints, configured)
 
@@ -240,7 +254,7 @@ def _settle_epoch(
     if group.topics_seen is not context.image.topics or group.topology is not topology:
         new_hash = topics_hash(required_topics(topology), context.image)
     validated = topology.epoch if configured.is_ready else -1
-    used = {"num.standby.replicas": str(settings.standby_replicas)}
+    used = settings.used
     current = (group.topics_hash, group.validated_epoch, group.settings_used)
     if not changed and (new_hash, validated, used) == current:
         return group.epoch
@@ -286,7 +300,7 @@ def _assign(
         return None
     shapes = configured.shapes if configured.is_ready else {}
     members, current = tuple(group.members_with(member)), group.target_with(member)
-    needed = TargetNeeded(group.id, epoch, members, current, shapes, standby_replicas)
+    needed = TargetNeeded(group.id, epoch, members, group.offsets.copy(), shapes, standby_replicas)
     if needed.is_large:
         group.assigning_epoch = epoch
         context.out.effects.append(needed)
@@ -305,7 +319,7 @@ def _move(
     context: EventContext,
 ) -> StreamsMember:
     """Let a member take its next step to the target."""
-    moved = reconcile(member, target_epoch, target, group.taken(member.process_id), reported)
+    moved = reconcile(member, target_epoch, target, group.taken(member), reported, change_roles)
     if moved is not member:
         context.out.records.append(records.current_record(group.id, moved))
         group.watch_revocation(moved, context)
@@ -344,6 +358,7 @@ def remove(group: StreamsGroup, member: StreamsMember, context: EventContext) ->
     for timer in ("session", "revocation"):
         context.out.timers[timer, group.id, member.id] = None
     if len(group.members) == 1:
+        context.out.records.append(records.target_epoch_record(group.id, group.epoch + 1, 0))
         group.shutdown_by = None
 
 

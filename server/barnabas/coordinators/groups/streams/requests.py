@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from barnabas.cluster.metadata.topic_decisions import check_topic_name
 from barnabas.coordinators.groups.epoch_member import LEAVE_FOR_A_WHILE_EPOCH
+from barnabas.coordinators.groups.streams.offsets import check_offsets
 from barnabas.coordinators.groups.streams.tasks import Tasks, read_tasks
 from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode
@@ -21,17 +22,13 @@ def check_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
     why = _not_served(request) or _wrong(request)
     if why:
         raise RequestError(ErrorCode.INVALID_REQUEST, why)
+    check_offsets(request)
     if request.topology is not None:
         _check_topology(request.topology)
 
 
 def _not_served(request: StreamsGroupHeartbeatRequest) -> str:
-    """Name the feature that a request asks for and Kafka 4.3 does not serve, though no client asks; empty if there is none.
-
-    Offsets of tasks, which clients of Kafka 4.4 report, are for warm-up tasks: there are none, and they mean nothing.
-    """
-    if request.warmup_tasks:
-        return "streams groups have no warm-up tasks"
+    """Name the feature that a request asks for and Kafka does not serve, though no client asks; empty if there is none."""
     parts = request.topology.subtopologies if request.topology is not None else ()
     if any(part.source_topic_regex for part in parts):
         return "streams groups have no source topics by regular expression"

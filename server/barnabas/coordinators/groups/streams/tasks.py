@@ -1,13 +1,17 @@
 """Tasks of a topology, in the roles that a member can run them in. Pure.
 
 A task is one partition's share of a subtopology. It has one active copy in the group, and at most one copy of any role
-in a process, since the copies of a process share a state directory.
+in a process, since the copies of a process share a state directory. A member that has a copy may change its role in place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from barnabas.coordinators.groups.epoch_member import EpochMember
+    from barnabas.coordinators.groups.reconciliation import Step
 
 ACTIVE, STANDBY, WARMUP = "active", "standby", "warmup"
 ROLES = (ACTIVE, STANDBY, WARMUP)
@@ -41,26 +45,69 @@ def read_tasks(active: Iterable[Any], standby: Iterable[Any], warmup: Iterable[A
 
 
 class TakenTasks(Collection[Task]):
-    """Tasks that no member of a process may get now: active ones that any member runs, and those of which it has a copy.
+    """Tasks that a member may not get now: active ones that any member runs, and those of which others of its process have
+    a copy.
 
-    `active` maps tasks to the processes that run them, `copies` has (process, task) of every copy.
+    `active` maps tasks to the processes that run them, `copies` has (process, task) of every standby and warm-up copy,
+    `own` is what the member has itself.
     """
 
     def __init__(
-        self, active: Mapping[TaskId, str], copies: Collection[tuple[str, TaskId]], process_id: str
+        self,
+        active: Mapping[TaskId, str],
+        copies: Collection[tuple[str, Task]],
+        process_id: str,
+        own: Collection[Task] = (),
     ) -> None:
         self._active = active
         self._copies = copies
         self._process_id = process_id
+        self._own = own
 
     def __contains__(self, task: object) -> bool:
         if not isinstance(task, tuple):
             return False
-        task_id = (task[1], task[2])
-        return (task[0] == ACTIVE and task_id in self._active) or (self._process_id, task_id) in self._copies
+        role, task_id = task[0], (task[1], task[2])
+        if role == ACTIVE:
+            is_run = task_id in self._active
+        else:
+            is_run = self._active.get(task_id) == self._process_id and not (
+                role == STANDBY and (ACTIVE, *task_id) in self._own
+            )
+        return is_run or any(
+            (self._process_id, (copy, *task_id)) in self._copies
+            and (copy == role or (copy, *task_id) not in self._own)
+            for copy in (STANDBY, WARMUP)
+        )
 
     def __iter__(self) -> Any:
         raise TypeError("ask for single tasks")
 
     def __len__(self) -> int:
         raise TypeError("ask for single tasks")
+
+
+def change_roles(step: Step, member: EpochMember[Task], target: Tasks, target_epoch: int) -> None:
+    """Change the roles of copies in place: their state stays where it is (as Kafka since 4.4).
+
+    An active task becomes a standby task while the member stops to run it; a standby task becomes a warm-up task, or the
+    other way round, at once; a copy that is to be the active task stays what it is until it is that.
+    """
+    free = []
+    for task in step.free:
+        role, task_id = task[0], task[1:]
+        former: Task = (WARMUP if role == STANDBY else STANDBY, *task_id)
+        is_demoted = role == STANDBY and (ACTIVE, *task_id) in member.assigned
+        if is_demoted or (role != ACTIVE and former in member.assigned):
+            step.kept[task] = target_epoch
+            step.revoking.pop(former, None)
+        else:
+            free.append(task)
+    step.free = free
+    promoted = [task for task in member.assigned if task[0] != ACTIVE and (ACTIVE, *task[1:]) in target]
+    for task in promoted:
+        step.revoking.pop(task, None)
+    granted = frozenset() if step.has_to_revoke else frozenset(free)
+    for task in promoted:
+        if (ACTIVE, *task[1:]) not in granted:
+            step.kept[task] = member.assigned[task]

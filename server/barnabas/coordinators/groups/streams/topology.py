@@ -31,6 +31,8 @@ class Status(IntEnum):
     MISSING_INTERNAL_TOPICS = 3
     SHUTDOWN_APPLICATION = 4
     ASSIGNMENT_DELAYED = 5
+    MISSING_CLIENT_TAGS = 6
+    """Since Kafka 4.4; for clients that ask with v1."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ async def list_requests(call: Call) -> object:
 
 
 async def forget_requests(call: Call) -> object:
-    """Forget what was recorded."""
+    """Drop the recorded requests."""
     recorder_of(call).clear()
     return None
 

@@ -32,7 +32,7 @@ async def take_snapshot(call: Call) -> object:
     if not isinstance(name, str) or not isinstance(replace, bool):
         raise ControlError(400, "a name expected, and replace as true or false")
     await state_of(call.host).snapshot(name, replace=replace)
-    return {"name": name}
+    return {"name": name, "directories": state_of(call.host).snapshots.directories(name)}
 
 
 async def delete_snapshot(call: Call) -> object:
@@ -42,13 +42,13 @@ async def delete_snapshot(call: Call) -> object:
 
 
 async def restore_snapshot(call: Call) -> object:
-    """Have the broker hold what it held then; connections are closed, addresses stay."""
+    """Restore the broker's state of a snapshot; connections are closed, addresses stay."""
     await state_of(call.host).restore(call.path["snapshot"])
     return {"bootstrap": call.host.bootstrap}
 
 
 async def reset(call: Call) -> object:
-    """Have the broker hold what it held when it was started."""
+    """Restore the broker's state at its start."""
     await state_of(call.host).reset()
     return {"bootstrap": call.host.bootstrap}
 

@@ -1,0 +1,1 @@
+"""Stores of others: tiered storage and snapshots of brokers in what speaks S3 or Azure's protocol."""
