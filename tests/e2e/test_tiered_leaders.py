@@ -19,9 +19,11 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from tests.support.tiered_ledger import Writer, read_keys
+
 from .test_local_cluster import READY, cluster
 from .test_quorum import WAIT_SECONDS_MAX, until
-from .test_tiered_cluster import STORE, TOPIC, Cluster, Writer, read
+from .test_tiered_cluster import STORE, TOPIC, VALUE, Cluster
 
 pytestmark = pytest.mark.e2e
 
@@ -47,7 +49,7 @@ class Reader(threading.Thread):
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(daemon=True)
-        self._bootstrap = bootstrap
+        self._address = bootstrap
         self._is_over = threading.Event()
         self.keys: list[bytes] = []
         """Those of the longest time."""
@@ -61,7 +63,7 @@ class Reader(threading.Thread):
     def run(self) -> None:
         while not self._is_over.is_set():
             consumer = Consumer({
-                "bootstrap.servers": self._bootstrap, "group.id": "again", "enable.partition.eof": True,
+                "bootstrap.servers": self._address, "group.id": "again", "enable.partition.eof": True,
                 "isolation.level": "read_committed", "auto.offset.reset": "error", "log_level": 0,
             })  # fmt: skip
             consumer.assign([TopicPartition(TOPIC, 0, 0)])
@@ -84,9 +86,25 @@ class Reader(threading.Thread):
             self.times += is_at_end
 
 
+def check_metadata_topic(tiers: Cluster) -> None:
+    """Check that the topic was made once, as the settings of the brokers say."""
+    topic = tiers.admin.list_topics(METADATA_TOPIC, timeout=WAIT_SECONDS_MAX).topics[METADATA_TOPIC]
+    assert [len(partition.replicas) for partition in topic.partitions.values()] == [3, 3]
+    resource = ConfigResource(ResourceType.TOPIC, METADATA_TOPIC)
+    entries = tiers.admin.describe_configs([resource])[resource].result(WAIT_SECONDS_MAX)
+    expected = {
+        "min.insync.replicas": "1",
+        "cleanup.policy": "delete",
+        "retention.ms": "-1",
+        "remote.storage.enable": "false",
+    }
+    assert {name: entries[name].value for name in expected} == expected
+
+
 def test_log_is_read_whole_while_its_leaders_are_killed(tmp_path: Path, tiers: Cluster) -> None:
+    check_metadata_topic(tiers)
     tiers.create([4, 5, 6])
-    writer = Writer(tiers.bootstrap)
+    writer = Writer(tiers.bootstrap, TOPIC, VALUE)
     writer.write(400)
     reader = Reader(tiers.bootstrap)
     reader.start()
@@ -102,28 +120,14 @@ def test_log_is_read_whole_while_its_leaders_are_killed(tmp_path: Path, tiers: C
     assert reader.problems == []
     assert reader.times > 0
     assert reader.keys == writer.committed[: len(reader.keys)]
-    assert read(tiers.bootstrap, len(writer.committed)) == writer.committed
+    assert read_keys(tiers.bootstrap, TOPIC, len(writer.committed)) == writer.committed
     bases = stored(tmp_path)
     assert len(bases) == len(set(bases)) > 20
 
 
-def test_metadata_topic_is_made_once_as_the_settings_say(tiers: Cluster) -> None:
-    topic = tiers.admin.list_topics(METADATA_TOPIC, timeout=WAIT_SECONDS_MAX).topics[METADATA_TOPIC]
-    assert [len(partition.replicas) for partition in topic.partitions.values()] == [3, 3]
-    resource = ConfigResource(ResourceType.TOPIC, METADATA_TOPIC)
-    entries = tiers.admin.describe_configs([resource])[resource].result(WAIT_SECONDS_MAX)
-    expected = {
-        "min.insync.replicas": "1",
-        "cleanup.policy": "delete",
-        "retention.ms": "-1",
-        "remote.storage.enable": "false",
-    }
-    assert {name: entries[name].value for name in expected} == expected
-
-
 def test_topic_is_deleted_by_the_leader_of_that_time(tmp_path: Path, tiers: Cluster) -> None:
     tiers.create([4, 5, 6])
-    writer = Writer(tiers.bootstrap)
+    writer = Writer(tiers.bootstrap, TOPIC, VALUE)
     writer.write(500)
     until(lambda: len(stored(tmp_path)) > 5)
     leader = tiers.leader()
@@ -137,7 +141,7 @@ def test_topic_is_deleted_by_the_leader_of_that_time(tmp_path: Path, tiers: Clus
 
 def test_deletion_is_resumed_by_the_broker_that_was_killed(tmp_path: Path, tiers: Cluster) -> None:
     tiers.create([4, 5, 6])
-    Writer(tiers.bootstrap).write(500)
+    Writer(tiers.bootstrap, TOPIC, VALUE).write(500)
     until(lambda: len(stored(tmp_path)) > 5)
     leader = tiers.leader()
     store = tmp_path / "tier" / "kafka-tiered-storage"
@@ -154,7 +158,7 @@ def test_deletion_is_resumed_by_the_broker_that_was_killed(tmp_path: Path, tiers
 
 def test_switched_off_topic_begins_where_its_disks_do(tmp_path: Path, tiers: Cluster) -> None:
     tiers.create([4, 5, 6])
-    writer = Writer(tiers.bootstrap)
+    writer = Writer(tiers.bootstrap, TOPIC, VALUE)
     writer.write(500)
     until(lambda: min(tiers.local_start(broker) for broker in tiers.brokers) > 200)
     resource = ConfigResource(
@@ -203,6 +207,6 @@ def test_topics_of_a_local_cluster_are_tiered(tmp_path: Path, options: list[str]
             producer.produce(TOPIC, key=key, value=bytes(1000), partition=0)
         assert producer.flush(WAIT_SECONDS_MAX) == 0
         until(lambda: len(stored(tmp_path)) >= 12)
-        assert read(bootstrap, len(keys)) == keys
+        assert read_keys(bootstrap, TOPIC, len(keys)) == keys
         admin.delete_topics([TOPIC])[TOPIC].result(WAIT_SECONDS_MAX)
         until(lambda: stored(tmp_path) == [])
