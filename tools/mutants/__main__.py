@@ -32,6 +32,11 @@ NEAR = {
         "unit/config/test_command_line.py", "unit/console/test_beside.py", "unit/security/sasl/test_oauthbearer.py",
     ),
     "client": ("e2e/test_client.py",),
+    "cluster/tiering": (
+        "unit/tiered/test_lineage.py", "property/tiered", "unit/handlers/test_tiered_reads.py",
+        "unit/handlers/test_tiered_followers.py", "unit/log/test_tiered.py",
+    ),
+    "coordinators/share": ("unit/handlers/test_dead_letters.py",),
     "registry": ("e2e/test_registry.py",),
     "pipeline/formats": (
         "pipeline/test_any_record.py", "pipeline/test_decode.py", "pipeline/test_format_avro.py",

@@ -408,6 +408,7 @@ def _metrics(
         in_quorum=quorum is not None,
         controller=quorum.controller if quorum is not None else None,
         tiered=tiered,
+        shares=optional.shares,
     )
     exposition = BrokerExposition(
         metrics_parts, meter, coordinators.groups.machines, base.environment.threads

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.config import broker as settings
+from barnabas.config import releases
 from barnabas.coordinators.groups.settings import GroupSettings, MigrationPolicy
 
 if TYPE_CHECKING:
@@ -35,9 +36,10 @@ def group_settings(config: BrokerConfig, record_versions: RecordVersions) -> Gro
         streams_standby_replicas=get(settings.GROUP_STREAMS_NUM_STANDBY_REPLICAS),
         streams_initial_rebalance_delay_ms=get(settings.GROUP_STREAMS_INITIAL_REBALANCE_DELAY_MS),
         streams_assignment_interval_ms=get(settings.GROUP_STREAMS_ASSIGNMENT_INTERVAL_MS),
+        streams_offsets_asked_since=releases.first_with_offset_interval(config.release),
         streams_task_offset_interval_ms=get(settings.GROUP_STREAMS_TASK_OFFSET_INTERVAL_MS),
         streams_acceptable_recovery_lag=get(settings.GROUP_STREAMS_ACCEPTABLE_RECOVERY_LAG),
-        streams_assignment_tags=tuple(get(settings.GROUP_STREAMS_RACK_AWARE_ASSIGNMENT_TAGS)),
+        streams_assignment_tags=get(settings.GROUP_STREAMS_RACK_AWARE_ASSIGNMENT_TAGS),
         share_session_timeout_ms=get(settings.GROUP_SHARE_SESSION_TIMEOUT_MS),
         share_heartbeat_interval_ms=get(settings.GROUP_SHARE_HEARTBEAT_INTERVAL_MS),
         share_assignment_interval_ms=get(settings.GROUP_SHARE_ASSIGNMENT_INTERVAL_MS),

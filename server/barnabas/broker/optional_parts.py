@@ -63,6 +63,7 @@ def _shares(
     config, environment, storage = base.config, base.environment, base.storage
 
     def make() -> Shares:
+        from barnabas.coordinators.share.counts import ShareCounts
         from barnabas.coordinators.share.dead_letter_queue import DeadLetterQueues
         from barnabas.coordinators.share.shares import Shares
 
@@ -70,6 +71,7 @@ def _shares(
             features = finalized(base.release.features, storage.metadata.image.features)
             return any(each.name == SHARES and each.finalized_level >= LEVEL_OF_QUEUES for each in features)
 
+        counts = ShareCounts()
         shares = Shares(
             config,
             coordinators.internal(SHARE_TOPIC),
@@ -92,7 +94,9 @@ def _shares(
                 environment.wall_clock_ms,
                 has_queues,
                 log_limit,
+                counts,
             ),
+            counts=counts,
         )
         base.background.start_soon(shares.run)
         return shares

@@ -317,6 +317,11 @@ def bounds_growth(name: str) -> bool:
     return _is_named_since(name, "4.4")
 
 
+def first_with_offset_interval(name: str) -> int:
+    """Return the first StreamsGroupHeartbeat that is told how often to report offsets; v1 for Kafka 4 in general."""
+    return 0 if _is_named_since(name, "4.4") else 1
+
+
 def refuses_repeated_items(name: str) -> bool:
     """Say whether a release refuses lists of brokers' settings with an item twice; empty for Kafka 4 in general."""
     return _is_named_since(name, "4.4")

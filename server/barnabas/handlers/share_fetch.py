@@ -151,12 +151,19 @@ class ShareFetch:
             bytes_max = min(bytes_max, max(quota_bytes, 1))  # which is one batch
         if not topic_partitions or acquire_request.records_max <= 0 or bytes_max <= 0:
             return answers
-        deadline = trio.current_time() + max(request.max_wait_ms, 0) / 1000
+        began = trio.current_time()
+        deadline = began + max(request.max_wait_ms, 0) / 1000
+        counts = self.shares.counts.of_group(key[0])
         bytes_min = min(request.min_bytes, bytes_max)
         while True:
             loaded = await self._load(context, key[0], topic_partitions, answers)
             if not loaded:
+                counts.fetch_ratio.add(0)
                 return answers
+            ready, ready_at = (
+                sum(shared.records.can_acquire for shared in loaded.values()),
+                trio.current_time(),
+            )
             before = {shared: _place(shared) for shared in loaded.values()}
             readings, failed = await look(loaded, bytes_max, budget=self.budget, tiered=self.tiered)
             for topic_partition, error in failed:
@@ -167,6 +174,9 @@ class ShareFetch:
                 for topic_partition, data in acquire(readings, acquire_request, shares=self.shares):
                     answers[topic_partition] = data
             if late or any(topic_partition in answers for topic_partition in loaded):
+                counts.fetch_ratio.add(100 * ready / len(topic_partitions))
+                if ready:
+                    counts.acquire_ms.add((ready_at - began) * 1000)
                 return answers
             if not readings or size < bytes_min:
                 await _wait(before, deadline)

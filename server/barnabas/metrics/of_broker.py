@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.replicas.manager import Replicas
     from barnabas.cluster.tiering.manager import TieredStorage
     from barnabas.coordinators.groups.shard import GroupShard
+    from barnabas.coordinators.share.shares import Shares
     from barnabas.environment.lazy import Lazy
     from barnabas.log.cleaner.cleaner import LogCleaner
     from barnabas.log.manager import LogManager
@@ -96,6 +97,8 @@ class MetricsParts(ServerParts):
     """The controller in the same process, if there is one."""
     tiered: TieredStorage | None = None
     """None without tiered storage."""
+    shares: Lazy[Shares] | None = None
+    """Made with the first request for a share group."""
 
 
 def server_families(families: Families, parts: ServerParts, meter: RequestMeter) -> None:
@@ -130,6 +133,10 @@ async def broker_families(
 
         await tiered_families(families, parts.tiered, parts.budget, is_summed=is_summed)
     await _groups(families, shards, parts.budget)
+    if parts.shares is not None and parts.shares.if_made is not None:
+        from barnabas.metrics.of_shares import share_families
+
+        await share_families(families, parts.shares.if_made, parts.budget, is_summed=is_summed)
     _telemetry(families, parts)
     return families
 

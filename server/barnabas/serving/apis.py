@@ -37,7 +37,7 @@ SINCE_4_4 = frozenset((93,))
 """Those that only a broker serves that is to be one of 4.4."""
 
 UNSTABLE: Mapping[int, int] = MappingProxyType({22: 6})
-"""The last version by key of those whose last one is not stable in Kafka: served with `unstable.api.versions.enable`."""
+"""Last versions by key that are not stable in Kafka, and are served with `unstable.api.versions.enable`."""
 
 UNSTABLE_SINCE = "4.1"
 """The first release with these."""

@@ -21,9 +21,9 @@ M = TypeVar("M", bound=EpochMember[Any])
 
 @dataclass(slots=True)
 class Step:
-    """What a member keeps, has to give up and can be given now, with the epochs in which it was given what it has.
+    """Partitions or tasks that a member keeps, has to give up and can be given now, with the epochs of those that it has.
 
-    `reported` is what it says it has, None if it says nothing.
+    `reported` are those that it says it has, None if it says nothing.
     """
 
     kept: dict[Any, int]
@@ -33,7 +33,7 @@ class Step:
 
     @property
     def has_to_revoke(self) -> bool:
-        """True while the member has not reported that it has given up what it must."""
+        """True while the member has not reported that it has given up all that it must."""
         return bool(self.revoking) and (self.reported is None or not self.reported.isdisjoint(self.revoking))
 
 

@@ -54,7 +54,7 @@ class StreamsSettings(NamedTuple):
 
     @property
     def used(self) -> dict[str, str]:
-        """What an assignment depends on, with the names that Kafka writes into the record of the group's epoch."""
+        """Settings of an assignment, with the names that Kafka writes into the record of the group's epoch."""
         used = {"num.standby.replicas": str(self.standby_replicas)}
         if self.assignment_tags:
             used["rack.aware.assignment.tags"] = ",".join(self.assignment_tags)
@@ -92,6 +92,8 @@ class GroupSettings(NamedTuple):
     streams_initial_rebalance_delay_ms: int = 3_000
     streams_assignment_interval_ms: int = 1_000
     streams_task_offset_interval_ms: int = 60_000
+    streams_offsets_asked_since: int = 1
+    """First version of StreamsGroupHeartbeat in which members are told that interval."""
     streams_acceptable_recovery_lag: int = 10_000
     streams_assignment_tags: tuple[str, ...] = ()
     share_session_timeout_ms: int = 45_000

@@ -15,6 +15,7 @@ from barnabas.cluster.metadata.image import ClusterImage
 from barnabas.coordinators.runtime.journal import Journal
 from barnabas.coordinators.runtime.runtime import Runtime
 from barnabas.coordinators.runtime.shard import Checkpoint, no_checkpoint
+from barnabas.coordinators.share.counts import ShareCounts
 from barnabas.coordinators.share.records import ShareState, StateKey
 from barnabas.coordinators.share.state import ShareStateShard, StateWrite
 from barnabas.coordinators.statemachine.decision import Decision
@@ -44,6 +45,7 @@ class ShareStateCoordinator(Runtime[ShareStateShard]):
         updates_max: int,
         write_timeout_ms: int = WRITE_TIMEOUT_MS,
         checkpoint: Checkpoint = no_checkpoint,
+        counts: ShareCounts | None = None,
     ) -> None:
         super().__init__(
             journal,
@@ -53,6 +55,7 @@ class ShareStateCoordinator(Runtime[ShareStateShard]):
             commit_timeout_ms=write_timeout_ms,
             checkpoint=checkpoint,
         )
+        self._counts = ShareCounts() if counts is None else counts
 
     async def initialize(self, key: StateKey, state_epoch: int, start_offset: int) -> None:
         """Begin a state. Raises RequestError as `ShareStateShard.initialize`, or for want of a coordinator."""
@@ -70,6 +73,7 @@ class ShareStateCoordinator(Runtime[ShareStateShard]):
         """Write the states of records. Raises RequestError as `ShareStateShard.write`."""
         now_ms = self._now_ms()
         await self.write(name_of(key), lambda shard, out: shard.write(key, write, now_ms, out))
+        self._counts.writes_ms.add(max(self._now_ms() - now_ms, 0))
 
     async def summary(self, key: StateKey) -> ShareState | None:
         """Return the state, None if there is none. Raises RequestError as `ShareStateShard.summary`."""

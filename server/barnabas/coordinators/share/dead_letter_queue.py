@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,6 +18,7 @@ import trio
 from barnabas.cluster.metadata.image import TOPIC
 from barnabas.config import broker as settings
 from barnabas.config import topic as topic_settings
+from barnabas.coordinators.share.counts import ShareCounts
 from barnabas.coordinators.share.dead_letters import DeadLetters, Origin, Original, next_batch
 from barnabas.errors import RequestError, StorageError
 from barnabas.records.any_magic import iter_any_records
@@ -73,6 +74,7 @@ class DeadLetterQueues:
     now_ms: Callable[[], int]
     are_on: Callable[[], bool]
     log_limit: LogLimit
+    counts: ShareCounts = field(default_factory=ShareCounts)
 
     async def write(
         self, origin: Origin, led: Replica, letters: DeadLetters, group: Callable[[], ShareSettings]
@@ -108,8 +110,14 @@ class DeadLetterQueues:
         batch, next_offset = next_batch(
             origin, letters._replace(last=end), originals, now_ms=self.now_ms(), bytes_max=bytes_max
         )
-        place = (topic, origin.partition % count)
-        await self._retried(partial(self.writer.append, *place, batch))
+        counts = self.counts.of_group(origin.group_id)
+        counts.letter_appends += 1
+        try:
+            await self._retried(partial(self.writer.append, topic, origin.partition % count, batch))
+        except (RequestError, StorageError):
+            counts.failed_letter_appends += 1
+            raise
+        counts.letters += next_offset - letters.first
         return letters._replace(first=next_offset)
 
     async def _ensured(self, name: str) -> tuple[str, int]:

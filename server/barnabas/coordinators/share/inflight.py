@@ -86,6 +86,9 @@ class InFlight:
     def __iter__(self) -> Iterator[Run]:
         return iter(self._runs)
 
+    def __len__(self) -> int:
+        return len(self._runs)
+
     def __bool__(self) -> bool:
         return bool(self._runs)
 

@@ -117,6 +117,11 @@ class SharePartition:
         )
 
     @property
+    def run_count(self) -> int:
+        """Number of stretches of records in flight that are in the same state."""
+        return len(self.flight)
+
+    @property
     def lock_due_ms(self) -> int | None:
         """When the next acquisition lock ends."""
         return min((run.lock_due_ms for run in self._locked()), default=None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from barnabas.coordinators.share.acknowledgement import Acknowledgement
+from barnabas.coordinators.share.counts import ShareCounts, Spread
 from barnabas.coordinators.share.dead_letters import DeadLetters, Origin
 from barnabas.coordinators.share.partition import SharePartition, Written
 from barnabas.coordinators.share.records import UNKNOWN_OFFSET, StateKey
@@ -46,7 +47,9 @@ NEVER_MS = 2**63 - 1
 class LoadedPartition:
     """A share partition with its log, and the fetches that wait for records of it."""
 
-    __slots__ = ("burials", "closed", "key", "leader_epoch", "led", "records", "state_epoch", "waiting")
+    __slots__ = (
+        "acquired", "burials", "closed", "key", "leader_epoch", "led", "records", "state_epoch", "timed_out", "waiting",
+    )  # fmt: skip
 
     def __init__(
         self, key: StateKey, led: Replica, leader_epoch: int, records: SharePartition, state_epoch: int
@@ -61,6 +64,10 @@ class LoadedPartition:
         self.waiting: set[trio.Event] = set()
         self.burials: deque[DeadLetters] = deque()
         """Records for the dead letter queue, in this order; the first of them are on their way."""
+        self.acquired = Spread()
+        """Records of each stretch that a member has acquired."""
+        self.timed_out = 0
+        """Records of which the locks have ended."""
 
     @property
     def is_current(self) -> bool:
@@ -86,6 +93,7 @@ class SharePartitions:
         lock_clock_ms: Callable[[], int],
         defaults: ShareSettings,
         queues: DeadLetterQueues | None = None,
+        counts: ShareCounts | None = None,
     ) -> None:
         """`now_ms` is the wall clock; `lock_clock_ms` the monotonic one, by which locks end.
 
@@ -99,6 +107,7 @@ class SharePartitions:
         self.lock_clock_ms = lock_clock_ms
         self._defaults = defaults
         self._queues = queues
+        self.counts = ShareCounts() if counts is None else counts
         self._loaded: dict[StateKey, LoadedPartition] = {}
         self._loading: dict[StateKey, trio.Event] = {}
         self._times_forgotten = 0
@@ -106,6 +115,10 @@ class SharePartitions:
         self._changed = trio.Event()
         self._wake_ms = NEVER_MS
         self._nursery: trio.Nursery | None = None
+
+    def __iter__(self) -> Iterator[LoadedPartition]:
+        """The share partitions that are loaded."""
+        return iter(self._loaded.values())
 
     def settings_of(self, group_id: str) -> ShareSettings:
         """Return what a group obeys now."""
@@ -142,9 +155,10 @@ class SharePartitions:
                 await loading.wait()
                 continue
             self._loading[key] = trio.Event()
-            times_forgotten = self._times_forgotten
+            times_forgotten, began_ms = self._times_forgotten, self.lock_clock_ms()
             try:
                 read = await self._read(key)
+                self.counts.loads_ms.add(self.lock_clock_ms() - began_ms)
                 if times_forgotten == self._times_forgotten:
                     self._loaded[key] = read
                     self._bury_later(read, read.records.unfinished)
@@ -204,6 +218,9 @@ class SharePartitions:
         loaded.records.settings = self.settings_of(key[0])
         written = loaded.records.acknowledge(member_id, acknowledgements, self.lock_clock_ms())
         await self._write(loaded, written)
+        for each in acknowledgements:
+            for first, last, verdict in each.spans():
+                self.counts.acknowledged[verdict] += last - first + 1
 
     async def release(
         self, group_id: str, member_id: str, topic_partitions: Iterable[TopicIdPartition]
@@ -309,7 +326,9 @@ class SharePartitions:
             due_ms = loaded.records.lock_due_ms
             if due_ms is not None and due_ms <= now_ms:
                 loaded.records.settings = self.settings_of(loaded.key[0])
-                self._nursery.start_soon(self._write_expired, loaded, loaded.records.expire(now_ms))
+                written = loaded.records.expire(now_ms)
+                loaded.timed_out += sum(batch.last - batch.first + 1 for batch in written.batches)
+                self._nursery.start_soon(self._write_expired, loaded, written)
                 loaded.wake()
                 due_ms = loaded.records.lock_due_ms
             if due_ms is not None:

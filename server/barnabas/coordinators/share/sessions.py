@@ -53,6 +53,11 @@ class ShareSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    @property
+    def partition_count(self) -> int:
+        """Number of partitions in all sessions."""
+        return sum(len(session.topic_partitions) for session in self._sessions.values())
+
     def open(
         self, key: SessionKey, topic_partitions: Iterable[TopicIdPartition], connection_id: int
     ) -> ShareSession:

@@ -11,6 +11,7 @@ import trio
 
 from barnabas.config import broker as settings
 from barnabas.coordinators.share.coordinator import ShareStateCoordinator
+from barnabas.coordinators.share.counts import ShareCounts
 from barnabas.coordinators.share.groups import ShareGroups
 from barnabas.coordinators.share.partitions import SharePartitions
 from barnabas.coordinators.share.sessions import SessionKey, ShareSession, ShareSessions
@@ -48,12 +49,14 @@ class Shares:
         elsewhere: Callable[[ShareStateCoordinator], ShareStatePort] | None,
         high_watermarks: HighWatermarks,
         queues: DeadLetterQueues | None = None,
+        counts: ShareCounts | None = None,
     ) -> None:
         """`journal` is that of __share_group_state; `elsewhere` puts what asks other brokers around the one here.
 
         `queues` are the dead letter queues of groups that have them.
         """
         get = config.get
+        self.counts = ShareCounts() if counts is None else counts
         self.state = ShareStateCoordinator(
             journal,
             now_ms,
@@ -62,6 +65,7 @@ class Shares:
             updates_max=get(settings.SHARE_COORDINATOR_SNAPSHOT_UPDATE_RECORDS_PER_SNAPSHOT),
             write_timeout_ms=get(settings.SHARE_COORDINATOR_WRITE_TIMEOUT_MS),
             checkpoint=budget.checkpoint,
+            counts=self.counts,
         )
         self.state_port: ShareStatePort = self.state if elsewhere is None else elsewhere(self.state)
         """The states of all share partitions, on whichever broker; `state` has those that this broker coordinates."""
@@ -80,6 +84,7 @@ class Shares:
                 records_in_flight_max=get(settings.GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS),
             ),
             queues,
+            self.counts,
         )
         self._nursery: trio.Nursery | None = None
         self._prune_seconds = get(settings.SHARE_COORDINATOR_STATE_TOPIC_PRUNE_INTERVAL_MS) / 1000

@@ -152,6 +152,8 @@ def acquire(
         if not acquired:
             continue
         partitions.lock_ends_at(now_ms + each.shared.records.settings.record_lock_ms)
+        for first, last, _ in acquired:
+            each.shared.acquired.add(last - first + 1)
         records_left -= sum(last - first + 1 for first, last, _ in acquired)
         yield (
             each.topic_partition,

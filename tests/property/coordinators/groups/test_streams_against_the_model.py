@@ -337,9 +337,15 @@ class Requests(RuleBasedStateMachine):
     @invariant()
     def nothing_runs_twice(self) -> None:
         members = self.model.members.values()
-        active = [task for one in members for task in one.assigned | one.revoking if task[0] == ACTIVE]
+        active = [
+            task for member in members for task in member.assigned | member.revoking if task[0] == ACTIVE
+        ]
         assert len(active) == len(set(active))
-        running = {(one.process, one.id, task[1:]) for one in members for task in one.assigned | one.revoking}
+        running = {
+            (member.process, member.id, task[1:])
+            for member in members
+            for task in member.assigned | member.revoking
+        }
         copies = [(process, task_id) for process, _, task_id in running]
         assert self.has_moved or len(copies) == len(set(copies))
 

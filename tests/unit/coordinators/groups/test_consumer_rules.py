@@ -23,7 +23,7 @@ from barnabas.wire.codec import encode_versioned
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.wire.generated.data import consumer_protocol_subscription as subscription
 from barnabas.wire.generated.errors import ErrorCode
-from tests.support.consumers import Client, Coordinator, with_topic
+from tests.support.consumers import Client, Coordinator, joined, with_topic
 from tests.support.refusals import code_of
 
 TOPIC = (1).to_bytes(16, "big")
@@ -267,3 +267,15 @@ def test_commit_needs_a_member_in_its_epoch_or_generation(member_id, generation,
         assert code_of(world.shard.check_commit, "g", committer, 0, Decision()) == code
     else:
         world.shard.check_commit("g", committer, 0, Decision())
+
+
+def test_another_preferred_assignor_begins_an_epoch():
+    coordinator = Coordinator()
+    a, b = joined(coordinator, "a", "b")
+    epoch = coordinator.group().epoch
+    coordinator.heartbeat("a", a.epoch, server_assignor="uniform")  # which is that of the broker
+    assert coordinator.group().epoch == epoch
+    coordinator.heartbeat("a", a.epoch, server_assignor="range")
+    assert coordinator.group().epoch == epoch + 1
+    coordinator.heartbeat("b", b.epoch, server_assignor="range")
+    assert coordinator.group().epoch == epoch + 1

@@ -136,3 +136,7 @@ def test_settings_of_the_group_are_told_to_members() -> None:
     coordinator.configure("g", streams_task_offset_interval_ms="20000", streams_acceptable_recovery_lag="7")
     response = coordinator.streams_heartbeat("a", 0, **JOINING).response
     assert (response.task_offset_interval_ms, response.acceptable_recovery_lag) == (20_000, 7)
+    response = coordinator.streams_heartbeat("b", 0, version=0, **JOINING).response
+    assert response.task_offset_interval_ms == 0
+    of_4_4 = Streams(streams_offsets_asked_since=0)
+    assert of_4_4.streams_heartbeat("b", 0, version=0, **JOINING).response.task_offset_interval_ms == 60_000

@@ -187,6 +187,13 @@ async def test_only_a_summary_that_says_nothing_is_that_of_no_state(says, is_the
         assert (summary.leader_epoch, summary.complete_count) == (2, 9)
 
 
+@pytest.mark.parametrize("results", [(), (SUMMARY, SUMMARY)], ids=["none", "two"])
+async def test_answer_without_exactly_one_result_is_an_error(results) -> None:
+    with pytest.raises(RequestError) as caught:
+        await told(*results).summary(KEY)
+    assert caught.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 @pytest.mark.parametrize(
     ("failure", "code"),
     [

@@ -89,6 +89,12 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, TopicIdPartition]):
         votes = Counter(member.server_assignor for member in members if member.server_assignor is not None)
         return votes.most_common(1)[0][0] if votes else self.settings.consumer_assignors[0]
 
+    def prefers_another_assignor(self, before: ConsumerMember, after: ConsumerMember) -> bool:
+        """Say whether most members ask for another assignor once a member is another (which counts since Kafka 4.4)."""
+        if before.server_assignor == after.server_assignor:
+            return False
+        return self.assignor_name(self.members.values()) != self.assignor_name(self.members_with(after))
+
     # --- offsets --------------------------------------------------------------------------------------------
 
     def check_commit(self, committer: Committer, context: EventContext) -> None:

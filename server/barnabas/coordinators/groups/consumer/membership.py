@@ -313,6 +313,7 @@ def advance(
     """
     out = context.out
     changed = before.topics != after.topics or before.regex != after.regex or group.was_another(after)
+    changed = changed or group.prefers_another_assignor(before, after)
     if (after is not before and after != before) or after.id not in group.members:
         records.write_member(out, group.id, after)
     epoch, seen = max(group.epoch, EPOCH_OF_NEW), group
@@ -453,7 +454,7 @@ def remove(group: ConsumerGroup, gone: Iterable[ConsumerMember], context: EventC
     ]
     new_hash = _hash(group, _topics_in(subscriptions, group.regexes), context)
     _write_epoch(group, group.epoch + 1, new_hash, context)
-    if len(ids) == len(group.members):  # as Kafka 4.4: there is nobody to assign anything to
+    if len(ids) == len(group.members):
         context.out.records.append(records.target_epoch_record(group.id, group.epoch + 1, 0))
 
 

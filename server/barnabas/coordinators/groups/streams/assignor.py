@@ -140,7 +140,7 @@ class _Plan:
     def keeper(self, task: TaskId, *, for_copy: bool = False) -> Worker | None:
         """Return the member with the best state of a task, or one with less load, of itself and of its process, or None.
 
-        For a copy only members count whose process does not have the task yet.
+        For a copy only members of processes without the task count.
         """
         chosen, least = None, (0.0, 0)
         for worker in self._keepers.get(task, ()):

@@ -42,7 +42,7 @@ class StreamsGroup(ReconciledGroup[StreamsMember, Task]):
     copies: dict[tuple[str, Task], int] = field(default_factory=dict)
     """Number of standby or warm-up copies of a task that a process has."""
     offsets: dict[str, TaskOffsets] = field(default_factory=dict, compare=False)
-    """How far members are, as far as they have reported it."""
+    """Offsets of tasks that members have reported."""
     configured: Configured | None = field(default=None, compare=False)
     endpoints_epoch: int = field(default=0, compare=False)
     shutdown_by: str | None = field(default=None, compare=False)
@@ -74,7 +74,7 @@ class StreamsGroup(ReconciledGroup[StreamsMember, Task]):
         return TakenTasks(self.active, self.copies, member.process_id, member.assigned)
 
     def offsets_of(self, member_id: str) -> TaskOffsets:
-        """Return how far a member is, as far as it has reported it."""
+        """Return the offsets of tasks that a member has reported."""
         return self.offsets.get(member_id, NO_OFFSETS)
 
     # --- offsets --------------------------------------------------------------------------------------------

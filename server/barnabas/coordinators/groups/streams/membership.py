@@ -52,7 +52,7 @@ class TargetNeeded:
     epoch: int
     members: tuple[StreamsMember, ...]
     offsets: Mapping[str, TaskOffsets]
-    """How far these members are, as far as they have reported it."""
+    """Offsets of tasks that these members have reported."""
     shapes: Mapping[str, Shape]
     standby_replicas: int
 
@@ -141,7 +141,9 @@ def heartbeat(group: StreamsGroup, beat: Heartbeat, context: EventContext) -> An
         member_id=after.id,
         member_epoch=after.epoch,
         heartbeat_interval_ms=settings.heartbeat_interval_ms,
-        task_offset_interval_ms=settings.task_offset_interval_ms,
+        task_offset_interval_ms=settings.task_offset_interval_ms
+        if beat.version >= group.settings.streams_offsets_asked_since
+        else 0,
         acceptable_recovery_lag=settings.acceptable_recovery_lag,
         status=answers.status(
             group, after, topology, configured, delayed_by, settings.assignment_tags if beat.version else ()

@@ -1,4 +1,4 @@
-"""How far members have restored the state of tasks, as they report it (KIP-1071, KIP-1357). Pure.
+"""Offsets of the state of tasks, up to which members say that they have restored it (KIP-1071, KIP-1357). Pure.
 
 The rule: offsets are kept in memory alone. After a load of the group nothing is reported, until members say it again.
 """
