@@ -35,7 +35,7 @@ BOTH: Final = {
 def pair(
     directory: Path, *, is_quorum_ours: bool, settings: Mapping[str, str] | None = None
 ) -> QuorumCluster:
-    """Return the cluster, with its store in `directory/store`; `settings` are those of brokers beside `BOTH`."""
+    """Return the cluster, with its store below `directory`; `settings` are those of brokers beside `BOTH`."""
     store = directory / "store"
     store.mkdir()
     cluster = QuorumCluster(
