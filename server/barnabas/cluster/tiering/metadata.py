@@ -282,8 +282,8 @@ class RemoteMetadata:
     async def mark_deletion(self, partition: TopicIdPartition) -> None:
         """Note that all segments of a partition are to be deleted. Raises RequestError, StorageError.
 
-        No record says that they are: after DELETE_PARTITION_FINISHED Kafka's brokers read no more metadata, of any
-        partition, if one follows of the same partition. A mark without segments has no effect.
+        No record says that they are: after DELETE_PARTITION_FINISHED Kafka's brokers stop to read metadata, of all
+        partitions, with the next record of the same partition. A mark without segments has no effect.
         """
         now_ms = self._environment.wall_clock_ms()
         await self._write(PartitionDelete(partition, self._broker_id, now_ms, PartitionDeleteState.MARKED))
