@@ -133,7 +133,7 @@ class TieredLeader:
         self.asked.append(request)
         if isinstance(request, FetchRequest):
             return await self._fetch(request)
-        topics = []
+        topics: list[Any] = []
         for topic in request.topics:
             if isinstance(request, ListOffsetsRequest):
                 offsets = [self._offset(query, version or 0) for query in topic.partitions]

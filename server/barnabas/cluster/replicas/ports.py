@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from barnabas.errors import RequestError, StorageError
 
 if TYPE_CHECKING:
-    from barnabas.cluster.replicas.following import FollowerLog
-    from barnabas.cluster.replicas.remote_leader import RemoteLeader
     from barnabas.cluster.replication.leader import IsrChange
 
 Replica = TypeVar("Replica", contravariant=True)
@@ -80,11 +78,14 @@ class TierStarts(Protocol):
 
     def start(
         self,
-        follower: FollowerLog,
-        leader: RemoteLeader,
+        follower: Any,
+        leader: Any,
         done: Callable[[TierStartError | StorageError | None], None],
     ) -> None:
-        """Begin a log anew in a task of its own; `done` is called at its end, in the event loop."""
+        """Begin the log of a `FollowerLog` anew, by requests to its `RemoteLeader`, in a task of its own.
+
+        `done` is called at its end, in the event loop.
+        """
 
 
 class Throttle(Protocol[Replica]):
