@@ -53,7 +53,7 @@ class TieredLeader:
 
     def __init__(self, directory: Path, *, versions: dict[int, int] | None = None) -> None:
         self.versions = {1: 17, 2: 11, 23: 4, **(versions or {})}
-        self.broker = Broker(directory / "leader", **SETTINGS)
+        self.broker = Broker(directory / "leader", **SETTINGS)  # type: ignore[arg-type]
         self.logs = [self.broker.log("t", index) for index in range(PARTITIONS)]
         self.store = ScriptedStore(DirectoryStorage(directory / "tier"))
         self.partitions: dict[TopicIdPartition, PartitionSegments] = {}
