@@ -51,7 +51,7 @@ class Live(Protocol):
     def sums(self, rows: Sequence[TopicRow]) -> Sums | None:
         """Return what topics hold, as this broker leads all of them; None where others lead some, or it is down.
 
-        Whoever sees a row may describe the topic, and so know its offsets; bytes need the right to describe the cluster.
+        A row shows that its topic may be described, and so its offsets; bytes need the right to describe the cluster.
         """
 
     def connections(self) -> list[dict[str, Any]]:
