@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from confluent_kafka import Consumer, Producer
 
@@ -157,7 +158,7 @@ def _snapshot(
     return done
 
 
-def _row(store: Store, command: str, url: str, *arguments: str) -> dict[str, object]:
+def _row(store: Store, command: str, url: str, *arguments: str) -> dict[str, Any]:
     return json.loads(_snapshot(store, command, url, *arguments).stdout.splitlines()[-1])
 
 

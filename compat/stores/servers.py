@@ -15,7 +15,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -99,7 +99,11 @@ def azurite(directory: Path) -> Iterator[Store]:
         yield Store(f"az://{BUCKET}/dev", "azure", {"azure.connection.string": text})
 
 
-SERVERS: dict[str, Callable[[Path], object]] = {"moto": moto, "versitygw": versitygw, "azurite": azurite}
+SERVERS: dict[str, Callable[[Path], AbstractContextManager[Store]]] = {
+    "moto": moto,
+    "versitygw": versitygw,
+    "azurite": azurite,
+}
 
 
 def _s3(port: int) -> Store:

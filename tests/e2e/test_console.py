@@ -25,21 +25,10 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from barnabas.testing.running import import_path
 from tests.e2e.conftest import ROOT, BrokerProcess, StartBroker
 from tests.support.certificates import written
+from tests.support.console import LOGIN, PASSWORD
 
 pytestmark = pytest.mark.e2e
 SECONDS_MAX = 30
-PASSWORD = "secret"
-LOGIN = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS;User:operator",
-    "listeners": "PLAINTEXT://127.0.0.1:0,USERS://127.0.0.1:0",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,USERS:SASL_PLAINTEXT",
-    "listener.name.users.sasl.enabled.mechanisms": "PLAIN",
-    "listener.name.users.plain.sasl.jaas.config": (
-        f'org.apache.kafka.common.security.plain.PlainLoginModule required user_operator="{PASSWORD}";'
-    ),
-}
-"""A broker whose visitors log in."""
 
 
 @contextmanager

@@ -25,6 +25,20 @@ from barnabas.tools.control.host import Host
 from tests.support.hosted import QUICK_GROUPS
 
 SECONDS_MAX = 20.0
+PASSWORD = "secret"
+LOGIN = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS;User:operator",
+    "listeners": "PLAINTEXT://127.0.0.1:0,USERS://127.0.0.1:0",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,USERS:SASL_PLAINTEXT",
+    "listener.name.users.sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.users.plain.sasl.jaas.config": (
+        "org.apache.kafka.common.security.plain.PlainLoginModule required "
+        + " ".join(f'user_{name}="{PASSWORD}"' for name in ("operator", "ann", "bob", "eve"))
+        + ";"
+    ),
+}
+"""A broker with a user of the console, and visitors with different rights."""
 
 
 class Answer(NamedTuple):

@@ -15,7 +15,9 @@ from barnabas.console.base import ConsoleError
 if TYPE_CHECKING:
     from barnabas.console.backend import Backend
     from barnabas.console.history import History
+    from barnabas.console.measuring import Sums
     from barnabas.console.target import Target
+    from barnabas.console.topic_index import TopicRow
     from barnabas.metrics.families import Family
 
 CONNECTIONS, REQUESTS, METRICS, LOG, CONTROL = VIEWS = "connections", "requests", "metrics", "log", "control"
@@ -45,6 +47,12 @@ class Live(Protocol):
 
     metrics_history: History
     """Those metrics over the last 15 minutes that are plotted without being asked for."""
+
+    def sums(self, rows: Sequence[TopicRow]) -> Sums | None:
+        """Return what topics hold, as this broker leads all of them; None where others lead some, or it is down.
+
+        A row shows that its topic may be described, and so its offsets; bytes need the right to describe the cluster.
+        """
 
     def connections(self) -> list[dict[str, Any]]:
         """Return the open connections of clients."""

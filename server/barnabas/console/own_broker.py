@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -23,6 +23,7 @@ from barnabas.console.base import ConsoleError
 from barnabas.console.history import History, measure_metrics
 from barnabas.console.known_bugs import warnings_of
 from barnabas.console.live import CONNECTIONS, CONTROL, LOG, METRICS, REQUESTS
+from barnabas.console.measuring import Sums
 from barnabas.console.target import LOGINS, Target
 from barnabas.network.dialing import dial
 from barnabas.network.transport import EVERYWHERE, url_address
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from barnabas.broker.app import Broker
     from barnabas.client.settings import SaslCredentials
     from barnabas.console.log_lines import Lines
+    from barnabas.console.topic_index import TopicRow
     from barnabas.metrics.families import Family
     from barnabas.serving.connection import Connection
     from barnabas.serving.listener import Listener
@@ -102,6 +104,30 @@ class OwnBroker:
         return self._target
 
     # --- views ----------------------------------------------------------------------------------------------
+
+    def sums(self, rows: Sequence[TopicRow]) -> Sums | None:
+        """Return what topics hold; None in a cluster, or while the broker is down."""
+        try:
+            broker = self._running()
+        except ConsoleError:
+            return None
+        if broker.stopping.was_asked or broker.participation is not None:
+            return None
+        sums = Sums({}, {}, {})
+        find = broker.services.logs.get
+        for row in rows:
+            records = size = end = count = 0
+            for number in range(row.partitions):
+                partition_log = find(row.name, number)
+                if partition_log is not None:
+                    high_watermark = partition_log.high_watermark
+                    records += high_watermark - partition_log.log_start_offset
+                    size += partition_log.size_bytes
+                    end += high_watermark
+                    count += 1
+            if count:
+                sums.records[row.name], sums.bytes[row.name], sums.ends[row.name] = records, size, end
+        return sums
 
     def connections(self) -> list[dict[str, Any]]:
         """Return the open connections of clients."""

@@ -17,7 +17,7 @@ from barnabas.console.own_broker import target_of
 from barnabas.console.server import ConsoleServer
 from barnabas.console.target import Cluster as ShownCluster
 from barnabas.network.visitors import Address
-from tests.support.console import Visitor, console_beside
+from tests.support.console import LOGIN, PASSWORD, Visitor, console_beside
 
 
 class Cluster:
@@ -133,22 +133,6 @@ async def test_history_says_what_it_may_not_see(nursery: trio.Nursery) -> None:
     history = History(refused, nursery)
     assert await history.samples() == []
     assert history.error == "it went away"
-
-
-PASSWORD = "secret"
-LOGIN = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS;User:operator",
-    "listeners": "PLAINTEXT://127.0.0.1:0,USERS://127.0.0.1:0",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,USERS:SASL_PLAINTEXT",
-    "listener.name.users.sasl.enabled.mechanisms": "PLAIN",
-    "listener.name.users.plain.sasl.jaas.config": (
-        "org.apache.kafka.common.security.plain.PlainLoginModule required "
-        + " ".join(f'user_{name}="{PASSWORD}"' for name in ("operator", "ann", "bob", "eve"))
-        + ";"
-    ),
-}
-"""A broker with a user of the console, and visitors with different rights."""
 
 
 async def test_own_login_keeps_history_for_those_with_rights(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,13 +11,16 @@ import pytest
 import trio
 import trio.testing
 
-from barnabas.client import ConnectionLostError
-from barnabas.client.admin import EARLIEST, LATEST, OffsetAt
+from barnabas.client import ConnectionLostError, open_client
+from barnabas.client.admin import EARLIEST, LATEST, Acl, Admin, OffsetAt
 from barnabas.console import measuring
+from barnabas.console.log_lines import Lines
+from barnabas.console.own_broker import OwnBroker
 from barnabas.console.tailing import BEHIND_MAX, skip
-from barnabas.console.topic_index import TopicRow
+from barnabas.console.topic_index import TopicIndex, TopicRow
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.list_offsets import ListOffsetsResponse
+from tests.support.console import LOGIN, PASSWORD, console_beside
 
 NOBODY: Any = None
 
@@ -182,3 +186,42 @@ async def test_a_tail_that_is_far_behind_goes_on_at_the_end() -> None:
     skipped = await skip(consumer, [("t", number) for number in lags])
     assert sought == {1: 1_000 + BEHIND_MAX + 1, 3: 6_000}
     assert skipped == BEHIND_MAX + 1 + 5_000
+
+
+async def test_broker_from_inside_tells_what_its_protocol_tells(tmp_path: Path) -> None:
+    async with console_beside(tmp_path / "data") as console, open_client(console.bootstrap) as client:
+        admin = Admin(client)
+        await console.make_topic("empty", 2)
+        await console.make_topic("busy", 3)
+        await console.produce("busy", b"a", b"b", b"c", partition=1)
+        await console.produce("busy", b"d", partition=0)
+        await admin.delete_records({("busy", 1): 2})
+        async with trio.open_nursery() as nursery:
+            index = TopicIndex(admin, nursery)
+            rows = await index.rows()
+        own = OwnBroker(Lines(), console.host)
+        assert own.sums(rows) is None, "it has no broker yet"
+        assert console.host.broker is not None
+        own.attach(console.host.broker)
+        sums = own.sums([*rows, rows[0]._replace(name="deleted")])
+        assert sums == await measuring.sums_of(admin, rows)
+        assert (sums.records, sums.ends) == ({"busy": 2, "empty": 0}, {"busy": 4, "empty": 0})
+        console.host.stop()
+        assert own.sums(rows) is None, "it stops"
+
+
+@pytest.mark.parametrize(("user", "tells_bytes"), [("operator", True), ("ann", False)])
+async def test_bytes_of_topics_need_the_right_to_describe_the_cluster(
+    tmp_path: Path, user: str, tells_bytes: bool
+) -> None:
+    async with console_beside(tmp_path, LOGIN) as console, open_client(console.bootstrap) as client:
+        await console.make_topic("seen", 1)
+        await console.produce("seen", b"x")
+        acls = [Acl("topic", "seen", "literal", "User:ann", "*", "describe", "allow")]
+        await Admin(client).create_acls(acls)
+        visitor = await console.visitor(user=user, password=PASSWORD)
+        for sort in measuring.COLUMNS:
+            page = await visitor.get("/api/topics", sort=sort)
+            (row,) = page["rows"]
+            assert row["records"] == 1
+            assert (row["bytes"] is not None) == tells_bytes

@@ -58,6 +58,7 @@ MAY_PACKAGES = {
     "tools/localcluster": "a program that starts and watches processes",
     "tools/logtool": "a program of its own",
     "tools/probing": "a program that asks brokers over the network",
+    "tools/snapshots": "a program that asks stores over the network, with threads of its own",
     "tools/tap": "a program of its own; what `serve --tap` shows has the time at which it was seen",
     "sandbox": "child processes of console, registry and commands, which share no part of a simulated broker",
     "testing": "simulations are the other environment",
