@@ -181,6 +181,11 @@ def _settled(tool: str, text: str) -> list[str]:
         return sorted({line.partition("Epoch:")[0].rstrip() for line in lines})
     if tool == "metadata-quorum":
         return sorted({" ".join(line.split()[:2]) for line in lines})
+    if (
+        tool == "topics"
+    ):  # the settings are in the order of a map of hashes, in each bucket in that of the answer
+        heads = (line.partition("Configs: ") for line in lines)
+        return [f"{head}{title}{','.join(sorted(values.split(',')))}" for head, title, values in heads]
     return lines
 
 

@@ -41,6 +41,8 @@ SETTINGS = {
 }
 
 
+UNSTABLE = {"unstable.api.versions.enable": "true", "transaction.two.phase.commit.enable": "true"}
+"""Of a release that is named: InitProducerId v6 (KIP-939)."""
 COMING = (14, 15, 16)
 """COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
 
@@ -97,6 +99,8 @@ def main() -> int:
     started = time.monotonic()
     is_old = options.version.startswith("3")  # it has other bounds for groups of members with epochs
     settings = {key: value for key, value in SETTINGS.items() if not (is_old and ".share." in key)}
+    if options.version.startswith("4.4"):
+        settings |= UNSTABLE
     with both(settings, options.version) as (kafka, barnabas):
         for side in (kafka, barnabas):
             await_coordinators(side)

@@ -72,6 +72,11 @@ def init_requests(fixture: TransactionFixture) -> dict[str, Values]:
             fixture, TransactionalId=None, ProducerId=fixture.producer_id, ProducerEpoch=0
         ),
         "empty id": initializing(fixture, TransactionalId=""),
+        "two phases": initializing(fixture, Enable2Pc=True),
+        "two phases, timeout 0": initializing(fixture, Enable2Pc=True, TransactionTimeoutMs=0),
+        "two phases, idempotent": initializing(fixture, TransactionalId=None, Enable2Pc=True),
+        "keeps what is prepared": initializing(fixture, KeepPreparedTxn=True),
+        "two phases, keeps what is prepared": initializing(fixture, Enable2Pc=True, KeepPreparedTxn=True),
     }
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from compat.kafka.releases import ROOT, KafkaError, maven, require
 
 
-def built(source: Path, name: str) -> str:
+def built(source: Path, name: str, *options: str) -> str:
     """The class path of the program in a directory with `pom.xml` and Java files; kept in `.tools/<name>`.
 
-    It is compiled again when a file is another. Raises KafkaError.
+    It is compiled again when a file is another. `options` are Maven's. Raises KafkaError.
     """
     require("javac", "a JDK 17 (Debian: apt-get install openjdk-17-jdk-headless)")
     require("mvn", "Maven (Debian: apt-get install maven)")
@@ -22,7 +22,7 @@ def built(source: Path, name: str) -> str:
     if not stamp.exists() or stamp.read_text() != text:
         shutil.rmtree(place, ignore_errors=True)
         jars.mkdir(parents=True)
-        maven(source / "pom.xml", jars)
+        maven(source / "pom.xml", jars, *options)
         programs = [str(path) for path in sorted(source.glob("*.java"))]
         command = ["javac", "--release", "17", "-cp", f"{jars}/*", "-d", str(classes), *programs]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -11,7 +11,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from compat.kafka import KafkaError
+from compat.kafka import KafkaError, release
 from compat.kit.java import built
 from compat.kit.sides import Side, StartError, both
 from compat.soak.wordcounts import SETTINGS
@@ -27,7 +27,9 @@ def main() -> int:
     parser.add_argument("--version", default="4.x", help="which Kafka (default: the newest here)")
     options = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="barnabas-streams-"))
-    class_path = built(Path(__file__).resolve().parent / "program", "streams")
+    version = release(options.version).version
+    program = Path(__file__).resolve().parent / "program"
+    class_path = built(program, f"streams-{version}", f"-Dkafka.version={version}")
     bad = seen = 0
     try:
         with both(SETTINGS, options.version) as sides:
