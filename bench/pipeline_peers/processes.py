@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from bench.procfs import children, family
+from bench.procfs import children, cpu_s, family
 
 PR_SET_CHILD_SUBREAPER = 36
 ORPHAN_SECONDS_MAX = 20
@@ -24,7 +24,7 @@ SAMPLE_SECONDS = 0.25
 
 
 def adopt_orphans() -> None:
-    """Let processes whose parents end become children of this one."""
+    """Become the parent of descendants that outlive their own parents."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl")
@@ -52,7 +52,11 @@ class Job:
     def check(self) -> None:
         """Raise RuntimeError with the end of its output if it has failed."""
         if self._process.poll():
-            raise RuntimeError(f"{self._process.args}: {self._process.returncode}\n{self.tail()}")
+            raise RuntimeError(f"exit code {self._process.returncode}: {self.tail()}")
+
+    def cpu_s(self) -> float:
+        """CPU seconds that its processes have used so far, those that have ended and were waited for among them."""
+        return cpu_s(self.pid, with_ended=True)
 
     def tail(self) -> str:
         """The end of its output."""
