@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -137,6 +138,7 @@ def parser() -> argparse.ArgumentParser:
 def main() -> None:
     """Print a table."""
     args = parser().parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # which ends what was started
     rows = run(args)
     print("; ".join(f"{name}: {text}" for name, text in describe_machine().items()))
     print(printed(rows))

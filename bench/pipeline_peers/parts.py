@@ -19,6 +19,7 @@ from bench.pipeline_peers.processes import Job, Memory
 RUN_SECONDS_MAX = 900
 POLL_SECONDS = 0.1
 PORTIONS = 10
+SETTLED_SECONDS = 180  # with nothing new: what has not become visible by then is lost
 Row = dict[str, Any]
 
 
@@ -148,9 +149,19 @@ def kills(bench: Bench, arm: Arm, count: int, times: int, seed: int) -> Row:
         time.sleep(random_.uniform(0, 1))
         done += job.is_running and tables.visible_rows(load.lake, load.topic) < count
         job.kill()
-    bench.finish(arm, arm.start(load), load, count)
+    settle(arm.start(load), load, count)
     result = tables.account(load.lake, load.topic, count)
     return {"killed in the middle": done, "lost": result.lost, "doubled": result.doubled}
+
+
+def settle(job: Job, load: Load, count: int) -> None:
+    """Wait until all records are visible or none has become so for a while, and end a load."""
+    rows, since = 0, time.monotonic()
+    while job.is_running and rows < count and time.monotonic() - since < SETTLED_SECONDS:
+        before, rows = rows, tables.visible_rows(load.lake, load.topic)
+        since = since if rows == before else time.monotonic()
+        time.sleep(POLL_SECONDS)
+    job.kill()
 
 
 def many(bench: Bench, count: int) -> Row:

@@ -5,6 +5,7 @@ The rule: this process adopts what a job leaves behind, so that nothing escapes 
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import resource
@@ -43,6 +44,7 @@ class Job:
                 command, stdout=file, stderr=file, env={**os.environ, **environment}, start_new_session=True
             )
         self.pid = self._process.pid
+        atexit.register(self.kill)
 
     @property
     def is_running(self) -> bool:
@@ -78,6 +80,7 @@ class Job:
 
     def _reaped(self) -> float:
         """Wait for orphans of the job, those that do not end by themselves are killed; returns the CPU of all."""
+        atexit.unregister(self.kill)
         deadline = time.monotonic() + ORPHAN_SECONDS_MAX
         while orphans := [pid for pid in children(os.getpid()) if pid not in self._others]:
             for pid in orphans:
