@@ -34,12 +34,16 @@ def family(pid: int) -> list[int]:
     return pids
 
 
-def cpu_s(pid: int) -> float:
-    """CPU seconds that a process and its descendants have used, in steps of 10 ms."""
+def cpu_s(pid: int, *, with_ended: bool = False) -> float:
+    """CPU seconds that a process and its descendants have used, in steps of 10 ms.
+
+    `with_ended` counts descendants that have ended and were waited for, too, and skips those that end meanwhile.
+    """
     ticks = 0
     for member in family(pid):
-        fields = Path(f"/proc/{member}/stat").read_text().rsplit(")", 1)[1].split()
-        ticks += int(fields[11]) + int(fields[12])
+        with suppress(*((FileNotFoundError, ProcessLookupError) if with_ended else ())):
+            fields = Path(f"/proc/{member}/stat").read_text().rsplit(")", 1)[1].split()
+            ticks += sum(map(int, fields[11 : 15 if with_ended else 13]))
     return ticks / TICKS_PER_S
 
 

@@ -1,13 +1,14 @@
 """`python -m bench.pipeline_peers`: topics into Iceberg tables by Spark's Kafka connector, Iceberg's sink and by us.
 
-Needs the extras `spark` and `formats`, a JDK 17 and Maven. The same topics on our broker are loaded by each arm in turn; CPU is
-that of all processes of a load, the broker's is not in it. On a busy machine CPU is the figure, freshness is not.
+Needs the extras `spark` and `formats`, a JDK 17 and Maven. The same topics on our broker are loaded by each arm in turn;
+CPU is that of all processes of a load, without the broker's. On a busy machine CPU is the figure, freshness is not.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -28,7 +29,7 @@ def cases(bench: parts.Bench, arm: Arm, args: argparse.Namespace) -> Iterator[Ca
     """Yield what an arm is measured by: a name, and the function that measures."""
     if "cost" in args.parts:
         for name in args.formats:
-            yield name, lambda name=name: parts.cost(bench, arm, name, tuple(args.counts))
+            yield name, lambda name=name: parts.cost(bench, arm, name, args.count)
     if "freshness" in args.parts:
         yield "freshness", lambda: parts.freshness(bench, arm, args.rate, args.seconds, args.interval)
     if "kills" in args.parts:
@@ -79,7 +80,7 @@ def run(args: argparse.Namespace) -> dict[str, dict[str, parts.Row]]:
         schemas = topics.write_schemas(work / "schemas")
         bench = parts.Bench(broker.bootstrap, broker.registry, work, schemas)
         by_arm = [list(cases(bench, arm, args)) for arm in arms]
-        every = {name: None for found in by_arm for name, _ in found}
+        every = {name: None for of_arm in by_arm for name, _ in of_arm}
         for case in every:
             for arm, mine in zip(arms, by_arm, strict=True):
                 began = time.monotonic()
@@ -108,13 +109,7 @@ def parser() -> argparse.ArgumentParser:
     add("--arms", nargs="+", choices=names, default=names)
     add("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     add("--formats", nargs="+", choices=topics.FORMATS, default=list(topics.FORMATS))
-    add(
-        "--counts",
-        nargs=2,
-        type=int,
-        default=[200_000, 1_200_000],
-        help="records of the two topics of `cost`",
-    )
+    add("--count", type=int, default=1_000_000, help="records of a topic of `cost`")
     add("--rate", type=int, default=10_000, help="records a second of `freshness`")
     add("--seconds", type=float, default=30, help="of `freshness`, after half as long that does not count")
     add(
@@ -143,6 +138,7 @@ def parser() -> argparse.ArgumentParser:
 def main() -> None:
     """Print a table."""
     args = parser().parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # which ends what was started
     rows = run(args)
     print("; ".join(f"{name}: {text}" for name, text in describe_machine().items()))
     print(printed(rows))

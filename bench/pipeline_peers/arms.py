@@ -47,7 +47,7 @@ class Arm:
 
     name: str
     ends_alone = True
-    """Whether a load of what is there ends by itself."""
+    """A load of what is there ends by itself."""
 
     def prepare(self) -> None:
         """Fetch and compile what it needs. Raises KafkaError."""
@@ -155,7 +155,7 @@ class Sink(Arm):
                 "value.converter.schema.file": f"{load.schemas}/view.desc",
             },
         }[load.format]
-        interval_ms = int((10 if load.follow_seconds is None else load.follow_seconds) * 1000)
+        interval_ms = int((3 if load.follow_seconds is None else load.follow_seconds) * 1000)
         connector = {
             "name": f"sink-{load.lake.name}",
             "connector.class": "org.apache.iceberg.connect.IcebergSinkConnector",

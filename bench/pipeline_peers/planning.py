@@ -19,7 +19,7 @@ from bench.pipeline_peers.tables import NAMESPACE, metadata, path_of
 FILES = 4
 ROWS = 1_000
 MERGED = {"spark": 1, "sink": 100}
-"""Commits whose files a manifest has."""
+"""Commits that a manifest has the files of."""
 HOUR_MS = 3_600_000
 TRIES = 3
 KEPT = 10
@@ -57,7 +57,7 @@ def _ours(work: Path, count: int) -> Path:
 
 
 def _theirs(work: Path, count: int, merged: int) -> Path:
-    """Write a table whose manifests have the files of so many commits each."""
+    """Write a table with the files of so many commits in each manifest."""
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.manifest import (
         DataFile,

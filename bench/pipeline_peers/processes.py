@@ -5,6 +5,7 @@ The rule: this process adopts what a job leaves behind, so that nothing escapes 
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import resource
@@ -16,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from bench.procfs import children, family
+from bench.procfs import children, cpu_s, family
 
 PR_SET_CHILD_SUBREAPER = 36
 ORPHAN_SECONDS_MAX = 20
@@ -24,7 +25,7 @@ SAMPLE_SECONDS = 0.25
 
 
 def adopt_orphans() -> None:
-    """Let processes whose parents end become children of this one."""
+    """Become the parent of descendants that outlive their own parents."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl")
@@ -43,6 +44,7 @@ class Job:
                 command, stdout=file, stderr=file, env={**os.environ, **environment}, start_new_session=True
             )
         self.pid = self._process.pid
+        atexit.register(self.kill)
 
     @property
     def is_running(self) -> bool:
@@ -52,7 +54,11 @@ class Job:
     def check(self) -> None:
         """Raise RuntimeError with the end of its output if it has failed."""
         if self._process.poll():
-            raise RuntimeError(f"{self._process.args}: {self._process.returncode}\n{self.tail()}")
+            raise RuntimeError(f"exit code {self._process.returncode}: {self.tail()}")
+
+    def cpu_s(self) -> float:
+        """CPU seconds that its processes have used so far, those that have ended and were waited for among them."""
+        return cpu_s(self.pid, with_ended=True)
 
     def tail(self) -> str:
         """The end of its output."""
@@ -74,6 +80,7 @@ class Job:
 
     def _reaped(self) -> float:
         """Wait for orphans of the job, those that do not end by themselves are killed; returns the CPU of all."""
+        atexit.unregister(self.kill)
         deadline = time.monotonic() + ORPHAN_SECONDS_MAX
         while orphans := [pid for pid in children(os.getpid()) if pid not in self._others]:
             for pid in orphans:

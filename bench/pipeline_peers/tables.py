@@ -1,4 +1,4 @@
-"""What readers see of a table: when commits became visible, which records are there, and which files.
+"""Tables as readers see them: when commits became visible, which records are there, and which files.
 
 The rule: all tables are read alike, by the SQLite catalog of their lake and by pyiceberg.
 """

@@ -1,4 +1,4 @@
-"""Topics of view events of ten fields as JSON, Avro and Protobuf, whose `session` is the number of the record.
+"""Topics of view events of ten fields as JSON, Avro and Protobuf: `session` is the number of the record.
 
 The rule: what is lost or doubled is told by those numbers, so no two records of a topic have the same one.
 """
@@ -126,10 +126,10 @@ def fill(bootstrap: str, registry: str, format_name: str, count: int, topic: str
 
     topic = topic or topic_of(format_name, count)
     produce.create_topics(bootstrap, [topic], PARTITIONS, {})
-    made = values(format_name, register(registry, topic, format_name))
+    encoded = values(format_name, register(registry, topic, format_name))
     producer = _producer(Producer, bootstrap)
     for number in range(count):
-        producer.produce(topic, next(made), partition=number // 500 % PARTITIONS)
+        producer.produce(topic, next(encoded), partition=number // 500 % PARTITIONS)
         if number % 10_000 == 0:
             producer.poll(0)
     unsent = producer.flush(120)
@@ -141,11 +141,11 @@ def send_at(bootstrap: str, topic: str, rate: int, seconds: float) -> int:
     """Send JSON at a rate for some seconds, each with the time when it was given to the client; returns the count."""
     from confluent_kafka import Producer
 
-    producer, made = _producer(Producer, bootstrap), values("json", 0)
+    producer, encoded = _producer(Producer, bootstrap), values("json", 0)
     began, sent = time.monotonic(), 0
     while (passed := time.monotonic() - began) < seconds:
         for _ in range(sent, int(passed * rate)):
-            producer.produce(topic, next(made), partition=sent % PARTITIONS)
+            producer.produce(topic, next(encoded), partition=sent % PARTITIONS)
             sent += 1
         producer.poll(0)
         time.sleep(0.01)

@@ -11,7 +11,7 @@ import re
 import uuid
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from barnabas_pipeline import faults, formats
 from barnabas_pipeline.errors import (
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from barnabas_pipeline.data_types import Document
 
-T = TypeVar("T")
 
 OFFSETS_PER_COMMIT_MAX = 2_000_000
 OFFSETS_PER_SPARK_TASK = 50_000  # with less, what Spark takes for a task (20 to 40 ms of CPU) begins to count
@@ -247,7 +246,7 @@ def _run(parts: Iterable[list[tuple[int, LoadTask]]]) -> Iterator[tuple[int, Tas
         yield from zip([n for n, _ in part], run_all([task for _, task in part]), strict=True)
 
 
-def collected(rows: RDD[T]) -> list[T]:
+def collected(rows: RDD[Any]) -> list[Any]:
     """Return what the tasks of a Spark job make. Raises the error of a task, as `unwrap` tells it."""
     try:
         return list(rows.collect())

@@ -63,6 +63,7 @@ PROPERTIES = {
     "format-version": "2",
     "commit.manifest-merge.enabled": "true",
     "commit.manifest.min-count-to-merge": "50",
+    "commit.manifest.target-size-bytes": str(1 << 20),
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
