@@ -27,7 +27,7 @@ from barnabas_pipeline.schema import BUILT_IN
 from .conftest import ROOT, SITE, Broker, Stream
 from .test_lake import check, options, rows_of, send_small, small_topic
 
-OTHERS = ("compact.", "current.", "dead.", "derived.", "mirror.")
+OTHERS = ("compact.", "current.", "dead.", "derived.", "mirror.", "publish.")
 LOAD_POINTS = [name for name in faults.POINTS if not name.startswith(OTHERS)]
 DRIVER_POINTS = [name for name in LOAD_POINTS if not name.startswith("task.")]
 PORTION = 60
