@@ -90,6 +90,17 @@ SHOWS_PROCESSES: Final = os.path.exists("/proc/net/tcp")
 """True where the files that other processes have open can be seen."""
 
 
+def is_running(process: int) -> bool:
+    """Say whether a process of this id runs, as far as that can be known."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # it is another user's, or the number is none
+        return True
+    return True
+
+
 def listening_process(port: int) -> int | None:
     """Return the process that listens on a port, None if it cannot be seen."""
     inodes = set()

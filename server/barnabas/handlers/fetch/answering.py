@@ -227,11 +227,11 @@ class FetchAnswer:
         for want, data in served:
             if session is not None:
                 has_records = bool(data.records)
+                # A follower that is told where the logs diverge takes nothing else from the answer.
                 is_news = want.tell(
                     data.high_watermark,
                     data.last_stable_offset,
                     data.log_start_offset,
-                    # A follower that is told where the logs diverge takes nothing else from the answer.
                     is_error=data.error_code != 0 or data.diverging_epoch.epoch >= 0,
                 )
                 if self._is_incremental and not (is_news or has_records):

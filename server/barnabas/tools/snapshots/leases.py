@@ -18,6 +18,7 @@ from time import monotonic, time
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
+from barnabas.system.processes import is_running
 from barnabas.tiered.storage import RemoteObjectNotFoundError, RemoteStorageError
 from barnabas.tools.snapshots.layout import FORMAT, WORK, SnapshotStoreError, name_in
 from barnabas.tools.snapshots.store import SnapshotStore
@@ -134,17 +135,7 @@ def _work(work_id: str, data: bytes, age_ms: int) -> Work:
     try:
         value = json.loads(data)
         text = f"the {kind.value} of {value['snapshot']} by process {value['pid']} on {value['host']}"
-        is_dead = value["host"] == socket.gethostname() and not _runs(int(value["pid"]))
+        is_dead = value["host"] == socket.gethostname() and not is_running(int(value["pid"]))
     except (KeyError, TypeError, ValueError):
         text, is_dead = f"a {kind.value} ({work_id})", False
     return Work(work_id, kind, text, is_dead or age_ms > INTERRUPTED_MS)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True
-    return True

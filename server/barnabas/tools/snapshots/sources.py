@@ -20,6 +20,7 @@ from barnabas.errors import StorageError
 from barnabas.log.disk import OsDisk
 from barnabas.log.format import names
 from barnabas.log.logdir import read_meta
+from barnabas.system.processes import is_running
 from barnabas.tools.snapshots.layout import SnapshotStoreError
 
 REMOTE_LOG_METADATA: Final = "__remote_log_metadata"
@@ -60,7 +61,7 @@ def running(url: str, token: str) -> Iterator[Source]:
     api = _ControlApi(url, token)
     for name in api.ask("GET", "/v1/snapshots")["snapshots"]:
         own = _OWN.match(name)
-        if own is not None and not os.path.exists(f"/proc/{own[1]}") and os.path.isdir("/proc/self"):
+        if own is not None and not is_running(int(own[1])):
             api.ask("DELETE", f"/v1/snapshots/{quote(name)}")  # of a push that was killed
     name = f"push-{os.getpid()}"
     answer = api.ask("POST", "/v1/snapshots", {"name": name})

@@ -174,7 +174,8 @@ async def test_clients_outlive_clock_jumps_only_on_request(api: Api) -> None:
 async def test_snapshots_are_taken_put_back_and_removed(api: Api) -> None:
     await api.do("POST", "topics/t", {"records": ["a"]})
     assert await api.get("snapshots") == {"snapshots": []}
-    assert await api.do("POST", "snapshots", {"name": "one"}) == {"name": "one"}
+    taken = await api.do("POST", "snapshots", {"name": "one"})
+    assert (taken["name"], [Path(path).name for path in taken["directories"]]) == ("one", ["one"])
     assert await api.refused("POST", "snapshots", {"name": "one"}) == (409, "there is a snapshot one already")
     await api.do("POST", "topics/t/records", {"records": ["b"]})
     assert await api.do("POST", "snapshots", {"name": "two"})
