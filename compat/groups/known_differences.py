@@ -98,7 +98,7 @@ def gives_way(difference: Difference) -> bool:
         "ErrorMessage": (("words", None), (None, "words")),
         "GroupState": (("", "Empty"), ("Empty", "Dead")),
         "GroupEpoch": ((0, 3),),
-        "AssignmentEpoch": ((0, 2),),
+        "AssignmentEpoch": ((0, 3),),
         "AssignorName": (("", "uniform"),),
         "ProtocolType": (("", "consumer"),),
         "GroupType": (("classic", "consumer"),),
@@ -132,11 +132,11 @@ def next_to(difference: Difference) -> bool:
 
 
 def of_nobody(difference: Difference) -> bool:
-    """The group has no member; its epoch is ours, and that of Kafka is of the last assignment to a member, or 0."""
+    """The group has no member; its epoch is ours, and Kafka's is that of the last assignment to a member."""
     groups = [answer["Groups"][int(difference.path.split("/")[2])] for answer in difference.whole]
     return (
         all(group["Members"] == [] and group["GroupEpoch"] == difference.ours for group in groups)
-        and difference.theirs in (0, difference.ours - 1)
+        and difference.theirs == difference.ours - 1
     )
 
 
