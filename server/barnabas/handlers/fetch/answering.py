@@ -232,7 +232,7 @@ class FetchAnswer:
                     data.high_watermark,
                     data.last_stable_offset,
                     data.log_start_offset,
-                    is_error=data.error_code != 0 or data.diverging_epoch.epoch >= 0,
+                    is_error=data.error_code != 0 or (not has_records and data.diverging_epoch.epoch >= 0),
                 )
                 if self._is_incremental and not (is_news or has_records):
                     continue
