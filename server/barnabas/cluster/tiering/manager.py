@@ -1,8 +1,7 @@
 """Tiered storage of a broker: the tasks of all partitions that it leads, and what requests ask for.
 
 The rule: nothing of a partition is decided before its metadata were read, by a new leader up to all that former ones have
-written. A store that fails is asked again with the
-next round; nothing that happens here ends the broker.
+written. A store that fails is asked again with the next round; nothing that happens here ends the broker.
 """
 
 from __future__ import annotations

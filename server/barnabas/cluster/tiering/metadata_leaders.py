@@ -12,20 +12,19 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from barnabas.cluster.metadata.image import NO_TOPIC_ID
 from barnabas.cluster.metadata.peers import PeerUnavailableError, VersionedRequest
 from barnabas.cluster.replicas.appends_elsewhere import append_elsewhere
+from barnabas.cluster.replicas.offsets_elsewhere import offsets_elsewhere
 from barnabas.errors import RequestError
 from barnabas.tiered.metadata import METADATA_TOPIC
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
-from barnabas.wire.generated.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 
 if TYPE_CHECKING:
-    from barnabas.cluster.metadata.image import TopicInfo
+    from barnabas.cluster.metadata.image import ClusterImage, TopicInfo
     from barnabas.cluster.metadata.peers import Peers
     from barnabas.cluster.metadata.store import MetadataStore
 
 FETCH: Final = 1
 TOPIC_IDS_SINCE: Final = 13
-LATEST, EARLIEST = -1, -2
 FETCH_WAIT_MS: Final = 500
 PARTITION_BYTES: Final = 1 << 20
 FETCH_BYTES: Final = 8 << 20
@@ -85,37 +84,35 @@ class MetadataLeaders:
                 topics=[FetchRequest.FetchTopic(partitions=partitions, **named)],
             )
 
-        response: FetchResponse = await self._ask(leader, VersionedRequest(FETCH, make), READS, topic)
+        try:
+            response: FetchResponse = await self._peers.ask(
+                leader,
+                VersionedRequest(FETCH, make),
+                version_max=TOPIC_IDS_SINCE - 1 if topic.id == NO_TOPIC_ID else None,
+                timeout_s=TIMEOUT_SECONDS,
+                channel=READS,
+            )
+        except PeerUnavailableError as error:
+            raise RequestError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
         if response.error_code:
             raise RequestError(response.error_code, f"broker {leader} refuses to be read")
         return {data.partition_index: data for each in response.responses for data in each.partitions}
 
     async def offset(self, index: int, timestamp: int) -> int:
         """Return the first offset (EARLIEST) or the high watermark (LATEST) of a partition. Raises RequestError."""
-        topic = self._topic()
-        info = topic.partitions[index]
-        request = ListOffsetsRequest(
-            replica_id=-1,
-            topics=[
-                ListOffsetsRequest.ListOffsetsTopic(
-                    name=topic.name,
-                    partitions=[
-                        ListOffsetsRequest.ListOffsetsPartition(
-                            partition_index=index,
-                            current_leader_epoch=info.leader_epoch,
-                            timestamp=timestamp,
-                        )
-                    ],
-                )
-            ],
+        place, info = (METADATA_TOPIC, index), self._topic().partitions[index]
+        offsets = await offsets_elsewhere(
+            self._peers,
+            self.leader_of(index),
+            {place: info.leader_epoch},
+            timestamp,
+            timeout_s=TIMEOUT_SECONDS,
+            channel=LOOK_UPS,
         )
-        response: ListOffsetsResponse = await self._ask(self.leader_of(index), request, LOOK_UPS, topic)
-        answers = [answer for each in response.topics for answer in each.partitions]
-        if not answers:
-            raise RequestError(ErrorCode.UNKNOWN_SERVER_ERROR, "the leader does not answer what was asked")
-        if answers[0].error_code:
-            raise RequestError(answers[0].error_code, f"the leader refuses to say where {topic.name} ends")
-        return answers[0].offset
+        offset = offsets[place]
+        if isinstance(offset, RequestError):
+            raise offset
+        return offset
 
     async def append(self, index: int, batch: bytearray) -> int:
         """Append a batch at the leader, with acks=all; returns its first offset. Raises RequestError."""
@@ -131,21 +128,13 @@ class MetadataLeaders:
 
     def leader_of(self, index: int) -> int:
         """Return the broker that leads a partition. Raises LEADER_NOT_AVAILABLE."""
-        image = self._metadata.image
-        info = image.partition(METADATA_TOPIC, index)
-        if info is None or info.leader not in image.brokers:
+        leader = live_leader(self._metadata.image, index)
+        if leader is None:
             raise RequestError(ErrorCode.LEADER_NOT_AVAILABLE, f"{METADATA_TOPIC}-{index} has no leader now")
-        return info.leader
+        return leader
 
-    async def _ask(self, leader: int, request: Any, channel: str, topic: TopicInfo) -> Any:
-        by_name = channel == READS and topic.id == NO_TOPIC_ID
-        try:
-            return await self._peers.ask(
-                leader,
-                request,
-                version_max=TOPIC_IDS_SINCE - 1 if by_name else None,
-                timeout_s=TIMEOUT_SECONDS,
-                channel=channel,
-            )
-        except PeerUnavailableError as error:
-            raise RequestError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
+
+def live_leader(image: ClusterImage, index: int) -> int | None:
+    """Return the live broker that leads a partition of the metadata topic, None if there is none."""
+    info = image.partition(METADATA_TOPIC, index)
+    return info.leader if info is not None and info.leader in image.brokers else None

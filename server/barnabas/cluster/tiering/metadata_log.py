@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 
-from barnabas.cluster.tiering.metadata_leaders import EARLIEST, LATEST, Position
+from barnabas.cluster.replicas.offsets_elsewhere import EARLIEST, LATEST
+from barnabas.cluster.tiering.metadata_leaders import Position, live_leader
 from barnabas.errors import RequestError, StorageError
 from barnabas.records.any_magic import iter_any_records
 from barnabas.records.batch import iter_batches
@@ -214,12 +215,11 @@ class MetadataLog:
 
     def _elsewhere(self) -> Iterator[int]:
         """Yield the leaders of what is not read here."""
-        image = self._store.image
         for tail in self._tails.values():
             if self._leaders is not None and self._local(tail) is None:
-                info = image.partition(METADATA_TOPIC, tail.index)
-                if info is not None and info.leader in image.brokers and info.leader != self._broker_id:
-                    yield info.leader
+                leader = live_leader(self._store.image, tail.index)
+                if leader not in (None, self._broker_id):
+                    yield leader
 
     async def _read_local(self, tail: _Tail) -> None:
         replica = self._local(tail)
@@ -263,7 +263,7 @@ class MetadataLog:
                 tails = {
                     tail.index: tail
                     for tail in self._tails.values()
-                    if self._local(tail) is None and self._is_led_by(tail.index, leader)
+                    if self._local(tail) is None and live_leader(self._store.image, tail.index) == leader
                 }
                 if not tails:
                     return
@@ -285,11 +285,6 @@ class MetadataLog:
                     await trio.sleep(RETRY_SECONDS)
         finally:
             self._fetching.discard(leader)
-
-    def _is_led_by(self, index: int, leader: int) -> bool:
-        image = self._store.image
-        info = image.partition(METADATA_TOPIC, index)
-        return info is not None and info.leader == leader and leader in image.brokers
 
     async def _take(self, tail: _Tail, data: FetchResponse.PartitionData) -> bool:
         """Follow a leader's answer; returns whether it was one."""
@@ -357,7 +352,6 @@ class MetadataLog:
 
         `is_flushed`: also until it is on the medium, where this broker leads the partition.
         """
-        replica = self._replicas.find(METADATA_TOPIC, index)
         if self._leaders is not None and self._leaders.leader_of(index) != self._broker_id:
             end = await self._leaders.append(index, batch) + 1
         else:

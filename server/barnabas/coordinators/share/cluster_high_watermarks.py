@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.cluster.metadata.peers import PeerUnavailableError
+from barnabas.cluster.replicas.offsets_elsewhere import LATEST, offsets_elsewhere
 from barnabas.coordinators.share.attempts import PAUSES
 from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode
-from barnabas.wire.generated.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 
 if TYPE_CHECKING:
     from barnabas.cluster.metadata.peers import Peers
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from barnabas.wire.topic_partitions import TopicPartition
 
 CHANNEL = "high-watermarks"
-CONSUMER = -1
-LATEST = -1
 _MOVED = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.LEADER_NOT_AVAILABLE,
@@ -93,46 +90,10 @@ class ClusterHighWatermarks:
         if leader == self._broker_id:
             results |= await self._local.of(topic_partitions)
             return
-        try:
-            response: ListOffsetsResponse = await self._peers.ask(
-                leader, _request(topic_partitions), timeout_s=self._timeout_s, channel=CHANNEL
-            )
-        except PeerUnavailableError as error:
-            results |= dict.fromkeys(topic_partitions, RequestError(ErrorCode.NETWORK_EXCEPTION, str(error)))
-            return
-        unanswered = RequestError(
-            ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {leader} does not answer what was asked"
-        )
-        results |= dict.fromkeys(topic_partitions, unanswered)
-        for topic in response.topics:
-            for partition in topic.partitions:
-                results[topic.name, partition.partition_index] = (
-                    RequestError(
-                        partition.error_code, f"broker {leader} refuses to say where {topic.name} ends"
-                    )
-                    if partition.error_code
-                    else partition.offset
-                )
+        results |= await offsets_elsewhere(
+            self._peers, leader, dict.fromkeys(topic_partitions, -1), LATEST, timeout_s=self._timeout_s, channel=CHANNEL
+        )  # fmt: skip
 
 
 def _has_moved(result: int | RequestError) -> bool:
     return isinstance(result, RequestError) and result.code in _MOVED
-
-
-def _request(topic_partitions: Iterable[TopicPartition]) -> ListOffsetsRequest:
-    indexes: defaultdict[str, list[int]] = defaultdict(list)
-    for name, index in topic_partitions:
-        indexes[name].append(index)
-    return ListOffsetsRequest(
-        replica_id=CONSUMER,
-        topics=[
-            ListOffsetsRequest.ListOffsetsTopic(
-                name=name,
-                partitions=[
-                    ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=LATEST)
-                    for index in partitions
-                ],
-            )
-            for name, partitions in indexes.items()
-        ],
-    )
