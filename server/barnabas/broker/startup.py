@@ -14,6 +14,7 @@ from barnabas.cluster.metadata.image import TOPIC
 from barnabas.config import broker as settings
 from barnabas.config.keeper import is_clustered
 from barnabas.config.listeners import PROTOCOLS, ListenerSettings, listener_settings, mechanisms_of
+from barnabas.config.topic import has_tiered_storage
 from barnabas.network.transport import EVERYWHERE, UnknownHostError, host_and_port, is_loopback, url_address
 from barnabas.serving.listener import Listener
 
@@ -166,8 +167,7 @@ def check_tiered_topics(config: BrokerConfig, image: ClusterImage) -> None:
     if config.get(settings.REMOTE_LOG_STORAGE_SYSTEM_ENABLE):
         return
     for (resource_type, name), texts in image.configs.items():
-        text = texts.get("remote.storage.enable", "") if resource_type == TOPIC else ""
-        if text.strip().lower() == "true":
+        if resource_type == TOPIC and has_tiered_storage(texts):
             raise StartupError(
                 f"topic {name!r} has tiered storage. You have to delete all topics with the property "
                 "remote.storage.enable=true before disabling tiered storage cluster-wide: start with "

@@ -12,6 +12,7 @@ from barnabas.config import broker as settings
 from barnabas.config.keeper import is_clustered, is_controller
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.setting import Setting, SettingError
+from barnabas.config.topic import has_tiered_storage
 
 TOPIC_PREFIX: Final = "remote.log.metadata.topic."
 
@@ -128,8 +129,7 @@ def check_topic(values: Mapping[str, Any], before: Mapping[str, str], config: Br
     `before` are the topic's own settings until now, empty for a new topic.
     """
     if not values["remote.storage.enable"]:
-        was_enabled = before.get("remote.storage.enable", "false").strip().lower() == "true"
-        if was_enabled and not values["remote.log.delete.on.disable"]:
+        if has_tiered_storage(before) and not values["remote.log.delete.on.disable"]:
             raise SettingError(SWITCHED_OFF)
         return
     if not is_tiered(config):

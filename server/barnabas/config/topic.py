@@ -139,3 +139,8 @@ INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"
 
 UNIT_MS = {"minutes": 60_000, "hours": 3_600_000}
 """Broker settings that end in another unit than their topic's: how many milliseconds one of it has."""
+
+
+def has_tiered_storage(texts: Mapping[str, str]) -> bool:
+    """Say whether a topic's own settings, by name, switch tiered storage on."""
+    return texts.get("remote.storage.enable", "").strip().lower() == "true"

@@ -15,6 +15,7 @@ from uuid import UUID
 import trio
 
 from barnabas.cluster.metadata.image import TOPIC
+from barnabas.config.topic import has_tiered_storage
 from barnabas.errors import StorageError
 from barnabas.tiered.segment import TopicIdPartition
 
@@ -156,16 +157,12 @@ def deleted_partitions(
         topic = delta.old.topics.get(name)
         if topic is None:
             continue
-        was_tiered = _is_tiered(delta.old, name)
+        was_tiered = has_tiered_storage(delta.old.settings_of(TOPIC, name))
         for index, info in enumerate(topic.partitions):
             key = TopicIdPartition(name, index, UUID(bytes=topic.id))
             if (was_tiered or key in stored) and _deleter(info, delta.new) == broker_id:
                 keys.append(key)
     return keys
-
-
-def _is_tiered(image: ClusterImage, topic: str) -> bool:
-    return image.settings_of(TOPIC, topic).get("remote.storage.enable", "").strip().lower() == "true"
 
 
 def _deleter(info: PartitionInfo, image: ClusterImage) -> int:
