@@ -13,7 +13,7 @@ from barnabas.config.setting import SettingError
 from barnabas.ending import FAILED, USAGE_ERROR
 from barnabas.tiered.settings import StoreSettingsError
 from barnabas.tiered.storage import RemoteStorageError
-from barnabas.tools.snapshots.command import Shown, add_store_options, open_store
+from barnabas.tools.snapshots.command import add_store_options, pull_shown
 from barnabas.tools.snapshots.layout import SnapshotStoreError
 
 _ADDRESS = "localhost:0"
@@ -57,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _run(options: argparse.Namespace, others: Sequence[str], data: str) -> int:
     try:
-        log_dirs = _pull(options, data)
+        _, log_dirs = pull_shown(options, data)
     except (SettingError, StoreSettingsError) as error:
         print(f"barnabas fork: {error}", file=sys.stderr)
         return USAGE_ERROR
@@ -73,15 +73,3 @@ def _run(options: argparse.Namespace, others: Sequence[str], data: str) -> int:
     if not served.listen and served.config is None:
         served.listen = [_ADDRESS]
     return serve(served)
-
-
-def _pull(options: argparse.Namespace, data: str) -> list[str]:
-    from barnabas.tools.snapshots.pulling import pull
-
-    store = open_store(options.url, options.store)
-    shown = Shown()
-    try:
-        manifest = store.manifest(store.resolve(options.name).manifest)
-        return pull(store, manifest, data, threads=options.threads, note_bytes=shown.note)
-    finally:
-        shown.clear()

@@ -207,7 +207,11 @@ def _source(options: argparse.Namespace) -> AbstractContextManager[Source]:
     return sources.stopped([path.rstrip("/") for path in BrokerConfig(collected.settings).log_dirs])
 
 
-def _pull(options: argparse.Namespace) -> int:
+def pull_shown(options: argparse.Namespace, data: str) -> tuple[SnapshotRecord, list[str]]:
+    """Pull the snapshot that options name, with a bar of progress; return it and its log dirs.
+
+    Raises SnapshotStoreError, RemoteStorageError, OSError.
+    """
     from barnabas.tools.snapshots.pulling import pull
 
     store = open_store(options.url, options.store)
@@ -215,14 +219,15 @@ def _pull(options: argparse.Namespace) -> int:
     shown = Shown()
     try:
         log_dirs = pull(
-            store,
-            store.manifest(record.manifest),
-            options.data,
-            threads=options.threads,
-            note_bytes=shown.note,
+            store, store.manifest(record.manifest), data, threads=options.threads, note_bytes=shown.note
         )
     finally:
         shown.clear()
+    return record, log_dirs
+
+
+def _pull(options: argparse.Namespace) -> int:
+    record, log_dirs = pull_shown(options, options.data)
     _printer(options)({**_row("pulled", record), "directories": log_dirs})
     return DONE
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from barnabas.tiered.storage import RemoteObjectNotFoundError
 from barnabas.tools.snapshots.layout import (
     BLOBS,
-    MANIFESTS,
     SNAPSHOTS,
     TAGS,
     Blob,
@@ -118,11 +117,6 @@ class SnapshotStore:
             return decode_manifest(self.get(manifest_key(digest)), digest)
         except RemoteObjectNotFoundError as error:
             raise DamagedSnapshotError(f"the manifest {digest} is missing in {self.url}") from error
-
-    def manifests(self) -> set[str]:
-        """Checksums of the manifests that the store lists."""
-        names = (name_in(key, MANIFESTS) for key, _ in self.keys(MANIFESTS))
-        return {name for name in names if name is not None}
 
     def blob(self, blob: Blob) -> bytes:
         """Return the bytes of a blob. Raises DamagedSnapshotError."""
