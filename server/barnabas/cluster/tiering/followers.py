@@ -7,9 +7,9 @@ the remote segment after which it begins. Until then every error leaves it as it
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 
@@ -24,6 +24,7 @@ from barnabas.cluster.replicas.remote_leader import (
     NO_TOPIC_ID,
     PENDING_UPLOAD_SINCE,
     Ask,
+    EpochAnswer,
     OffsetAnswer,
     RemoteLeader,
 )
@@ -49,8 +50,11 @@ if TYPE_CHECKING:
     from barnabas.serving.loop_budget import LoopBudget
     from barnabas.tiered.segment import RemoteSegment
     from barnabas.tiered.storage import RemoteStorage
+    from barnabas.wire.topic_partitions import TopicPartition
 
 log = logging.getLogger(__name__)
+
+A = TypeVar("A", OffsetAnswer, EpochAnswer)
 
 STEPS_MAX: Final = 100
 """Most leader epochs of a remote segment that a leader is asked about."""
@@ -204,20 +208,21 @@ class FollowerTiers:
 
 
 async def _offset(leader: RemoteLeader, ask: Ask, timestamp: int) -> OffsetAnswer:
-    answer = (await leader.offsets([ask], timestamp)).get((ask.topic, ask.partition))
-    if answer is None or answer.error_code:
-        code = ErrorCode.UNKNOWN_SERVER_ERROR if answer is None else answer.error_code
-        raise TierStartError(f"ListOffsets {timestamp} is answered with error {code}", code)
-    return answer
+    return _good(await leader.offsets([ask], timestamp), ask, f"ListOffsets {timestamp}")
 
 
 async def _epoch_end(leader: RemoteLeader, ask: Ask, epoch: int) -> EpochEnd:
     asked = ask._replace(position=ask.position._replace(last_fetched_epoch=epoch))
-    answer = (await leader.epoch_ends([asked])).get((ask.topic, ask.partition))
+    return _good(await leader.epoch_ends([asked]), ask, "OffsetForLeaderEpoch").end
+
+
+def _good(answers: Mapping[TopicPartition, A], ask: Ask, request: str) -> A:
+    """Return a leader's answer. Raises TierStartError for an error, or without one."""
+    answer = answers.get((ask.topic, ask.partition))
     if answer is None or answer.error_code:
         code = ErrorCode.UNKNOWN_SERVER_ERROR if answer is None else answer.error_code
-        raise TierStartError(f"OffsetForLeaderEpoch is answered with error {code}", code)
-    return answer.end
+        raise TierStartError(f"{request} is answered with error {code}", code)
+    return answer
 
 
 async def _common_end(leader: RemoteLeader, ask: Ask, segment: RemoteSegment) -> int:
