@@ -38,6 +38,20 @@ public abstract class Values implements Converter {
 
   protected abstract Struct decode(byte[] value) throws IOException;
 
+  /** The column of a field; Avro and Protobuf give the types that are used here the same names. */
+  protected static Schema column(Enum<?> type, boolean isOptional) {
+    SchemaBuilder column =
+        SchemaBuilder.type(
+            switch (type.name()) {
+              case "LONG" -> Schema.Type.INT64;
+              case "INT" -> Schema.Type.INT32;
+              case "DOUBLE" -> Schema.Type.FLOAT64;
+              case "BOOLEAN" -> Schema.Type.BOOLEAN;
+              default -> Schema.Type.STRING;
+            });
+    return isOptional ? column.optional().build() : column.build();
+  }
+
   public static class Avro extends Values {
     private GenericDatumReader<GenericData.Record> reader;
     private GenericData.Record row;
@@ -53,16 +67,7 @@ public abstract class Values implements Converter {
         for (org.apache.avro.Schema.Field field : avro.getFields()) {
           boolean isNullable = field.schema().isNullable();
           org.apache.avro.Schema type = isNullable ? field.schema().getTypes().get(1) : field.schema();
-          Schema.Type kind =
-              switch (type.getType()) {
-                case LONG -> Schema.Type.INT64;
-                case INT -> Schema.Type.INT32;
-                case DOUBLE -> Schema.Type.FLOAT64;
-                case BOOLEAN -> Schema.Type.BOOLEAN;
-                default -> Schema.Type.STRING;
-              };
-          SchemaBuilder column = SchemaBuilder.type(kind);
-          struct.field(field.name(), isNullable ? column.optional().build() : column.build());
+          struct.field(field.name(), column(type.getType(), isNullable));
         }
         schema = struct.build();
       } catch (IOException error) {
@@ -94,16 +99,7 @@ public abstract class Values implements Converter {
         type = FileDescriptor.buildFrom(files.getFile(0), new FileDescriptor[0]).getMessageTypes().get(0);
         SchemaBuilder struct = SchemaBuilder.struct().name(type.getName());
         for (FieldDescriptor field : type.getFields()) {
-          Schema.Type kind =
-              switch (field.getJavaType()) {
-                case LONG -> Schema.Type.INT64;
-                case INT -> Schema.Type.INT32;
-                case DOUBLE -> Schema.Type.FLOAT64;
-                case BOOLEAN -> Schema.Type.BOOLEAN;
-                default -> Schema.Type.STRING;
-              };
-          SchemaBuilder column = SchemaBuilder.type(kind);
-          struct.field(field.getName(), field.hasPresence() ? column.optional().build() : column.build());
+          struct.field(field.getName(), column(field.getJavaType(), field.hasPresence()));
         }
         schema = struct.build();
       } catch (Exception error) {

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from barnabas_pipeline.lake.iceberg import Lake
 
 S = TypeVar("S")
-ONCE = "once"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from barnabas_pipeline import requirements
 from barnabas_pipeline.commands import common
 from barnabas_pipeline.errors import EXIT_DATA_LOSS, EXIT_DONE, EXIT_INCOMPLETE, UsageError
+from barnabas_pipeline.jobs import ONCE
 from barnabas_pipeline.progress import summarize
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def add_current(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--trigger",
-        default=common.ONCE,
+        default=ONCE,
         metavar="once|available|'5 seconds'",
         help="apply loaded events once, or poll at this interval until interrupted",
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from barnabas_pipeline.commands import common, lake, metrics, reporting, topics
 from barnabas_pipeline.errors import EXIT_DONE, PipelineError, TopicsError, UsageError
+from barnabas_pipeline.jobs import ONCE
 from barnabas_pipeline.progress import summarize
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def add_load(parser: argparse.ArgumentParser) -> None:
     common.add_spark(parser)
     parser.add_argument(
         "--trigger",
-        default=common.ONCE,
+        default=ONCE,
         metavar="once|available|'5 seconds'",
         help="load existing records once, or new ones at this interval until interrupted",
     )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from barnabas_pipeline.commands import common, metrics
 from barnabas_pipeline.errors import EXIT_DATA_LOSS, EXIT_USAGE, UsageError
+from barnabas_pipeline.jobs import ONCE
 from barnabas_pipeline.progress import summarize
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def add_mirror(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("rounds")
     group.add_argument(
         "--trigger",
-        default=common.ONCE,
+        default=ONCE,
         metavar="once|available|'5 seconds'",
         help="mirror existing records once, or new ones at this interval until interrupted",
     )

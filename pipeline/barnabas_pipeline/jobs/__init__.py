@@ -2,3 +2,8 @@
 
 The rule: a job that was killed can be started again with the same options, and the result is as if it had not been.
 """
+
+from typing import Final
+
+ONCE: Final = "once"
+"""The trigger of a bounded run, as commands name it."""

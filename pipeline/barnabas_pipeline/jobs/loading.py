@@ -23,10 +23,11 @@ from barnabas_pipeline.errors import (
     TopicsError,
     UsageError,
 )
+from barnabas_pipeline.jobs import ONCE
 from barnabas_pipeline.jobs.choices import Choice, choose
 from barnabas_pipeline.jobs.load import LoadOptions, LoadSummary, Plan, run_tasks
 from barnabas_pipeline.jobs.portions import share
-from barnabas_pipeline.jobs.rounds import ONCE, Round, Rounds
+from barnabas_pipeline.jobs.rounds import Round, Rounds
 from barnabas_pipeline.jobs.sites import Cluster, Source, Topic, open_source
 from barnabas_pipeline.jobs.streams import RETRY_SECONDS, Stream
 from barnabas_pipeline.lake import current, dead

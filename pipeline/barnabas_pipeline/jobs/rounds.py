@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from barnabas_pipeline.errors import IncompleteError, PipelineError, UsageError
+from barnabas_pipeline.jobs import ONCE
 from barnabas_pipeline.lake.table import ConflictError
 
-ONCE = "once"  # the name that commands have for `available`
 AVAILABLE = "available"
 IDLE_SECONDS = 0.1  # between rounds that find nothing new
 CONFLICTS_MAX = 20

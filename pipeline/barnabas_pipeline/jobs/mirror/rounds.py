@@ -24,6 +24,7 @@ from barnabas_pipeline.errors import (
     PipelineError,
     UsageError,
 )
+from barnabas_pipeline.jobs import ONCE
 from barnabas_pipeline.jobs.choices import choose
 from barnabas_pipeline.jobs.load import collected
 from barnabas_pipeline.jobs.mirror.copying import copy_in_task
@@ -41,7 +42,7 @@ from barnabas_pipeline.jobs.mirror.model import (
 )
 from barnabas_pipeline.jobs.mirror.naming import check_rename, target_name
 from barnabas_pipeline.jobs.mirror.topics import TargetTopics
-from barnabas_pipeline.jobs.rounds import ONCE, Round, Rounds
+from barnabas_pipeline.jobs.rounds import Round, Rounds
 from barnabas_pipeline.jobs.sites import Cluster, Site, Source, Topic, open_source
 from barnabas_pipeline.log.model import Bounds, OffsetRange
 from barnabas_pipeline.log.planning import shorten
