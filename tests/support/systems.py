@@ -60,12 +60,3 @@ def children(*pids: int) -> list[int]:
 def has_ended(pid: int) -> bool:
     """Say whether a process has ended, be it that nobody has waited for it yet."""
     return pid not in (found := processes()) or "Z" in found[pid][1]
-
-
-def is_running(process: int) -> bool:
-    """Say whether there is a process with this id."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True

@@ -160,10 +160,8 @@ class ShareFetch:
             if not loaded:
                 counts.fetch_ratio.add(0)
                 return answers
-            ready, ready_at = (
-                sum(shared.records.can_acquire for shared in loaded.values()),
-                trio.current_time(),
-            )
+            ready = sum(shared.records.can_acquire for shared in loaded.values())
+            ready_at = trio.current_time()
             before = {shared: _place(shared) for shared in loaded.values()}
             readings, failed = await look(loaded, bytes_max, budget=self.budget, tiered=self.tiered)
             for topic_partition, error in failed:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import hatch_build
-from tests.support.systems import in_proc, is_running, linux_only
+from barnabas.system.processes import is_running
+from tests.support.systems import in_proc, linux_only
 from tools import beside, run
 from tools.install_wheel import ROOT
 
