@@ -16,6 +16,7 @@ import pytest
 import trio
 from confluent_kafka import Consumer, Producer
 
+from barnabas.system.processes import is_running
 from barnabas.testing import (
     AsyncKafkaBroker,
     BrokerFailedError,
@@ -26,7 +27,7 @@ from barnabas.testing import (
     start_thread,
 )
 from barnabas.testing.running import import_path
-from tests.support.systems import has_ended, is_running
+from tests.support.systems import has_ended
 
 pytestmark = pytest.mark.e2e
 

@@ -10,8 +10,8 @@ import trio
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
+from barnabas.system.processes import is_running
 from barnabas.testing import BrokerFailedError, RunningBroker
-from tests.support.systems import is_running
 
 pytestmark = pytest.mark.e2e
 

@@ -98,7 +98,7 @@ def offset(bootstrap: str, spec: OffsetSpec, topic: str = TOPIC) -> int:
 
 
 def stored(tmp_path: Path) -> list[Path]:
-    return sorted((tmp_path / "tier").rglob("*.log"))
+    return sorted((tmp_path / "tier/kafka-tiered-storage").rglob("*.log"))
 
 
 def local_bytes(data: Path, topic: str = TOPIC) -> int:

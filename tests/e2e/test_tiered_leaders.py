@@ -42,7 +42,7 @@ def tiers(tmp_path: Path) -> Iterator[Cluster]:
 
 def stored(directory: Path) -> list[int]:
     """Return the base offsets of all segments in the store."""
-    return sorted(int(path.name[:20]) for path in (directory / "tier").rglob("*.log"))
+    return sorted(int(path.name[:20]) for path in (directory / "tier/kafka-tiered-storage").rglob("*.log"))
 
 
 class Reader(threading.Thread):
