@@ -104,3 +104,13 @@ def segment_at(segments: PartitionSegments, epochs: LeaderEpochs, offset: int) -
     """Return the remote segment that holds an offset of a log, None if none does."""
     epoch = epochs.epoch_at(offset)
     return segments.segment_for(epoch, offset) if epoch >= 0 else None
+
+
+def is_read_from(
+    segment: RemoteSegment, segments: PartitionSegments, epochs: LeaderEpochs, offset: int
+) -> bool:
+    """Say whether records of a log that are read from an offset on come out of a remote segment, too."""
+    return segment.end_offset >= offset and any(
+        segment_at(segments, epochs, max(first, segment.start_offset, offset)) is segment
+        for _, first in segment.leader_epochs
+    )
