@@ -184,7 +184,7 @@ def load_and_fail(
     for reader in readers:
         reader.start()
     begun = time.monotonic()
-    while time.monotonic() < begun + seconds:
+    while time.monotonic() < begun + seconds and not any(reader.errors for reader in readers):
         time.sleep(choose.uniform(*ROUND_S))
         store.mend()
         if choose.random() < 0.3 and store.path.is_dir():
@@ -212,7 +212,7 @@ def load_and_fail(
 
 
 def finished(reader: Reader, sent: int) -> str:
-    """End a reader, whose last reading has all that was sent; return its figures. Raises LostError."""
+    """End a reader with a last reading, of all that was sent; return its figures. Raises LostError."""
     reader.stop()
     if reader.errors:
         raise LostError(f"{reader.name}: {reader.errors[0]}")
