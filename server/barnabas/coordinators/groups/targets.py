@@ -90,8 +90,7 @@ def _write_members(
         if before is assigned:
             continue
         if before == assigned:
-            current[member_id] = (
-                assigned  # the same objects from now on, so that the next comparison is short
-            )
+            # the same objects from now on, so that the next comparison is short
+            current[member_id] = assigned
         else:
             context.out.records.append(records.target_record(group_id, member_id, assigned))

@@ -49,8 +49,7 @@ log = logging.getLogger(__name__)
 COMMIT_TIMEOUT_MS: Final = 5_000
 """Longest wait of an answer for replicas (Kafka's offsets.commit.timeout.ms)."""
 RETRY_MS: Final = 10
-"""Time until a due timer is tried again while very many timers are being set, perhaps this one too, or its shard is held.
-"""
+"""Time until a due timer is tried again while its shard is held, or very many timers are being set."""
 
 R = TypeVar("R")
 

@@ -305,10 +305,8 @@ def _next_epoch(transaction: Transaction, expected: Producer | None) -> tuple[in
     if transaction.epoch in (NO_EPOCH, expected.epoch):
         return transaction.epoch + 1, transaction.epoch
     if expected.epoch == transaction.last_epoch:
-        return (
-            transaction.epoch,
-            transaction.last_epoch,
-        )  # a repeated request: the producer did not get the answer
+        # a repeated request: the producer did not get the answer
+        return transaction.epoch, transaction.last_epoch
     raise _fenced(transaction, expected)
 
 

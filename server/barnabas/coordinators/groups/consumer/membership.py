@@ -56,16 +56,11 @@ EPOCH_OF_NEW: Final = 1
 """Epoch of a new group before its first member has subscribed, as in Kafka."""
 
 SMALL_GROUP_MAX: Final = 200
-"""Larger groups (members plus partitions) are assigned when no member has joined or left for a while, or after
-`LARGE_INTERVAL_MS`: with a thousand partitions an assignment takes milliseconds, even for ten members.
-"""
+"""Larger groups (members plus partitions) are assigned when quiet for a while, or after `LARGE_INTERVAL_MS`."""
 
 LARGE_INTERVAL_MS: Final = 1_000
 REST_SIZE_PER_MS: Final = 10
-"""Members and partitions for each ms of that quiet time: 200 ms for 1,000 members and as many partitions.
-
-Pauses by a busy broker or a slow disk do not count as quiet.
-"""
+"""Members and partitions for each ms of that while, in which neither the broker is busy nor a disk slow."""
 
 
 class Heartbeat:
@@ -284,8 +279,7 @@ def take_over_static(
 ) -> ConsumerMember:
     """Return the member that joins with an instance id: a new one, or one that replaces the former owner of the id.
 
-    Between members of the consumer protocol the former must have left temporarily. A fenced member returns with its
-    former id. Raises UNRELEASED_INSTANCE_ID.
+    A former owner of the consumer protocol must have left temporarily. Raises UNRELEASED_INSTANCE_ID.
     """
     owner_id = group.static_ids.get(instance_id)
     if owner_id is None or owner_id == member_id:
@@ -336,9 +330,8 @@ def advance(
     if epoch > target_epoch and _may_assign(group, after, context.image, context.now_ms):
         needed = None if group.assigning_epoch else _target_needed(seen, after, epoch, context)
         if needed is None or needed.is_large:
-            if (
-                needed is not None
-            ):  # otherwise an assignment is in progress, and the next is requested after it
+            # otherwise an assignment is in progress, and the next is requested after it
+            if needed is not None:
                 group.assigning_epoch = epoch
                 context.out.effects.append(needed)
             if target_epoch == 0:  # the epoch that a new member needs until then

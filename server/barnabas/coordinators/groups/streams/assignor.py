@@ -94,9 +94,8 @@ class _Plan:
         self.given: dict[str, set[tuple[str, str, int]]] = {worker.id: set() for worker in workers}
         self.processes: dict[str, _Process] = {}
         self.active_share, self.share = _Share(active, len(workers)), _Share(total, len(workers))
-        self._members: list[
-            tuple[int, tuple[float, int, str], str]
-        ] = []  # a heap with possibly outdated loads
+        # a heap with possibly outdated loads
+        self._members: list[tuple[int, tuple[float, int, str], str]] = []
         self._by_load: list[tuple[float, int, str]] = []  # a heap of the processes
         self.runner: dict[TaskId, Worker] = {}
         copies: dict[TaskId, list[tuple[bool, int, Worker]]] = {}
