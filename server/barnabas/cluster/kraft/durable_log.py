@@ -99,9 +99,8 @@ class DurableLog:
         for name in file_names(self._disk, self.path):
             snapshot_id = names.parse_checkpoint_name(name)
             if snapshot_id is not None and snapshot_id[0] >= self.log.log_start_offset:
-                if not snapshot_id[
-                    0
-                ]:  # a bootstrap snapshot: the first voters of a controller, until they are in the log
+                # a bootstrap snapshot: the first voters of a controller, until they are in the log
+                if not snapshot_id[0]:
                     self._has_bootstrap = True
                 else:
                     self.snapshots.append(self._stored(SnapshotId(*snapshot_id)))

@@ -338,9 +338,8 @@ class Observer:
         partition = _only(response.topics)
         elected = self._note_leader(partition, getattr(response, "node_endpoints", []))
         if partition.error_code in (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE):
-            return Taken(
-                (*elected, *self.abandon_snapshot()), must_wait=True
-            )  # Fetch names the next snapshot
+            # Fetch names the next snapshot
+            return Taken((*elected, *self.abandon_snapshot()), must_wait=True)
         outcome = self._outcome(partition, elected)
         if outcome is not None:
             return outcome

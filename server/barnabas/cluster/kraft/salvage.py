@@ -89,9 +89,8 @@ class _Reader:
                 continue
             file = self._disk.open(f"{self._path}/{name}")
             for position, header in _batches(file, 0, segment.base_offset):
-                if (
-                    header.base_offset >= start
-                ):  # in the order of the file: damaged offsets may be out of order
+                # in the order of the file: damaged offsets may be out of order
+                if header.base_offset >= start:
                     last_offset, epoch = max(last_offset, header.last_offset), max(epoch, header.leader_epoch)
                     if not header.is_control:
                         self._apply(replay, file.read(header.size, position))
