@@ -1,6 +1,6 @@
 """DescribeShareGroupOffsets v0-v1. Where share groups begin in their partitions (KIP-932); v1 adds the lag (KIP-1226).
 
-The lag takes the high watermarks of the partitions: their leaders, on whatever brokers, are asked for them.
+The lag needs the high watermarks of the partitions, from their leaders on any broker.
 """
 
 from __future__ import annotations

@@ -152,9 +152,8 @@ class CutOffCopies:
 
         The topic id alone does not show that: some logs have none, and a directory that is being removed has lost it.
         """
-        if names.LEADER_EPOCH_CHECKPOINT not in file_names(
-            self._disk, copy.path
-        ):  # the file that is copied last
+        # the file that is copied last
+        if names.LEADER_EPOCH_CHECKPOINT not in file_names(self._disk, copy.path):
             return False
         topic_id = logdir.read_topic_id(self._disk, copy.path)
         return any(

@@ -34,9 +34,8 @@ class Checkpoints(NamedTuple):
     high_watermarks: Mapping[TopicPartition, int] = {}
     clean_offsets: Mapping[TopicPartition, int] = {}
     is_clean: bool = False
-    is_cache_intact: bool = (
-        False  # the machine has not restarted since: unsynced writes are in the page cache or on disk
-    )
+    # the machine has not restarted since: unsynced writes are in the page cache or on disk
+    is_cache_intact: bool = False
 
 
 def read_meta(disk: Disk, path: str) -> MetaProperties | None:

@@ -104,9 +104,8 @@ class Move:
     def plan(self, *, whole: bool = False) -> list[Copy]:
         """Plan the bytes to copy: of the active segment only the batches, unless `whole`. Raises OSError."""
         log = self.partition_log
-        if (
-            log.generation != self._generation
-        ):  # truncated meanwhile: the copied bytes may belong to another history
+        # truncated meanwhile: the copied bytes may belong to another history
+        if log.generation != self._generation:
             self._generation = log.generation
             self._copied.clear()
         self._planned_end_offset = log.log_end_offset

@@ -28,9 +28,8 @@ class OpenFiles:
 
     def __init__(self, count_max: int = OPEN_SEGMENTS_MAX) -> None:
         self.count_max = count_max
-        self._queue: OrderedDict[Releasable, None] = (
-            OrderedDict()
-        )  # any segment can be removed in constant time
+        # any segment can be removed in constant time
+        self._queue: OrderedDict[Releasable, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._queue)
