@@ -64,7 +64,7 @@ def find_orphans(table: Table, age_seconds: float, clock: Callable[[], float] = 
     location = seen.location()
     with explained():
         listed = [file for name in DIRECTORIES for file in store.listing(table.io, f"{location}/{name}")]
-        table.refresh()  # after the listing: what is committed meanwhile is not taken for old
+        table.refresh()  # after the listing, so that files committed meanwhile are not taken as old
         if table.iceberg is None:
             return []  # perhaps it has another name now
         files = table.files()

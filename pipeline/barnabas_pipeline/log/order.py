@@ -46,7 +46,7 @@ class Order:
         self.next_offset = offset_range.start
         """Offset after the last batch that is believed."""
         self.after = self.beyond = offset_range.start
-        """Offsets at which what follows may begin, at least and at most, as far as it can be told."""
+        """Least and largest offset at which the next batch may begin, as far as known."""
         self._at: int | None = None
         """Offset after the last batch that is believed, in the range or before it; None before the first."""
         self._held: StoredBatch | None = None
