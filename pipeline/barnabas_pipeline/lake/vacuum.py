@@ -1,7 +1,7 @@
-"""Removing files that count no more, on request.
+"""Removes unused files, on request.
 
-The rule: a file goes only if no snapshot that is kept names it, and it is older than the given age. All entries of
-the ledger are kept.
+The rule: a file is removed only if no kept snapshot names it, and it is older than a given age. All entries of the
+ledger are kept.
 """
 
 from __future__ import annotations

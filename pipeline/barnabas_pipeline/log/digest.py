@@ -34,7 +34,7 @@ def of_batch(data: bytes | memoryview, header: BatchHeader) -> int:
 
 
 def add(*digests: int) -> int:
-    """The digest of ranges that follow each other."""
+    """Return the digest of two adjacent ranges together."""
     return sum(digests) % MODULUS
 
 

@@ -224,8 +224,8 @@ async def start_of_any_age(
 async def closes_on_versions(start: Start[C]) -> bool:
     """Say whether the broker is alive and yet closes connections on ApiVersions, as those before 0.10 do.
 
-    A broker that restarts, or a proxy in front of one, closes connections too: taking it for an ancient one would
-    mean versions in which, for example, transactions are not told apart.
+    A restarting broker, or a proxy in front of one, closes connections too: if it were taken as an old one, versions
+    would be used that, for example, lack transactions.
     """
     from barnabas.wire.generated.fetch import FetchRequest
 

@@ -33,7 +33,7 @@ _TOO_OLD = "Apache Kafka 4 clients need 2.1 or later"
 
 
 def check_versions(connection: Connection, findings: Findings) -> None:
-    """Tell the release that a broker looks like, and if newer clients cannot speak with it."""
+    """Report the probable release of a broker, and whether newer clients cannot use it."""
     subject = str(connection.peer)
     advertised = connection.versions
     lacking = [key for key, first in KAFKA_4_NEEDS.items() if advertised.get(key, (0, -1))[1] < first]

@@ -21,7 +21,7 @@ FAILED = "FAILED"
 
 
 def connectors_page(data: bytes, query: Mapping[str, str]) -> bytes:
-    """Return the page that a query asks for of a list of connectors, both as JSON. Raises ConsoleError, ValueError."""
+    """Return the requested page of a list of connectors, both as JSON. Raises ConsoleError, ValueError."""
     listed = _object(data)
     rows = [_row(name, entry) for name, entry in listed.items() if isinstance(entry, dict)]
     state = query.get("state", "")

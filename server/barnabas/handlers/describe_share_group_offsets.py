@@ -32,7 +32,7 @@ Group = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
 Topic = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic
 Partition = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition
 Delivered = list[tuple["TopicPartition", Partition, int]]
-"""Partitions, their answers, and up to which offset, about, their records are delivered."""
+"""Partitions, their results, and the approximate offset up to which records are delivered."""
 
 LAG_SINCE = 1
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Address = tuple[str, int]
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-"""Hosts that stand for every interface, as "" does, with the address that this machine alone reaches."""
+"""Hosts that mean every interface, as "" does, with the loopback address of each."""
 
 
 def host_and_port(address: str) -> tuple[str, int] | None:

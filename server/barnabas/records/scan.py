@@ -331,7 +331,7 @@ class Scanner:
         return True
 
     def column(self, at: int, size: int, many: int) -> bytes:
-        """Return one byte of each of the next `many` records of `size` bytes: what is at `at` in the one before them."""
+        """Return one byte of each of the next `many` records of `size` bytes: the one at `at` in the preceding record."""
         first = self.base + at + size
         return bytes(self.source[first : first + (many - 1) * size + 1 : size])
 
@@ -387,7 +387,7 @@ class Scanner:
         return first, _SECOND_OF_THREE[start : start + many], bytes((block,)) * many
 
     def add_deltas(self, width: int, column: bytes, high: bytes) -> bool:
-        """Take in the timestamp deltas of a run, if each has `width` bytes, one or two: their columns."""
+        """Add the timestamp deltas of a run, by columns, if each has `width` bytes, one or two."""
         if width == 1:
             if not column.isascii():
                 return False

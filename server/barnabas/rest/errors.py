@@ -1,6 +1,6 @@
-"""Errors of the REST API: an HTTP status, a code of five digits or that of the status, and words.
+"""Errors of the REST API: an HTTP status, a code of five digits or that of the status, and a message.
 
-The rule: statuses and codes are those of Confluent's REST proxy, which its clients read; the words are our own.
+The rule: statuses and codes are those of Confluent's REST proxy, which its clients read; the messages are our own.
 """
 
 from __future__ import annotations

@@ -257,7 +257,7 @@ class Instance:
                 del self._handed[place]
 
     async def _give_up(self, places: set[TopicPartition]) -> None:
-        """Commit what answers have held of partitions that go to another member, and drop the rest."""
+        """Commit the delivered records of partitions that are revoked, and drop the rest."""
         source = self._source
         if source is None:
             return

@@ -176,7 +176,7 @@ class ControllerTopicCreation:
 
 
 _MADE = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
-"""The topic is there, for all that the controller knows; its leaders may not be."""
+"""Error codes after which the topic exists at the controller, perhaps without leaders yet."""
 
 
 def _error_of(response: CreateTopicsResponse | Any) -> int:

@@ -306,7 +306,7 @@ class Peers:
         """Do nothing: connections are opened when they are needed."""
 
     def publish(self, delta: Delta) -> None:
-        """Close connections to brokers that are gone, elsewhere, or have registered again."""
+        """Close connections to brokers that were removed, have moved, or have registered again."""
         if delta.old.brokers is delta.new.brokers:
             return
         for (broker_id, channel), link in tuple(self._links.items()):

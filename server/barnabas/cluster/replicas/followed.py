@@ -1,4 +1,4 @@
-"""A partition as its fetcher sees it: in which stage it is, and when something may be done for it."""
+"""A partition as its fetcher sees it: its stage, and the time of its next action."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class LocalAlterPartition:
         self._wake.set()
 
     async def run(self) -> None:
-        """Decide on proposals until cancelled, those that have come meanwhile together."""
+        """Decide on proposals until cancelled; simultaneous ones together."""
         while True:
             await self._wake.wait()
             proposals, self._waiting = self._waiting[:CHANGES_PER_BATCH], self._waiting[CHANGES_PER_BATCH:]

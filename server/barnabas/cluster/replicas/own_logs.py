@@ -41,7 +41,7 @@ class OwnLogs:
         self._told: set[tuple[TopicPartition, bytes]] = set()
         """Partitions without a log of their own that were named in the broker's log, with their topic ids."""
         self._deleted: dict[TopicPartition, bytes] = {}
-        """Partitions of topics that are being deleted, with the topics' ids: of those that have a log here."""
+        """Partitions with a log here of topics that are being deleted, with the topics' ids."""
 
     def find(self, topic: TopicInfo, index: int, info: PartitionInfo, *, begins: bool) -> PartitionLog | None:
         """Return the log of a replica, if it is here; `begins` says that it may begin with an empty one."""

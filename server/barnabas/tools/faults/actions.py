@@ -27,7 +27,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A row: what stands under `do`, for which events, how its value is read, and what it does.
+    """A row: its name under `do`, its events, the parser of its value, and its effect.
 
     `schema` is the JSON schema of its value.
     """

@@ -77,7 +77,7 @@ class Rule:
         self.chance = Chance(seed, self.name)
 
     def strikes(self, now_ms: float) -> bool:
-        """Count a match; returns whether the fault is to be committed, which counts as a hit."""
+        """Count a match; returns whether the rule strikes, which counts as a hit."""
         self.seen += 1
         when, count = self.when, self.seen - self.when.after
         age_ms = now_ms - self.made_ms
