@@ -61,7 +61,7 @@ class Membership(NamedTuple):
 
 
 class QuorumParts(NamedTuple):
-    """The store that follows the quorum, and the way to its active controller."""
+    """The store that follows the quorum, and the requests to its controllers."""
 
     store: QuorumStore
     controllers: Peers
@@ -90,7 +90,7 @@ class Storage(NamedTuple):
     consumer_offsets: ConsumerOffsets | None = None
     """Store of the offsets of consumers before 0.9; None without ZooKeeper."""
     controllers: Peers | None = None
-    """The way to the active controller of a KRaft quorum; None without one."""
+    """Sends requests to the KRaft controllers; None without a KRaft quorum."""
 
 
 def new_log_manager(

@@ -45,9 +45,9 @@ class TopicCreation(Protocol):
         """Create a topic with these own settings, unless it exists. Raises RequestError, StorageError."""
 
     async def ensure_all(self, names: Sequence[str]) -> dict[str, RequestError]:
-        """Make the topics that are not there; returns why not, by name. Raises StorageError.
+        """Create the topics that do not exist; return the errors by topic name. Raises StorageError.
 
-        LEADER_NOT_AVAILABLE says that one is being made: the client retries.
+        LEADER_NOT_AVAILABLE means that the topic is being created: the client retries.
         """
 
 

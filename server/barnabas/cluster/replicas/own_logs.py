@@ -44,7 +44,7 @@ class OwnLogs:
         """Partitions with a log here of topics that are being deleted, with the topics' ids."""
 
     def find(self, topic: TopicInfo, index: int, info: PartitionInfo, *, begins: bool) -> PartitionLog | None:
-        """Return the log of a replica, if it is here; `begins` says that it may begin with an empty one."""
+        """Return the log of a replica, if it is here. `begins` allows to set aside a log with another topic id."""
         partition_log = self._logs.get(topic.name, index)
         if partition_log is None or topic.id in (NO_TOPIC_ID, partition_log.topic_id):
             return partition_log

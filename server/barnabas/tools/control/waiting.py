@@ -29,7 +29,7 @@ class NotYetError(Exception):
 async def until(look: Callable[[], Awaitable[tuple[bool, Any, str]]], timeout_ms: int) -> Any:
     """Look until the state is as expected, and return it.
 
-    `look` returns whether it is, the state, and the state in words. Raises NotYetError.
+    `look` returns whether the state is as expected, the state, and its description. Raises NotYetError.
     """
     deadline_s = time.monotonic() + timeout_ms / 1000
     while True:

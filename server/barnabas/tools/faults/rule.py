@@ -157,7 +157,7 @@ def _number(value: Any, place: str, most: float) -> float:
 
 
 def _check_paths(match: Match, do: dict[str, Any]) -> None:
-    """Look whether each API that is named has the places that are. Raises FaultError."""
+    """Check that the response of each API has the fields that the action names. Raises FaultError."""
     if match.event != REQUEST or match.api_keys is None:
         if "at" in do or "set" in do:
             raise FaultError("which APIs have this place? Name them", "on.api")
