@@ -20,38 +20,6 @@ from tests.support.replicating import ReplicatingCluster, consume, in_world, pro
 
 
 @run_with(in_world)
-async def test_followers_have_what_was_acknowledged_byte_for_byte(world: World) -> None:
-    async with replicating(world) as cluster:
-        await cluster.start(1, 2, 3)
-        cluster.metadata.create("t", (1, 2, 3))
-        async with cluster.client() as client:
-            for n in range(50):
-                assert await produce(client, b"%d" % n, b"x" * n) == 2 * n
-                assert cluster.replica(2).log.log_end_offset == 2 * n + 2
-                assert cluster.replica(3).log.log_end_offset == 2 * n + 2
-            assert len(await cluster.until_equal()) > 50 * 61
-            assert len(await consume(client)) == 100
-
-
-@run_with(in_world)
-async def test_a_follower_that_comes_back_catches_up_and_joins_the_isr(world: World) -> None:
-    async with replicating(world) as cluster:
-        await cluster.start(1, 2)
-        cluster.metadata.create("t", (1, 2))
-        async with cluster.client() as client:
-            await produce(client, b"before")
-            cluster.kill(2)
-            await produce(client, b"while it is away", timeout_ms=30_000)  # once the leader does without it
-            assert cluster.metadata.partition("t").isr == (1,)
-            cluster.metadata.broker_failed(2)
-            await cluster.start(2)
-            await cluster.until(lambda: cluster.metadata.partition("t").isr == (1, 2))
-            await produce(client, b"after")
-            await cluster.until_equal()
-            assert await consume(client) == [b"before", b"while it is away", b"after"]
-
-
-@run_with(in_world)
 async def test_dead_leaders_own_records_are_truncated_as_follower(world: World) -> None:
     async with replicating(world) as cluster:
         await cluster.start(1, 2, 3)
