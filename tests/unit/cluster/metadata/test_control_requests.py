@@ -1,4 +1,4 @@
-"""What the model of control requests does not draw: ids that come later, impossible indexes, listeners without names."""
+"""Control requests that their model does not draw: ids that come later, impossible indexes, listeners without names."""
 
 from __future__ import annotations
 
