@@ -32,6 +32,7 @@ from barnabas_pipeline.lake.iceberg import (
     SHA256,
     SNAPSHOT,
     VERSION,
+    check_refs,
     explained,
     is_elsewhere,
     summary_of,
@@ -90,6 +91,8 @@ def changing(
     In a table that was relocated `add` are all files that count, and older snapshots are forgotten. Properties of the
     table are those of its main branch.
     """
+    if tag or branch != MAIN:
+        check_refs(table, tag or branch)
     transaction = CachingTransaction(table)
     if branch != MAIN:
         named = named | base_of(table, branch)
