@@ -59,7 +59,7 @@ MAIN = "main"
 GC_ENABLED = "gc.enabled"
 """Iceberg's property of a table, false where other tables or branches of a catalog may have the same files."""
 OF_NESSIE = "nessie.is-nessie-catalog"
-"""What Nessie says of itself among the properties of a catalog."""
+"""Property of a catalog by which Nessie names itself."""
 SNAPSHOT, SEQUENCE = "barnabas.ledger-snapshot", "barnabas.ledger-sequence"
 """Properties of the table: the id and the sequence number of the snapshot that names the newest entry."""
 FORMAT_VERSION_MAX = 2  # that can be written
