@@ -46,12 +46,12 @@ class PartitionSegments:
         return len(self._segments)
 
     def clear(self) -> None:
-        """Forget all records."""
+        """Remove all records."""
         self._segments.clear()
         self._epochs.clear()
 
     def get(self, segment_id: UUID) -> RemoteSegment | None:
-        """Return a segment that is not deleted, whatever its state is."""
+        """Return a segment that is not deleted, in any state."""
         return self._segments.get(segment_id)
 
     def apply(self, record: RemoteSegment | SegmentUpdate) -> RemoteSegment:

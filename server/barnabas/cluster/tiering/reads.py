@@ -1,7 +1,7 @@
-"""Remote reads for requests: as many threads as are allowed, bounded waiting, and what came too late.
+"""Remote reads for requests: a limited number of threads, a bounded wait, and a cache of late results.
 
-The rule: a request waits for a time, a read goes on to its end; what it has read then is for the client's next request, so
-that a slow store is slow and not a dead end.
+The rule: a request's wait is limited, but a read continues to its end; its result is for the client's next request, so
+that a slow store still makes progress.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RemoteFetch(NamedTuple):
 
 
 class RemoteData(NamedTuple):
-    """Result of it; `aborted` is None unless it was asked for."""
+    """Result of a remote read; `aborted` is None unless it was requested."""
 
     data: bytes
     aborted: list[AbortedTransaction] | None
@@ -121,17 +121,17 @@ class RemoteReads:
 
     @property
     def time_look_up_ms(self) -> int:
-        """For how long a request without a timeout of its own waits for a time to be found."""
+        """Longest wait for a search by time, for a request without a timeout."""
         return self._get(settings.REMOTE_LIST_OFFSETS_REQUEST_TIMEOUT_MS)
 
     def follow_settings(self) -> None:
-        """Have as many threads as the settings say now."""
+        """Adjust the number of threads to the settings."""
         self._limiter.total_tokens = self._get(settings.REMOTE_LOG_READER_THREADS)
 
     # --- Fetch ------------------------------------------------------------------------------------------------
 
     async def fetch(self, fetches: Sequence[RemoteFetch]) -> list[RemoteData | RequestError | None]:
-        """Read for one request, for `remote.fetch.max.wait.ms` at most; None for what takes longer."""
+        """Read for one request, for at most `remote.fetch.max.wait.ms`; None if the read takes longer."""
         jobs: list[_Job | RequestError] = []
         for fetch in fetches:
             key = ("fetch", key_of(fetch.replica), *fetch[1:])
