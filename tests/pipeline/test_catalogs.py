@@ -23,8 +23,8 @@ from barnabas_pipeline.lake.commits import changing
 from barnabas_pipeline.lake.iceberg import PATH, SHA256, VERSION, Lake, Place
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.lake.vacuum import vacuum
+from compat import nessie
 
-from . import nessie
 from .cells import BAD, compared
 from .stores import BUCKET, KEYS, FailingS3
 from .tables import GROWN, SCHEMA

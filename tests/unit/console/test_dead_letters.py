@@ -59,10 +59,7 @@ STREAMS: Headers = [
     ],
 )
 def test_origin_is_read_from_headers_of_each_writer(
-    headers: Headers,
-    origin: tuple[str, int | None, int | None],
-    reader: tuple[str, str],
-    reason: str,
+    headers: Headers, origin: tuple[str, int | None, int | None], reader: tuple[str, str], reason: str
 ) -> None:
     trace = ("trace", b"7")
     letter = letter_of([trace, *headers])
@@ -269,13 +266,3 @@ def allowed(topic: str, operation: str) -> Mapping[str, str]:
         "resource_type": "topic", "resource_name": topic, "pattern_type": "literal", "principal": "User:ann",
         "host": "*", "operation": operation, "permission": "allow",
     }  # fmt: skip
-
-
-async def test_letter_is_shown_as_what_it_is(tmp_path: Path) -> None:
-    async with queue_beside(tmp_path, (None, b"v", share(5, 1)), (None, b"w", [])) as (_, visitor):
-        plain, letter = (await visitor.get(f"/api/topics/{QUEUE}/records"))["records"]
-        assert "dead_letter" not in plain
-        assert letter["dead_letter"] == {
-            "topic": "orders", "partition": 1, "offset": 5, "kind": "share group", "reader": "billing",
-            "reason": "Offset rejected by client.",
-        }  # fmt: skip
