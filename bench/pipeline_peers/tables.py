@@ -9,7 +9,7 @@ import json
 import sqlite3
 import threading
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,20 +83,25 @@ def account(lake: Path, table: str, count: int) -> Account:
 
 
 class Watch(threading.Thread):
-    """Notes when each metadata of a table was seen first, in ms since 1970."""
+    """Notes when each snapshot of a table was seen first, in ms since 1970; its metadata may be removed soon after."""
 
     def __init__(self, lake: Path, table: str) -> None:
         super().__init__(daemon=True)
         self._lake, self._table = lake, table
         self._stopping = threading.Event()
-        self.seen: dict[str, float] = {}
+        self._path = ""
+        self.seen: dict[int, float] = {}
 
     def run(self) -> None:
         """Look until `end`."""
         while not self._stopping.wait(POLL_SECONDS):
-            path = location(self._lake, self._table)
-            if path and path not in self.seen:
-                self.seen[path] = time.time() * 1000
+            path, now_ms = location(self._lake, self._table), time.time() * 1000
+            if path == self._path:
+                continue
+            with suppress(FileNotFoundError):  # newer metadata is there
+                for snapshot in metadata(path).get("snapshots", ()):
+                    self.seen.setdefault(snapshot["snapshot-id"], now_ms)
+                self._path = path
 
     def end(self) -> None:
         """Stop looking."""
@@ -108,10 +113,6 @@ class Watch(threading.Thread):
         import pyarrow.parquet as pq
 
         table = open_table(self._lake, self._table)
-        snapshots: dict[int, float] = {}
-        for path, when in self.seen.items():
-            for snapshot in metadata(path).get("snapshots", ()):
-                snapshots.setdefault(snapshot["snapshot-id"], when)
         ages = [np.zeros(0)]
         for snapshot in table.snapshots():
             for manifest in snapshot.manifests(table.io):
@@ -122,7 +123,7 @@ class Watch(threading.Thread):
                         times = pq.read_table(path_of(entry.data_file.file_path), columns=["ts"])[
                             "ts"
                         ].to_numpy()
-                        ages.append(snapshots[snapshot.snapshot_id] - times[times >= since_ms])
+                        ages.append(self.seen[snapshot.snapshot_id] - times[times >= since_ms])
         return np.concatenate(ages)
 
 

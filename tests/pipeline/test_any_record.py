@@ -134,9 +134,7 @@ def test_record_stamped_in_micro_or_nanoseconds_is_a_dead_letter(tmp_path: Path,
     assert str(NOW * unit) in letters["detail"].to_pylist()[0]
 
 
-def test_dead_letters_of_an_earlier_version_are_redriven(
-    tmp_path: Path,
-) -> None:
+def test_dead_letters_of_an_earlier_version_are_redriven(tmp_path: Path) -> None:
     late = event(NOW - 40 * 86_400_000)
     records = [
         AnyRecord(NOW, late, None, []),

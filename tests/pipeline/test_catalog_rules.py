@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 from pathlib import Path
@@ -15,7 +16,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType
 
 from barnabas_pipeline.errors import IncompleteError, UsageError
-from barnabas_pipeline.lake import iceberg, table_schema
+from barnabas_pipeline.lake import iceberg, pyiceberg_internals, table_schema
 from barnabas_pipeline.lake.columns import COORDINATES
 from barnabas_pipeline.lake.iceberg import FileBounds, Lake, Place
 from barnabas_pipeline.lake.ledger import BrokenLakeError
@@ -36,6 +37,40 @@ def test_topic_has_a_place_and_a_valid_table_name() -> None:
     assert lake.place("t", "a.b.c").namespace == "a.b"
     assert lake.place("Upper_9").name == "barnabas.Upper_9"
     assert Lake("/l").place("t") == Place("file:///l/t", "barnabas.t", "barnabas", (), "")
+
+
+# --- what Nessie needs ------------------------------------------------------------------------------------------------
+
+
+def test_new_schema_of_a_commit_says_its_largest_column_id() -> None:
+    fields = [{"id": 3, "name": "a", "required": False, "type": "int"}]
+    fields += [{"id": 1, "name": "b", "required": False, "type": {
+        "type": "list", "element-id": 8, "element": "string", "element-required": False}}]  # fmt: skip
+    schema = {"type": "struct", "fields": fields, "schema-id": 0, "identifier-field-ids": []}
+    updates = [{"action": "add-schema", "schema": schema}, {"action": "set-current-schema", "schema-id": -1}]
+    body = json.dumps({"updates": updates, "requirements": []}).encode()
+    sent = json.loads(pyiceberg_internals.with_last_column_ids(body) or b"")
+    assert sent == {"updates": [updates[0] | {"last-column-id": 8}, updates[1]], "requirements": []}
+    for unchanged in (None, b'{"updates": []}'):
+        assert pyiceberg_internals.with_last_column_ids(unchanged) == unchanged
+
+
+def test_table_without_rows_gets_other_column_ids(tmp_path: Path) -> None:
+    Table(place := local_place(tmp_path, "none")).prepare(SCHEMA)
+    columns = Schema(NestedField(7, "a", StringType(), required=False))
+    pyiceberg_internals.renumber(stock(place), columns)
+    assert stock(place).schema().fields == columns.fields
+
+
+def test_branch_or_tag_in_nessie_is_refused() -> None:
+    def table(**properties: str) -> Any:
+        return SimpleNamespace(
+            catalog=SimpleNamespace(properties=properties), name=lambda: ("shop", "orders")
+        )
+
+    iceberg.check_refs(table(), "staged")
+    with pytest.raises(UsageError, match=r"shop\.orders is in Nessie.* no staged: "):
+        iceberg.check_refs(table(**{iceberg.OF_NESSIE: "true"}), "staged")
 
 
 # --- catalogs ---------------------------------------------------------------------------------------------------------

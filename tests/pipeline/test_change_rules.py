@@ -12,15 +12,7 @@ from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.field_types import Field, Record
 from barnabas_pipeline.formats.base import TOMBSTONE
 from barnabas_pipeline.lake import changes
-from barnabas_pipeline.lake.changes import (
-    DEBEZIUM,
-    NO_BUCKET,
-    PLAIN,
-    Form,
-    Shape,
-    buckets_of,
-    within,
-)
+from barnabas_pipeline.lake.changes import DEBEZIUM, NO_BUCKET, PLAIN, Form, Shape, buckets_of, within
 from barnabas_pipeline.schema import NO_EVENT_TIME, EventSchema
 
 from .changing import BY_ID, BY_RECORD_KEY, CHANGES, PAIRS, at

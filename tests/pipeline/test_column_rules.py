@@ -7,13 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import assign_fresh_schema_ids
-from pyiceberg.types import (
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    StringType,
-)
+from pyiceberg.types import DoubleType, FloatType, IntegerType, LongType, StringType
 
 from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.lake import table_schema

@@ -12,16 +12,7 @@ import pytest
 from barnabas_pipeline import cli, schema
 from barnabas_pipeline.errors import DataLossError, NoTopicError, UsageError
 from barnabas_pipeline.jobs import load as load_job
-from barnabas_pipeline.jobs.load import (
-    LoadOptions,
-    Plan,
-    adopt,
-    fill,
-    find_loss,
-    gone,
-    new_entry,
-    unwrap,
-)
+from barnabas_pipeline.jobs.load import LoadOptions, Plan, adopt, fill, find_loss, gone, new_entry, unwrap
 from barnabas_pipeline.jobs.streams import pending
 from barnabas_pipeline.lake.ledger import BrokenLakeError, DataFile, Entry, State, hour_number
 from barnabas_pipeline.lake.store import location_of

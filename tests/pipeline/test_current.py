@@ -148,13 +148,7 @@ KEYS = (
 )
 def test_keys_are_of_any_plain_type_and_of_several_fields(tmp_path: Path, names: tuple[str, ...]) -> None:
     def event(n: int, value: int) -> Event:
-        held = {
-            "day": f"2026-11-{n + 1:02}",
-            "price": f"{n}.50",
-            "name": f"n{n}",
-            "at": n,
-            "took": n,
-        }
+        held = {"day": f"2026-11-{n + 1:02}", "price": f"{n}.50", "name": f"n{n}", "at": n, "took": n}
         return Event({**held, "raw": b64encode(bytes([n])).decode(), "number": n, "value": value})
 
     schema = EventSchema("keys", "_timestamp", (*KEYS, Field("value", "long")))
@@ -195,11 +189,7 @@ def test_keys_are_of_any_plain_type_and_of_several_fields(tmp_path: Path, names:
             Shape((), "none", 2),
             "field id has one type in the key of records, and another in their value",
         ),
-        (
-            EventSchema("t", "_timestamp", (CHANGES.fields[0], CHANGES.fields[2])),
-            BY_ID,
-            "has no `before`",
-        ),
+        (EventSchema("t", "_timestamp", (CHANGES.fields[0], CHANGES.fields[2])), BY_ID, "has no `before`"),
     ],
 )
 def test_a_key_that_cannot_be_is_a_usage_error(

@@ -124,10 +124,7 @@ ORDER = {
                 "items": {
                     "type": "record",
                     "name": "Line",
-                    "fields": [
-                        {"name": "item", "type": "string"},
-                        {"name": "count", "type": "int"},
-                    ],
+                    "fields": [{"name": "item", "type": "string"}, {"name": "count", "type": "int"}],
                 },
             },
         },

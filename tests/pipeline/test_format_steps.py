@@ -166,9 +166,7 @@ class Client:
         return Found
 
 
-def test_referenced_schemas_follow_their_dependencies(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_referenced_schemas_follow_their_dependencies(monkeypatch: pytest.MonkeyPatch) -> None:
     client = Client(top=("a", "bb"), a=("ccc",), bb=("ccc", "dddd"), ccc=(), dddd=("ccc",))
     monkeypatch.setattr(registries, "_client", lambda _: client)
     found = Registry("http://r").references(client.schema_of("top"))

@@ -57,10 +57,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Serv
     )
     kafka = RealKafka("4.x", data=tmp_path_factory.mktemp("kafka"), settings=CLEANER)
     kafka.start()
-    yield {
-        "barnabas": Served(ours.bootstrap, ours.data),
-        "kafka": Served(kafka.bootstrap, kafka.log_dir),
-    }
+    yield {"barnabas": Served(ours.bootstrap, ours.data), "kafka": Served(kafka.bootstrap, kafka.log_dir)}
     kafka.stop()
     ours.stop()
 

@@ -101,10 +101,7 @@ def test_rereading_uses_the_latest_decoder_of_a_record(topic: Topic, options: Lo
         elsewhere = list(plan_rereading(entries, state, log, [OffsetRange(0, 0, 2), OffsetRange(1, 2, 6)]))
         assert [
             (one.offset_range.partition, one.offset_range.start, one.offset_range.end) for one in elsewhere
-        ] == [
-            (0, 0, 2),
-            (1, 2, 6),
-        ]
+        ] == [(0, 0, 2), (1, 2, 6)]
         assert [len(one.overrides) for one in elsewhere] == [1, 1], "what was redriven is in neither"
     finally:
         log.close()

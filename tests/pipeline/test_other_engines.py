@@ -227,7 +227,7 @@ OUTCOMES: dict[Callable[[Cell], None], str] = {
 KINDS = ("local", "s3", "rest")
 """A lake on this machine with SQLite, in an S3 with SQLite, on this machine with a REST catalog."""
 OTHERWISE: dict[tuple[str, Callable[[Cell], None]], str] = {
-    ("rest", lose_metadata): "2 2 2 2 2 2 2 2 2",  # the server has the error, which may pass
+    ("rest", lose_metadata): "2 2 2 2 2 2 2 2 2"  # the server has the error, which may pass
 }
 """Outcomes that are others with a kind of lake."""
 

@@ -19,6 +19,8 @@ from bench.pipeline_peers import planning, tables, topics
 from bench.pipeline_peers.processes import Job
 from tests.support.systems import has_ended
 
+from .tables import load, local_place, stock
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -80,3 +82,21 @@ def test_killed_job_leaves_no_process(tmp_path: Path) -> None:
     while not has_ended(int(text)):  # a signal takes a moment
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_snapshots_are_noted_although_their_metadata_goes(tmp_path: Path) -> None:
+    place = local_place(tmp_path)
+    watch = tables.Watch(tmp_path / "lake", "logins")
+    watch.start()
+    for count in (1, 2, 3):
+        load(place, 1)
+        deadline = time.monotonic() + 30
+        while len(watch.seen) < count and time.monotonic() < deadline:
+            time.sleep(0.01)
+        newest = tables.location(tmp_path / "lake", "logins")
+        for path in (tmp_path / "lake" / "logins" / "metadata").glob("*.metadata.json"):
+            if str(path) != newest:
+                path.unlink()
+    watch.end()
+    assert [*watch.seen] == [snapshot.snapshot_id for snapshot in stock(place).snapshots()]
+    assert sorted(watch.seen.values()) == [*watch.seen.values()]

@@ -43,9 +43,7 @@ def slow() -> Iterator[tuple[str, list[str]]]:
         server.shutdown()
 
 
-def test_threads_share_one_request_for_a_schema(
-    slow: tuple[str, list[str]],
-) -> None:
+def test_threads_share_one_request_for_a_schema(slow: tuple[str, list[str]]) -> None:
     url, asked = slow
     pool = ThreadPoolExecutor(4)
     answers = [pool.submit(Registry(url).schema, number) for number in (7, 7, 7, 8)]

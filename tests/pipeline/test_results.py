@@ -26,11 +26,7 @@ from .using import run_here
 KEPT = 3
 somewhere = pytest.mark.parametrize("where", ["local", "s3"], indirect=True)
 everywhere = pytest.mark.parametrize("where", ["local", "s3", "hdfs"], indirect=True)
-POINTS = {
-    "derived.before_commit": False,
-    "derived.after_commit": True,
-    "derived.during_publish": True,
-}
+POINTS = {"derived.before_commit": False, "derived.after_commit": True, "derived.during_publish": True}
 """Places where a run dies when its partials are there, and whether it has committed by then."""
 
 

@@ -29,9 +29,7 @@ def world(tmp_path: Path) -> World:
 # --- one job, one request -------------------------------------------------------------------------------------------
 
 
-def test_round_reads_all_topics_in_one_job_and_commits_each(
-    world: World,
-) -> None:
+def test_round_reads_all_topics_in_one_job_and_commits_each(world: World) -> None:
     for n in range(20):
         world.cluster.put(f"t{n}", n, n)
     world.load(patterns=("t.*",))
@@ -101,9 +99,7 @@ def test_latest_is_where_the_topic_ended_when_it_joined(world: World) -> None:
     assert (state.starts, state.ends) == ({0: 10}, {0: 12})
 
 
-def test_recreated_topic_without_loads_is_read_from_its_start(
-    world: World,
-) -> None:
+def test_recreated_topic_without_loads_is_read_from_its_start(world: World) -> None:
     world.cluster.put("a", 10)
     world.more["a"] = {"selection": Selection(starting="latest")}
     rounds = world.rounds(world.topics("a"))

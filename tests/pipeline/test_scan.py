@@ -126,9 +126,7 @@ def test_renamed_column_ends_a_read_with_its_name(tmp_path: Path) -> None:
         pa.concat_tables(scan_module.rows(table.layout, table.pieces(), asked))
 
 
-def test_files_without_field_ids_are_read_by_name(
-    tmp_path: Path,
-) -> None:
+def test_files_without_field_ids_are_read_by_name(tmp_path: Path) -> None:
     place = local_place(tmp_path)
     load(place, 3)
     table = Table(place)
@@ -209,9 +207,7 @@ class Frame:
         return made
 
 
-def test_frame_has_the_columns_and_time_span_of_a_version(
-    tmp_path: Path,
-) -> None:
+def test_frame_has_the_columns_and_time_span_of_a_version(tmp_path: Path) -> None:
     place, spark = local_place(tmp_path), Frames()
     with pytest.raises(ValueError, match="there is no table"):
         frames.events(spark, Table(place))

@@ -14,16 +14,7 @@ from barnabas_pipeline.lake.ledger import digest
 from barnabas_pipeline.lake.store import local_path
 from barnabas_pipeline.lake.table import ConflictError, Table
 
-from .tables import (
-    SCHEMA,
-    entries_of,
-    load,
-    local_place,
-    scan,
-    staged,
-    stock,
-    versions,
-)
+from .tables import SCHEMA, entries_of, load, local_place, scan, staged, stock, versions
 
 # --- what is committed ------------------------------------------------------------------------------------------------
 

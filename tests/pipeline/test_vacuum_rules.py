@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from barnabas_pipeline.errors import IncompleteError
+from barnabas_pipeline.errors import IncompleteError, UsageError
 from barnabas_pipeline.lake import scan as scan_module
 from barnabas_pipeline.lake import store, vacuum
 from barnabas_pipeline.lake.columns import COORDINATES
@@ -100,6 +100,22 @@ def test_rename_during_a_listing_makes_no_orphan(place: Place, monkeypatch: pyte
     monkeypatch.setattr(store, "listing", late)
     assert find_orphans(table, -20_000) == []
     assert catalog(place).load_table("barnabas.renamed").scan().to_arrow().num_rows == 5
+
+
+def test_table_that_forbids_it_loses_no_file(place: Place) -> None:
+    load(place, 5)
+    load(place, 5)
+    old = stray(place, "data/a")
+    with stock(place).transaction() as transaction:
+        transaction.set_properties({"gc.enabled": "false"})
+    with pytest.raises(UsageError, match=r"gc\.enabled=false"):
+        vacuum.vacuum(place, age_seconds=-1)
+    with pytest.raises(UsageError, match="--keep-snapshots"):
+        load(place, 5, keep_snapshots=1)
+    assert find_orphans(Table(place), 3600) == [old]
+    assert len(stock(place).snapshots()) == 2
+    load(place, 5)
+    assert scan(place) == list(range(15))
 
 
 def test_all_that_a_table_names_is_known() -> None:

@@ -32,6 +32,7 @@ from barnabas_pipeline.lake.iceberg import (
     SHA256,
     SNAPSHOT,
     VERSION,
+    check_refs,
     explained,
     is_elsewhere,
     summary_of,
@@ -90,6 +91,8 @@ def changing(
     In a relocated table `add` are all valid files, and older snapshots are removed. Properties of the table are those of
     its main branch.
     """
+    if tag or branch != MAIN:
+        check_refs(table, tag or branch)
     transaction = CachingTransaction(table)
     if branch != MAIN:
         named = named | base_of(table, branch)

@@ -265,6 +265,7 @@ class CurrentTable:
     def vacuum(self, age_seconds: float) -> int:
         """Remove objects that no snapshot names and that are at least `age_seconds` old. Returns the number of them."""
         before = time.time() - age_seconds
+        iceberg.check_collected(self.existing)
         with explained():
             places = [f"{self.place.location}/{directory}" for directory in ("data", "metadata", store.GONE)]
             listed = [file for place in places for file in store.listing(self.existing.io, place)]

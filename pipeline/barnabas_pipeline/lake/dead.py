@@ -34,6 +34,7 @@ from barnabas_pipeline.lake.iceberg import (
     relocate,
 )
 from barnabas_pipeline.lake.ledger import DataFile, Entry, Files
+from barnabas_pipeline.lake.pyiceberg_internals import renumber
 from barnabas_pipeline.lake.table import Table
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ class DeadLetters:
         catalog = self._table.catalogs.of(self._table.place)
         table = self._open()
         if table is not None:
+            table = self._as_numbered(table)
             if table.location() != self.place.location and self._is_taken_over:
                 relocate(table, self.place.location)
             return table
@@ -132,7 +134,16 @@ class DeadLetters:
             catalog.create_table(
                 self.place.name, columns, location=self.place.location, properties=properties
             )
-        return catalog.load_table(self.place.name)
+        return self._as_numbered(catalog.load_table(self.place.name))
+
+    def _as_numbered(self, table: IcebergTable) -> IcebergTable:
+        """Return a table with the column ids of its files: Nessie numbers those of a new table in another order."""
+        columns = dead_columns()
+        if table.metadata.snapshots or table.schema().fields == columns.fields:
+            return table
+        with suppress(CommitFailedException):  # another publisher has done it
+            renumber(table, columns)
+        return self._table.catalogs.of(self._table.place).load_table(self.place.name)
 
     @property
     def _is_taken_over(self) -> bool:

@@ -55,6 +55,10 @@ FOUND_BY = ("type", "uri", "py-catalog-impl")  # properties that define a catalo
 LOCATION = "barnabas.location"
 VERSION, PATH, SHA256, KIND = (f"barnabas.ledger-{name}" for name in ("version", "path", "sha256", "kind"))
 MAIN = "main"
+GC_ENABLED = "gc.enabled"
+"""Iceberg's property of a table, false where other tables or branches of a catalog may have the same files."""
+OF_NESSIE = "nessie.is-nessie-catalog"
+"""Property of a catalog by which Nessie names itself."""
 SNAPSHOT, SEQUENCE = "barnabas.ledger-snapshot", "barnabas.ledger-sequence"
 """Properties of the table: the id and the sequence number of the snapshot that names the newest entry."""
 FORMAT_VERSION_MAX = 2  # that can be written
@@ -406,6 +410,24 @@ def check_writable(table: IcebergTable) -> None:
         raise UsageError(
             f"table {'.'.join(table.name())} has format version {version}, which can be read here, not written: "
             f"an upgrade by another engine cannot be undone; load into a new table with --table"
+        )
+
+
+def check_collected(table: IcebergTable) -> None:
+    """Raise UsageError for a table that forbids to expire snapshots and to remove files, as Nessie does for all."""
+    if table.properties.get(GC_ENABLED, "true").lower() == "false":
+        raise UsageError(
+            f"table {'.'.join(table.name())} has {GC_ENABLED}=false: its snapshots and files may be needed by others, so "
+            f"none is removed; leave out --keep-snapshots and --vacuum-hours"
+        )
+
+
+def check_refs(table: IcebergTable, ref: str) -> None:
+    """Raise UsageError for a branch or tag of a table in Nessie, where each commit becomes main, whatever it asks for."""
+    if str(table.catalog.properties.get(OF_NESSIE)).lower() == "true":
+        raise UsageError(
+            f"table {'.'.join(table.name())} is in Nessie, which keeps neither branches nor tags of a table, so there is "
+            f"no {ref}: load without --branch and --tag, or into a branch of Nessie's (uri=.../iceberg/BRANCH)"
         )
 
 

@@ -282,8 +282,10 @@ class Table:
             if self._iceberg is None:
                 raise IncompleteError(f"table {self.place.name} was created, and is gone again")
             iceberg.check_writable(self._iceberg)
-            if self.place.branch != iceberg.MAIN and commits.begin_main(self._iceberg):
-                self.refresh()
+            if self.place.branch != iceberg.MAIN:
+                iceberg.check_refs(self._iceberg, self.place.branch)
+                if commits.begin_main(self._iceberg):
+                    self.refresh()
             self._check_columns()
             table_schema.evolve(self._iceberg, lake_schema(schema))
             iceberg.look_at(self._iceberg, self.place.branch)
@@ -473,6 +475,8 @@ def begin(
     old = commits.named_files(table, remove)
     if len(old) != len(remove):
         raise conflict
+    if keep_snapshots:
+        iceberg.check_collected(table)
     transaction = commits.changing(table, named, add, old, branch=branch, tag=tag)
     if keep_snapshots:
         commits.expire_all_but(transaction, keep_snapshots)

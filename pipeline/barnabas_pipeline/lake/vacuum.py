@@ -17,7 +17,7 @@ from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.lake import store
 from barnabas_pipeline.lake.commits import branches_of
 from barnabas_pipeline.lake.dead import DeadLetters
-from barnabas_pipeline.lake.iceberg import MAIN, Place, explained
+from barnabas_pipeline.lake.iceberg import MAIN, Place, check_collected, explained
 from barnabas_pipeline.lake.table import Table
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ def vacuum(root: Place | str, *, age_seconds: float, clock: Callable[[], float] 
     table = Table(root)
     if table.place.branch != MAIN:
         raise UsageError("files are removed of a table as a whole: not with --branch")
+    if table.iceberg is not None:
+        check_collected(table.iceberg)
     dead = DeadLetters(table)
     dead.publish()
     before = datetime.fromtimestamp(clock() - age_seconds, UTC)

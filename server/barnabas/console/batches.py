@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from barnabas.console.dead_letters import Letter, letter_of
 from barnabas.console.decoding import (
     FRAMED_BYTES_MAX,
     Payload,
@@ -53,8 +54,8 @@ class View:
     has_registry: bool = False
     match: Match = None
     is_csv: bool = False
-    with_keys: bool = False
-    """True if rows have their keys, for a search after the same."""
+    with_records: bool = False
+    """True if rows have their records, for what is sent again or looked for."""
     topic: str = ""
     columns: str = ""
     """Paths and fields that are shown by themselves."""
@@ -99,7 +100,15 @@ class Row(NamedTuple):
     content: bytes
     problem: str = ""
     """Why there is no record, where this stands for some that cannot be shown."""
-    key: bytes | None = None
+    record: RawRecord | None = None
+    """The record itself, where the view asks for it."""
+    letter: Letter | None = None
+    """Origin of a dead letter, where the view asks for records."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the row, with those of its record."""
+        return len(self.content) + (0 if self.record is None else size_of(self.record))
 
 
 @dataclass(slots=True)
@@ -204,11 +213,10 @@ class _Work:
         opened.last = record.timestamp
         if self._view.reads_schemas and any(len(data) <= FRAMED_BYTES_MAX for data in framed(record)):
             opened.unread.append(record)
-            self._bytes += 100 + len(record.key or b"") + len(record.value or b"")
-            self._bytes += sum(len(name) + len(value or b"") for name, value in record.headers)
+            self._bytes += size_of(record)
         elif rows := show([record], _NOTHING, self._view):
             opened.rows += rows
-            self._bytes += len(rows[0].content)
+            self._bytes += rows[0].size
 
 
 def show(records: Sequence[RawRecord], payloads: Payloads, view: View) -> list[Row]:
@@ -231,6 +239,12 @@ def show(records: Sequence[RawRecord], payloads: Payloads, view: View) -> list[R
         except FilterLimitError as error:
             rows.append(problem_row(record.partition, record.offset, str(error), view))
     return rows
+
+
+def size_of(record: RawRecord) -> int:
+    """Return about how many bytes a record takes."""
+    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
+    return 100 + len(record.key or b"") + len(record.value or b"") + headers
 
 
 def first_batch(data: bytes, offset: int) -> tuple[int, int]:
@@ -259,14 +273,17 @@ def _row(
         _mark(_payload_at(shown, place), ranges)
     if view.columns:
         shown["columns"] = columns_of(view.columns, view.topic, record, payloads)
+    letter = letter_of(record.headers)
+    if letter is not None:
+        shown["dead_letter"] = letter.as_json()
     if problem:
         shown["value"] = {"form": "hex", "text": "", "size": -1, "problem": problem}
     if view.is_csv:
         content = csv_row(shown)
     else:
         content = json.dumps(shown, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-    key = record.key if view.with_keys else None
-    return Row(record.partition, record.offset, record.timestamp, content, problem, key)
+    row = Row(record.partition, record.offset, record.timestamp, content, problem)
+    return row._replace(record=record, letter=letter) if view.with_records else row
 
 
 def _payload_at(shown: dict[str, Any], place: str) -> dict[str, Any]:

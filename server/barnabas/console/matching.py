@@ -1,4 +1,4 @@
-"""Records that are searched for: by a text, a regular expression, a filter, or a key; and the places that match. Pure.
+"""Searches of records: by text, a regular expression, a filter, a key, or offsets; and the places that match. Pure.
 
 The rule: what is searched is what is shown, decoded by a schema or as the bytes are. The time of a search grows with the
 pattern and with all records of a batch, so it runs in a child process.
@@ -54,8 +54,15 @@ class SameKey:
     key: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Records to look for, by their partitions and offsets."""
+
+    offsets: frozenset[tuple[int, int]]
+
+
 Sought = Pattern | Where
-Match = Sought | SameKey | None
+Match = Sought | SameKey | Chosen | None
 
 
 def check(sought: Sought) -> None:
@@ -69,6 +76,8 @@ def matches(match: Match, topic: str, record: RawRecord, payloads: Payloads) -> 
         return True
     if isinstance(match, SameKey):
         return record.key == match.key
+    if isinstance(match, Chosen):
+        return (record.partition, record.offset) in match.offsets
     if isinstance(match, Where):
         texts = [
             payloads[data] for data in (record.key, record.value) if data is not None and data in payloads
@@ -82,7 +91,7 @@ def marks(
     match: Match, topic: str, record: RawRecord, payloads: Payloads
 ) -> dict[str, list[tuple[int, int]]]:
     """Return the places of a record that match, in UTF-16 units as browsers count. Raises FilterLimitError."""
-    if match is None or isinstance(match, SameKey):
+    if match is None or isinstance(match, SameKey | Chosen):
         return {}
     fields = _fields(topic, record, payloads)
     contents = {"key": fields.key, "value": fields.value}

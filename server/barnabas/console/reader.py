@@ -91,7 +91,7 @@ class Scanned:
         self.rows += [row for row in rows if not (is_search and row.problem)]
         if self.span.is_for_last:
             del self.rows[: -self.span.rows_max]
-        self.size = sum(len(row.content) for row in self.rows)
+        self.size = sum(row.size for row in self.rows)
         self.records += opened.scanned
         self.first = opened.first if self.first is None else self.first
         self.last = self.last if opened.last is None else opened.last

@@ -35,6 +35,7 @@ TYPES: dict[str, Schema] = {
     ),
     "set": SETTINGS,
     "settings": SETTINGS,
+    "offsets": {"type": "object", "additionalProperties": {"type": "array", "items": INTEGER}},
     "remove": TEXTS,
     "topics": TEXTS,
     "records": {
@@ -201,6 +202,13 @@ _CONSOLE = (
         "Append records to a topic",
         ("records",),
         example='{"topic": "orders", "records": [{"key": "7", "value": "{\\"total\\": 61}"}]}',
+    ),
+    _Row(
+        "redrive_dead_letters",
+        "POST /api/topics/{topic}/redrive",
+        "Send dead letters again; without `execute` it tells what would be sent",
+        ("offsets",),
+        example='{"topic": "dlq.billing", "offsets": {"0": [17, 18]}}',
     ),
     _Row(
         "create_topic", "POST /api/topics", "Create a topic", ("name",), '{"name": "orders", "partitions": 3}'

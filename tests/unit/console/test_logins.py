@@ -83,9 +83,7 @@ async def refused(found: Sessions, **given: str) -> tuple[int, str, float]:
     return raised.value.status, str(raised.value), trio.current_time() - began
 
 
-async def test_user_logs_in_by_the_named_or_the_first_mechanism(
-    autojump_clock: object,
-) -> None:
+async def test_user_logs_in_by_the_named_or_the_first_mechanism(autojump_clock: object) -> None:
     world = World(*MECHANISMS)
     async with running(world) as found:
         session = await found.begin(user="ann", password="pw")
@@ -257,9 +255,7 @@ async def test_all_who_look_without_a_session_share_one(autojump_clock: object) 
         assert found._anonymous is None
 
 
-async def test_session_without_a_client_says_why_and_tries_again(
-    autojump_clock: object,
-) -> None:
+async def test_session_without_a_client_says_why_and_tries_again(autojump_clock: object) -> None:
     world = World()
     async with running(world) as found:
         session = await found.begin()

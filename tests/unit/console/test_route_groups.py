@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.client.admin import (
-    CommittedOffset,
-    GroupInfo,
-    GroupMember,
-    ListedGroup,
-    OffsetAt,
-)
+from barnabas.client.admin import CommittedOffset, GroupInfo, GroupMember, ListedGroup, OffsetAt, Resource
+from barnabas.client.administration.configs import ConfigEntry
 from tests.support.console_cluster import AWAY, REFUSED, REFUSED_TEXT, Cluster, refused, shown
 
 OLD, NEW = (
@@ -61,3 +56,19 @@ async def test_groups_are_listed_with_lags_and_undescribed_ones() -> None:
     await shown(cluster, "/api/groups")
     assert cluster.asked[0] == ("list_groups", {"kinds": (), "states": ()})
     assert (await refused(cluster, "GET", "/api/groups", kind="odd"))[0] == 400
+
+
+async def test_share_group_names_the_topic_of_its_dead_letters() -> None:
+    name = "errors.deadletterqueue.topic.name"
+    described = {"new": GroupInfo("new", "share", "Stable", "simple", 4, 1, ())}
+    for answer, topic in (
+        ([ConfigEntry(name, "dlq.new", "group", False, False, "", ())], "dlq.new"),
+        ([ConfigEntry(name, "", "default", False, False, "", ())], None),
+        ([], None),
+        (REFUSED, None),
+    ):
+        cluster = groups(describe_groups=described, describe_configs={Resource("group", "new"): answer})
+        assert (await shown(cluster, "/api/groups/new"))["dead_letter_topic"] == topic
+        assert ("describe_configs", [Resource("group", "new")], {"names": [name]}) in cluster.asked
+    described = {"old": GroupInfo("old", "classic", "Dead", "range", None, 1, (READER,))}
+    assert (await shown(groups(describe_groups=described), "/api/groups/old"))["dead_letter_topic"] is None

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MODULES = (
-    "cluster", "topics", "topic_changes", "records", "groups", "transactions", "access", "inside", "subjects", "connect",
+    "cluster", "topics", "topic_changes", "records", "dead_letters", "groups", "transactions", "access", "inside",
+    "subjects", "connect",
 )  # fmt: skip
 _NO_NAMES: Mapping[str, str] = {}
 DOING_CHARS_MAX, REASON_CHARS_MAX = 200, 300

