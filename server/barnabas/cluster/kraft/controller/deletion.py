@@ -2,8 +2,9 @@
 
 v4 and later have a code of their own for a deletion that is disabled, v5 adds reasons in words.
 
-The rule: a topic that is named twice, by whatever, stays. What a caller may not see is not told apart from what is not
-there, nor by the order of the results, which is random.
+The rule: a topic that is named twice, by whatever, stays; entries with neither a name nor an id, or with both, have a
+result each. What a caller may not see is not told apart from what is not there, nor by the order of the results, which
+is random.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ def delete_topics(state: ControllerState, request: DeleteTopicsRequest, caller: 
             result = _Result(name=name[0], topic_id=name[1], error_code=error.code)
             result.error_message = error.message or None
         if result is not None:
-            results.append(result)
+            has_name, has_id = _given(name)
+            results += [result] * (count if has_name == has_id else 1)
         yield
     check_size(records)
     shuffle(results, state.entropy)

@@ -337,7 +337,8 @@ def test_deletion_of_a_topic_named_twice_is_refused(active):
     assert delete(active, ids=[topic_id, topic_id]) == [(None, topic_id, refused)]
     assert delete(active, "t", ids=[topic_id]) == [("t", topic_id, refused)]
     assert delete(active, named=[Named("t", topic_id)]) == [("t", topic_id, refused)]
-    assert delete(active, named=[Named()]) == [(None, ZERO_UUID, refused)]
+    assert delete(active, named=[Named("t", topic_id)] * 2) == [("t", topic_id, refused)] * 2
+    assert delete(active, named=[Named()] * 2) == [(None, ZERO_UUID, refused)] * 2
     assert "t" in active.image.topic_ids
 
 
