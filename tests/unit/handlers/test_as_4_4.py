@@ -89,9 +89,9 @@ class Transaction:
             ],
         )  # fmt: skip
         answer = await self.ask(request, version)
-        assert [topic.topic_id for topic in answer.topics] == [
-            topic_id if version >= 6 else NO_ID for _, topic_id, _ in wanted
-        ]
+        ids = [topic_id for _, topic_id, _ in wanted]
+        expected = list(dict.fromkeys(ids)) if version >= 6 else [NO_ID for _ in ids]
+        assert [topic.topic_id for topic in answer.topics] == expected
         return [[part.error_code for part in topic.partitions] for topic in answer.topics]
 
 
@@ -103,12 +103,14 @@ async def transaction(ask):
 
 
 async def test_offsets_of_a_transaction_name_topics_by_id(ask, transaction):
-    topics = [("t", transaction.topic_id, [0, 1, 9]), ("nope", OTHER_ID, [0, 1]), ("", NO_ID, [0])]
+    topics = [
+        ("t", transaction.topic_id, [0, 1, 9]), ("nope", OTHER_ID, [0, 1]), ("", NO_ID, [0]), ("no", OTHER_ID, [2]),
+    ]  # fmt: skip
     unknown, unknown_id = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID
     by_name = await transaction.commit(5, "by-name", topics=topics)
-    assert by_name == [[0, 0, unknown], [unknown, unknown], [unknown]]
+    assert by_name == [[0, 0, unknown], [unknown, unknown], [unknown], [unknown]]
     by_id = await transaction.commit(6, "by-id", topics=topics)
-    assert by_id == [[0, 0, unknown], [unknown_id, unknown_id], [unknown_id]]
+    assert by_id == [[0, 0, unknown], [unknown_id, unknown_id, unknown_id], [unknown_id]], "an id once"
     (shard,) = await ask.services.group_coordinator.machines()
     named = OffsetFetchRequest.OffsetFetchRequestTopics(name="t", partition_indexes=[0])
     group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id="by-id", topics=[named])
