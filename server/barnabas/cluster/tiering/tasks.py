@@ -194,9 +194,8 @@ class SegmentTasks:
             return
         try:
             await self._metadata.advance(remote, SegmentState.COPY_FINISHED, custom)
-        except (
-            RefusedRecordError
-        ):  # another leader has deleted it meanwhile, perhaps before all of it was there
+        except RefusedRecordError:
+            # Another leader has deleted it meanwhile, perhaps before all of it was there.
             await self._environment.threads.run(partial(self._storage.delete, remote), limiter=self._deleters)
             raise
         counts.copied_bytes += remote.size

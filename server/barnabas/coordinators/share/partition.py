@@ -198,7 +198,7 @@ class SharePartition:
                 taken.append(acquired)
             if not more:
                 break
-        return _joined(taken, self.flight)
+        return taken
 
     def _stretch(self, position: int, last: int) -> list[Run] | None:
         """Return the run never delivered at `position`, or all runs up to the next such; None at the end."""
@@ -409,25 +409,6 @@ def _exceeded(runs: Iterable[Run]) -> list[DeadLetters]:
 
 def _batch(run: Run) -> StateBatch:
     return StateBatch(run.first, run.last, int(run.outlook), run.deliveries)
-
-
-def _joined(taken: Iterable[Acquired], flight: InFlight) -> list[Acquired]:
-    """Neighbours of one batch with the same number of deliveries are described as one."""
-    out: list[Acquired] = []
-    batch_before: Span | None = None
-    for each in taken:
-        batch = flight.between(each.first, each.first)[0].batch
-        if (
-            out
-            and batch == batch_before
-            and out[-1].last + 1 == each.first
-            and out[-1].deliveries == each.deliveries
-        ):
-            out[-1] = out[-1]._replace(last=each.last)
-        else:
-            out.append(each)
-        batch_before = batch
-    return out
 
 
 def _without(taken: list[Acquired], hidden: Sequence[Span]) -> list[Acquired]:

@@ -363,7 +363,7 @@ def _everybodys(self, member):
     freed = list(self._locked())
     for run in freed:
         run.target = self._unless_exhausted(run, AVAILABLE)
-    return self._to_write([partition._batch(run) for run in freed])
+    return self._to_write([partition._batch(run) for run in freed], partition._exceeded(freed))
 
 
 SLIPS = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from barnabas.coordinators.share.aborted import aborted_batches
 from barnabas.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 
@@ -28,9 +30,11 @@ def test_only_batches_of_aborted_transactions_are_hidden() -> None:
     assert aborted_batches(log, []) == []
 
 
-def test_a_transaction_may_have_begun_before() -> None:
+@pytest.mark.parametrize("producer_id", [0, 1])
+def test_a_transaction_may_have_begun_before(producer_id: int) -> None:
     log = [
-        (batch(10, 14, 1, TRANSACTIONAL_BIT), False),
-        (batch(15, 15, 1, TRANSACTIONAL_BIT | CONTROL_BIT), True),
+        (batch(10, 14, producer_id, TRANSACTIONAL_BIT), False),
+        (batch(15, 15, producer_id, TRANSACTIONAL_BIT | CONTROL_BIT), True),
+        (batch(16, 19, producer_id, TRANSACTIONAL_BIT), False),
     ]
-    assert aborted_batches(log, [(3, 1)]) == [(10, 14)]
+    assert aborted_batches(log, [(3, producer_id)]) == [(10, 14)]

@@ -73,6 +73,14 @@ def test_the_window_ends_with_the_batch_in_which_it_is_full(sizes: list[int], ac
     assert shared.acquire(acquire_request("b", records=500), batches, 0) == []
 
 
+def test_parts_of_a_batch_that_were_released_apart_are_acquired_as_one() -> None:
+    shared, batches = partition(), [(0, 4), (5, 9)]
+    shared.acquire(acquire_request(batch_size=5), batches, 0)
+    for part in ((0, 4), (5, 6), (7, 9)):
+        decide(shared, ack(*part, RELEASE))
+    assert shared.acquire(acquire_request(batch_size=5), batches, 0) == [(0, 4, 2), (5, 9, 2)]
+
+
 def test_dead_letters_are_archived_when_they_are_buried() -> None:
     shared = partition(dead_letter_topic="dlq.t", deliveries_max=2)
     shared.acquire(acquire_request(), [(0, 5)], 0)
