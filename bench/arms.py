@@ -71,6 +71,12 @@ class Arm:
         self._made += 1
         return self._directory / f"data-{self._made}"
 
+    def store(self) -> Path:
+        """Return the directory of a remote store beside the data, which is made."""
+        store = self._directory / "store"
+        store.mkdir(exist_ok=True)
+        return store
+
     def new_data(self) -> Path:
         """Make a formatted, empty data directory."""
         data = self._data()

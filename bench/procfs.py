@@ -1,6 +1,7 @@
 """Figures of Linux for processes and for the machine.
 
-The rule: only /proc is read; nothing here changes what is measured, but `settle_disk`, which is asked for it.
+The rule: only /proc is read, but for a counter that is reset; nothing here changes what is measured, but `settle_disk`,
+which is asked for it.
 """
 
 from __future__ import annotations
@@ -55,6 +56,17 @@ def rss_bytes(pid: int) -> int:
             if line.startswith("VmRSS:"):
                 total += int(line.split()[1]) * 1024
     return total
+
+
+def peak_rss_bytes(pid: int) -> int:
+    """Largest resident memory that a process has had since its start, or since `forget_peak_rss`."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+
+
+def forget_peak_rss(pid: int) -> None:
+    """Have the kernel count the largest resident memory from now on."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
 def settle_disk(data: Path, topic: str, timeout_s: float = 20) -> None:

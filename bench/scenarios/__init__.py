@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatch
 
-from bench.scenarios import coordinators, fanout, footprint, latency, stalls, startup, throughput
+from bench.scenarios import coordinators, fanout, footprint, latency, stalls, startup, throughput, tiered
 from bench.scenarios.base import Metric, Scenario, Target
 from bench.tools import BenchError
 
@@ -12,7 +12,7 @@ __all__ = ["ALL", "Metric", "Scenario", "Target", "choose"]
 
 # Those that start brokers of their own come first: they are alone on the machine then.
 ALL: list[Scenario] = [
-    *startup.SCENARIOS, *footprint.SCENARIOS, *throughput.SCENARIOS, *latency.SCENARIOS,
+    *startup.SCENARIOS, *footprint.SCENARIOS, *throughput.SCENARIOS, *tiered.SCENARIOS, *latency.SCENARIOS,
     *coordinators.SCENARIOS, *fanout.SCENARIOS, *stalls.SCENARIOS,
 ]  # fmt: skip
 

@@ -16,6 +16,16 @@ OUTSTANDING_MAX = 500
 PAD_BYTES = 64
 
 
+def key_of(partition: int, number: int) -> bytes:
+    """Return the key of a record."""
+    return b"%d-%d" % (partition, number)
+
+
+def value_of(number: int) -> bytes:
+    """Return the value of a record."""
+    return b"%d " % number + b"x" * (number % PAD_BYTES)
+
+
 class Load(ABC):
     """Sends 0, 1, 2, ... to one partition in a thread of its own; `acknowledged` holds (number, offset)."""
 
@@ -43,7 +53,7 @@ class Load(ABC):
             producer = self.connect()
             while not self._stop.is_set() and not self.errors:
                 if self.sent - len(self.acknowledged) < OUTSTANDING_MAX:
-                    self.send(producer, self.sent, b"%d " % self.sent + b"x" * (self.sent % PAD_BYTES))
+                    self.send(producer, self.sent)
                     self.sent += 1
                 else:
                     self.wait(producer)
@@ -56,7 +66,7 @@ class Load(ABC):
         """Make the client."""
 
     @abstractmethod
-    def send(self, producer: Any, number: int, value: bytes) -> None:
+    def send(self, producer: Any, number: int) -> None:
         """Hand one record over."""
 
     @abstractmethod
@@ -89,14 +99,15 @@ class Librdkafka(Load):
             }
         )
 
-    def send(self, producer: Any, number: int, value: bytes) -> None:
+    def send(self, producer: Any, number: int) -> None:
         def told(error: Any, message: Any) -> None:
             if error is not None:
                 self.errors.append(f"record {number}: {error}")
             else:
                 self.acknowledged.append((number, message.offset()))
 
-        producer.produce(self.topic, value, partition=self.partition, on_delivery=told)
+        key, value = key_of(self.partition, number), value_of(number)
+        producer.produce(self.topic, value, key, self.partition, on_delivery=told)
         producer.poll(0)
 
     def wait(self, producer: Any) -> None:
@@ -125,8 +136,9 @@ class KafkaPython(Load):
             retry_backoff_ms=20,
         )
 
-    def send(self, producer: Any, number: int, value: bytes) -> None:
-        future = producer.send(self.topic, value, partition=self.partition)
+    def send(self, producer: Any, number: int) -> None:
+        key, value = key_of(self.partition, number), value_of(number)
+        future = producer.send(self.topic, value, key, partition=self.partition)
         future.add_callback(lambda metadata: self.acknowledged.append((number, metadata.offset)))
         future.add_errback(lambda error: self.errors.append(f"record {number}: {error!r}"))
 

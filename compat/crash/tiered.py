@@ -1,7 +1,7 @@
 """Kill -9 with tiered storage: `python -m compat.crash.tiered`, in a cluster with `--brokers 3`.
 
-Producers send numbers while brokers are killed and the store fails, and a consumer reads the log from its beginning over
-and over. At the end all but a little of it is in the store only, and every number is there, in order, once.
+Producers send numbers while brokers are killed and the store fails, and three stock clients read the log from its beginning
+again and again. At the end all but a little of it is in the store only, and every number is there, in order, once.
 """
 
 from __future__ import annotations
@@ -10,20 +10,19 @@ import argparse
 import random
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat.cluster.nodes import OURS
 from compat.cluster.quorum_nodes import QuorumCluster
 from compat.crash.producers import Librdkafka
+from compat.crash.readers import READERS, Reader
 from compat.crash.rounds import TOPIC, LostError, check, judge, read
 from compat.matrix.brokers import Barnabas
 
@@ -60,55 +59,9 @@ class Figures:
     kills: int = 0
     failures: int = 0
     sent: int = 0
-    read: int = 0
     stored: int = 0
+    read: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
-
-
-class Reader(threading.Thread):
-    """Reads a partition from its beginning, again and again; `errors` says where a number is not in its place."""
-
-    def __init__(self, bootstrap: str, partition: int) -> None:
-        super().__init__(daemon=True)
-        self._address = bootstrap
-        self._partition = partition
-        self._stop_it = threading.Event()
-        self.read = 0
-        self.errors: list[str] = []
-
-    def stop(self) -> None:
-        """Return when it reads no more."""
-        self._stop_it.set()
-        self.join()
-
-    def run(self) -> None:
-        """Read until it is stopped."""
-        options = {
-            "bootstrap.servers": self._address,
-            "group.id": "again",
-            "log_level": 0,
-            "auto.offset.reset": "error",
-        }
-        while not self._stop_it.is_set():
-            consumer = Consumer(options)
-            consumer.assign([TopicPartition(TOPIC, self._partition, 0)])
-            expected = 0
-            last = time.monotonic()
-            while not self._stop_it.is_set() and time.monotonic() - last < 3:
-                for message in consumer.consume(1000, timeout=0.2):
-                    error = message.error()
-                    if error is not None:  # otherwise the store or the broker is gone for a while
-                        if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-                            self.errors.append(f"partition {self._partition} from {expected} on: {error}")
-                        continue
-                    number = int((message.value() or b"").split()[0])
-                    if number != expected:
-                        self.errors.append(
-                            f"{number} in the place of {expected} on partition {self._partition}"
-                        )
-                    expected, last = number + 1, time.monotonic()
-                    self.read += 1
-            consumer.close()
 
 
 class Store:
@@ -206,30 +159,32 @@ class Several:
 
 def run(directory: Path, *, seed: int, seconds: float, brokers: int) -> Figures:
     """Load, kill and fail for so long, at moments drawn from `seed`, and check. Raises LostError."""
-    choose, begun, figures = random.Random(seed), time.monotonic(), Figures()
+    figures = Figures()
     store = Store(directory / "tier" / "kafka-tiered-storage")
     settings = {**TIER_SETTINGS, "rsm.config.dir": str(directory / "tier")}
     target = Several(directory, settings, brokers) if brokers > 1 else Alone(directory, settings)
     try:
-        load_and_fail(target, store, figures, choose, begun + seconds)
+        load_and_fail(target, store, figures, random.Random(seed), seconds)
     finally:
         target.close()
-    figures.seconds = round(time.monotonic() - begun, 1)
     return figures
 
 
-def load_and_fail(target: Target, store: Store, figures: Figures, choose: random.Random, end: float) -> None:
-    """Load, kill and fail until `end`, a monotonic time, and check what there is. Raises LostError."""
+def load_and_fail(
+    target: Target, store: Store, figures: Figures, choose: random.Random, seconds: float
+) -> None:
+    """Load, kill and fail for so long, and check what there is. Raises LostError."""
     admin = AdminClient({"bootstrap.servers": target.bootstrap})
     new_topic = NewTopic(TOPIC, PARTITIONS, target.replicas, config=TOPIC_SETTINGS)
     admin.create_topics([new_topic])[TOPIC].result(30)
     loads = [Librdkafka(target.bootstrap, TOPIC, partition) for partition in range(PARTITIONS)]
-    readers = [Reader(target.bootstrap, partition) for partition in range(PARTITIONS)]
+    readers = [reader(target.bootstrap, TOPIC, PARTITIONS) for reader in READERS]
     for load in loads:
         load.start()
     for reader in readers:
         reader.start()
-    while time.monotonic() < end:
+    begun = time.monotonic()
+    while time.monotonic() < begun + seconds and not any(reader.errors for reader in readers):
         time.sleep(choose.uniform(*ROUND_S))
         store.mend()
         if choose.random() < 0.3 and store.path.is_dir():
@@ -243,10 +198,7 @@ def load_and_fail(target: Target, store: Store, figures: Figures, choose: random
         load.stop()
         figures.sent += load.sent
     for reader in readers:
-        reader.stop()
-        figures.read += reader.read
-        if reader.errors:
-            raise LostError(reader.errors[0])
+        figures.read[reader.name] = finished(reader, figures.sent)
     for data in target.data():
         wait(
             lambda data=data: local_bytes(data) <= PARTITIONS * 3 * SEGMENT_BYTES, f"segments stay in {data}"
@@ -256,6 +208,17 @@ def load_and_fail(target: Target, store: Store, figures: Figures, choose: random
         raise LostError(f"only {figures.stored} segments are stored: run for longer")
     for load in loads:
         check(load, read(target.bootstrap, load.partition))
+    figures.seconds = round(time.monotonic() - begun, 1)
+
+
+def finished(reader: Reader, sent: int) -> str:
+    """End a reader with a last reading, of all that was sent; return its figures. Raises LostError."""
+    reader.stop()
+    if reader.errors:
+        raise LostError(f"{reader.name}: {reader.errors[0]}")
+    if reader.readings[-1] != sent:
+        raise LostError(f"{reader.name}: {reader.readings[-1]} records at the end, {sent} were sent")
+    return f"{sum(reader.readings)} in {len(reader.readings)} readings"
 
 
 def local_bytes(data: Path) -> int:

@@ -53,7 +53,7 @@ STORE = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
 
 def store_settings(folder: Path) -> dict[str, str]:
     """Settings of the broker, but for where a class is."""
-    (folder / "store").mkdir(parents=True)
+    (folder / "store").mkdir(parents=True, exist_ok=True)
     return {
         "remote.log.storage.system.enable": "true",
         "remote.log.storage.manager.class.name": STORE,

@@ -7,12 +7,15 @@ import subprocess
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from zipfile import ZipFile
 
 from barnabas.tiered.segment import RemoteSegment, SegmentUpdate
 from barnabas.tiered.storage import IndexKind, RemoteObjectNotFoundError, RemoteStorageError, SegmentFiles
 from barnabas.wire.ids import uuid_text
 from compat.kit.java import built
 
+MOVED = "org/apache/kafka/common/utils/LogContext"
+"""Classes that the store uses, and that Kafka 4.4 has in another package; its own store is not on Maven Central."""
 SOURCE = Path(__file__).with_name("oracle")
 MAIN = "org.apache.kafka.server.log.remote.metadata.storage.Oracle"
 INDEXES = {
@@ -25,9 +28,14 @@ INDEXES = {
 
 
 def local_jars() -> str:
-    """The class path of Kafka's store for tests. Raises KafkaError."""
-    jars = built(SOURCE, "tiered-oracle").rpartition(":")[2].removesuffix("/*")
-    return ":".join(str(path) for path in sorted(Path(jars).glob("*-test.jar")))
+    """The class path of Kafka's store for tests, for brokers of 4.3 and 4.4. Raises KafkaError."""
+    jars = Path(built(SOURCE, "tiered-oracle").rpartition(":")[2].removesuffix("/*"))
+    moved = jars.with_name("moved")
+    if not moved.exists():
+        (clients,) = (path for path in jars.glob("kafka-clients-*.jar") if not path.stem.endswith("-test"))
+        with ZipFile(clients) as file:
+            file.extractall(moved, [name for name in file.namelist() if name.startswith(MOVED)])
+    return ":".join([*(str(path) for path in sorted(jars.glob("*-test.jar"))), str(moved)])
 
 
 class OracleError(Exception):

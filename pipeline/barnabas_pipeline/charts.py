@@ -74,7 +74,7 @@ def page(
 
 
 def note(text: str) -> str:
-    """A sentence that says what a section shows."""
+    """Return a sentence that explains a section."""
     return f'<p class="note">{escape(text)}</p>'
 
 

@@ -1,6 +1,6 @@
 """The command `barnabas-pipeline JOB`; also what spark-submit runs (`spark-submit .../cli.py JOB ...`).
 
-The rule: exit codes are those of `errors`; whatever is wrong is one line on stderr.
+The rule: exit codes are those of `errors`; an error is one line on stderr.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ JOBS = {
     "report": ("derived", "write the tables of a day, from sealed hours only"),
     "demo": ("demo", "run a broker, a simulated stream and all jobs, and write an HTML report"),
 }
-"""Each job: the module of `commands` that has its `add_<job>` and `run_<job>`, and what it does.
+"""Each job: the module of `commands` with its `add_<job>` and `run_<job>`, and its help text.
 
-Those of `derived` that it has no functions for share `add_derived` and `run_derived`, with those of other packages.
+Jobs of `derived` without such functions, and those of other packages, share `add_derived` and `run_derived`.
 """
 
 
@@ -68,12 +68,12 @@ WITHOUT_SPARK = {
 
 
 DOCTOR = "doctor"
-"""The job that itself says what is missing."""
+"""The job that itself reports missing packages."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one job and return its exit code."""
-    if arguments is None:  # a process of its own
+    if arguments is None:  # in a separate process, the signal ends a stream like Ctrl-C
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends a stream as Ctrl-C does
     try:
         code = _run(sys.argv[1:] if arguments is None else list(arguments))
@@ -123,7 +123,7 @@ def _run(arguments: list[str]) -> int:
 def _functions(
     job: str, module: str
 ) -> tuple[Callable[[argparse.ArgumentParser], None], Callable[[object], int]]:
-    """Return what adds the options of a job, and what runs it."""
+    """Return the functions that add the options of a job, and run it."""
     imported = importlib.import_module(f"barnabas_pipeline.commands.{module}")
     name = job.replace("-", "_")
     if module == "derived" and not hasattr(imported, f"add_{name}"):

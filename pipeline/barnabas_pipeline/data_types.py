@@ -1,4 +1,4 @@
-"""Types of what the pipeline's packages pass to each other: arrays of numpy and of Arrow, documents of JSON.
+"""Types of values between the pipeline's packages: arrays of numpy and of Arrow, documents of JSON.
 
 The rule: nothing is imported from here at run time, so that numpy and Arrow are loaded only where they are used.
 """

@@ -1,6 +1,6 @@
 """Failures of a job, as exit codes.
 
-The rule: whatever a job cannot do exactly, it says with one of these; anything else that escapes is a defect.
+The rule: a job that cannot do its work exactly raises one of these; any other error is a bug.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class NoTopicError(UsageError):
 
 
 class IncompleteError(PipelineError):
-    """Not everything that was asked for is there (yet), or another writer was faster; run again."""
+    """Something requested is not available (yet), or another writer was faster; run again."""
 
     exit_code = EXIT_INCOMPLETE
 
@@ -69,7 +69,7 @@ class MissingOffsets(NamedTuple):
 
 
 class DataLossError(PipelineError):
-    """Records that should be there are not; `missing` names them to the offset."""
+    """Expected records are missing; `missing` names them by offset."""
 
     exit_code = EXIT_DATA_LOSS
 

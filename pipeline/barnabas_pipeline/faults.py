@@ -57,7 +57,7 @@ _acts: dict[str, Callable[[], None]] = {}
 
 @contextmanager
 def acting(name: str, act: Callable[[], None]) -> Iterator[None]:
-    """Have this process do something when it comes to a point for the first time, as another one could meanwhile."""
+    """Run an action when this process first reaches a point, as another process could at that time."""
     _acts[name] = act
     try:
         yield

@@ -33,7 +33,7 @@ _LOCAL = pa.timestamp("us")
 
 
 class Plain(NamedTuple):
-    """A plain type: its column, what a whole number is multiplied by for it, and the bounds of that number."""
+    """A plain type: its column, the factor of whole numbers, and their bounds."""
 
     arrow: pa.DataType
     factor: int = 1
@@ -338,8 +338,8 @@ def find(fields: tuple[Field, ...], other: Field) -> Field | None:
 def merged(old: tuple[Field, ...], new: tuple[Field, ...]) -> tuple[Field, ...]:
     """Return the fields of old and new, the added ones nullable and at the end.
 
-    A field that has become of another type stays as it is, so that records are judged one by one. So does one that differs
-    from a new one in upper and lower case alone, which has no column then: most engines take the two for one.
+    A field with a changed type keeps its old type, so that records are checked one by one. A new field that differs from
+    an old one only in case is dropped: most engines take the two as one.
     """
     fields = []
     for field in old:

@@ -36,7 +36,7 @@ class Bar:
 
 
 def summarize(job: str, facts: Mapping[str, object], *, as_json: bool) -> None:
-    """Print what a job did."""
+    """Print a job's summary."""
     if as_json:
         print(json.dumps({"job": job, **facts}, default=str))
         return

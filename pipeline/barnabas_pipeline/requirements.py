@@ -1,6 +1,6 @@
 """Requirements of jobs beside Python: the packages of an extra, and Java.
 
-The rule: what is missing is named before a job does anything, with the command that installs it.
+The rule: a missing package is named before a job does anything, with the command that installs it.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from importlib.util import find_spec
 from barnabas_pipeline.errors import UsageError
 
 SPARK = ("pyspark", "pyarrow", "numpy", "pandas", "confluent_kafka", "pyiceberg", "pyiceberg_core")
-"""The packages of the extra `spark`, as they are imported."""
+"""The packages of the extra `spark`, by import name."""
 
 
 def install_command(extra: str) -> str:
-    """Say how to install an extra: no package is published, so from a checkout or a wheel."""
+    """Return the command that installs an extra: no package is published, so from a checkout or a wheel."""
     return (
         f"pip install '.[{extra}]' in a checkout, or pip install 'barnabas-VERSION-py3-none-any.whl[{extra}]'"
     )

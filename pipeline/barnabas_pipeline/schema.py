@@ -1,7 +1,7 @@
 """Event schemas: the fields that an event must and may have, in any format, and how a schema may grow.
 
-The rule: a schema only ever gains nullable fields. So every file that was ever written can be read with the newest
-schema, and what an old schema did not know is kept in the column `_extra`.
+The rule: a schema only gains nullable fields. So every file can be read with the newest schema, and fields that an old
+schema lacked are kept in the column `_extra`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class EventSchema:
         return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in self.columns])
 
     def to_dict(self) -> Document:
-        """As it is kept in manifests and schema files."""
+        """Return the form stored in manifests and schema files."""
         document = {
             "name": self.name,
             "event_time": self.event_time,
@@ -78,7 +78,7 @@ class EventSchema:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Json]) -> EventSchema:
-        """Read what `to_dict` writes. Raises UsageError."""
+        """Parse the result of `to_dict`. Raises UsageError."""
         try:
             name, event_time = str(data["name"]), str(data.get("event_time", NO_EVENT_TIME))
         except (KeyError, TypeError, AttributeError) as error:
@@ -134,7 +134,7 @@ class EventSchema:
                 )
 
     def grown(self, newer: EventSchema) -> EventSchema:
-        """Return this schema with what is new in another one, nullable and at the end, and with wider numbers."""
+        """Return this schema with the new fields of another one, nullable and at the end, and with wider numbers."""
         fields, key = merged(self.fields, newer.fields), merged(self.key, newer.key)
         return replace(self, fields=fields, key=key if self.key else ()).checked()
 

@@ -91,7 +91,9 @@ class Place:
         return process, process.until(ready.get(self.command, r"is ready: bootstrap\.servers=([^ ,]+)"))
 
     def broker(self, *settings: str) -> str:
-        """Another broker; its address."""
+        """The address of a broker: of the one that all share, or of another one with these settings."""
+        if not settings:
+            return self.recording()[1]
         running = RunningBroker(dict(setting.split("=", 1) for setting in settings))
         self._stack.callback(running.close)
         running.start()

@@ -30,8 +30,6 @@ _SESSION_OVER = {
     ErrorCode.INVALID_SHARE_SESSION_EPOCH,
     ErrorCode.SHARE_SESSION_LIMIT_REACHED,
 }
-_NOT_MINE = {ErrorCode.INVALID_RECORD_STATE, ErrorCode.UNKNOWN_MEMBER_ID}
-"""Errors for a client that acknowledges a record that it has lost with its session, or to the lock's duration."""
 
 
 async def read_from_the_beginning(asker: Asker) -> None:

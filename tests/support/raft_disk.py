@@ -36,10 +36,6 @@ class Disk:
         return self.log[-1].end if self.log else self.start_offset
 
     @property
-    def synced_end(self):
-        return self.synced[-1].end if self.synced else self.start_offset
-
-    @property
     def snapshot_ids(self):
         return sorted(self.snapshots)
 

@@ -6,6 +6,7 @@ test runs once more, in a process that runs the sources.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any
@@ -21,7 +22,7 @@ Slip = tuple[Any, str, Any]
 """Holder, name, and what takes the place of what it holds under that name."""
 DAILY_SHARE = 12
 SEARCH = settings(
-    max_examples=1_000,
+    max_examples=10_000,  # of those that are noticed few are needed
     stateful_step_count=40,
     deadline=None,
     database=None,
@@ -39,7 +40,24 @@ def unnoticed(machine: type[RuleBasedStateMachine], slips: Mapping[str, Slip], t
     if not all(is_source(holder, name) for holder, name, _ in slips.values()):
         failure = failure_in_sources(test)
         return [failure] if failure else []
+    if misfits := [name for name, slip in slips.items() if not _fits(slip)]:
+        return [f"{name}: takes other arguments than the function that it replaces" for name in misfits]
     return [name for name in daily(slips, DAILY_SHARE) if not _is_noticed(machine, slips[name])]
+
+
+def _fits(slip: Slip) -> bool:
+    """Say whether a slip takes all arguments of the function that it replaces; true of what is no function."""
+    holder, name, slip_function = slip
+    function = inspect.getattr_static(holder, name)
+    if not (inspect.isfunction(function) and inspect.isfunction(slip_function)):
+        return True
+    parameters = inspect.signature(function).parameters
+    keywords = {key for key, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY}
+    try:
+        inspect.signature(slip_function).bind(*parameters.keys() - keywords, **dict.fromkeys(keywords))
+    except TypeError:
+        return False
+    return True
 
 
 def planted(slip: Slip) -> AbstractContextManager[Any]:

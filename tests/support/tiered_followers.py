@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -259,8 +258,3 @@ def producers(log: PartitionLog) -> Collection[tuple[int, int, int]]:
     return [
         (entry.producer_id, entry.producer_epoch, entry.last_sequence) for entry in log.producers.snapshot()
     ]
-
-
-def with_state(segment: RemoteSegment, state: SegmentState) -> RemoteSegment:
-    """Return a segment in another state."""
-    return replace(segment, state=state)

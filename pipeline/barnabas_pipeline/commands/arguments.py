@@ -18,7 +18,7 @@ class SparkArguments:
 
 
 class ClusterArguments:
-    """Options that say how topics are reached; see `common.add_log`."""
+    """Options for the connection to the cluster; see `common.add_log`."""
 
     bootstrap: str
     log_dir: list[str]
@@ -54,7 +54,7 @@ class TableArguments(LakeArguments):
 
 
 class RegistryArguments:
-    """Options that say how a registry is asked; see `formats.add_registry_login`."""
+    """Options for the connection to a registry; see `formats.add_registry_login`."""
 
     registry: str | None
     registry_user: str | None
@@ -80,7 +80,7 @@ class FormatArguments(RegistryArguments):
 
 
 class TopicClusterArguments(ClusterArguments):
-    """Options that say how one topic is reached."""
+    """Options for the connection to the cluster of one topic."""
 
     topic: str
 
@@ -188,7 +188,7 @@ class LoadArguments(ClusterArguments, LakeArguments, RangeArguments, SparkArgume
 
 
 class PlanArguments(LoadArguments):
-    """Options of plan: those of load that say what is loaded."""
+    """Options of plan: those of load that select the records."""
 
 
 class DoctorArguments(LoadArguments):
@@ -273,7 +273,7 @@ class MirrorArguments(SparkArguments):
 
 
 class ValuesArguments(RegistryArguments):
-    """Options that say how simulated values are written; see `simulate.add_values`."""
+    """Options for the encoding of simulated values; see `simulate.add_values`."""
 
     format: str
 

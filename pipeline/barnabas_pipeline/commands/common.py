@@ -1,6 +1,6 @@
-"""Options that many jobs share, and what they become.
+"""Options that many jobs share, and their conversion into values.
 
-The rule: what is wrong with an option is said before Spark is started.
+The rule: errors in options are reported before Spark is started.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def cluster_options(args: ClusterArguments) -> LogOptions:
 
 
 def _check_topic(name: str) -> None:
-    """Raise UsageError for what Kafka does not take for a topic's name, such as a list or a pattern."""
+    """Raise UsageError for a name that Kafka refuses for a topic, such as a list or a pattern."""
     why = why_no_topic(name)
     if why:
         raise UsageError(f"{name!r} is not the name of a topic: {why}; a job reads one topic")
@@ -219,20 +219,20 @@ def selection(args: RangeArguments) -> Selection:
 
 
 def spark_session(args: SparkArguments, name: str) -> SparkSession:
-    """The session that the options want."""
+    """Return the Spark session for the options."""
     from barnabas_pipeline.spark import session
 
     return session.create(f"barnabas-pipeline {name}", master=args.master, conf=pairs(args.conf))
 
 
 def now_ms(args: object) -> int:
-    """The time that the job takes for now: the clock's, or what `--now` says."""
+    """Return the job's present time: the clock's, or that of `--now`."""
     now = getattr(args, "now", None)
     return int(time.time() * 1000) if now is None else int(now)
 
 
 def run_rounds(job: Rounds[Any, Any, S], trigger: str, after: Callable[[], None] = lambda: None) -> S:
-    """Run a job in rounds; SIGINT and SIGTERM end one that goes on. Returns its summary, raises what a round raises."""
+    """Run a job in rounds; SIGINT and SIGTERM end a continuous one. Returns its summary, raises the errors of rounds."""
     from barnabas_pipeline.jobs.rounds import interval_of
 
     if interval_of(trigger) is not None:
@@ -241,7 +241,7 @@ def run_rounds(job: Rounds[Any, Any, S], trigger: str, after: Callable[[], None]
 
 
 def stop_after_the_round(stop: Callable[[], None]) -> None:
-    """Let the first SIGINT or SIGTERM end what works in rounds after the present one, and the second at once."""
+    """Make the first SIGINT or SIGTERM end the rounds after the present one, and the second one immediately."""
 
     def handle(number: int, _frame: object) -> None:
         signal.signal(number, signal.default_int_handler)

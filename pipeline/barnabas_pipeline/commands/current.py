@@ -1,6 +1,6 @@
 """The job that makes a table of current rows by key, and checks it.
 
-The rule: see `commands`. The options that say how the table is made are needed for the first run only.
+The rule: see `commands`. The options for the creation of the table are needed for the first run only.
 """
 
 from __future__ import annotations

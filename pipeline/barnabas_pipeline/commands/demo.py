@@ -1,4 +1,4 @@
-"""demo: everything once, from a broker to an HTML page with what came out of it.
+"""demo: everything once, from a broker to an HTML page with the results.
 
 The rule: the demo does nothing that a user could not do with the other commands; it only saves the typing.
 """

@@ -1,6 +1,6 @@
-"""doctor: what is between this machine and a load.
+"""doctor: checks of the prerequisites of a load on this machine.
 
-The rule: see `commands`; and no module that needs a package is imported where one is missing, since that is what it tells.
+The rule: see `commands`; modules that need a package are not imported if it is missing, as the doctor reports that.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def add_doctor(parser: argparse.ArgumentParser) -> None:
-    """Options of doctor: those of a load, none of which is needed. Where packages are missing there are none."""
+    """Add the options of doctor: those of a load, none of them required. If packages are missing there are none."""
     if requirements.missing():
         parser.add_argument("--json", action="store_true")
         return
@@ -80,7 +80,7 @@ def _checkup(args: DoctorArguments) -> Checkup:
 
 
 def _add_formats(checkup: Checkup, chosen: list[TopicArguments]) -> None:
-    """Add the extra that formats need, and the registry that is asked for schemas."""
+    """Add the extra that formats need, and the registry of their schemas."""
     from barnabas_pipeline.commands.formats import registry_of
     from barnabas_pipeline.formats.registry import ADDRESS, ask
 

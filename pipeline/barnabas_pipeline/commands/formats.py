@@ -1,6 +1,6 @@
-"""Options that say how values and keys are written, and the schema and decoder that they come to.
+"""Options for the formats of values and keys, and the resulting schema and decoder.
 
-The rule: a table keeps its schema; what a registry or a file has in addition joins it only with `--evolve`.
+The rule: a table keeps its schema; additional fields of a registry or a file are added only with `--evolve`.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ IMPORTS_MAX = 1_000
 
 
 class Chosen(NamedTuple):
-    """A schema, and what a decoder has to know beside it."""
+    """A schema, and further parameters of its decoder."""
 
     schema: EventSchema
     decoding: Document
 
 
 class Source(NamedTuple):
-    """A schema that was found: its name and fields, and what the decoder needs of it."""
+    """The source of a schema: its name and fields, and further parameters of the decoder."""
 
     name: str
     fields: tuple[Field, ...]
@@ -101,7 +101,7 @@ def add_format(parser: argparse.ArgumentParser) -> None:
 
 
 def add_registry_login(group: argparse._ActionsContainer) -> None:
-    """Options that say how a registry is asked."""
+    """Add the options for the login to a registry."""
     group.add_argument(
         "--registry-user",
         metavar="NAME",

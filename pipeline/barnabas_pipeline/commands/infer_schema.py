@@ -1,6 +1,6 @@
 """infer-schema: draft a schema file from a registry, or from a sample of the topic's records.
 
-The rule: what it prints is a start for a person to go on from; nothing is written to the lake.
+The rule: the output is a draft for a person to complete; nothing is written to the lake.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The jobs on a lake: audit, compact, erase, retain, redrive, backfill; and what they share with `load`.
+"""The jobs on a lake: audit, compact, erase, retain, redrive, backfill; and options shared with `load`.
 
 The rule: see `commands`.
 """
@@ -118,7 +118,7 @@ def load_options(args: TopicArguments, catalogs: Catalogs | None = None) -> Load
 
 
 def add_commits(parser: argparse.ArgumentParser) -> None:
-    """Options of what a load commits of a topic."""
+    """Add the options for the commits of a load."""
     parser.add_argument(
         "--on-data-loss",
         choices=("fail", "record"),
@@ -221,7 +221,7 @@ def add_publish(parser: argparse.ArgumentParser) -> None:
 
 
 def run_publish(args: PublishArguments) -> int:
-    """Audit a branch, and let main be what it is. Raises DataLossError for one that is not exact."""
+    """Audit a branch, and move main to it. Raises DataLossError if the branch is not exact."""
     args = _with_settings(args)
     from barnabas_pipeline.jobs import branches as job
 
@@ -378,7 +378,7 @@ def add_backfill(parser: argparse.ArgumentParser) -> None:
 
 
 def run_backfill(args: BackfillArguments) -> int:
-    """Replace hours by what the log says of them now."""
+    """Replace hours by the present content of the log."""
     args = _with_settings(args)
     from barnabas_pipeline.jobs.backfill import backfill
 

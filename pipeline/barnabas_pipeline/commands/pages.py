@@ -1,6 +1,6 @@
-"""A page with plots of a load, which is written again and again while it runs.
+"""A page with plots of a load, rewritten while it runs.
 
-The rule: a page is whole whenever it is looked at, and asks for itself again for as long as the load goes on.
+The rule: a page is complete at any time, and reloads itself until the load has ended.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def watchers(args: ReportingArguments, stack: ExitStack, *, is_bounded: bool) ->
 
 
 class Events:
-    """Makes an event of plain values of whatever happens in a load, and hands it on."""
+    """Converts the events of a load into plain values, and passes them on."""
 
     def __init__(self, say: Callable[[Event], None]) -> None:
         self._say = say
@@ -148,7 +148,7 @@ def lines_to(file: TextIO) -> Callable[[Event], None]:
 
 
 class Bars:
-    """A bar for all topics, and some for those that are furthest behind; what fails is said above them."""
+    """A progress bar for all topics, and some for those that are furthest behind; failures are printed above them."""
 
     def __init__(self, file: TextIO) -> None:
         from rich.console import Console
@@ -172,7 +172,7 @@ class Bars:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave them as they are."""
+        """Leave the bars on the screen."""
         self._progress.stop()
 
     def joined(self, topic: str) -> None:

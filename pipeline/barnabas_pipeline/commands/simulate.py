@@ -54,14 +54,14 @@ def add_simulate(parser: argparse.ArgumentParser) -> None:
 
 
 def add_values(parser: argparse.ArgumentParser) -> None:
-    """Options that say how values are written."""
+    """Add the options for the encoding of values."""
     parser.add_argument("--format", choices=("json", "avro"), default="json", help="format of values")
     parser.add_argument("--registry", metavar="URL", help="registry for the schemas of --format avro")
     formats.add_registry_login(parser)
 
 
 def values_of(args: ValuesArguments | DemoArguments, prefix: str, registry: Registry | None) -> Values:
-    """Return what encodes events. Raises UsageError, IncompleteError."""
+    """Return the encoder of events. Raises UsageError, IncompleteError."""
     from barnabas_pipeline.simulate.bad import JSON
     from barnabas_pipeline.simulate.model import KINDS
 

@@ -41,7 +41,7 @@ BY_TOPIC = (
 )  # fmt: skip
 """Options that a topic may have for itself; `lateness` is that of an audit."""
 FILES = ("schema", "key-schema", "registry-ca", "registry-cert", "registry-key")
-"""Those that may name a file, from the directory of the settings on."""
+"""Settings that may name a file, relative to the directory of the settings."""
 
 
 def add_topics(group: argparse._ArgumentGroup) -> None:
@@ -186,7 +186,7 @@ def options_by_name(parser: argparse.ArgumentParser) -> dict[str, argparse.Actio
 
 
 def names_in(texts: Iterable[str]) -> list[str]:
-    """Return the topics of `--topic`, each of which may be several. Raises UsageError for an invalid name."""
+    """Return the topics of `--topic`, each of which may list several. Raises UsageError for an invalid name."""
     names = [part.strip() for text in texts for part in text.split(",")]
     for name in names:
         if why := why_no_topic(name):

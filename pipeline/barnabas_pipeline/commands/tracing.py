@@ -1,4 +1,4 @@
-"""plan and lineage: what a load would do, and where a row has come from.
+"""plan and lineage: the work of the next load, and the origin of a row.
 
 The rule: see `commands`; neither writes anything.
 """
@@ -27,7 +27,7 @@ _AT = re.compile(r"(\d+):(\d+)")
 
 
 def add_plan(parser: argparse.ArgumentParser) -> None:
-    """Options of plan: those of a load that say what is loaded."""
+    """Add the options of plan: those of a load that select the records."""
     common.add_log(parser, topics.add_topics)
     lake.add_table(parser)
     lake.add_schema(parser)
@@ -44,7 +44,7 @@ def add_plan(parser: argparse.ArgumentParser) -> None:
 
 
 def run_plan(args: PlanArguments) -> int:
-    """Print what a load would do. Returns the exit code that it would end with, as far as that is known."""
+    """Print the plan of a load. Returns the exit code that it would end with, if that can be predicted."""
     from barnabas_pipeline.jobs.plans import plan_load
 
     chosen = chosen_topics(args)
@@ -116,7 +116,7 @@ def add_lineage(parser: argparse.ArgumentParser) -> None:
 
 
 def run_lineage(args: LineageArguments) -> int:
-    """Print where rows have come from, or what became of an offset. Exit 3 if it should be a row and is none."""
+    """Print the origin of rows, or the outcome of an offset. Exit 3 if it should be a row but is missing."""
     from barnabas_pipeline.jobs.lineage import MISSING, NOT_LOADED, Lineage
     from barnabas_pipeline.lake.table import Table
 
@@ -146,7 +146,7 @@ def _document(trace: Trace) -> Document:
 
 
 def _text(topic: str, trace: Trace) -> str:
-    """Return a trace as lines: the outcome, and what is known of it."""
+    """Return a trace as lines: the outcome, and the known facts."""
     from barnabas_pipeline.jobs.lineage import plain
 
     where = f"{topic}-{trace.partition} offset {trace.offset}" if trace.offset >= 0 else topic

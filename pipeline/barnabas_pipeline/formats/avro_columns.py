@@ -39,7 +39,7 @@ class ColumnReader(StepReader):
         super().__init__(data, start, end, _longest(plan))
 
     def read(self, plan: Plan) -> tuple[list[Column], Mask]:
-        """Return the columns of a record, or the one of any other schema, and the mask of those that were not read."""
+        """Return the columns of a record, or the one of any other schema, and the mask of unread rows."""
         rows = self.every
         at = np.where(self.start > self.end, self.pinned, self.start)
         if plan.kind == "record":

@@ -44,7 +44,7 @@ _LOGICAL = {
 
 @dataclass(slots=True)
 class Plan:
-    """A part of a schema: `kind` is that of the bytes, `optional` a union of null and the one child.
+    """A part of a schema: `kind` is the encoding, `optional` a union of null and the only child.
 
     `size` is that of a fixed, or the number of null in an optional.
     """
@@ -56,7 +56,7 @@ class Plan:
     children: list[Plan] = field(default_factory=list)
     names: tuple[str, ...] = ()
     empties: int = 0
-    """Of a record: its fields that take no bytes, of which a few bytes could otherwise be very many values."""
+    """For a record: its fields without bytes, of which a few bytes could otherwise stand for very many values."""
     is_recursive: bool = False
     """It contains itself; `type` is json then, and it is read one by one."""
 
@@ -177,7 +177,7 @@ def _field(avro_field: AvroField, plan: Plan) -> Field:
 
 
 def _default(value: Json, plan: Plan) -> Json:
-    """A default as the pipeline's JSON has it; None for null, and for what that JSON cannot say."""
+    """Return a default in the pipeline's JSON; None for null, and for values that JSON lacks."""
     from base64 import b64encode
 
     if plan.kind == "optional":

@@ -1,6 +1,6 @@
 """Avro values read one at a time, with every bound checked.
 
-The rule: whatever the bytes are, reading ends after as many steps as there are bytes, with a value or RefusedError.
+The rule: for any bytes, reading ends after at most as many steps as there are bytes, with a value or RefusedError.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ZONED = Field("time", "iso8601")
 EMPTY_ITEMS_MAX = 10_000
 """More items that take no bytes are not believed."""
 EMPTY_FIELDS_PER_BYTE = 10
-"""Fields that take no bytes, of which a value may have so many for each of its bytes, and EMPTY_ITEMS_MAX besides."""
+"""Fields without bytes that a value may have for each of its bytes, besides EMPTY_ITEMS_MAX."""
 
 
 def _refuse(detail: str) -> RefusedError:
@@ -38,7 +38,7 @@ class Reader:
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        self.is_inexact = False  # it has times that no column holds as they are
+        self.is_inexact = False  # its times do not fit a column unchanged
         self.at = 0
         self.budget = len(data) + EMPTY_ITEMS_MAX
         self.empties = EMPTY_FIELDS_PER_BYTE * len(data) + EMPTY_ITEMS_MAX

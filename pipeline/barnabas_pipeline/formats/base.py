@@ -1,8 +1,8 @@
-"""Decoders in general: blocks of records to columns, at once where possible, and each record by itself where not.
+"""Decoders in general: blocks of records to columns, as a whole if possible, otherwise record by record.
 
-The rule: whether a record is good never depends on its neighbours. The fast way of a format takes only what it is
-sure of, and leaves the other rows to the careful way, which judges one record at a time; a property test holds both
-to one verdict.
+The rule: whether a record is good never depends on its neighbours. The fast path of a format decodes only unambiguous
+rows, and leaves the others to the strict path, which decides on one record at a time; a property test checks that both
+agree.
 """
 
 from __future__ import annotations

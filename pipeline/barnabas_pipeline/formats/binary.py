@@ -1,6 +1,6 @@
 """Decoders of formats with schemas: each record is read by its writer's schema, then resolved to the table's.
 
-The rule: a format says how bytes are read, one value at a time and a block at a time; all else is the same for all.
+The rule: a format defines how bytes are read, value by value and block by block; all else is common code.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Writer(Protocol):
     fields: tuple[Field, ...]
 
     def read(self, payload: bytes) -> tuple[Row, Document]:
-        """Read one value: its fields, and what else is kept in `_extra`. Raises RefusedError."""
+        """Read one value; returns its fields, and the values for `_extra`. Raises RefusedError."""
 
     def read_columns(self, view: View) -> tuple[list[Column], Mask]:
         """Read many: the columns of the fields, and a mask of those that were not read. Raises NotSureError."""

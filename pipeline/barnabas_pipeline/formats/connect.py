@@ -70,7 +70,7 @@ class ConnectJsonDecoder(JsonDecoder):
 
 
 def payload_of(value: bytes, bytes_max: int) -> bytes:
-    """Return the payload of a value as it is written; of a value that has none, the value. Raises RefusedError."""
+    """Return the payload of an encoded value; without a payload, the value itself. Raises RefusedError."""
     if parse_object(value, bytes_max).keys() != MEMBERS:
         return value
     text = next(text for name, text in members(value) if name == PAYLOAD)

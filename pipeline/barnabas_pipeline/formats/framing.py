@@ -1,7 +1,6 @@
 """Values that name their schema: a byte of 0, its id in four bytes, and the data.
 
-The rule: whatever the bytes are, they are a frame or a record refused as `framing`; an id that the registry does not
-have is `schema_id`.
+The rule: any bytes are either a frame or a record refused as `framing`; an unknown id is refused as `schema_id`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""JSON events to typed columns, strictly: what is not exactly an event of the schema is refused with a reason.
+"""JSON events to typed columns, strictly: a value that is not exactly an event of the schema is refused with a reason.
 
-The rule: see `base`. Blocks go through Arrow's JSON reader, and only if it agrees with everything; else each record of the
-block is judged alone.
-
-Reasons: utf8, empty, json, trailing, duplicate_key, missing_field, type, range, time, too_large; with a registry
-framing and schema_id. Damage below the level of records has crc, order, decompress, malformed and too_large from the log.
+The rule: see `base`. Blocks go through Arrow's JSON reader if all of their records are unambiguous; otherwise each
+record is decoded alone. Reasons: utf8, empty, json, trailing, duplicate_key, missing_field, type, range, time,
+too_large; with a registry framing and schema_id. Damage below the level of records has crc, order, decompress, malformed
+and too_large from the log.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ ROWS_MIN = 64
 
 @dataclass(frozen=True, slots=True)
 class JsonDecoder(FramedDecoder):
-    """Decodes JSON objects, as they are or, with a registry, behind the id of their schema."""
+    """Decodes JSON objects, plain or, with a registry, after the id of their schema."""
 
     format = "json"
 

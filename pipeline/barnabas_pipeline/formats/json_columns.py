@@ -46,7 +46,7 @@ _READ_AS = {
 
 
 def can_read(field: Field) -> bool:
-    """Return whether a field has a fast way: Arrow's reader has no maps, no unions, and no text as it was written."""
+    """Return whether a field has a fast path: Arrow's reader has no maps, no unions, and no raw text."""
     if field.aliases:
         return False  # a record may have any of its names
     match field.type:
@@ -149,7 +149,7 @@ def _record(column: Column, kind: Record) -> Column:
 
 
 def plain_column(column: Column, kind: str) -> Column:
-    """Return a column of a plain type from what was read for it. Raises NotSureError, ArrowInvalid, ValueError."""
+    """Return a column of a plain type from the values read for it. Raises NotSureError, ArrowInvalid, ValueError."""
     plain = PLAIN[kind]
     if kind in ("double", "float"):
         converted = column.cast(plain.arrow, safe=False)

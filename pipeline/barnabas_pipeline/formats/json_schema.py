@@ -1,7 +1,6 @@
-"""JSON Schema to fields: what columns can be made of it; what it says beside types, ranges and enums is not held
-against records.
+"""JSON Schema to fields: only types, ranges and enums are used; other constraints are not checked.
 
-The rule: what has no one type becomes text, JSON; so no schema is too odd for a column.
+The rule: a schema without a single type becomes a text column with JSON; so any schema has a column.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class _Reader:
         }
 
     def type_of(self, schema: Json, file: Json, within: tuple[int, ...]) -> tuple[Type, bool]:
-        """Return the type of what a schema describes, and if it may be null."""
+        """Return the type for a schema, and whether it may be null."""
         if not isinstance(schema, dict) or id(schema) in within or len(within) > DEPTH_MAX:
             return "json", True
         within = (*within, id(schema))

@@ -1,7 +1,7 @@
-"""Values of JSON to columns, one at a time and strictly: what is not exactly what the schema says is refused.
+"""JSON values to columns, one at a time and strictly: values that do not match the schema exactly are refused.
 
-The rule: nothing is rounded, guessed or dropped. A number keeps its digits, text that should be base64 or a time is
-just that.
+The rule: nothing is rounded, guessed or dropped. A number keeps its digits; text for base64 or a time must have exactly
+that form.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def parse_object(value: bytes | None, bytes_max: int = VALUE_BYTES_MAX, *, exact
 
 
 def members(value: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the name of each member of an object that `parse_object` takes, and the member as it is written."""
+    """Yield name and raw text of each member of an object that `parse_object` accepts."""
     text = value.decode()
     at = text.index("{") + 1
     while True:
@@ -171,7 +171,7 @@ def written(value: Json, path: str) -> str:
 
 
 def needs_digits(fields: tuple[Field, ...]) -> bool:
-    """Return whether numbers must be kept as they are written."""
+    """Return whether numbers must be kept as text."""
     return any(_needs_digits(field) for field in fields)
 
 
@@ -214,7 +214,7 @@ class Checker:
         return values
 
     def checked(self, value: Json, field: Field, path: str) -> Value:
-        """Return the value as its field wants it. Raises RefusedError."""
+        """Return the value in the form of its field. Raises RefusedError."""
         if value is None:
             if field.required:
                 raise RefusedError("type", f"{path} is null")
@@ -416,7 +416,7 @@ def _iso8601(value: Json, path: str) -> int:
     if not match:
         raise RefusedError("type", f"{path} is no time like 2026-11-20T14:00:00.5Z")
     day, time, fraction, zone = match.groups()
-    micros = (fraction or "").ljust(6, "0")  # what is more exact is cut here, and kept in `_extra`
+    micros = (fraction or "").ljust(6, "0")  # more precise values are truncated here, and kept in `_extra`
     try:
         when = datetime.fromisoformat(f"{day}T{time}+00:00")
     except ValueError:

@@ -1,7 +1,7 @@
 """Messages of Protobuf to columns: all records of a block in step, one field number after the other, by numpy and Arrow.
 
-The rule: that of `avro_columns`. Fields come in the order of their numbers from all serialisers that are known; what
-comes in another order is read in one more pass, and what is not known at all by the careful way.
+The rule: that of `avro_columns`. All known serialisers write fields in the order of their numbers; fields in another
+order are read in one more pass, and unknown ones by the strict path.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class MessageColumns(StepReader):
             live = live[at[live] < end[live]]
 
     def _extent(self, wire: int, at: Integers, end: Integers) -> tuple[Integers, Integers, Mask]:
-        """Return where values end, what they are if they are varints or else where bytes begin, and which go too far."""
+        """Return the ends of values, their content (varints) or the start of their bytes, and the mask of overlong ones."""
         if wire in _SIZES:
             last = at + _SIZES[wire]
             return last, at.view(np.uint64), last > end
@@ -316,7 +316,7 @@ class MessageColumns(StepReader):
         occurrences = self._occurrences(entry.of, begin, end, rows)
         columns = []
         for part in entry.of.parts:
-            if part.has_presence:  # what is not there has a value all the same
+            if part.has_presence:  # absent fields have a default value
                 there = np.zeros(len(rows), bool)
                 there[occurrences[part.number].all()[0]] = True
                 self.bad[rows[~there]] = True

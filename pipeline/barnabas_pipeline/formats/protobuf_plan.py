@@ -1,7 +1,6 @@
-"""Messages of Protobuf as plans: which numbers stand for what, and the types that their values have.
+"""Protobuf messages as plans: the fields by number, and the types of their values.
 
-The rule: a field that can be told to be unset is nullable; a message within itself, and Struct, Value and ListValue,
-become text, JSON.
+The rule: a field with presence is nullable; a message within itself, and Struct, Value and ListValue, become text, JSON.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Messages of Protobuf read one at a time, by Google's own library.
 
-The rule: what the schema does not know is kept as bytes in `_unknown`; a known number with another kind of value is
-refused.
+The rule: unknown fields are kept as bytes in `_unknown`; a known number with another kind of value is refused.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class MessageReader:
         self.inexact = False
 
     def read(self, payload: bytes) -> tuple[Row, Document]:
-        """Read one: its fields as Arrow takes them, and what goes into `_extra` beside. Raises RefusedError."""
+        """Read one message; returns its fields for Arrow, and the values for `_extra`. Raises RefusedError."""
         try:
             self._counter.check(payload)
             message = self.made.FromString(payload)
@@ -118,7 +117,7 @@ class MessageReader:
         return total_us
 
     def _unknown(self, message: ProtobufMessage) -> bytes:
-        """The fields that the schema does not know, with those of its own that have such within; as a message."""
+        """Return the unknown fields, and known ones that contain some; as a message."""
         within = [
             field for field, held in message.ListFields() if field.is_extension or _has_unknown(held, field)
         ]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ASK_AGAIN_SECONDS = 60
-"""After that, a registry is asked again for an id that it did not have."""
+"""Time after which a registry is asked again for an id that it did not have."""
 TRIES = 3
 USER, PASSWORD, TOKEN = "BARNABAS_REGISTRY_USER", "BARNABAS_REGISTRY_PASSWORD", "BARNABAS_REGISTRY_TOKEN"
 ADDRESS = "BARNABAS_REGISTRY"
@@ -64,7 +64,7 @@ class Registry:
         key: str = "",
         environment: Mapping[str, str] | None = None,
     ) -> Registry:
-        """Describe a registry, with the login of the environment unless that names another one. Raises UsageError."""
+        """Return a registry, with the login of the environment unless that is for another one. Raises UsageError."""
         told: Mapping[str, str] = os.environ if environment is None else environment
         try:
             if told.get(ADDRESS) and not is_same(told[ADDRESS], url):
@@ -85,9 +85,9 @@ class Registry:
         return self._parsed(schema_id)[0]
 
     def understood(self, schema_id: int) -> tuple[Schema, Parsed] | None:
-        """Return the schema of an id, and what Barnabas' registry makes of it with all that it refers to.
+        """Return the schema of an id, and its parsed form with all references.
 
-        None if there is no such id, or no sense in it. Raises IncompleteError.
+        None if the id does not exist, or the schema is invalid. Raises IncompleteError.
         """
         schema, parsed = self._parsed(schema_id)
         return None if schema is None or parsed is None else (schema, parsed)
@@ -96,7 +96,7 @@ class Registry:
         return SCHEMAS.of(self, schema_id, lambda: ask(_schema_of, self.client(), schema_id))
 
     def references(self, schema: Schema) -> dict[str, str]:
-        """Return the texts of what a schema refers to, each after what it needs itself. Raises IncompleteError."""
+        """Return the texts of a schema's references, each after its own references. Raises IncompleteError."""
         return ask(_references, self.client(), schema)
 
     def latest(self, subject: str) -> Registered:
@@ -108,7 +108,7 @@ class Registry:
 
 
 class Schemas:
-    """Schemas by registry and id, each with what is made of it: kept once it is there, and asked for again until then."""
+    """Cache of schemas by registry and id, each with its derived values; missing ones are requested again."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -126,7 +126,7 @@ class Schemas:
         return schema, parsed
 
     def put(self, registry: Registry, schema_id: int, schema: Schema | None, parsed: Parsed | None) -> None:
-        """Keep what the registry has answered."""
+        """Keep the registry's answer."""
         until = float("inf") if schema is not None else self._clock() + ASK_AGAIN_SECONDS
         self._cached[registry, schema_id] = (until, schema, parsed)
 
@@ -152,7 +152,7 @@ def _client(registry: Registry) -> RegistryClient:
 def ask(
     question: Callable[..., Awaitable[T]], *arguments: object, sleep: Callable[[float], None] = time.sleep
 ) -> T:
-    """Run a request in an event loop of its own, TRIES times if the registry does not answer. Raises IncompleteError.
+    """Run a request in a separate event loop, TRIES times if the registry does not answer. Raises IncompleteError.
 
     One thread at a time, since a client shares answers between tasks, and its tasks belong to one event loop.
     """

@@ -1,7 +1,7 @@
-"""Records as their writer's schema has them to the columns of a table: the same rules for whole columns and for one value.
+"""Resolution of records, by their writer's schema, to a table's columns: the same rules for columns and single values.
 
-The rule: a field is found by its number, name or a former name; numbers are widened as Avro widens them; what the
-table has no column for is kept in `_extra`, and what does not fit is refused as `type`.
+The rule: a field is found by its number, name or a former name; numbers are widened as Avro widens them; fields without
+a column are kept in `_extra`, and values that do not fit are refused as `type`.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def _check_bounds(value: Value, field: Field, path: str) -> None:
 
 
 def extra_of(value: Row, unmapped: tuple[Field, ...], more: Document | None = None) -> str | None:
-    """Write what the table has no column for as JSON, and `more`; None if there is nothing."""
+    """Return fields without a column, and `more`, as JSON; None if there are none."""
     present = [field for field in unmapped if value.get(field.name) is not None]
     kept = {field.name: as_json(value[field.name], field.type) for field in present}
     kept |= more or {}
@@ -203,7 +203,7 @@ def extra_of(value: Row, unmapped: tuple[Field, ...], more: Document | None = No
 
 
 class Kept(NamedTuple):
-    """A time as it was written, which no column holds, and what a column holds instead."""
+    """A time in its original form, which no column can hold, and the value for the column."""
 
     written: Json
     held: Value = None

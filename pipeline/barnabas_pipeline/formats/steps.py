@@ -1,7 +1,7 @@
-"""Reading many records in step: their bytes as numpy, and which of them were not read.
+"""Reads many records in lockstep: their bytes as numpy, with a mask of unread ones.
 
-The rule: a record in which anything is out of the ordinary is noted in `bad`, and goes on as if it were one of zeros;
-the careful way reads it again. The others do not notice.
+The rule: an unusual record is marked in `bad`, and treated as zeros from then on; the strict path reads it again. Other
+records are not affected.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from barnabas_pipeline.data_types import Column, Integers, Mask
 
 ITEMS_MAX = 1_000
-"""A record with more items in an array or map is read by itself, and so are few records with more than FEW_ITEMS_MAX."""
+"""A record with more items in an array or map is read separately, and so are few records with more than FEW_ITEMS_MAX."""
 FEW_ITEMS_MAX = 64
 FEW = 16
 _ZEROS = bytes(64)

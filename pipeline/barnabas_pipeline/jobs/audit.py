@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class AuditReport:
-    """Figures of the comparison, and what did not fit; `problems` empty: exact."""
+    """Figures of the comparison, and its problems; `problems` empty: exact."""
 
     version: int
     deep: bool = False
@@ -51,7 +51,7 @@ class AuditReport:
     aborted: int = 0
     compacted: int = 0
     files_checked: int = 0
-    files_of_others: int = 0  # that another engine has written, or deleted rows of
+    files_of_others: int = 0  # which another engine has written, or deleted rows of
     rows_compared: int = 0  # rows and dead letters whose offsets were held against the log
     rows_decoded: int = 0  # of these, the ones of which the values were compared too
     rows_gone_from_log: int = 0
@@ -76,7 +76,7 @@ def audit(
     deep: bool = False,
     comparing: Callable[..., Differences] = compare,
 ) -> AuditReport:
-    """Compare lake and log, with `deep` every value. Raises DataLossError if the topic is another one.
+    """Compare lake and log, with `deep` every value. Raises DataLossError if the topic was replaced by another one.
 
     Problems are in the report. `comparing` compares values, by Spark.
     """
@@ -132,7 +132,7 @@ def audit(
 
 
 def raise_if_lossy(report: AuditReport) -> None:
-    """Raise DataLossError if the audit found that something is missing or not what it should be."""
+    """Raise DataLossError if the audit found missing or wrong records."""
     if report.problems:
         missing = [MissingOffsets(*offsets) for offsets in report.missing]
         raise DataLossError(f"audit of version {report.version}: {'; '.join(report.problems)}", missing)
@@ -145,7 +145,7 @@ def _keep(table: Table, report: AuditReport) -> None:
         store.write(table.io, location, json.dumps(asdict(report), indent=1).encode())
 
 
-# --- what is compared -----------------------------------------------------------------------------------------------
+# --- comparison -----------------------------------------------------------------------------------------------------
 
 
 def _check_counts(inventory: Inventory, report: AuditReport) -> None:
@@ -245,7 +245,7 @@ def _check_strays(
 
 
 def _doubtful(runs: list[Run], paths: set[str], inventory: Inventory, *, is_all: bool) -> list[OffsetRange]:
-    """Return the ranges to compare value by value: all, or those with a log or files that are not as they were loaded."""
+    """Return the ranges to compare value by value: all, or those of which the log or files differ from the load."""
     files = [file for file in inventory.files if file.path in paths]
     ranges: list[OffsetRange] = []
     for run in sorted(runs, key=lambda run: run.offset_range):

@@ -1,4 +1,4 @@
-"""backfill: replace the rows of some hours by what the log says of them, decoded again, in one commit.
+"""backfill: replaces the rows of some hours by records of the log, decoded again, in one commit.
 
 The rule: a backfill changes columns, never which records are rows. Its rows are checked against the old ones offset by
 offset before anything is committed.
@@ -129,9 +129,9 @@ def _plan(
 
 
 def _replace(part: _Part) -> tuple[list[DataFile], int]:
-    """Write the part's rows again, and the rows of other hours in its files as they are; returns how many are replaced.
+    """Write the part's rows again, and the rows of other hours in its files unchanged; returns the number of replaced rows.
 
-    Raises IncompleteError if they would be others than before.
+    Raises IncompleteError if the rows would be of other records than before.
     """
     event_time = part.options.schema.event_time
     writer = TableWriter(part.layout, part.options.schema, part.topic_id, part.partition)
@@ -149,7 +149,7 @@ def _replace(part: _Part) -> tuple[list[DataFile], int]:
 
 
 def _decode_again(part: _Part, old: Integers, writer: TableWriter) -> None:
-    """Write the rows of some offsets, as the log has them. Raises IncompleteError if they are no rows any more."""
+    """Write the rows of some offsets from the log. Raises IncompleteError if they are no longer rows."""
     new: list[Integers] = [np.empty(0, np.int64)]
     log = open_log(part.options.log)
     try:

@@ -1,6 +1,6 @@
-"""publish: a branch is audited, and main becomes what it is.
+"""publish: audits a branch, and moves main to it.
 
-The rule: what is published is the snapshot that the audit has seen, and only if main has not moved since the branch began.
+The rule: the audited snapshot is published, and only if main has not moved since the branch began.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def publish(
     deep: bool = False,
     comparing: Callable[..., Differences] = compare,
 ) -> PublishSummary:
-    """Audit a branch, and let main be the snapshot that was audited. The branch ends then.
+    """Audit a branch, and move main to the audited snapshot. The branch is removed then.
 
     Raises DataLossError if it is not exact, UsageError if main has moved, IncompleteError if the branch has.
     """

@@ -23,7 +23,7 @@ class Pattern(Protocol):
     """A compiled regular expression."""
 
     def fullmatch(self, text: str, /) -> object | None:
-        """Return what a whole text matches, None if it does not."""
+        """Return the match of a whole text, None if it does not match."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ def compact(
     target_bytes: int = TARGET_FILE_BYTES,
     files_min: int = FILES_MIN,
 ) -> CompactSummary:
-    """Compact a table in one commit. Raises IncompleteError if rows would not stay what they are."""
+    """Compact a table in one commit. Raises IncompleteError if rows would change."""
     table = Table(root)
     dead = DeadLetters(table)
     dead.publish()

@@ -1,7 +1,7 @@
-"""Comparing values: the log is decoded again as the load decoded it, and each row is held against the lake's.
+"""Comparison of values: the log is decoded again as the load decoded it, and each row is compared with the lake's.
 
-The rule: nothing that the load said of itself is believed, but for which schema it used. This is as dear as a load or
-dearer, so an audit does it where the cheap evidence does not suffice, or everywhere if it is asked to.
+The rule: of the load's own data only the choice of the schema is trusted. This costs as much as a load or more, so an
+audit does it where cheaper evidence does not suffice, or everywhere on request.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Account of every offset: what the log has by its batch headers, against what the files have by their coordinates.
+"""Account of every offset: the log by its batch headers, compared with the files by their coordinates.
 
-The rule: nothing that a load said of itself decides here, but for one thing that the log itself confirms: the digest of
-the batches that it decoded. A run is a stretch of consecutive commits; its pieces are what Spark's tasks look at.
+The rule: of the load's own data only the digest of decoded batches is used, which the log confirms. A run is a range of
+consecutive commits; Spark's tasks check its pieces.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from barnabas_pipeline.log.transports import open_log
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-RUN_OFFSETS = 500_000  # small commits are looked at together until they have so many
+RUN_OFFSETS = 500_000  # small commits are checked together up to this number
 FILE_GROUP_BYTES = 64 << 20
 EXAMPLES_MAX = 20
 F = TypeVar("F", Seen, DataFile)
-_NOTHING = Bounds(0, 0, 0, -1)  # of a partition that is gone
+_NOTHING = Bounds(0, 0, 0, -1)  # of a partition that no longer exists
 
 
 @dataclass(slots=True)
@@ -133,7 +133,7 @@ def take_inventory(table: Table) -> Inventory:
 
 
 def plan_runs(entries: Iterable[Entry], state: State, bounds: Mapping[int, Bounds]) -> list[Run]:
-    """Return the loads of the present incarnation as runs; the one in which the log begins is kept short."""
+    """Return the loads of the present incarnation as runs; the run at the start of the log is kept short."""
     runs: list[Run] = []
     last: dict[int, Run] = {}
     for entry in entries:

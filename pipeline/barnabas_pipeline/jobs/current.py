@@ -1,11 +1,10 @@
-"""current: a table of current rows by key, out of the events that `load` writes; and a check of it.
+"""current: a table of current rows by key, from the events that `load` writes; and a check of it.
 
-The rule: the table alone knows what was applied. A run reads the events from there up to where the ledger of the events
-ends, and commits rows and offsets at once. If events that were applied are others now (dead letters that became rows,
-hours that were decoded again, a topic that was made again), everything is applied again, in one commit.
-
-Small increments are merged in this process, without Spark. Large ones are the same two functions in Spark's tasks: changes
-of files of events, grouped by bucket, and merged bucket by bucket.
+The rule: only the table records what was applied. A run reads the events from there up to the end of the events' ledger,
+and commits rows and offsets together. If applied events have changed (dead letters became rows, hours were decoded
+again, a topic was recreated), everything is applied again, in one commit. Small increments are merged in this process,
+without Spark. Large ones are the same two functions in Spark's tasks: changes of files of events, grouped by bucket, and
+merged bucket by bucket.
 """
 
 from __future__ import annotations
@@ -154,7 +153,7 @@ class CurrentRows(Rounds["Plan", Round, CurrentSummary]):
         return applied.shape
 
     def _reason(self, applied: Applied, state: State) -> str:
-        """Say why everything is to be applied again; empty: it need not be."""
+        """Return why everything must be applied again; empty if it need not be."""
         if not applied.version:
             return "new"
         if self._rebuilds:

@@ -1,12 +1,10 @@
-"""Results from lakes: partial aggregates that merge in any order, and what follows from them.
+"""Results from lakes: partial aggregates that merge in any order, and final results.
 
-The rule: a job's result is a function of the set of events, not of how they came. Partials hold whole numbers and sets,
-so merging them is exact; fractions appear only in the last step. So a batch, a stream of micro-batches and a replay give
-the same bytes.
-
-A run reads the files that came since the commit before, and merges their partials into those parts of the old ones that
-they touch. The parts are the job's: a day, a bucket, a partition. What it costs follows from what is new, and from the
-condensed rest.
+The rule: a job's result is a function of the set of events, not of their order or batches. Partials have whole numbers
+and sets, so merging them is exact; fractions appear only in the last step. So a batch, a stream of micro-batches and a
+replay give the same bytes. A run reads the files added since the last commit, and merges their partials into the
+affected parts of the old ones. The job defines the parts: a day, a bucket, a partition. The cost depends on the new
+files, and on the condensed rest.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
     from barnabas_pipeline.data_types import Document, Json
     from barnabas_pipeline.simulate.model import Truth
 
-REPLAY_KINDS = ("backfill", "erase")  # after these, what was aggregated is not what the lake says any more
+REPLAY_KINDS = ("backfill", "erase")  # after these, the aggregates no longer match the lake
 GROUP = "barnabas_pipeline.jobs"
 """Entry points of jobs that other packages bring along."""
 
@@ -59,7 +57,7 @@ class DerivedJob:
         raise NotImplementedError
 
     def merge(self, partials: DataFrame) -> DataFrame:
-        """Merge partials that may say something of the same things; the result is a frame of partials, too."""
+        """Merge partials with common keys; the result is a frame of partials, too."""
         from pyspark.sql import functions as sf
 
         keys = [column for column in partials.columns if column not in self.sums]
@@ -75,11 +73,11 @@ class DerivedJob:
         return sf.lit("all")
 
     def condense(self, partials: DataFrame) -> DataFrame:
-        """Reduce the partials of each part, by the column `part`, to what `finish` needs of them."""
+        """Reduce the partials of each part, by the column `part`, to the input of `finish`."""
         return partials
 
     def by_part(self, partials: DataFrame) -> Mapping[str, DataFrame]:  # noqa: ARG002 - for those that have some
-        """Make the results that each part has by itself, by name, with the column `part`; that of others stays.
+        """Return the results of each part, by name, with the column `part`; those of other parts stay.
 
         Files are named by part, its name as in a URL.
         """
@@ -113,7 +111,7 @@ class DerivedJob:
 
 @dataclass(slots=True)
 class DerivedSummary:
-    """Figures of one run: what it read of tables and of its own partials, how many parts it wrote."""
+    """Figures of one run: the tables' and partials' data read, the number of parts written."""
 
     version: int = 0
     files_read: int = 0
@@ -220,10 +218,10 @@ class Derived:
         ]
         return pa.concat_tables(self.store.read_table(results[path]) for path in names)
 
-    # --- what is new ------------------------------------------------------------------------------------------------
+    # --- new files --------------------------------------------------------------------------------------------------
 
     def news(self, earlier: ResultState, states: Mapping[str, State]) -> _News | None:
-        """The files that came after the last commit; None if that cannot be told, or rows have changed since."""
+        """Return the files added after the last commit; None if that is unknown, or rows have changed since."""
         chosen: dict[str, list[Piece]] = {}
         for kind, table in self.tables.items():
             if not states[kind].version:
@@ -231,7 +229,7 @@ class Derived:
             chosen[kind] = []
             entries = table.entries(earlier.inputs.get(kind, 0))
             if earlier.digests.get(kind, "") != (entries[0].previous if entries else states[kind].digest):
-                return None  # the table went back, or is another one
+                return None  # the table was rolled back, or replaced
             for entry in entries:
                 files = [file for file in entry.add if self.is_in_span(file)]
                 if (files or entry.remove) and entry.kind in REPLAY_KINDS:
@@ -241,11 +239,11 @@ class Derived:
             with explained():
                 are_there = all(table.io.new_input(piece.path).exists() for piece in chosen[kind])
             if not are_there:
-                return None  # compacted and removed before anybody came
+                return None  # compacted and removed before this run
         return _News(chosen, is_replay=False)
 
     def is_in_span(self, file: DataFile) -> bool:
-        """Say whether a file may have events of the span that is asked for."""
+        """Say whether a file may have events of the requested span."""
         if self._span_ms is None or not file.hours:
             return True
         first, last = self._span_ms[0] // HOUR_MS, (self._span_ms[1] - 1) // HOUR_MS
@@ -276,7 +274,7 @@ class Derived:
         summary.parts = len(changed)
         newer.partials = kept.partials | changed
         faults.point("derived.after_partials")
-        if newer.settings != kept.settings:  # what follows from partials may be another
+        if newer.settings != kept.settings:  # the rest of the results may change
             changed, kept = newer.partials, ResultState()
         touched = self.store.read_parts(spark, changed, fresh.schema)
         newer.condensed, condensed = newer.partials, touched

@@ -1,7 +1,7 @@
-"""doctor: what is between this machine and a load, one check after the other, each in one line.
+"""doctor: checks of the prerequisites of a load on this machine, each in one line.
 
-The rule: a check needs nothing that an earlier one is about, so a missing package is a line, not a traceback. What it
-writes, it removes.
+The rule: a check does not need the subject of an earlier one, so a missing package is a line, not a traceback. Files
+that it writes are removed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CONNECT_SECONDS = 5.0
 FREE_BYTES_MIN = 1 << 30
 FORMATS, HDFS = "formats", "hdfs"
 EXTRAS = {FORMATS: ("google.protobuf",), HDFS: ("hdfs_native",)}
-"""Packages of other extras, as they are imported."""
+"""Packages of other extras, by their import names."""
 DISTRIBUTIONS = {"google.protobuf": "protobuf"}
 
 
@@ -66,7 +66,7 @@ class Checkup:
 
 
 def checks(checkup: Checkup) -> Iterator[Line]:
-    """Yield the line of each check, as it is done."""
+    """Yield the line of each check, as soon as it is done."""
     yield _run("python", _python)
     yield _run("packages", lambda: _packages(checkup.extras))
     yield _run("java", _java)
@@ -336,7 +336,7 @@ def _table(checkup: Checkup, topic: str) -> str:
     if table is None or state is None or not state.version:
         return f"{place.name} is not there yet: the first load makes it{schema}"
     check_writable(table.existing)
-    _ = table.layout  # whose columns are checked
+    _ = table.layout  # its columns are checked
     ends = sum(total.span for total in state.totals.values())
     text = f"{place.name} at version {state.version}, {ends:,} offsets loaded{schema}"
     if checkup.options_of is None or checkup.log is None:

@@ -1,7 +1,7 @@
-"""erase, retain: rows go on purpose, by a condition or for their age, and the ledger knows which offsets that were.
+"""erase, retain: remove rows by a condition or by age, and record their offsets in the ledger.
 
-The rule: an erased offset counts as accounted for, so that audits stay exact, and no job loads it again. What another
-engine has deleted joins the ledger by an audit, if the table's history shows that deletion.
+The rule: an erased offset counts as accounted for, so that audits stay exact, and no job loads it again. An audit adds
+deletions by another engine to the ledger, if the table's history shows them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class EraseSummary:
 
 
 def erase(root: Place | str, where: str, *, reason: str = "") -> EraseSummary:
-    """Remove the rows that meet a condition in Iceberg's syntax, such as `member = 'm1'`. Raises UsageError."""
+    """Remove the rows that match a condition in Iceberg's syntax, such as `member = 'm1'`. Raises UsageError."""
     table = Table(root)
     table.loaded()
     return _remove(table, "erase", condition_of(table, where), {"name": "erase", "where": where}, reason)
@@ -127,7 +127,7 @@ def _rewrite(
     entry: Entry,
     offsets: Offsets,
 ) -> None:
-    """Write the rows of a file again that do not meet a condition, if some do."""
+    """Write a file again without the rows that match a condition, if there are any."""
     metadata, _ = layout.open()
     columns = lake_schema(schema)
 
@@ -171,7 +171,7 @@ class Offsets:
             yield coordinates, np.unique(np.concatenate(parts))
 
     def without(self, other: Offsets) -> Offsets:
-        """Return those that are not in another one."""
+        """Return the offsets that are not in another set."""
         result, theirs = Offsets(), dict(other.items())
         for coordinates, mine in self.items():
             remaining = np.setdiff1d(mine, theirs.get(coordinates, np.empty(0, np.int64)), assume_unique=True)
@@ -199,9 +199,9 @@ class Deletions:
 
 
 def deletions_of_others(table: Table, entries: Iterable[Entry]) -> Deletions:
-    """Find what the history of the table shows: for each snapshot of another engine, rows of its parent that it lacks.
+    """Find deletions in the history of the table: for each snapshot of another engine, rows of its parent that it lacks.
 
-    Those that the ledger has noted are left out.
+    Those in the ledger are skipped.
     """
     noted = {snapshot for entry in entries for snapshot in entry.job.get("snapshots", ())}
     iceberg, result, layout = table.existing, Deletions(), table.layout

@@ -1,7 +1,7 @@
-"""lineage: from a row of a table back to its record and its commit, and from an offset of a topic to what became of it.
+"""lineage: from a row of a table back to its record and its commit, and from an offset of a topic to its outcome.
 
-The rule: the ledger says what a load has done with an offset, the files of the current snapshot what is there now, and
-where these do not suffice, the log is asked. What cannot be told is said, not guessed.
+The rule: the ledger has a load's outcome of an offset, the current snapshot its present row; if these do not suffice,
+the log is read. Unknown facts are reported as such, not guessed.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ class Trace:
 
 
 class Lineage:
-    """The history of a table, as it is when this is made."""
+    """The history of a table at the time of construction."""
 
     def __init__(self, table: Table, log: LogOptions | None = None) -> None:
-        """`log`: the topic, for offsets of which the lake alone does not say what they were."""
+        """`log`: the topic, for offsets that the lake alone does not explain."""
         self.table = table
         self.state = table.loaded()
         self.entries = table.entries()
@@ -83,7 +83,7 @@ class Lineage:
     # --- from rows --------------------------------------------------------------------------------------------------
 
     def rows(self, where: str, rows_max: int = ROWS_MAX) -> list[Trace]:
-        """Trace the first rows that meet a condition in Iceberg's syntax. Raises UsageError."""
+        """Trace the first rows that match a condition in Iceberg's syntax. Raises UsageError."""
         condition = condition_of(self.table, where)
         schema, traces = self.table.existing.schema(), []
         with explained():
@@ -201,7 +201,7 @@ class Lineage:
         return trace
 
     def _in_log(self, trace: Trace, at: OffsetRange) -> str:
-        """Return what the log has at an offset: RECORD, one of the texts of NOT_DATA, or "" where it cannot say."""
+        """Return the content of the log at an offset: RECORD, one of the texts of NOT_DATA, or "" if it is unknown."""
         if self._log is None or trace.topic_id != self.state.topic_id:
             return ""
         log = open_log(self._log)

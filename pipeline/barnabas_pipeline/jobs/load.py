@@ -1,7 +1,7 @@
-"""load: from topics into the lake, exactly once. Here is one commit of one topic; `rounds` has those of many.
+"""load: from topics into the lake, exactly once. This module makes one commit of one topic; `loading` those of many.
 
-The rule: the lake alone knows what was loaded. A load begins where the last commit ended, and bad records go to the dead
-letters in the same commit.
+The rule: only the lake records what was loaded. A load begins where the last commit ended, and bad records go to the
+dead letters in the same commit.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 OFFSETS_PER_COMMIT_MAX = 2_000_000
-OFFSETS_PER_SPARK_TASK = 50_000  # with less, what Spark takes for a task (20 to 40 ms of CPU) begins to count
+OFFSETS_PER_SPARK_TASK = 50_000  # below this, Spark's cost of a task (20 to 40 ms of CPU) matters
 FAIL, RECORD = "fail", "record"
 
 
@@ -115,9 +115,9 @@ def gone(topic: str, where: str, state: State) -> PipelineError:
 
 
 def adopt(table: Table, identity: TopicIdentity, bounds: dict[int, Bounds], options: LoadOptions) -> None:
-    """Make sure that the topic is the one that the table was loaded from, and that nothing in between is gone.
+    """Check that the topic is the one that the table was loaded from, and that no records in between are missing.
 
-    Raises DataLossError with the missing offsets; with `on_data_loss` record it commits what was lost instead.
+    Raises DataLossError with the missing offsets; with `on_data_loss` record it commits the loss instead.
     """
     state = table.state()
     if not state.version:
@@ -137,7 +137,7 @@ def adopt(table: Table, identity: TopicIdentity, bounds: dict[int, Bounds], opti
 
 
 def find_loss(state: State, identity: TopicIdentity, bounds: dict[int, Bounds]) -> DataLossError | None:
-    """Return the loss that can never be loaded, if any: the topic is another one, or its log begins or ends elsewhere."""
+    """Return the records that can never be loaded, if any: the topic was replaced, or its log begins or ends elsewhere."""
     earlier = (state.cluster_id, state.topic_id)
     if earlier != (identity.cluster_id, identity.topic_id):
         missing = [
@@ -167,7 +167,7 @@ def find_loss(state: State, identity: TopicIdentity, bounds: dict[int, Bounds]) 
             missing.append(MissingOffsets(partition, bound.high_watermark, end))
     loss = DataLossError(cause, missing) if missing else None
     if loss is not None:
-        # What was loaded from offsets that are other records now cannot be told apart from them.
+        # records loaded from offsets that have other records now cannot be distinguished
         loss.can_go_on = all(
             offsets.end is not None and offsets.start == state.ends.get(offsets.partition, 0)
             for offsets in missing
@@ -228,9 +228,9 @@ def _job(options: LoadOptions) -> Document:
 
 
 def run_tasks(spark: SparkSession, tasks: list[LoadTask]) -> list[TaskResult | PipelineError]:
-    """Run them in one Spark job, small ones together; returns what each did or why it did not, in their order.
+    """Run the tasks in one Spark job, small ones together; returns the result or the error of each, in order.
 
-    Raises what keeps Spark from running the job at all, such as a worker that dies again and again.
+    Raises errors of the job as a whole, such as workers that die repeatedly.
     """
     context = spark.sparkContext
     large = sum(len(task.offset_range) for task in tasks) // OFFSETS_PER_SPARK_TASK
@@ -247,7 +247,7 @@ def _run(parts: Iterable[list[tuple[int, LoadTask]]]) -> Iterator[tuple[int, Tas
 
 
 def collected(rows: RDD[Any]) -> list[Any]:
-    """Return what the tasks of a Spark job make. Raises the error of a task, as `unwrap` tells it."""
+    """Return the results of a Spark job's tasks. Raises the error of a task, converted by `unwrap`."""
     try:
         return list(rows.collect())
     except Exception as error:
@@ -255,7 +255,7 @@ def collected(rows: RDD[Any]) -> list[Any]:
 
 
 def unwrap(error: Exception) -> Exception:
-    """Return the error that a task raised, of which Spark has only the text; a defect is returned as it is."""
+    """Return the error that a task raised, of which Spark has only the text; a bug is returned unchanged."""
     cause = ""
     for line in str(error).splitlines():
         name, separator, detail = line.strip().partition(": ")
@@ -292,9 +292,9 @@ def fill(
     *,
     known_partitions: Collection[int] = (),
 ) -> None:
-    """Put what the tasks did into the entry, and check that it covers the ranges exactly.
+    """Put the tasks' results into the entry, and check that it covers the ranges exactly.
 
-    An empty range is left out, but for a partition that is not `known` yet: the table says where it begins.
+    An empty range is omitted, except for a partition that is not `known` yet: the table records its start.
     """
     for offset_range in ranges:
         if not len(offset_range) and offset_range.partition in known_partitions:

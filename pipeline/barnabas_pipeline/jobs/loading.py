@@ -1,7 +1,7 @@
-"""A load of many topics in rounds: what is new is asked for at once, read by one Spark job, and committed topic by topic.
+"""A load of many topics in rounds: one plan and one Spark job for all topics, one commit for each topic.
 
-The rule: a round takes a fair portion of each topic that has something new, and a topic that fails stops no other. One that
-has nothing new costs neither a task nor a commit.
+The rule: a round takes a fair portion of each topic with new records, and a failed topic stops no other. A topic without
+new records costs neither a task nor a commit.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 Progress = Callable[[int, int], None]
 Pending = tuple[Stream, TopicIdentity, dict[int, Bounds], list[OffsetRange]]
-"""A topic with something new: its bounds by partition, and what comes after its table."""
+"""A topic with new records: its bounds by partition, and the ranges after its table."""
 
 
 class Parts(NamedTuple):
@@ -131,7 +131,7 @@ class LoadRound(Round):
 
 
 class Watcher:
-    """Is told what happens; all calls come from the thread that loads."""
+    """Receives the events of a load, in the thread that loads."""
 
     def joined(self, topic: str) -> None:
         """A topic is loaded from now on."""
@@ -188,7 +188,7 @@ class Load(Rounds[list[tuple[Stream, Plan]], LoadRound, LoadSummary]):
         self._source.close()
 
     def run(self, trigger: str = ONCE, after: Callable[[], None] = lambda: None) -> LoadSummary:
-        """Load until it is over, and close. Raises what a load raises, of many topics the worst."""
+        """Load until the end, and close. Raises the errors of a load, of many topics the worst."""
         try:
             super().run(trigger, after)
         finally:
@@ -209,7 +209,7 @@ class Load(Rounds[list[tuple[Stream, Plan]], LoadRound, LoadSummary]):
         )
 
     def raise_worst(self) -> None:
-        """Raise what has failed, if anything has: one failure as it is, several with the exit code of the worst."""
+        """Raise the failures, if any: a single one unchanged, several with the exit code of the worst."""
         if self.is_bounded and self._count and not self.streams:
             raise NoTopicError(
                 f"no topic of {self._cluster} matches {', '.join(self._topics.choice.patterns)}"
@@ -233,7 +233,7 @@ class Load(Rounds[list[tuple[Stream, Plan]], LoadRound, LoadSummary]):
             return self._plan(due, topics, bounds) or None
 
     def note(self, done: LoadRound) -> None:
-        """Say how far the load has come."""
+        """Report the progress of the load."""
         done.topics = len(self.streams)
         done.failures = len(self.failures)
         done.offsets = self._offsets
@@ -297,7 +297,7 @@ class Load(Rounds[list[tuple[Stream, Plan]], LoadRound, LoadSummary]):
         for watcher in self.watchers:
             getattr(watcher, what)(*arguments, **more)
 
-    # --- what is loaded ---------------------------------------------------------------------------------------------
+    # --- ranges to load ---------------------------------------------------------------------------------------------
 
     def _plan(
         self,
@@ -305,7 +305,7 @@ class Load(Rounds[list[tuple[Stream, Plan]], LoadRound, LoadSummary]):
         topics: Mapping[str, Topic],
         bounds: Mapping[TopicPartition, Bounds | ClientError],
     ) -> list[tuple[Stream, Plan]]:
-        """Return what a round loads of each topic that has something new, each its fair portion."""
+        """Return the ranges that a round loads of each topic with new records, each its fair portion."""
         pending: list[Pending] = []
         for stream in due:
             topic = topics[stream.name]
@@ -339,7 +339,7 @@ class Load(Rounds[list[tuple[Stream, Plan]], LoadRound, LoadSummary]):
         return self._offsets_max or max(OFFSETS_PER_ROUND_MAX, largest)
 
     def apply(self, plan: list[tuple[Stream, Plan]], done: LoadRound) -> None:
-        """Read what is planned by one Spark job, and commit topic by topic."""
+        """Read the planned ranges in one Spark job, and commit topic by topic."""
         tasks: list[tuple[Stream, Plan, list[LoadTask]]] = []
         with done.step("prepare"):
             for (stream, topic_plan), prepared in self._each(plan, lambda item: item[1].prepare()):
@@ -370,7 +370,7 @@ class Load(Rounds[list[tuple[Stream, Plan]], LoadRound, LoadSummary]):
         self._put_away(stream for stream, _ in plan)
 
     def _note(self, done: LoadRound, stream: Stream, plan: Plan, results: list[TaskResult]) -> None:
-        """Count what a topic has committed."""
+        """Count a topic's commit."""
         offsets = {
             offset_range.partition: (offset_range.start, offset_range.end)
             for offset_range in plan.ranges
@@ -391,7 +391,7 @@ class Load(Rounds[list[tuple[Stream, Plan]], LoadRound, LoadSummary]):
         self._tell("committed", commit)
 
     def _run(self, tasks: list[list[LoadTask]]) -> list[list[TaskResult] | PipelineError]:
-        """Run the tasks of all topics in one Spark job; if Spark cannot do it, those of each topic in one of its own."""
+        """Run the tasks of all topics in one Spark job; if Spark cannot do that, one job for each topic."""
         if not tasks:
             return []
         try:
@@ -419,7 +419,7 @@ class Load(Rounds[list[tuple[Stream, Plan]], LoadRound, LoadSummary]):
             yield futures[future], future.result() if error is None else self._failure(error)
 
     def _failure(self, error: BaseException) -> PipelineError:
-        """Return what fails a topic: a mistake of ours is shown, and stops no other. Raises it if there is no other."""
+        """Return the failure of a topic; a bug is shown, and stops no other topic. Raises it if there is no other."""
         if isinstance(error, PipelineError):
             return error
         if len(self.streams) == 1 or not isinstance(error, Exception):
@@ -461,7 +461,7 @@ def only(options: LoadOptions) -> Topics:
 
 
 def bounds_of(topic: Topic, bounds: Mapping[TopicPartition, Bounds | ClientError]) -> dict[int, Bounds]:
-    """Return the bounds of the partitions of a topic. Raises IncompleteError if one of them cannot be told."""
+    """Return the bounds of a topic's partitions. Raises IncompleteError if one is unknown."""
     by_number = {}
     for number in range(topic.partitions):
         bound = bounds.get((topic.name, number))
@@ -477,6 +477,6 @@ def _portion(stream: Stream, ranges: list[OffsetRange]) -> int:
 
 
 def _is_overtaken(plan: Plan) -> bool:
-    """Return whether another process has committed what was planned, so that less remains."""
+    """Return whether another process has committed the planned ranges, so that less remains."""
     assert plan.entry is not None
     return plan.table.refresh().version >= plan.entry.version

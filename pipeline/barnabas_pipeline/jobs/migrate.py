@@ -1,7 +1,7 @@
 """migrate: a lake of the earlier format, of manifests and no catalog, becomes an Iceberg table with a ledger.
 
-The rule: the table appears in one commit, with all files that count and a ledger that has each manifest as an entry.
-The old lake stays as it is; in a store on the same machine its files are those of the table from then on.
+The rule: the table appears in one commit, with all valid files and a ledger with each manifest as an entry. The old lake
+is not changed; in a store on the same machine the table uses its files.
 """
 
 from __future__ import annotations

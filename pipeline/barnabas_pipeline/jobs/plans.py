@@ -1,6 +1,6 @@
-"""plan: what a load would do now, by topic: offsets, commits, bytes and files. Nothing is written.
+"""plan: the work of a load now, by topic: offsets, commits, bytes and files. Nothing is written.
 
-The rule: what a load decides is decided by its own functions; what is estimated says so, and from what.
+The rule: the load's own functions make its decisions; estimates are marked as such, with their basis.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class LoadPlan:
     seconds: float = 0.0
 
     def total(self) -> dict[str, int]:
-        """Return the sums of what is known of each topic."""
+        """Return the sums of the known values of all topics."""
         names = ("records_max", "log_bytes", "tasks", "commits", "files", "file_bytes")
         return {name: sum(getattr(topic, name) or 0 for topic in self.topics) for name in names}
 
@@ -93,7 +93,7 @@ class _Due:
 
 
 def plan_load(topics: Topics, *, offsets_max: int = 0) -> LoadPlan:
-    """Return what a load would do now. Raises IncompleteError without a cluster, UsageError for two tables of one name."""
+    """Return the plan of a load now. Raises IncompleteError without a cluster, UsageError for two tables of one name."""
     began = time.monotonic()
     log = topics.log
     cluster = Cluster(
@@ -150,7 +150,7 @@ def _plan_topic(
         plan.creates = not state.version
         if table is not None and table.iceberg is not None:
             check_writable(table.iceberg)
-            _ = table.layout  # whose columns are checked
+            _ = table.layout  # its columns are checked
         if state.version:
             assert table is not None
             _look_at_table(plan, table, state, options)
@@ -251,7 +251,7 @@ def _simulate(due: Iterable[_Due], offsets_max: int) -> int:
 
 
 def _sizes(source: Source) -> dict[TopicPartition, int]:
-    """Return the bytes of partitions as brokers say them; nothing where they do not, or may not be asked."""
+    """Return the bytes of partitions, as reported by brokers; empty if they do not report them."""
     if not isinstance(source, Site):
         return {}
     try:

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def share(demands: Sequence[int], total: int) -> list[int]:
-    """Share a total fairly: no share exceeds its demand, and shares that do not meet theirs differ by at most one.
+    """Share a total fairly: no share exceeds its demand, and shares below their demand differ by at most one.
 
     A demand above 0 gets at least 1, even if the total is smaller than that.
     """
@@ -27,7 +27,7 @@ def share(demands: Sequence[int], total: int) -> list[int]:
 
 
 def bins(items: Sequence[T], count: int, size: Callable[[T], int]) -> list[list[T]]:
-    """Put items into at most `count` bins of about the same size, none of which is empty."""
+    """Distribute items over at most `count` bins of about the same size, none of them empty."""
     heap: list[tuple[int, int, list[T]]] = [(0, n, []) for n in range(min(count, len(items)))]
     for item in sorted(items, key=size, reverse=True):
         filled, n, held = heap[0]

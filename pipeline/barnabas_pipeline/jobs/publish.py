@@ -1,7 +1,7 @@
-"""Sending results to a topic, for consumers that subscribe instead of reading files.
+"""Sends results to a topic, for consumers that subscribe instead of reading files.
 
-The rule: a message's key is what it is about, its value is all there is to say, so that the last one counts and a
-repeated one does no harm. Only what has changed since the last time is sent.
+The rule: a message's key is its subject, its value the whole state, so that the last one counts and a repeated one does
+no harm. Only changes since the last time are sent.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ FLUSH_SECONDS_MAX = 120.0
 def publish(
     bootstrap: str, topic: str, messages: Mapping[str, Json], *, io: store.StoreIO, memory: str
 ) -> int:
-    """Send those messages (by key, as JSON; None deletes) that differ from what an object says was sent last.
+    """Send those messages (by key, as JSON; None deletes) that differ from the last ones, which are kept in an object.
 
-    Returns how many were sent. The object, at the location `memory`, is replaced when all are acknowledged. Raises
+    Returns the number sent. The object, at the location `memory`, is replaced when all are acknowledged. Raises
     IncompleteError.
     """
     from confluent_kafka import Producer

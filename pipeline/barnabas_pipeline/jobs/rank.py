@@ -189,7 +189,7 @@ def wilson(successes: SparkColumn, trials: SparkColumn) -> SparkColumn:
 def score(ranked: list[Row], quality: Mapping[str, float], *, top: int = 20) -> dict[str, float]:
     """Return the quality of a ranking: Spearman's correlation with the true quality, and NDCG of the first `top`.
 
-    Items that hardly anybody saw say nothing: those with fewer than 20 views are left out of the correlation.
+    Items with fewer than 20 views are excluded from the correlation, as they have too little data.
     """
     from math import log2
 

@@ -1,9 +1,8 @@
 """report: the tables of a day, from sealed hours only.
 
-The rule: a report of the same sealed hours is the same bytes, whenever it is made. Hours that are not sealed are refused,
-unless a partial report is asked for, which then says so.
-
-Counts of a day are kept in `_days/<day>/`, so that a report which is made again reads what came since.
+The rule: a report of the same sealed hours has the same bytes, whenever it is made. Hours that are not sealed are
+refused, unless a partial report is requested, which is marked as such. Counts of a day are kept in `_days/<day>/`, so
+that a later report reads only new files.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Reading the log again exactly as it was loaded: by the schema of each load, redrive and backfill.
+"""Reads the log again exactly as it was loaded: with the schema of each load, redrive and backfill.
 
-The rule: which decoder a record was judged by follows from the ledger alone.
+The rule: only the ledger determines the decoder of a record.
 """
 
 from __future__ import annotations

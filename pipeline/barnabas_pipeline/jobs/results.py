@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from barnabas_pipeline.data_types import Document
 
 COMMITS_KEPT = 10
-"""Number of commits of which the files are kept, for runs that still read or extend them."""
+"""Number of commits with files that are kept, for runs that still read or extend them."""
 PART = "part"
 SCHEMES = {LOCAL, "hdfs", *conditional.SCHEMES}
 """Stores that can put an object if there is none."""
@@ -115,8 +115,8 @@ class Results:
     def publish(self, directory: str) -> None:
         """Copy the newest results below a location, each as a whole, and remove those of earlier commits that are kept.
 
-        Files of others stay. One that is there, and older than the commits that were kept when all was copied last, is not
-        copied again; so what a run that was overtaken has put there late is replaced by the next one.
+        Other files stay. A file that exists, and is older than the commits kept at the last copy, is not copied again;
+        so a late copy of an overtaken run is replaced by the next one.
         """
         mark = self.path(f"published/{hashlib.sha256(directory.encode()).hexdigest()[:16]}")
         before, published = 0, -1
@@ -148,9 +148,9 @@ class Results:
         return location.removeprefix(f"{self.root}/")
 
     def write_parts(self, frame: DataFrame, directory: str) -> dict[str, str]:
-        """Write a frame that has the column `part`, each part into a file of its own; returns these by part.
+        """Write a frame with the column `part`, each part into a separate file; returns the files by part.
 
-        Those of a task that was tried again, or run twice, have other names, and no commit names them.
+        Files of repeated tasks have other names, and no commit names them.
         """
         files, schema = self.io, frames.arrow_schema(frame.sparkSession, frame.schema)
 
@@ -215,7 +215,7 @@ class Results:
         return self.path(f"commits/{version:020d}.json")
 
     def _put(self, location: str, data: bytes) -> bool:
-        """Put a commit until it is known that this has happened, or cannot: an answer may be lost."""
+        """Write a commit, and retry until the outcome is known: an answer may be lost."""
         tries = 0
         while True:
             try:
@@ -236,7 +236,7 @@ class Results:
                 yield ResultState(**json.loads(store.read(self.io, location)))
 
     def _vacuum(self, newest: int) -> None:
-        """Remove what only commits name that are older than those kept, and what none names."""
+        """Remove files that only commits older than the kept ones name, and unnamed files."""
         commits = [*self._commits()]
         if len(commits) <= self._commits_kept:
             return

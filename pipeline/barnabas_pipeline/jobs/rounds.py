@@ -1,10 +1,9 @@
-"""Rounds: the one loop of all jobs that follow something, by a trigger: what is there now, or an interval.
+"""Rounds: the common loop of all continuous jobs, by a trigger: all that is available now, or an interval.
 
-The rule: what a job has committed is its only memory. A round polls, applies what is new and commits it, and the next
-begins where it ended, so a job that is stopped, killed or started twice loses nothing.
-
-Spark runs tasks of rounds, and not the rounds: its streaming engine would keep a second memory of offsets, which could
-contradict the lake, and its two logs and its planning process take longer than a small round (decision 0051).
+The rule: a job's only memory are its commits. A round polls, applies new data and commits, and the next begins where it
+ended, so a job that is stopped, killed or started twice loses nothing. Spark runs tasks of rounds, and not the rounds:
+its streaming engine would keep a second memory of offsets, which could contradict the lake, and its two logs and its
+planning process take longer than a small round (decision 0051).
 """
 
 from __future__ import annotations
@@ -56,9 +55,9 @@ S = TypeVar("S")
 
 
 class Rounds(ABC, Generic[P, R, S]):
-    """A job in rounds, made of parts: a plan P of what is new, rounds R, a summary S of all of them.
+    """A job in rounds, with a plan P of new data, rounds R, and a summary S of all rounds.
 
-    Lifecycle: `run` as often as wanted, then `close`; `stop`, also from another thread, ends it for good.
+    Lifecycle: `run` any number of times, then `close`; `stop`, also from another thread, ends it for good.
     """
 
     kind: type[R]
@@ -66,7 +65,7 @@ class Rounds(ABC, Generic[P, R, S]):
     summary: S
 
     def __init__(self, watchers: Sequence[Any] = (), *, is_bounded: bool = True) -> None:
-        """`watchers` are told of each round that has ended; `is_bounded`: follow up to the present end."""
+        """`watchers` are called after each round; `is_bounded`: follow only up to the present end."""
         self.watchers = [*watchers]
         self.is_bounded = is_bounded
         self._count = 0
@@ -81,26 +80,26 @@ class Rounds(ABC, Generic[P, R, S]):
 
     @abstractmethod
     def poll(self, done: R) -> P | None:
-        """Return a plan of what is new; None: there is nothing."""
+        """Return a plan of new data; None if there is none."""
 
     @abstractmethod
     def apply(self, plan: P, done: R) -> None:
-        """Do what is planned, and commit it. A ConflictError has it planned again."""
+        """Carry out a plan, and commit it. After a ConflictError it is planned again."""
 
     def conclude(self, done: R) -> None:
-        """Do what follows from a round that has not failed."""
+        """Finish a round that has not failed."""
 
     def fail(self, error: PipelineError, done: R) -> None:  # noqa: ARG002 - for jobs that note it
-        """Note what has failed a round, or raise it: then it ends the job."""
+        """Note the failure of a round, or raise it: then it ends the job."""
         raise error
 
     def note(self, done: R) -> None:
-        """Count what a round has done, failed or not."""
+        """Count the results of a round, failed or not."""
 
     # --- the loop ---------------------------------------------------------------------------------------------------
 
     def round(self) -> R:
-        """Do what is new, once. Raises what `fail` raises."""
+        """Process new data, once. Raises the errors of `fail`."""
         self._count += 1
         done = self.kind(self._count)
         try:
@@ -125,7 +124,10 @@ class Rounds(ABC, Generic[P, R, S]):
         return done
 
     def run(self, trigger: str = ONCE, after: Callable[[], None] = lambda: None) -> S:
-        """Work in rounds by a trigger; `after` is called after each that has done something. Raises what a round raises."""
+        """Run rounds by a trigger; `after` is called after each round that has processed data.
+
+        Raises the errors of rounds.
+        """
         interval_seconds = interval_of(trigger)
         self.is_bounded = interval_seconds is None
 

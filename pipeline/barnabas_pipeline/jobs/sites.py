@@ -1,6 +1,6 @@
-"""Clusters as the driver of a load or a mirror asks them: which topics there are, their bounds, what groups have committed.
+"""Queries of clusters by the driver of a load or a mirror: topics, their bounds, committed offsets.
 
-The rule: one request for all topics, and one for each broker; what is asked for is never kept for another round.
+The rule: one request for all topics, and one for each broker; answers are not kept for another round.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Site:
     """A cluster with brokers: a source, or the target."""
 
     def __init__(self, cluster: Cluster, *, client_id: str = CLIENT_ID) -> None:
-        """Raises UsageError for settings that are wrong; nothing is asked yet."""
+        """Raises UsageError for invalid settings; sends no request yet."""
         self.cluster = cluster
         try:
             settings = ClientSettings.of(dict(cluster.client), client_id=client_id)
@@ -151,7 +151,7 @@ class Site:
         return {place: offset.offset for place, offset in offsets.items() if isinstance(offset, OffsetAt)}
 
     def committed(self, group: str) -> dict[TopicPartition, CommittedOffset]:
-        """Return what a group has committed; nothing of a group that is not there. Raises IncompleteError."""
+        """Return a group's committed offsets; none for a missing group. Raises IncompleteError."""
         committed = self.ask(lambda admin: admin.committed([group]))[group]
         if isinstance(committed, ResponseError) and committed.code == ErrorCode.GROUP_ID_NOT_FOUND:
             return {}

@@ -1,6 +1,7 @@
-"""A topic that is being loaded: its table, how far it has come, and what is wrong with it.
+"""A topic that is being loaded: its table, its position, and its failure.
 
-The rule: what fails is a topic. What may pass is tried again, ever more rarely; what cannot ends the topic, and no other.
+The rule: failures are per topic. A transient one is retried, with growing pauses; a permanent one ends the topic, and no
+other.
 """
 
 from __future__ import annotations
@@ -86,11 +87,11 @@ class Stream:
 
     @property
     def state(self) -> State:
-        """The table's state as it was last seen; an empty one before it was opened."""
+        """The table's state as last read; an empty one before it was opened."""
         return self._state if self._table is None else self._table.state()
 
     def open(self) -> None:
-        """Find the options, look at the table, and publish what an earlier run has committed, but not published."""
+        """Read the options and the table, and publish dead letters that an earlier run has committed only."""
         options = self._options_of(self.name)
         table = Table(options.root, catalogs=self._catalogs)
         dead = DeadLetters(table)
@@ -108,15 +109,15 @@ class Stream:
         if self._table is not None:
             self._state, self._table, self._dead = self._table.state(), None, None
 
-    # --- what is wrong ----------------------------------------------------------------------------------------------
+    # --- failures ---------------------------------------------------------------------------------------------------
 
     def fail(self, error: PipelineError) -> None:
-        """Note what has failed, and when to try again, if ever."""
+        """Note a failure, and the time of the next attempt, if any."""
         self.error = error
         self.tries += 1
         may_pass = error.exit_code == EXIT_INCOMPLETE or isinstance(error, NoTopicError)
         if self._missed and self.is_open and self.options.on_data_loss == RECORD:
-            may_pass = True  # it may come back as another one, which is loaded then
+            may_pass = True  # the topic may be recreated, and is loaded then
         self.is_over = not may_pass or (self._is_bounded and self.tries >= TRIES_MAX)
         doublings = min(self.tries - 1, RETRY_DOUBLINGS_MAX)
         self.retry_at = time.monotonic() + self._retry_seconds * 2**doublings
@@ -143,7 +144,7 @@ class Stream:
             return None
         return gone(self.name, where, self.state)
 
-    # --- what is next -----------------------------------------------------------------------------------------------
+    # --- next ranges ------------------------------------------------------------------------------------------------
 
     def pending(self, identity: TopicIdentity, bounds: Mapping[int, Bounds]) -> list[OffsetRange]:
         """Return the ranges to load, one for each partition. Raises DataLossError, UsageError."""
@@ -183,7 +184,7 @@ class Stream:
 def pending(
     state: State, starts: Mapping[int, int], ends: Mapping[int, int], bounds: Mapping[int, Bounds]
 ) -> list[OffsetRange]:
-    """Return what comes after a state, or after the starts where it knows nothing of a partition, up to the ends."""
+    """Return the ranges after a state, or after the starts of unknown partitions, up to the ends."""
     ranges = []
     for partition, end in sorted(ends.items()):
         start = state.ends.get(partition, starts.get(partition, bounds[partition].start))

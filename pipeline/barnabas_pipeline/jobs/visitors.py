@@ -1,7 +1,7 @@
 """visitors: how often each member's profile was seen, by how many others, and when last.
 
-The rule: profile views are keyed by the member that is viewed, so one partition has all of one member. Each partition
-is a part of its own: what it has news of is counted there, and nowhere else.
+The rule: profile views are keyed by the member that is viewed, so one partition has all of one member. Each partition is
+a separate part, and counts its own events.
 """
 
 from __future__ import annotations

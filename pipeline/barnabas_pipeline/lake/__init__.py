@@ -1,4 +1,4 @@
-"""The lake: Iceberg tables, and beside each a ledger that says which offsets of the log its commits cover.
+"""The lake: Iceberg tables, and beside each a ledger of the offsets that its commits cover.
 
-The rule: what the catalog's commit does not name does not exist.
+The rule: a file that no commit of the catalog names does not exist.
 """

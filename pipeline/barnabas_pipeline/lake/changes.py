@@ -1,13 +1,12 @@
-"""Changes of rows by key: read from events, and merged into the rows that there are.
+"""Changes of rows by key: read from events, and merged into the present rows.
 
-The rule: a row follows from the set of events, not from the portions in which they came. Events of a partition are ordered
-by offset. Those of a key that were sent to several partitions are ordered by their moment, then by partition. A moment is
-the record's timestamp and, within a millisecond, the place in PostgreSQL's log that Debezium tells; or, if that went back,
+The rule: a row follows from the set of events, not from their batches. Events of a partition are ordered by offset.
+Those of a key that were sent to several partitions are ordered by their moment, then by partition. A moment is the
+record's timestamp and, within a millisecond, the place in PostgreSQL's log that Debezium tells; or, if that went back,
 the latest one of the key in that partition before it. A truncation has the latest moment of its whole partition, and
-empties the table of all that comes before it.
-
-A deleted row leaves its moment behind (`gone`) where the topic has several partitions, since an older event of another one
-may still come. With one partition nothing older comes, and nothing is kept.
+empties the table of all that comes before it. A deleted row leaves its moment behind (`gone`) where the topic has
+several partitions, since an older event of another one may still come. With one partition nothing older comes, and
+nothing is kept.
 """
 
 from __future__ import annotations
@@ -152,7 +151,7 @@ class Form:
 
     @property
     def gone(self) -> pa.Schema:
-        """The columns of what deleted rows leave behind."""
+        """The columns that a deleted row leaves behind."""
         return pa.schema([*(pa.field(name, kind) for name, kind in self.key_types.items()), *self.order])
 
     @property
@@ -173,7 +172,7 @@ class Form:
 
 
 def _named(field: Field, key: tuple[Field, ...]) -> str:
-    """The column of a field of records' keys; a key that is one value, and no record, has no name of its own."""
+    """Return the column of a field of records' keys; a key that is a single value has no name."""
     return RECORD_KEY if len(key) == 1 and field.name == "value" else field.name
 
 
@@ -183,7 +182,7 @@ def _named(field: Field, key: tuple[Field, ...]) -> str:
 def within(table: pa.Table, topic_id: str, ranges: Mapping[int, tuple[int, int]]) -> pa.Table:
     """Return the rows of events of one incarnation at offsets within [start, end) of their partition.
 
-    Rows of other engines, which may have no coordinates, are none of them.
+    Rows of other engines, which may have no coordinates, are excluded.
     """
     table = table.filter(pc.and_(pc.is_valid(table[PARTITION]), pc.is_valid(table[OFFSET])))
     partition, offset = table[PARTITION].to_numpy(), table[OFFSET].to_numpy()
@@ -251,7 +250,7 @@ class _Events:
         ]
         writes = _mask(pc.is_in(operation, pa.array(["c", "u", "r"])))
         self.upserts = writes & self.table["after"].is_valid().to_numpy()
-        # A tombstone follows a delete, and says nothing new; without the record's key it does not say of which row.
+        # a tombstone follows a delete, and adds nothing; without the record's key it does not identify a row
         self.deletes = _mask(pc.equal(operation, "d")) | (tombstone if not self.form.shape.key else False)
         understood = (
             self.upserts | self.deletes | tombstone | _mask(pc.is_in(operation, pa.array(["t", "m"])))
@@ -299,7 +298,7 @@ class _Events:
 
 
 def _flattened_deletes(table: pa.Table) -> Mask:
-    """Return the mask of deletes in events that Debezium has flattened: `__deleted` says so, as a field or in `_extra`."""
+    """Return the mask of deletes in events that Debezium has flattened, by `__deleted`, a field or in `_extra`."""
     if FLAT_DELETED in table.column_names:
         return _mask(pc.equal(table[FLAT_DELETED].cast(pa.string()), "true"))
     mask = _mask(pc.match_substring(table[EXTRA], f'"{FLAT_DELETED}"'))
@@ -336,7 +335,7 @@ def merge(
     *,
     is_moving: bool,
 ) -> tuple[pa.Table, pa.Table]:
-    """Merge changes into the rows of a bucket and what deleted ones have left behind; returns both as they are then.
+    """Merge changes into the rows of a bucket and the rest of deleted ones; returns both after the merge.
 
     `truncated`: all truncations that have come with the changes, and the last one before. `is_moving`: keys may be in
     several partitions.

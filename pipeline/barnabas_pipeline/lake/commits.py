@@ -1,7 +1,7 @@
 """Commits to an Iceberg table: snapshots of files, on the main branch or on another one, and tags.
 
-The rule: what is on a branch is seen by readers that ask for it alone. A branch begins at the newest snapshot of main, and
-each of its snapshots names that one; published is a branch only if main still is there.
+The rule: only readers that name a branch see its rows. A branch begins at the newest snapshot of main, and each of its
+snapshots names that one; a branch is published only if main has not moved since.
 """
 
 from __future__ import annotations
@@ -85,10 +85,10 @@ def changing(
     branch: str = MAIN,
     tag: str = "",
 ) -> CachingTransaction:
-    """Begin the transaction of one snapshot that adds and removes files, and says in its summary what `named` does.
+    """Begin the transaction of one snapshot that adds and removes files, with `named` in its summary.
 
-    In a table that was relocated `add` are all files that count, and older snapshots are forgotten. Properties of the
-    table are those of its main branch.
+    In a relocated table `add` are all valid files, and older snapshots are removed. Properties of the table are those of
+    its main branch.
     """
     transaction = CachingTransaction(table)
     if branch != MAIN:
@@ -136,7 +136,7 @@ def expire_all_but(transaction: Transaction, count: int) -> None:
 
 
 def base_of(table: IcebergTable, branch: str) -> dict[str, str]:
-    """Return what a snapshot of a branch says of its beginning: what the one before says, or where main is."""
+    """Return the base of a branch's snapshot: that of its parent, or the present main."""
     refs = table.metadata.refs
     if branch not in refs:
         return {BASE: str(refs[MAIN].snapshot_id if MAIN in refs else 0)}
@@ -161,7 +161,7 @@ def begin_main(table: IcebergTable) -> bool:
 
 
 def _begin(transaction: CachingTransaction, branch: str) -> None:
-    """Let a branch that is not there yet begin at main."""
+    """Create a branch at main, unless it exists."""
     refs = transaction.table_metadata.refs
     if branch not in refs and MAIN in refs:
         ManageSnapshots(transaction).create_branch(refs[MAIN].snapshot_id, branch).commit()
@@ -178,7 +178,7 @@ def check_base(table: IcebergTable, branch: str) -> None:
 
 
 def publish(table: IcebergTable, branch: str, snapshot_id: int, tag: str = "") -> None:
-    """Let main be a snapshot of a branch, which ends then, in one commit.
+    """Move main to a snapshot of a branch, and remove the branch, in one commit.
 
     Raises UsageError if main is not where the branch began, IncompleteError if either has moved since it was read.
     """

@@ -35,7 +35,7 @@ SCHEMES = {
     "gs": ("gs", GCS),
     **dict.fromkeys(("abfs", "abfss", "wasb", "wasbs"), ("abfs", AZURE)),
 }
-"""The schemes of object stores: what the client calls them, and its settings by property."""
+"""The schemes of object stores: the client's name of each, and its settings by property."""
 RETRIES: RetryConfig = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
 
 

@@ -1,7 +1,7 @@
-"""Offsets that the files of a table really have: read from their coordinate columns, and from nothing else in them.
+"""The actual offsets in the files of a table, read only from their coordinate columns.
 
-The rule: snapshot and ledger say which files to look into, never what is in them. A file as a load wrote it is vouched for
-by its SHA-256; one that another engine has written, or deleted rows of, by nothing.
+The rule: snapshot and ledger name the files to read, but their content is not trusted. The SHA-256 proves that a file is
+as a load wrote it; for a file of another engine, or one with deleted rows, there is no proof.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ IDENTITY = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A file that counts: what the ledger says of it, and, unless it has dead letters, what the snapshot does."""
+    """A file that counts: its entry in the ledger, and, unless it has dead letters, in the snapshot."""
 
     entry: DataFile | None  # None: another engine has written it
     piece: Piece | None = None
@@ -77,7 +77,7 @@ class FileCheck(NamedTuple):
 
 
 def check_file(layout: Layout, seen: Seen, topic_id: str) -> FileCheck:
-    """Compare a file with what the ledger and the snapshot say of it: size, SHA-256, number of rows."""
+    """Compare a file with its entries in the ledger and the snapshot: size, SHA-256, number of rows."""
     path, entry, piece = seen.path, seen.entry, seen.piece
     _, io = layout.open()
     try:
@@ -105,7 +105,7 @@ def check_file(layout: Layout, seen: Seen, topic_id: str) -> FileCheck:
 
 
 def row_offsets(layout: Layout, files: Iterable[Seen], offset_range: OffsetRange, topic_id: str) -> Integers:
-    """The offsets of the rows within a range, rising, each as often as it is there. Unreadable files have none."""
+    """Return the offsets of the rows within a range, rising, with repetitions. Unreadable files have none."""
     parts = []
     for file in files:
         if file.is_ours:

@@ -1,7 +1,7 @@
 """A table of current rows by key, which follows a table of events: NAME__current beside NAME.
 
-The rule: its snapshot names an entry of a ledger of its own, which says up to which offsets of the events, by partition,
-the rows are current. Rows and offsets are committed at once, on the snapshot that was seen; so a run that is killed or
+The rule: its snapshot names an entry of a separate ledger, with the offsets of the events, by partition, up to which the
+rows are current. Rows and offsets are committed together, on the snapshot that was read; so a run that is killed or
 started twice changes nothing.
 
 It is partitioned by a bucket of the key. A commit writes the buckets that have changes, and leaves the files of the others.
@@ -76,10 +76,10 @@ ROWS_PER_BLOCK = 200_000
 
 @dataclass(slots=True)
 class Applied:
-    """An entry of the ledger: the events that are in the rows, and how the table is made.
+    """An entry of the ledger: the applied events, and the table's parameters.
 
-    `truncated` is the last truncation; `gone` has, by bucket, the file of what deleted rows have left behind, and is None
-    where nothing is kept: the topic has one partition.
+    `truncated` is the last truncation; `gone` has, by bucket, the file with the rest of deleted rows, and is None if
+    none is kept: the topic has one partition.
     """
 
     version: int = 0
@@ -98,7 +98,7 @@ class Applied:
     rebuilt: str = ""
 
     def encode(self) -> bytes:
-        """As it is stored."""
+        """Return the stored form."""
         held = asdict(self)
         for name in ("path", "digest"):
             del held[name]
@@ -151,7 +151,7 @@ class CurrentTable:
 
     @property
     def existing(self) -> IcebergTable:
-        """The table as it was last seen, by a caller that knows that it exists."""
+        """The table as last read, for a caller that knows that it exists."""
         assert self.iceberg is not None, f"there is no table {self.place.name}"
         return self.iceberg
 
@@ -231,7 +231,7 @@ class CurrentTable:
 
     @property
     def rows(self) -> int:
-        """The number of rows, by what the snapshot says."""
+        """The number of rows, from the snapshot."""
         snapshot = None if self.iceberg is None else self.iceberg.current_snapshot()
         return 0 if snapshot is None else int(iceberg.summary_of(snapshot).get("total-records", 0))
 
@@ -268,7 +268,7 @@ class CurrentTable:
         with explained():
             places = [f"{self.place.location}/{directory}" for directory in ("data", "metadata", store.GONE)]
             listed = [file for place in places for file in store.listing(self.existing.io, place)]
-            self.refresh()  # after the listing: what is committed meanwhile is not taken for old
+            self.refresh()  # after the listing, so that files committed meanwhile are not taken as old
             if self.iceberg is None:
                 return 0  # perhaps it has another name now
             kept = named(self.iceberg)
@@ -315,7 +315,7 @@ class Increment:
 
 
 def blocks_of(tables: Iterable[pa.Table], rows_min: int) -> Iterator[pa.Table]:
-    """Yield tables of so many rows at least, the last one excepted."""
+    """Yield tables of at least this many rows, except the last one."""
     held: list[pa.Table] = []
     for table in tables:
         held.append(table)
@@ -351,7 +351,7 @@ class Retained:
 
 @dataclass(frozen=True, slots=True)
 class Merger:
-    """Everything that a worker has to know to write a bucket again; `files` and `gone` are what there is of each.
+    """All data for a worker to write a bucket again; `files` and `gone` are the present files of each bucket.
 
     `retained` None: changes are merged into all rows; else into those of events that were removed for their age.
     """
@@ -383,7 +383,7 @@ class Merger:
         )
 
     def merged(self, changed: list[pa.Table], rows: pa.Table, gone: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """Merge changes into rows and what deleted ones have left."""
+        """Merge changes into rows and the rest of deleted ones."""
         if not changed:
             changed = [self.form.arrow.append(DELETED).empty_table()]
         return merge(
@@ -391,7 +391,7 @@ class Merger:
         )
 
     def base(self, bucket: int) -> tuple[pa.Table, pa.Table]:
-        """Return what changes are merged into: rows of a bucket, and what deleted ones have left."""
+        """Return the base of a merge: rows of a bucket, and the rest of deleted ones."""
         rows, gone = self.rows(bucket), self._gone(bucket)
         if self.retained is None:
             return rows, gone
@@ -401,7 +401,7 @@ class Merger:
         return pa.concat_tables([rows[:0], *kept]), pa.concat_tables([gone[:0], *deletions])
 
     def rows(self, bucket: int) -> pa.Table:
-        """The rows of a bucket as they are."""
+        """Return the present rows of a bucket."""
         parts = list(scan.rows(self.layout, self.files.get(bucket, ()), self.form.arrow))
         return pa.concat_tables([self.form.arrow.empty_table(), *parts])
 

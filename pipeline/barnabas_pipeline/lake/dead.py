@@ -1,7 +1,7 @@
-"""The table of dead letters, for engines that know nothing of the ledger: NAME__dead beside NAME.
+"""The table of dead letters, for engines that do not read the ledger: NAME__dead beside NAME.
 
-The rule: the ledger is the truth, and this table follows it. Its summary says up to which entry; a publisher looks there
-for what is missing, and adds exactly that, in one snapshot on top of the one that it has seen.
+The rule: the ledger is the truth, and this table follows it. Its summary has the last published entry; a publisher adds
+exactly the missing ones, in one snapshot on top of the one that it has read.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class DeadLetters:
         self._published = 0  # the version that is known to be in it
 
     def publish(self) -> bool:
-        """Commit what the ledger has and this table lacks; False: nothing. Raises IncompleteError."""
+        """Commit the ledger's dead letters that this table lacks; False if there are none. Raises IncompleteError."""
         state = self._table.state()
         if self._table.place.branch != MAIN:
-            return False  # those of a branch are seen once it is published
+            return False  # those of a branch are visible once it is published
         if state.dead_version <= self._published <= state.version:
             return False  # not so if the table was rolled back since
         with explained():
@@ -83,7 +83,7 @@ class DeadLetters:
         raise IncompleteError(f"table {self.place.name}: others were faster")
 
     def differences(self, entries: list[Entry]) -> list[str]:
-        """In what its files are not those of the ledger's entries up to where it was published; empty: in nothing."""
+        """Return differences between its files and those of the ledger's published entries; empty if there are none."""
         with explained():
             iceberg = self._open()
             if iceberg is None or not self._follows(iceberg):
@@ -150,7 +150,7 @@ class DeadLetters:
         return self._table.entries(version)[0].previous == digest
 
     def _commit(self, iceberg: IcebergTable) -> None:
-        """Bring it to the state of the ledger; what it has that does not count, for whatever reason, goes."""
+        """Bring it to the state of the ledger; files that do not count are removed."""
         state = self._table.state()
         add: dict[str, DataFile] = {}
         remove: list[str] = []

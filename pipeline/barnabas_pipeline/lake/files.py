@@ -1,6 +1,6 @@
 """Writing a task's rows: one Parquet file per partition of the table and size, under a unique name.
 
-The rule: what is written counts for nothing until a commit names it.
+The rule: a written file does not count until a commit names it.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _note(entry: DataFile, part: pa.Table, event_time: str) -> None:
 def describe(
     io: FileIO, metadata: TableMetadata, file: DataFile, *, as_written: Schema | None = None
 ) -> DataFile:
-    """Note what a snapshot says of a file that is there, by its footer; `as_written`: the columns by the names in it."""
+    """Return the snapshot's description of an existing file, from its footer; `as_written`: with its own column names."""
     with io.new_input(file.path).open() as stream:
         column_statistics = file_statistics(
             as_written or metadata.schema(), metadata.properties, pq.read_metadata(stream)

@@ -1,6 +1,6 @@
 """HDFS as a file system of Arrow's, by the package `hdfs-native`: no Java, no libhdfs.
 
-The rule: a file is on the disks of its datanodes when it is closed, and whatever the library cannot do is an OSError.
+The rule: a file is on the disks of its datanodes when it is closed, and any failure of the library is an OSError.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _file_system() -> type[HdfsFileSystem]:
     class FileSystem(HdfsFileSystem):
         """The library's, with times of files where Arrow looks for them."""
 
-        cachable = False  # fsspec drops what it has kept in each child process
+        cachable = False  # fsspec drops its caches in each child process
 
         def __init__(self, *arguments: object, **named: object) -> None:
             super().__init__(*arguments, **named)

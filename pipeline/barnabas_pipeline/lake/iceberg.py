@@ -1,9 +1,8 @@
-"""Iceberg tables of the lake: their catalog, their snapshots, and what a worker has to know to write their files.
+"""Iceberg tables of the lake: their catalog, their snapshots, and the parameters of workers that write their files.
 
-The rule: a catalog's answer is believed only where it is a yes. Whatever else it says, the table is looked at again.
-
-Columns are those of the event's schema and the coordinates. Files have the field ids of the table, which never change;
-files of a lake of an earlier format that have none are read by name (`schema.name-mapping.default`).
+The rule: only a catalog's success is trusted. After any other answer, the table is read again. Columns are those of the
+event's schema and the coordinates. Files have the field ids of the table, which never change; files of a lake of an
+earlier format that have none are read by name (`schema.name-mapping.default`).
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
 
 CATALOG = "barnabas"
 CATALOG_FILE = "catalog.db"
-FOUND_BY = ("type", "uri", "py-catalog-impl")  # properties that say what a catalog is
+FOUND_BY = ("type", "uri", "py-catalog-impl")  # properties that define a catalog
 LOCATION = "barnabas.location"
 VERSION, PATH, SHA256, KIND = (f"barnabas.ledger-{name}" for name in ("version", "path", "sha256", "kind"))
 MAIN = "main"
@@ -68,7 +67,7 @@ PROPERTIES = {
     "write.metadata.previous-versions-max": "20",
 }
 OF_EVENTS = {"write.metadata.metrics.column._topic_id": "full"}
-"""More properties of a table of events, so that a snapshot says of which incarnation a file is.
+"""More properties of a table of events, so that a snapshot has the incarnation of each file.
 
 Catalogs refuse it for a table without that column.
 """
@@ -129,7 +128,7 @@ def place_of(root: Place | str | Path) -> Place:
 
 
 def check_catalog(lake: Lake) -> dict[str, str]:
-    """Return the properties of a lake's catalog. Raises UsageError without one that is known."""
+    """Return the properties of a lake's catalog. Raises UsageError without a known one."""
     properties = dict(lake.properties)
     if any(key in properties for key in FOUND_BY) or configured(lake.catalog):
         return properties
@@ -159,7 +158,7 @@ def configured(catalog: str) -> dict[str, str]:
 
 
 def open_catalog(place: Place) -> Catalog:
-    """Return the catalog of a table. Raises UsageError without one that is known."""
+    """Return the catalog of a table. Raises UsageError without a known one."""
     lake = Lake(place.location.rpartition("/")[0], place.catalog, place.properties)
     properties = check_catalog(lake)
     here = local_path(lake.location)
@@ -172,7 +171,7 @@ def open_catalog(place: Place) -> Catalog:
 
 
 def is_made(place: Place) -> bool:
-    """Return whether the catalog of a table is there to be asked; that of a new local lake is a file that is not there."""
+    """Return whether the catalog of a table exists; that of a new local lake is a missing file."""
     here = local_path(place.location.rpartition("/")[0])
     is_own = place.catalog == CATALOG and not any(name in dict(place.properties) for name in FOUND_BY)
     is_own = is_own and not configured(CATALOG)
@@ -180,14 +179,14 @@ def is_made(place: Place) -> bool:
 
 
 class Catalogs:
-    """Catalogs that many tables share, so that each needs no connection of its own."""
+    """Catalogs that many tables share, so that each needs no separate connection."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], Catalog] = {}
         self._lock = threading.Lock()
 
     def of(self, place: Place) -> Catalog:
-        """Return the catalog of a table. Raises UsageError without one that is known."""
+        """Return the catalog of a table. Raises UsageError without a known one."""
         key = (place.location.rpartition("/")[0], place.catalog, place.properties)
         with self._lock:
             if key not in self._known:
@@ -294,7 +293,7 @@ def _opened(layout: Layout) -> tuple[TableMetadata, FileIO]:
 
 
 def layout_of(table: IcebergTable) -> Layout:
-    """Return what workers have to know of a table."""
+    """Return the parameters of workers for a table."""
     nothing: dict[str, object] = {
         "snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}, "current_snapshot_id": None,
         "statistics": [], "partition_statistics": [],
@@ -378,7 +377,7 @@ def ledger_of(table: IcebergTable) -> Head:
 
 
 def relocate(table: IcebergTable, location: str) -> None:
-    """Let new files of a table go to another location. Those that it has stay where they are until they are rewritten."""
+    """Set another location for new files of a table. Existing ones stay where they are until they are rewritten."""
     transaction = CachingTransaction(table)
     transaction.set_location(location)
     transaction.set_properties({LOCATION: location})
@@ -411,7 +410,7 @@ def check_writable(table: IcebergTable) -> None:
 
 
 def summary_of(snapshot: Snapshot) -> dict[str, str]:
-    """Return what a snapshot says beside what Iceberg does."""
+    """Return a snapshot's own properties, without those of Iceberg."""
     return dict(snapshot.summary.additional_properties) if snapshot.summary else {}
 
 
@@ -436,7 +435,7 @@ def load_or_none(catalog: Catalog, place: Place) -> IcebergTable | None:
 
 
 def look_at(table: IcebergTable, branch: str) -> None:
-    """Let the current snapshot of a table, as it was read, be that of a branch; one that is not there yet begins at main.
+    """Set the current snapshot of a table, in memory, to that of a branch; a missing branch begins at main.
 
     Raises UsageError for the name of a tag.
     """

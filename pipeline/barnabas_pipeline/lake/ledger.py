@@ -50,7 +50,7 @@ def hour_number(name: str) -> int:
 
 @dataclass(slots=True)
 class PartitionCommit:
-    """Offsets [start, end) of a partition, and what became of each of them; the five counts add up."""
+    """Offsets [start, end) of a partition, and the outcome of each of them; the five counts add up."""
 
     start: int
     end: int
@@ -195,7 +195,7 @@ class State:
             self.dead_version = entry.version
 
     def to_dict(self) -> Document:
-        """As an entry keeps it: sets of hours as ranges [first, last]; what the entry itself says is left out."""
+        """Return the stored form: sets of hours as ranges [first, last]; without the entry's own fields."""
         document = {name: value for name in _KEPT if (value := getattr(self, name)) != _ADDED.get(name)}
         document["totals"] = {partition: _row(total) for partition, total in self.totals.items()}
         for name in _HOURS:
@@ -239,7 +239,7 @@ class Entry:
     format: int = FORMAT
 
     def encode(self) -> bytes:
-        """As it is stored."""
+        """Return the stored form."""
         document = {field.name: getattr(self, field.name) for field in fields(self)}
         document["partitions"] = {key: asdict(partition) for key, partition in self.partitions.items()}
         for name in _FILES:

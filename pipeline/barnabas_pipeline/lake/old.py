@@ -77,7 +77,7 @@ def _file(raw: Document, prefix: str) -> DataFile:
 
 
 def following(state: State, entry: Entry) -> State:
-    """Chain an entry to a state, and return what it leads to. Raises BrokenLakeError if it does not follow."""
+    """Chain an entry to a state, and return the resulting state. Raises BrokenLakeError if it does not follow."""
     entry.previous, entry.previous_path = state.digest, state.path
     after = state.copy()
     after.apply(entry)

@@ -81,9 +81,8 @@ def positional_deletes(io: FileIO, tasks: Iterable[FileScanTask]) -> dict[str, l
 
 
 class CachingTransaction(Transaction):
-    """A transaction that applies each update once.
-
-    pyiceberg's copies all metadata, deeply, each time that one thing of it is asked for: 19 times for a commit.
+    """A transaction that applies each update once. pyiceberg's copies all metadata, deeply, at each access: 19 times for
+    a commit.
     """
 
     _current: TableMetadata | None = None
@@ -100,11 +99,11 @@ class CachingTransaction(Transaction):
         return self._current
 
     def set_location(self, location: str) -> None:
-        """Let new files go to another location."""
+        """Set another location for new files."""
         self._apply((SetLocationUpdate(location=location),), ())
 
     def commit_once(self) -> None:
-        """Forget how snapshots were made: pyiceberg then repeats none on another head, and removes no file of one."""
+        """Drop the snapshot producers: pyiceberg then repeats none on another head, and removes no file of one."""
         self._snapshot_producers.clear()
 
 

@@ -87,7 +87,7 @@ def _delete_file(path: str, form: str) -> IcebergFile:
 
 
 def pieces_of(tasks: Iterable[FileScanTask], schema: Schema | None) -> list[Piece]:
-    """Return scan tasks as plain values; without a schema they say nothing of coordinates."""
+    """Return scan tasks as plain values; without a schema they have no coordinates."""
     return [
         Piece(
             task.file.file_path,
@@ -118,7 +118,7 @@ def within(span: Span | None, schema: Schema) -> BooleanExpression:
 
 
 def matches(rows: pa.Table, where: BooleanExpression, schema: Schema) -> pa.ChunkedArray:
-    """Return for each row whether it meets a condition on columns of a schema. Raises ValueError for another column."""
+    """Return for each row whether it matches a condition on columns of a schema. Raises ValueError for another column."""
     condition = expression_to_pyarrow(bind(schema, where, case_sensitive=True), schema)
     met = ds.dataset(rows).to_table(columns={"matches": condition})["matches"]
     return pc.fill_null(met.cast(pa.bool_()), False)
@@ -127,7 +127,7 @@ def matches(rows: pa.Table, where: BooleanExpression, schema: Schema) -> pa.Chun
 def rows(
     layout: Layout, pieces: Iterable[Piece], schema: pa.Schema, span: Span | None = None
 ) -> Iterator[pa.Table]:
-    """Yield the rows of files, as tables of some columns of events of some time; what a file lacks is null."""
+    """Yield the rows of files of some time, as tables of some columns; missing values are null."""
     metadata, io = layout.open()
     columns = schema
     if span is not None and span[0] not in schema.names:
@@ -167,7 +167,7 @@ def _parquet(metadata: TableMetadata, io: FileIO, piece: Piece, schema: pa.Schem
 
 
 def _partition_values(metadata: TableMetadata, piece: Piece) -> dict[str | None, Value]:
-    """The columns that a file is partitioned by as they are: files that were Hive's have them in no other place."""
+    """Return the partition columns of a file: files that were Hive's have them nowhere else."""
     spec, name_of = metadata.specs().get(piece.spec_id), metadata.schema().find_column_name
     fields = spec.fields if spec is not None else ()
     return {

@@ -1,7 +1,7 @@
-"""Objects of a table in whatever store it is: local files, S3, GCS, Azure, HDFS; all through pyiceberg's FileIO.
+"""Objects of a table in its store: local files, S3, GCS, Azure, HDFS; all through pyiceberg's FileIO.
 
-The rule: an object is there when it is whole, and is on the disk by then, so that a catalog never names what a power cut
-takes back. Names hold no meaning; the catalog's snapshots and the ledger do.
+The rule: an object becomes visible when it is complete and on disk, so that a catalog never names an object that a power
+cut could lose. Names have no meaning; the catalog's snapshots and the ledger do.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ def location_of(name: str | Path) -> str:
 
 
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "abfss", "wasbs": "abfss"}
-"""Schemes by which other engines name what is in one store, as Iceberg's removal of orphan files has them."""
+"""Schemes by which other engines name the same store, as used by Iceberg's removal of orphan files."""
 
 
 def comparable(location: str) -> str:
@@ -267,7 +267,7 @@ def _is_object_store(system: fs.FileSystem) -> bool:
 
 @contextmanager
 def _whole(io: StoreIO, location: str, data: bytes) -> Iterator[str]:
-    """Write a file beside the one that it is to become; yields its path, and removes it if it is still there."""
+    """Write a file beside its final name; yields its path, and removes it if it is still there."""
     directory, _, name = location.rpartition("/")
     temporary = f"{directory}/.{name}.{uuid.uuid4().hex}"
     try:

@@ -65,7 +65,7 @@ class Table:
         sleep: Callable[[float], None] = time.sleep,
         read_ahead_min: int = READ_AHEAD_MIN,
     ) -> None:
-        """`sleep` waits between the tries of a commit; so many entries and more are read ahead."""
+        """`sleep` waits between the attempts of a commit; entries are read ahead from a limit on."""
         self.place = iceberg.place_of(root)
         self.catalogs = catalogs or Catalogs()
         self._may_be_old = may_be_old
@@ -78,13 +78,13 @@ class Table:
 
     @property
     def iceberg(self) -> IcebergTable | None:
-        """The table as pyiceberg has it, as it was last seen; None if there is none."""
+        """pyiceberg's table as last read; None if there is none."""
         self.state()
         return self._iceberg
 
     @property
     def existing(self) -> IcebergTable:
-        """The table as it was last seen, by a caller that knows that it exists."""
+        """The table as last read, for a caller that knows that it exists."""
         self.state()
         return self._opened
 
@@ -128,10 +128,10 @@ class Table:
         return self._state
 
     def _counting(self, newest: Head) -> Head:
-        """Return the newest entry that has its rows in the current snapshot, no ancestor of which names an entry.
+        """Return the newest entry with its rows in the current snapshot, if no ancestor of it names an entry.
 
-        Raises BrokenLakeError where that cannot be told: the rows of the newest entry were deleted, or the table was
-        rolled back to before it and changed since.
+        Raises BrokenLakeError if that is uncertain: the rows of the newest entry were deleted, or the table was rolled
+        back to before it and changed since.
         """
         head, path, sha256 = newest, newest.path, newest.digest
         is_behind = newest.lineage is Lineage.BEHIND
@@ -153,7 +153,7 @@ class Table:
         return head
 
     def _has_rows_of(self, entry: Entry, pieces: list[Piece]) -> bool | None:
-        """Return whether what an entry has done to rows is in the files of a snapshot; None: it has changed no rows."""
+        """Return whether an entry's changes of rows are in the files of a snapshot; None: it has changed no rows."""
         mine = [Seen(None, piece) for piece in pieces if piece.bounds.topic_id in (entry.topic_id, "")]
         loaded = {int(key): commit.start for key, commit in entry.partitions.items() if commit.loaded}
         if loaded:
@@ -205,7 +205,10 @@ class Table:
         return self.state()
 
     def entries(self, after: int = 0) -> list[Entry]:
-        """Return the entries after a version, in order. Raises BrokenLakeError if one is not what the next one names."""
+        """Return the entries after a version, in order.
+
+        Raises BrokenLakeError if one is not the entry that the next one names.
+        """
         state = self.state()
         ahead = self._read_ahead(after) if state.version - after > self._read_ahead_min else {}
         entries: list[Entry] = []
@@ -316,7 +319,7 @@ class Table:
             raise self._conflict(entry)
         self._check_tag(tag, entry)
         self._take_over(entry, is_first=files is not None)
-        after.apply(entry)  # what would make a broken lake is not even written
+        after.apply(entry)  # an entry that would break the lake is not written
         entry.after = after.to_dict()
         self.prepare(EventSchema.from_dict(entry.schema))
         path, data = self.write(entry)
@@ -376,7 +379,7 @@ class Table:
     def _commit(
         self, entry: Entry, named: dict[str, str], change: Change, keep_snapshots: int, tag: str
     ) -> None:
-        """Commit until it is known that it has happened, or cannot happen; others' snapshots without an entry are fine."""
+        """Commit, and retry until the outcome is certain; snapshots of others without an entry are accepted."""
         before = self.state().path
         tries = 0
         while True:
@@ -466,7 +469,7 @@ def begin(
     branch: str = iceberg.MAIN,
     tag: str = "",
 ) -> CachingTransaction:
-    """Begin the transaction of a snapshot; raises `conflict` if a file that it removes is not there any more."""
+    """Begin the transaction of a snapshot; raises `conflict` if a file that it removes no longer exists."""
     old = commits.named_files(table, remove)
     if len(old) != len(remove):
         raise conflict

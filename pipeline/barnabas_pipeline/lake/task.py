@@ -1,4 +1,4 @@
-"""Work of one Spark task for a load: read a range, decode it, write its files, and tell what became of each offset.
+"""Work of one Spark task for a load: read a range, decode it, write its files, and count the outcome of each offset.
 
 The rule: a task that fails or is run twice leaves files that no commit names, and nothing else.
 """
@@ -45,7 +45,7 @@ class LoadTask:
 
 @dataclass(slots=True)
 class TaskResult:
-    """Counts of the range by what became of it: `loaded + dead + control + aborted + compacted` is its length."""
+    """Counts of the range by outcome: `loaded + dead + control + aborted + compacted` is its length."""
 
     offset_range: OffsetRange
     loaded: int = 0
@@ -76,7 +76,7 @@ def _outcome(task: LoadTask, logs: Logs) -> TaskResult | PipelineError:
 
 
 def run(task: LoadTask, logs: Logs) -> TaskResult:
-    """Run a task. Raises DataLossError if the range is gone, IncompleteError if the log cannot be reached."""
+    """Run a task. Raises DataLossError if the range was deleted, IncompleteError if the log is unreachable."""
     faults.point("task.before_read")
     log = logs.open(task.log, task.topic_id)
     writer = TableWriter(

@@ -1,7 +1,7 @@
-"""Removing files that count no more, on request.
+"""Removes unused files, on request.
 
-The rule: a file goes only if no snapshot that is kept names it, and it is older than the given age. All entries of
-the ledger are kept.
+The rule: a file is removed only if no kept snapshot names it, and it is older than a given age. All entries of the
+ledger are kept.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def find_orphans(table: Table, age_seconds: float, clock: Callable[[], float] = 
     location = seen.location()
     with explained():
         listed = [file for name in DIRECTORIES for file in store.listing(table.io, f"{location}/{name}")]
-        table.refresh()  # after the listing: what is committed meanwhile is not taken for old
+        table.refresh()  # after the listing, so that files committed meanwhile are not taken as old
         if table.iceberg is None:
             return []  # perhaps it has another name now
         files = table.files()

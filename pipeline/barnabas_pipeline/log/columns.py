@@ -1,10 +1,8 @@
-"""Record batches to Arrow columns: one look at each record's length in Python, everything else by numpy and Arrow.
+"""Record batches to Arrow columns: Python reads each record's length, numpy and Arrow do all else.
 
-The rule: the fast way refuses whatever it is not sure of, and then the strict decoder of `barnabas.records` says what
-is there. Both give the same columns (a property test holds them to it).
-
-Keys and values are not copied one by one: the bodies of many batches become one Arrow array with the edges of all
-fields as its offsets, and `take` picks the fields out of it.
+The rule: the fast path refuses ambiguous data, which the strict decoder of `barnabas.records` then decodes. Both give
+the same columns (a property test holds them to it). Keys and values are not copied one by one: the bodies of many
+batches become one Arrow array with the edges of all fields as its offsets, and `take` picks the fields out of it.
 """
 
 from __future__ import annotations

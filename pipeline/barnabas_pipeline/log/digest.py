@@ -1,4 +1,4 @@
-"""The digest of a stretch of log: two readings with the same digest have seen the same batches, byte for byte.
+"""The digest of a range of the log: two reads with the same digest had the same batches, byte for byte.
 
 The rule: a batch belongs to the range that has its last offset, so the digests of ranges that follow each other add up
 to that of the whole, wherever it was cut. What may differ between replicas (the leader epoch) is not part of it.
@@ -24,7 +24,7 @@ _LEGACY_END = LEGACY_CRC_OFFSET + 5  # offset, length, crc, magic: the crc cover
 
 
 def of_batch(data: bytes | memoryview, header: BatchHeader) -> int:
-    """Return what a sound batch, or a legacy message, adds to the digest of the range that has its last offset."""
+    """Return the contribution of a sound batch, or a legacy message, to the digest of the range with its last offset."""
     if header.magic >= 2:
         seen = sha256(data[:LEADER_EPOCH_OFFSET])
         seen.update(data[MAGIC_OFFSET:HEADER_SIZE])
@@ -34,7 +34,7 @@ def of_batch(data: bytes | memoryview, header: BatchHeader) -> int:
 
 
 def add(*digests: int) -> int:
-    """The digest of ranges that follow each other."""
+    """Return the digest of two adjacent ranges together."""
     return sum(digests) % MODULUS
 
 

@@ -1,11 +1,10 @@
-"""Reading a topic from the files of a log dir, beside the broker or without one.
+"""Reads a topic from the files of a log dir, beside the broker or without one.
 
-The rule: nothing is shown that a consumer could not see. The high watermark is what the broker last wrote into its
+The rule: only records that a consumer could see are returned. The high watermark is what the broker last wrote into its
 checkpoint (every `log.flush.offset.checkpoint.interval.ms`, and when it ends), the last stable offset follows from the
-producer snapshots and the batches behind them, aborted transactions from the markers.
-
-Files are opened when they are read; the broker removes a segment a while after it has renamed it, so what vanishes
-under the reader is looked for once more in a fresh listing.
+producer snapshots and the batches behind them, aborted transactions from the markers. Files are opened when they are
+read; the broker removes a segment a while after it has renamed it, so what vanishes under the reader is looked for once
+more in a fresh listing.
 """
 
 from __future__ import annotations
@@ -181,7 +180,7 @@ class DiskLog:
         return _checkpoint(self._partitions[partition][0], names.HIGH_WATERMARK_CHECKPOINT).get(key, -1)
 
     def _segments(self, partition: int, offset: int) -> list[DiskSegment]:
-        """The segments from the one that has `offset` on; from the first one if that is later."""
+        """Return the segments from the one that contains `offset` on; from the first one if that is later."""
         directory = self._partitions[partition][1]
         bases = _segment_bases(directory)
         first = max(0, bisect_right(bases, offset) - 1)
@@ -268,7 +267,7 @@ class DiskSegment:
             return TimeIndex(self.base_offset)
 
     def max_timestamp(self) -> int:
-        """At least the largest timestamp, in ms: what the index of a sealed segment says, else no bound."""
+        """An upper bound of the timestamps, in ms: from the index of a sealed segment, else none."""
         index = self.time_index()
         return index.last()[0] if self.next_base is not None and len(index) else (1 << 63) - 1
 
@@ -377,7 +376,7 @@ def _sound_header(buf: bytes, at: int, available: int) -> BatchHeader | None:
 
 
 def trim(data: bytes, entry_size: int) -> bytes:
-    """Cut off what a preallocated index has behind its entries: zeros."""
+    """Cut off the zeros behind the entries of a preallocated index."""
     data = data[: len(data) - len(data) % entry_size]
     end = -(-len(data.rstrip(b"\0")) // entry_size) * entry_size
     return data[: max(end, entry_size)]

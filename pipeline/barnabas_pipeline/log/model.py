@@ -64,7 +64,7 @@ class CorruptSpan(NamedTuple):
 
 @dataclass(slots=True)
 class RangeCounts:
-    """Counts of a range's offsets by what became of them: the five add up to its length once it was read to the end."""
+    """Counts of a range's offsets by outcome: the five add up to its length once it was read to the end."""
 
     records: int = 0
     corrupt: int = 0
@@ -123,7 +123,10 @@ class Log(Protocol):
         ...
 
     def read(self, offset_range: OffsetRange) -> Iterator[RawBatch | CorruptSpan]:
-        """Yield batches and damaged spans of a range, as `order.Order` does. Raises DataLossError if its start is gone."""
+        """Yield batches and damaged spans of a range, as `order.Order` does.
+
+        Raises DataLossError if its start was deleted.
+        """
         ...
 
     def close(self) -> None:

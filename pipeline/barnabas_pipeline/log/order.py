@@ -1,9 +1,9 @@
-"""Batches of a range in the order of their offsets, each with a good checksum; what lies between them as damage.
+"""Batches of a range in the order of their offsets, each with a correct checksum, and the damaged spans between them.
 
-The rule: no checksum covers a base offset, so it is believed only as far as those of the neighbours allow. A batch that
-follows the one before it at once is where it says. One after a gap is held until the next batch is beyond it, too; if that
-one fits the gap, the batch held says a later offset than it has. One that goes back says an earlier one. It cannot be told
-where such a batch belongs, so the offsets from the last sound batch to the next are damaged.
+The rule: no checksum covers a base offset, so it is trusted only if it fits the neighbours. A batch directly after its
+predecessor has its true offset. A batch after a gap is held until the next batch is beyond it, too; if that one fits the
+gap, the held batch's offset is wrong, and too large. An offset that goes back is wrong, and too small. The true place of
+such a batch is unknown, so the offsets from the last sound batch to the next are damaged.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Order:
         self.next_offset = offset_range.start
         """Offset after the last batch that is believed."""
         self.after = self.beyond = offset_range.start
-        """Offsets at which what follows may begin, at least and at most, as far as it can be told."""
+        """Least and largest offset at which the next batch may begin, as far as known."""
         self._at: int | None = None
         """Offset after the last batch that is believed, in the range or before it; None before the first."""
         self._held: StoredBatch | None = None

@@ -1,7 +1,7 @@
-"""Offsets of a range with records that a consumer is shown: from the headers of batches, as far as they tell.
+"""Offsets of a range with records visible to a consumer, from the headers of batches if possible.
 
-The rule: the checksum of every batch is checked. Where a header does not say it all (compacted batches, old formats,
-damage), the range is read again by `RangeReader`, which decodes records, but none of their keys and values.
+The rule: the checksum of every batch is checked. If headers do not suffice (compacted batches, old formats, damage), the
+range is read again by `RangeReader`, which decodes records, but none of their keys and values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Outline(NamedTuple):
-    """The offsets with records or damage, as spans [low, high), rising and apart; what the others are is counted."""
+    """The offsets with records or damage, as separate spans [low, high), rising; other offsets are counted."""
 
     low: Integers
     high: Integers
@@ -47,7 +47,7 @@ class Outline(NamedTuple):
 
 
 def outline(log: Log, offset_range: OffsetRange) -> Outline:
-    """Read the headers of a range. Raises DataLossError if its start is gone."""
+    """Read the headers of a range. Raises DataLossError if its start was deleted."""
     try:
         return _by_headers(log, offset_range)
     except NotSureError:

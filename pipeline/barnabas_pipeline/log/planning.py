@@ -1,7 +1,7 @@
-"""From what a user asks for to ranges of offsets, and from those to one range per task.
+"""From a user's selection to ranges of offsets, and from those to one range per task.
 
-The rule: planning asks the log and decides; it reads no records. What was asked for and is not there any more is an
-error with the missing offsets, never a smaller range in silence.
+The rule: planning only queries offsets; it reads no records. Selected records that were deleted are an error with the
+missing offsets, never silently a smaller range.
 """
 
 from __future__ import annotations

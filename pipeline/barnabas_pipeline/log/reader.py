@@ -55,7 +55,7 @@ class RangeReader:
         self._low = offset_range.start  # the offset at which the waiting bodies begin
 
     def __iter__(self) -> Iterator[Columns | CorruptSpan]:
-        """Yield in the order of offsets. Raises DataLossError if the start of the range is gone."""
+        """Yield in the order of offsets. Raises DataLossError if the start of the range was deleted."""
         for item in self._log.read(self._range):
             if isinstance(item, CorruptSpan):
                 yield from self._flush()
@@ -112,7 +112,7 @@ class RangeReader:
             self.counts.digest = digest.add(self.counts.digest, digest.of_batch(raw.data, header))
 
     def _enter(self, header: BatchHeader) -> tuple[int, int]:
-        """Go on to a batch: what lies before it was compacted away. Returns its part of the range."""
+        """Continue with a batch: offsets before it were compacted away. Returns its part of the range."""
         if header.base_offset > self._next:
             self.counts.compacted += header.base_offset - self._next
             self._next = header.base_offset

@@ -72,7 +72,7 @@ def _in_order(order: Order, part: FetchResponse.PartitionData) -> Iterator[RawBa
             if order.is_done:
                 return
     except RecordsError as error:
-        # What cannot be a batch does not tell where the next one begins, so the range ends in it.
+        # after an invalid batch the next one cannot be located, so the range ends in it
         span = CorruptSpan(
             order.next_offset, order.offset_range.end, "crc", error.message, bytes(data[: 1 << 20])
         )
@@ -146,7 +146,7 @@ class WireLog:
         return None if answers[partition] < 0 else answers[partition]
 
     def cut_points(self, offset_range: OffsetRange, bytes_max: int) -> list[int]:
-        """The wire says nothing of batches: cut into equal parts, guessing 100 bytes a record."""
+        """Return equal parts, assuming 100 bytes a record, as the protocol does not show batches."""
         size = max(1, bytes_max // 100)
         return list(range(offset_range.start + size, offset_range.end, size))
 

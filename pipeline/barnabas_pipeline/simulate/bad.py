@@ -1,6 +1,6 @@
 """Records that no decoder must accept, one sort for each reason code of the dead-letter table.
 
-The rule: what is put in is counted by reason, so that what comes out can be compared.
+The rule: bad records are counted by reason, so that the dead letters can be compared.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ JSON = JsonValues()
 
 
 def spoil(value: bytes, reason: str, required: str) -> bytes:
-    """Make a sound JSON object bad in one way; `required` is a field that must be there."""
+    """Damage a sound JSON object in one way; `required` is a required field."""
     fields: Document = json.loads(value)
     if reason == "utf8":
         return value[:-1] + b',"x":"\xff\xfe"}'

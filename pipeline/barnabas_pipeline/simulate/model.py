@@ -1,6 +1,6 @@
 """The simulated site: members with sessions, items with a quality, crawlers, spammers, services with incidents.
 
-The rule: what a job is to find out is decided here first and written into `Truth`; events only show it through noise.
+The rule: the facts that a job must find are decided first and written into `Truth`; events show them only through noise.
 
 Popularity of items and activity of members follow Zipf's law, sessions arrive by the time of day, and a part of the
 events is delivered late.
@@ -45,7 +45,7 @@ class Event(NamedTuple):
 
     @property
     def value(self) -> bytes:
-        """The JSON as it is sent."""
+        """The JSON to send."""
         return json.dumps(self.fields, separators=(",", ":")).encode()
 
 
@@ -68,7 +68,7 @@ class Site:
 
 @dataclass(slots=True)
 class Truth:
-    """Truth behind the events, whatever they look like."""
+    """The true facts behind the events."""
 
     crawlers: list[str] = field(default_factory=list)
     spammers: list[str] = field(default_factory=list)
@@ -83,7 +83,7 @@ class Truth:
 
     @classmethod
     def from_json(cls, text: str) -> Truth:
-        """Read what `to_json` writes."""
+        """Parse the result of `to_json`."""
         return cls(**json.loads(text))
 
 
@@ -203,7 +203,7 @@ class Simulation:
     # --- others ---------------------------------------------------------------------------------------------
 
     def _crawling(self, budget: int) -> Iterator[Event]:
-        """Bursts of many pages, some of which are gone, without scripts."""
+        """Return bursts of many pages, some of them deleted, without scripts."""
         random = self._random
         for ip in self.truth.crawlers * (1 + budget):
             at = self.site.start_ms + int(random.random() * (self._end_ms - self.site.start_ms - 120_000))

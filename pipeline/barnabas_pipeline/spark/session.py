@@ -38,7 +38,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def addresses(master: str) -> dict[str, str]:
-    """Return the settings of what the driver and its block manager listen at: loopback where all runs in one process."""
+    """Return the listen addresses of the driver and its block manager: loopback if all runs in one process."""
     is_local = master == "local" or master.startswith("local[")
     return {f"spark.driver.{name}": LOOPBACK for name in ("host", "bindAddress")} if is_local else {}
 
@@ -61,7 +61,7 @@ def create(
     from pyspark.sql import SparkSession
 
     if "PYSPARK_GATEWAY_PORT" in os.environ:
-        SparkContext._ensure_initialized()  # only then does SparkConf know what spark-submit was told
+        SparkContext._ensure_initialized()  # only then SparkConf has the options of spark-submit
 
     from_caller = dict(conf or {})
     outside = SparkConf()

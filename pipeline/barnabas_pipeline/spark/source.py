@@ -221,7 +221,7 @@ def to_arrow(
 
 
 class BatchReader(_Reading, DataSourceReader):
-    """Reads the range that was asked for; filters on partition, offset and timestamp make it smaller."""
+    """Reads the requested range; filters on partition, offset and timestamp reduce it."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
@@ -318,7 +318,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return ReadMaxRows(self._rows_max) if self._rows_max else ReadAllAvailable()
 
     def latestOffset(self, start: Document, limit: ReadLimit) -> Document:  # noqa: N802
-        """The end of the next micro-batch. Raises DataLossError if the topic is not the one of `start`."""
+        """Return the end of the next micro-batch. Raises DataLossError if the topic differs from that of `start`."""
         ranges = self._ranges(start)
         if isinstance(limit, ReadMaxRows):
             ranges = shorten(ranges, limit.max_rows)
@@ -401,7 +401,7 @@ def _row(offset_range: OffsetRange, bound: Bounds) -> tuple[int, ...]:
 
 
 def log_options(options: Mapping[str, str]) -> LogOptions:
-    """Read the options that say how to reach the topic. Raises UsageError."""
+    """Parse the options for the connection to the topic. Raises UsageError."""
     topic = options.get("topic")
     if not topic:
         raise UsageError("the option topic is missing")
@@ -422,7 +422,7 @@ def log_options(options: Mapping[str, str]) -> LogOptions:
 
 
 def selection(options: Mapping[str, str]) -> Selection:
-    """Read the options that say what part of the topic is wanted."""
+    """Parse the options that select a part of the topic."""
     return Selection(
         starting=options.get("startingOffsets") or "earliest",
         ending=options.get("endingOffsets") or "latest",

@@ -48,7 +48,7 @@ KEPT_WHOLE = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
 def lead_all(me: int, image: ClusterImage) -> list[Change]:
-    """Make this broker, the only one, the leader of the partitions that have a broker with another number as theirs.
+    """Make this broker, the only one, the leader of the partitions that are assigned to a broker with another id.
 
     That is so after the log dirs were handed over from that broker, or from Apache Kafka, which has no leader once it has
     stopped; without it their topics could not be reached. Their next leader epoch is the one that the start begins.
@@ -67,10 +67,10 @@ def lead_all(me: int, image: ClusterImage) -> list[Change]:
 
 
 def begin_epoch(logs: LogManager, image: ClusterImage) -> list[Change]:
-    """Have all partitions begin a leader epoch that none of them has had.
+    """Begin a leader epoch for all partitions that none of them has had.
 
-    Records may be lost that consumers have read: cut off by the recovery, by a tool, or with the disk. What takes their
-    place is in a later epoch, so consumers are told where theirs has ended (KIP-320).
+    Records that consumers have read may be lost: by recovery, by a tool, or with the disk. Their successors are in a
+    later epoch, so consumers learn where theirs has ended (KIP-320).
     """
     image_epochs = [info.leader_epoch for topic in image.topics.values() for info in topic.partitions]
     if not image_epochs and not len(logs):
@@ -82,7 +82,7 @@ def begin_epoch(logs: LogManager, image: ClusterImage) -> list[Change]:
 def set_aside_deleted(logs: LogManager, own_logs: OwnLogs, topic_ids: Collection[bytes]) -> None:
     """Set aside remaining logs of deleted topics, as Apache Kafka does, so that they are not adopted.
 
-    It is there after a crash during the deletion, or when its log dir was offline at that time.
+    Such logs remain after a crash during the deletion, or if the log dir was offline then.
     """
     for partition_log in logs:
         if partition_log.topic_id in topic_ids:
@@ -90,7 +90,7 @@ def set_aside_deleted(logs: LogManager, own_logs: OwnLogs, topic_ids: Collection
 
 
 def set_aside_copies(logs: LogManager, own_logs: OwnLogs, image: ClusterImage) -> None:
-    """Set aside the logs that have the id of another topic: its directory was copied under another name.
+    """Set aside the logs that have the id of another topic, as the directory was copied under another name.
 
     Two topics with one id could not be told apart: a write or a deletion by id would reach the wrong topic. The metadata
     say which topic has the id; where they have neither topic, it is the first one by name.
@@ -113,10 +113,10 @@ def adopt_logs(
     *,
     entropy: Entropy,
 ) -> list[Change]:
-    """Topics for the logs that no topic knows, as many partitions as there are logs up to the highest.
+    """Create topics for logs without a topic, with partitions up to the highest log.
 
-    `lost_lines` says how many places of the metadata cannot be read any more: then producer ids may have been handed out
-    of which nothing is known, and that many blocks of them are left out.
+    `lost_lines` is the number of unreadable places of the metadata: unknown blocks of producer ids may have been
+    allocated there, so as many blocks are skipped.
     """
     logs_by_topic: dict[str, list[PartitionLog]] = {}
     grown: dict[str, int] = {}

@@ -1,6 +1,6 @@
-"""A complete broker, as `assembly` has made it: how it serves, and how it stops.
+"""A complete broker, created by `assembly`: how it serves, and how it stops.
 
-The rule: one order. Start: everything is open before the first client is let in. Stop: listeners, connections, and then
+The rule: one order. Start: everything is open before the first client connects. Stop: listeners, connections, and then
 the rest, by its owner.
 """
 
@@ -28,10 +28,10 @@ class Participation(Protocol):
     """True where the cluster has to know of the broker before it accepts a connection."""
 
     async def begin(self) -> None:
-        """Let the cluster know of the broker, which listens by now or is about to. Raises StartupError."""
+        """Register the broker, which listens by now or is about to, with the cluster. Raises StartupError."""
 
     async def end(self) -> None:
-        """Hand over what the broker leads, while it still serves."""
+        """Hand over the partitions that the broker leads, while it still serves."""
 
 
 class Companion(Protocol):
@@ -48,19 +48,19 @@ class Companion(Protocol):
 
 
 class Stopping:
-    """A stop that was asked for, or that a failure asks for."""
+    """A stop, requested or because of a failure."""
 
     def __init__(self) -> None:
         self.has_failed = False
-        """True where the broker ends because it cannot go on."""
+        """True if the broker stops because of a failure."""
         self._asked = trio.Event()
 
     def ask(self) -> None:
-        """Have the broker stop."""
+        """Request a stop."""
         self._asked.set()
 
     def fail(self) -> None:
-        """Have the broker stop because it cannot go on, as without any log dir that works."""
+        """Request a stop because of a failure, such as the loss of all log dirs."""
         self.has_failed = True
         self._asked.set()
 
@@ -119,14 +119,14 @@ class Broker:
         return bootstrap_of(self.listeners[0])
 
     def stop(self) -> None:
-        """Ask for a clean stop; `serve` returns when no connection is left."""
+        """Request a clean stop; `serve` returns when no connection is left."""
         self.stopping.ask()
 
     async def serve(self, *, task_status: trio.TaskStatus[Broker] = trio.TASK_STATUS_IGNORED) -> None:
-        """Let clients in, and serve them until `stop`.
+        """Accept clients, and serve them until `stop`.
 
         Reports readiness with the broker itself, in a cluster when the cluster knows of it. Raises StartupError if
-        another program listens on the port by now, or another broker has its number.
+        another program listens on the port by now, or another broker has its id.
         """
         participation = self.participation
         if self.metrics_address is not None:

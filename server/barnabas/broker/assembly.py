@@ -78,13 +78,12 @@ async def assembled(
     seams: Seams = NO_SEAMS,
     controller_seams: Seams = NO_SEAMS,
 ) -> AsyncIterator[Broker]:
-    """Make a broker, complete and with its background tasks running; it serves when it is told to.
+    """Assemble a complete broker with its background tasks running; it serves after a call of `serve`.
 
     `release` and `budget` replace the usual ones; an `authorizer` replaces the one of the settings; without a
-    `membership` the broker is a cluster by itself, or joins the one that its settings name; `connect_zookeeper`
-    replaces the way to ZooKeeper then; `seams` is what stands around its requests and connections, `controller_seams`
-    around those of a controller in the same node.
-    Everything is closed again at the end, in order.
+    `membership` the broker is a cluster by itself, or joins the one that its settings name; `connect_zookeeper` replaces
+    the connection to ZooKeeper then; `seams` wraps its requests and connections, `controller_seams` those of a
+    controller in the same node. Everything is closed again at the end, in order.
 
     Raises StartupError or StorageError when the broker cannot start.
     """
@@ -258,7 +257,7 @@ def _follow_metadata(
     quotas: BrokerQuotas,
     limits: ConnectionLimits,
 ) -> CoordinatorEvents:
-    """Have quotas, limits, replicas and coordinators follow the metadata; return what tells coordinators."""
+    """Make quotas, limits, replicas and coordinators follow the metadata; return the coordinators' subscriber."""
     storage, now_ms = base.storage, base.environment.wall_clock_ms
     metadata = storage.metadata
     quotas.follow(metadata.image.quotas, metadata.image.quotas)

@@ -34,7 +34,7 @@ MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 
 
 class Companion(NamedTuple):
-    """A companion: the setting that has its address, what messages call it, and the client id of its clients."""
+    """A companion server: the setting with its address, its name in messages, and the client id of its clients."""
 
     listener: Setting[str]
     what: str
@@ -50,7 +50,7 @@ class UserLogins(NamedTuple):
 
 @contextmanager
 def explained(companion: Companion) -> Iterator[None]:
-    """Name the setting in what goes wrong within a block. Raises StartupError."""
+    """Name the setting in errors within a block. Raises StartupError."""
     try:
         yield
     except* (AddressError, RegistryError, ClientError, ModuleNotFoundError) as group:

@@ -1,7 +1,7 @@
-"""Controlled shutdown of a broker in a cluster: the controller moves away what it leads, so that clients see no error.
+"""Controlled shutdown of a broker in a cluster: the controller moves its leaders away, so that clients see no error.
 
-The rule: the broker serves while it hands over, and stops in the end whatever the controller says. As long as ZooKeeper
-cannot be reached no broker can take over partitions, so no answer is waited for.
+The rule: the broker serves meanwhile, and stops in the end whatever the controller answers. While ZooKeeper is
+unreachable no broker can take over partitions, so the broker does not wait for an answer.
 """
 
 from __future__ import annotations
@@ -36,12 +36,11 @@ async def shut_down_controlled(
     image: Callable[[], ClusterImage],
     can_change: Callable[[], bool],
 ) -> bool:
-    """Ask the controller to move leaders away until none is left here; returns whether that is so.
+    """Ask the controller to move leaders away until none is left here; returns whether none is.
 
-    `can_change` says whether the cluster can be changed, as far as this broker knows.
-
-    Asks `controlled.shutdown.max.retries` times, with `controlled.shutdown.retry.backoff.ms` between, as Kafka does;
-    not at all if `controlled.shutdown.enable` is false.
+    `can_change` says whether the cluster can be changed now, as this broker knows it. Asks
+    `controlled.shutdown.max.retries` times, with `controlled.shutdown.retry.backoff.ms` between, as Kafka does; not at
+    all if `controlled.shutdown.enable` is false.
     """
     if not config.get(settings.CONTROLLED_SHUTDOWN_ENABLE):
         return False

@@ -1,7 +1,7 @@
 """THE table of the APIs that a controller serves: versions of Kafka 4.4's controllers, and what a request needs as a whole.
 
-The rule: what a request names (topics, resources, tokens) is for the handler to authorize, as in `serving/apis.py`; what
-is forwarded in an Envelope is authorized for its client, by the same table.
+The rule: handlers authorize the topics, resources and tokens in a request, as in `serving/apis.py`; a request in an
+Envelope is authorized for its client, by the same table.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ ENVELOPE = 58
 DESCRIBE_CLUSTER = 60
 BROKER_HEARTBEAT = 63
 RAFT = frozenset((1, 52, 53, 54, 55, 59, 80, 81, 82))
-"""Those that the voter answers."""
+"""APIs that the voter answers."""
 FORWARDABLE = frozenset((
     19, 20, 30, 31, 33, 37, 38, 39, 40, 43, 44, 45, 46, 49, 51, 55, 57, 64, 67, 80, 81, 94,
 ))  # fmt: skip
-"""Those that a broker may forward for a client (KIP-590)."""
+"""APIs that a broker may forward for a client (KIP-590)."""
 AS_BROKERS = frozenset((17, 18, 36))
-"""Those that any controller answers, as a broker does."""
+"""APIs that any controller answers like a broker."""
 LOOKING = frozenset((29, 32))
-"""Those that any controller answers by what is committed: DescribeAcls, DescribeConfigs."""
+"""APIs that any controller answers from the committed image: DescribeAcls, DescribeConfigs."""
 UNANSWERED = frozenset((41, 50))
 """DescribeDelegationToken, DescribeUserScramCredentials: a controller of Kafka advertises them, and answers
 UNKNOWN_SERVER_ERROR to every client.

@@ -1,7 +1,8 @@
-"""Handlers of a controller: the voter's, those of the active controller, and what any controller answers by its image.
+"""Handlers of a controller: the voter's, those of the active controller, and those of any controller.
 
-The rule: what changes metadata is done by the active controller; another one answers NOT_CONTROLLER. A request within an
-Envelope is checked and answered as if its client had sent it, and its broker learns alone that another controller leads.
+The rule: only the active controller changes metadata; another one answers NOT_CONTROLLER. A request in an Envelope is
+checked and answered as if its client had sent it; only its broker learns that another controller leads. Any controller
+answers some requests from its image.
 """
 
 from __future__ import annotations
@@ -235,7 +236,7 @@ class ControllerHandlers:
             raise RequestError(ErrorCode.UNSUPPORTED_VERSION, f"{api.name} within: {error}") from error
 
     async def _encoded(self, inner: RequestContext, response: Any) -> bytes:
-        """Return the frame for the client without its size, and give back what the request has reserved."""
+        """Return the frame for the client without its size, and release the memory that the request has reserved."""
         if has_more_entries(response, INLINE_ENTRIES_MAX):
             chunks, _ = await self._services.codecs.encode(inner, response)
         else:
@@ -256,7 +257,7 @@ def _throttle(inner: RequestContext, message: Any, size: int, response: Any) -> 
 
 
 def _charging(context: RequestContext) -> Callable[[str, int], None]:
-    """Return what charges partitions to the client's quota of mutations."""
+    """Return the function that charges partitions to the client's quota of mutations."""
     since = QUOTA_ERROR_SINCE.get(context.api_key)
     mutations = None if since is None else context.mutations(refuses=context.api_version >= since)
     return _charge_nothing if mutations is None else mutations.charge

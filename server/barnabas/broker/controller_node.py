@@ -121,11 +121,11 @@ class ControllerNode:
         return bootstrap_of(self.listeners[0])
 
     def stop(self) -> None:
-        """Ask for a clean stop; `serve` returns when no connection is left."""
+        """Request a clean stop; `serve` returns when no connection is left."""
         self.stopping.ask()
 
     async def serve(self, *, task_status: trio.TaskStatus[ControllerNode] = trio.TASK_STATUS_IGNORED) -> None:
-        """Let other nodes in, and serve them until `stop`; a leader resigns first. Raises StartupError."""
+        """Accept other nodes, and serve them until `stop`; a leader resigns first. Raises StartupError."""
         for listener in self.listeners:
             listen(listener)
         if self.metrics_address is not None:
@@ -151,11 +151,10 @@ class ControllerNode:
 async def controller(
     config: BrokerConfig, environment: Environment, *, seams: Seams = NO_SEAMS
 ) -> AsyncIterator[ControllerNode]:
-    """Make a controller that is no broker, complete and voting; it serves when it is told to.
+    """Assemble a complete, voting controller that is no broker; it serves after a call of `serve`.
 
-    `seams` is what stands around its requests and connections.
-
-    Raises StartupError and StorageError, also out of the block, when the disk of the metadata fails.
+    `seams` wraps its requests and connections. Raises StartupError and StorageError, also out of the block, when the
+    disk of the metadata fails.
     """
     quorum = controller_settings(config).quorum
     ownership = Ownership(environment.disk, quorum.node_id)
@@ -352,9 +351,9 @@ def _connections(
     processes: BrokerProcesses,
     controller: ControllerParts,
 ) -> tuple[Connections, MetricsEndpoint | None]:
-    """Make the connections of all listeners, with their limits, logins and memory, all of which follow the settings.
+    """Create the connections of all listeners, with their limits, logins and memory, which follow the settings.
 
-    Also returns the metrics of all that, where they are asked for.
+    Also returns their metrics, if these are enabled.
     """
     config, environment = base.config, base.environment
     log_limit = LogLimit(environment.monotonic)
@@ -430,7 +429,7 @@ def _advertised(
 def _login_parts(
     config: BrokerConfig, environment: Environment, store: QuorumStore, budget: LoopBudget
 ) -> LoginParts:
-    """Return what logins need: users and tokens of the committed metadata."""
+    """Return the data for logins: users and tokens of the committed metadata."""
     credentials = Lazy(
         lambda: ClusterCredentials(
             store,
@@ -472,7 +471,7 @@ class _Settings:
 
 
 class _Failures:
-    """Errors of disks that requests meet. Implements `request_parts.Failures`: the voter ends with its disk."""
+    """Disk errors in requests. Implements `request_parts.Failures`: the voter ends with its disk."""
 
     def failed(self, error: StorageError) -> RequestError:
         """Return the error for the request that met it."""

@@ -27,7 +27,7 @@ OF_BROKERS = (
     settings.HTTP_LISTENER,
     settings.CONSOLE_LISTENER,
 )
-"""Servers beside a broker, of which a controller has none."""
+"""Servers beside a broker, which a controller does not have."""
 
 
 def check_options(options: argparse.Namespace, config: BrokerConfig) -> None:

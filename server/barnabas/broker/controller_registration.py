@@ -49,7 +49,7 @@ class ControllerRegistration:
         active: ActiveController,
         controllers: Peers,
     ) -> None:
-        """`endpoints` are what is advertised of each listener, `protocols` their security protocols."""
+        """`endpoints` are the advertised addresses of the listeners, `protocols` their security protocols."""
         self._node_id = node_id
         self._incarnation_id = incarnation_id
         self._request = ControllerRegistrationRequest(

@@ -1,6 +1,6 @@
 """Assembly of the coordinators, of a broker that is alone or of one of a cluster.
 
-The rule: a part that asks other brokers stands around the one that does the same here, behind the same port.
+The rule: a part that asks other brokers wraps the local one, behind the same port.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Ports(NamedTuple):
-    """Ports to what is done here or at another broker; `runs` are their tasks, `subscribers` follow the image."""
+    """Ports to this broker or others; `runs` are their tasks, `subscribers` follow the image."""
 
     topic_creation: TopicCreation
     producer_ids: ProducerIds
@@ -58,9 +58,9 @@ class CoordinatorParts(NamedTuple):
     share_state: Callable[[ShareStateCoordinator], ShareStatePort] | None
     """Puts what asks other brokers around the share coordinator of this one."""
     high_watermarks: Callable[[], HighWatermarks]
-    """Makes what tells the ends of partitions to share groups."""
+    """Creates the source of high watermarks for share groups."""
     letter_writer: Callable[[StepRunner], LetterWriter]
-    """Makes what appends to dead letter queues."""
+    """Creates the writer to dead letter queues."""
 
 
 def coordinator_parts(base: BaseParts) -> CoordinatorParts:

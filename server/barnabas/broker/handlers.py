@@ -92,7 +92,7 @@ def handler_of(api: apis.Api, services: object) -> Callable[[RequestContext, Any
 
 
 def require_whole(api: apis.Api, context: RequestContext, message: Any) -> None:
-    """Raise the RequestError of a client that may not do what a whole request needs."""
+    """Raise RequestError for a client without the permission for a whole request."""
     if context.asks_authorizer:
         for operation, resource_type, named_by in api.whole:
             name = getattr(message, named_by) if named_by else CLUSTER_NAME

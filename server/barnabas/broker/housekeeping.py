@@ -1,7 +1,7 @@
 """Periodic work of a broker: retention, removal of files, forced writes, checkpoints.
 
 The rule: decisions are made in the event loop, where nothing else changes a log, one log at a time with checkpoints in
-between; slow disk work goes to a thread. A log dir that fails here goes offline; the broker goes on with the others.
+between; slow disk work goes to a thread. A log dir that fails here goes offline; the broker continues with the others.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ FLUSH_INTERVAL_SECONDS = 1.0
 PRESENCE_INTERVAL_SECONDS = 1.0
 """Longest time until a removed log dir is noticed; a single partition's directory: at the next checkpoints."""
 LOOKED_PER_TURN = 500
-"""So many logs are looked at before others may run, where there is nothing to do for them."""
+"""Logs visited before other tasks may run, if none of them has work."""
 SEGMENTS_PER_TURN = 8
-"""So many segments are renamed, with four files each, before others may run: on ext4 that takes some 10 ms."""
+"""Segments renamed, with four files each, before other tasks may run: on ext4 that takes some 10 ms."""
 
 
 class Housekeeping:
@@ -57,7 +57,7 @@ class Housekeeping:
         *,
         is_served: Callable[[PartitionLog], bool],
     ) -> None:
-        """`is_served` says whether a log is that of a replica: what no replica has is left as it is."""
+        """`is_served` says whether a log belongs to a replica: other logs are not changed."""
         self._config = config
         self._logs = logs
         self._failures = failures
@@ -96,12 +96,12 @@ class Housekeeping:
     async def look_for_dirs(self) -> None:
         """Notice log dirs and logs that are gone, and note those that are new."""
         await self.find_missing(also_logs=False)
-        # Before another log is made under the name of one that is gone, and soon after one is made.
+        # before another log is created under the name of a deleted one, and soon after a log is created
         if self._logs.checkpoints.is_outdated:
             await self.write_checkpoints()
 
     async def apply_retention(self) -> None:
-        """Drop the old segments of the replicas' logs, and forget expired producers.
+        """Delete the old segments of the replicas' logs, and remove expired producers.
 
         The settings of a log without a replica are unknown: its topic is not in the metadata yet, or has another id.
         """
@@ -150,7 +150,7 @@ class Housekeeping:
         checkpoints.written(plan)
 
     async def find_missing(self, *, also_logs: bool) -> None:
-        """Take offline what was removed from under the broker: whole log dirs and, with `also_logs`, logs in them."""
+        """Take log dirs, and with `also_logs` logs, offline if their files were removed from under the broker."""
         errors = await self._threads.run(lambda: self._logs.find_missing(also_logs=also_logs))
         for error in errors:
             self._failures.failed(error)
@@ -159,7 +159,7 @@ class Housekeeping:
     # --- compaction -----------------------------------------------------------------------------------------
 
     async def clean_forever(self) -> None:
-        """Have so many tasks compact logs as there are to be (log.cleaner.threads), which may change at any time."""
+        """Run as many compaction tasks as log.cleaner.threads, which may change at any time."""
         get = self._config.get
 
         def seconds() -> float:
@@ -167,7 +167,7 @@ class Housekeeping:
 
         await trio.sleep(seconds())
         await self._threads.run(_import_cleaner)
-        from barnabas.log.cleaner.cleaner import LogCleaner  # not on the way of a quick start
+        from barnabas.log.cleaner.cleaner import LogCleaner  # not needed by a quick start
         from barnabas.log.rate_limit import RateLimit
 
         limit = RateLimit(get(settings.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND), self._workers)
@@ -187,7 +187,7 @@ class Housekeeping:
                 nursery.start_soon(self._every, seconds, partial(clean, self.cleaner, number))
 
     def _is_thread_cancelled(self) -> bool:
-        """Return False, for a thread that may go on. Raises trio.Cancelled otherwise."""
+        """Return False, for a thread that may continue. Raises trio.Cancelled otherwise."""
         self._threads.check_cancelled()
         return False
 

@@ -1,6 +1,6 @@
 """Changes to a broker's logs, settings and quotas when the cluster's metadata change.
 
-The rule: what a new image needs is made before it is published, and what only the old one needed is removed after; both
+The rule: resources of a new image are created before it is published, and those of the old one are removed after; both
 in slices, so that a change of ten thousand partitions delays no request.
 """
 

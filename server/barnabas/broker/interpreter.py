@@ -8,11 +8,11 @@ import sys
 from barnabas.system.memory import set_up_heap
 
 SWITCH_SECONDS = 0.0005
-"""Time that another thread may keep the interpreter while the event loop wants it."""
+"""Time that another thread may hold the interpreter while the event loop waits for it."""
 MAPPED_BYTES = 2 << 20
-"""From this size on the C library maps memory by itself, which then grows without being copied."""
+"""Size from which on the C library maps memory separately, which then grows without being copied."""
 KEPT_BYTES = 16 << 20
-"""Bytes of free memory at the end of the heap that are kept for what comes next."""
+"""Bytes of free memory that are kept at the end of the heap."""
 
 
 def prepare() -> None:

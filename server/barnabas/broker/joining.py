@@ -1,7 +1,7 @@
 """Steps by which a broker joins a cluster on ZooKeeper and leaves it.
 
-The rule: what a broker must know before it opens its log dirs (which cluster, which number) is asked first; other brokers
-learn of it when it serves, and forget it when it has handed over what it led.
+The rule: cluster and node id are determined before the log dirs are opened; other brokers learn of the broker when it
+serves, and drop it when it has handed over its partitions.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def _text(error: ZooKeeperError) -> str:
 class Participation:
     """A broker's part in its cluster: `begin` once it serves, `end` while it still does."""
 
-    begins_before_clients = False  # the controller dials a broker as soon as it is registered
+    begins_before_clients = False  # the controller connects to a broker as soon as it is registered
 
     def __init__(
         self,
@@ -165,10 +165,10 @@ class Participation:
         self._is_known = trio.Event()
 
     async def begin(self) -> None:
-        """Register the broker, and wait until the controller has told it of itself: from then on it knows the cluster.
+        """Register the broker, and wait until the controller has sent it its own registration.
 
-        If it was not stopped cleanly, others take over first what it had. Raises StartupError when another broker has
-        its number.
+        From then on it knows the cluster. After an unclean shutdown, others first take over its partitions. Raises
+        StartupError if another broker has its id.
         """
         self._store.subscribe(self)
         try:
@@ -225,7 +225,7 @@ class Participation:
         return 4 if protocol >= protocol_version.V0_10_0_IV1 else 2
 
     async def end(self) -> None:
-        """Hand over what this broker leads."""
+        """Hand over the partitions that this broker leads."""
         await shut_down_controlled(
             self._config,
             self._broker_id,

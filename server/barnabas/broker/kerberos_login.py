@@ -1,6 +1,6 @@
-"""Kerberos as the settings of a listener name it: the options of Krb5LoginModule, the service's name, rules for names.
+"""Kerberos by the settings of a listener: the options of Krb5LoginModule, the service's name, rules for names.
 
-The rule: options mean what they mean to Java, as far as they mean something here; a key that is not there stops the start.
+The rule: options have their meaning in Java, if they have one here; a missing key stops the start.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 LOGINS_AT_ONCE_MAX = 4
-"""So many messages of logins are looked at at the same time, each in a thread; others wait."""
+"""Login messages processed in parallel, each in a thread; others wait."""
 
 
 class Library(NamedTuple):
@@ -79,7 +79,7 @@ def _key_of(listener: ListenerSettings, entry: JaasEntry | None) -> tuple[str, s
 def gssapi_exchange(
     listener: ListenerSettings, entry: JaasEntry | None, threads: Threads, library: Library = LIBRARY
 ) -> Callable[[], GssapiExchange]:
-    """Return what begins a login with Kerberos. Reads the keytab. Raises SettingError."""
+    """Return the factory of logins with Kerberos. Reads the keytab. Raises SettingError."""
     service_name(listener, entry)
     principal, keytab = _key_of(listener, entry)
     assert entry is not None

@@ -1,7 +1,7 @@
 """Opening the storage of a broker that is one of several.
 
-The rule: topics are those of the cluster. On ZooKeeper a log without one stays as it is, until the controller says what
-becomes of it; in a KRaft quorum it is set aside, since the image is complete.
+The rule: topics are those of the cluster. On ZooKeeper a log without a topic stays until the controller decides about
+it; in a KRaft quorum it is set aside, since the image is complete.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ async def open_member(
     on_all_lost: Callable[[], None],
     membership: Membership,
 ) -> Storage:
-    """Open what a broker of a cluster has. Raises StorageError."""
+    """Open the storage of a broker in a cluster. Raises StorageError."""
     now_ms, store = environment.wall_clock_ms, membership.store
     broker_id = config.get(settings.NODE_ID)
     own_epoch = partial(_own_epoch, store, broker_id)
@@ -124,7 +124,7 @@ async def open_member(
 async def _settle_log_dirs(
     config: BrokerConfig, environment: Environment, logs: LogManager, replicas: Replicas, image: ClusterImage
 ) -> None:
-    """Have no logs made in cordoned log dirs, and set aside logs that the first image of a quorum does not know."""
+    """Exclude cordoned log dirs from new logs, and set aside logs that the first image of a quorum does not have."""
     from barnabas.broker.quorum_joining import cordon_log_dirs  # only a broker of a quorum loads its modules
 
     cordon_log_dirs(config, logs)
@@ -142,7 +142,8 @@ async def _opened_logs(
     logs = quorum.logs if quorum is not None else new_log_manager(config, environment, config_for)
     await environment.threads.run(lambda: logs.open(environment.wall_clock_ms()))
     if quorum is None:
-        logs.stays_unclean = logs.is_unclean  # until others have taken over what may be lost here
+        # until others have taken over the partitions that may have lost records here
+        logs.stays_unclean = logs.is_unclean
     else:
         # A start that ends before the registration changes no record.
         logs.broker_epoch = logs.previous_broker_epoch

@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class MembershipParts:
-    """The controller that may be here, what follows the one that is elected, their tasks, and the part in the cluster."""
+    """The local controller, the follower of the elected one, their tasks, and the participation in the cluster."""
 
     controller: Controller
     member: Member | None
@@ -106,7 +106,7 @@ def membership_parts(
 
 
 def allows_unclean(config: BrokerConfig, own: Mapping[str, str]) -> bool:
-    """Say whether a topic with these settings of its own may be led by a replica that is not in sync."""
+    """Say whether a topic with these own settings allows a leader out of sync."""
     return bool(config.topic_values(own)["unclean.leader.election.enable"])
 
 
@@ -136,7 +136,7 @@ class UncleanElections:
 
 
 class FailureReporter:
-    """Tells the controller of log dirs that have failed, so that others lead what was in them."""
+    """Reports failed log dirs to the controller, so that others lead their partitions."""
 
     def __init__(self, store: ZooKeeperStore) -> None:
         self._store = store

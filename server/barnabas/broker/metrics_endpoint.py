@@ -1,6 +1,6 @@
-"""Metrics over HTTP, for Prometheus and whatever else reads its format: GET /metrics on an address of its own.
+"""Metrics over HTTP, for Prometheus and other readers of its format: GET /metrics at a separate address.
 
-The rule: a reader, however slow or malformed, costs the broker nothing but its own connection: `network.visitors`.
+The rule: a slow or malformed reader costs the broker only that connection: `network.visitors`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Limits on the files that this process may hold open: in all, for segments, and for connections.
+"""Limits on the open files of this process: in all, for segments, and for connections.
 
-The rule: neither may take what the other needs. A segment that finds no place is opened again for each use, a connection
-that finds none is refused; some files are spared for what is open for a moment, such as indexes and checkpoints.
+The rule: segments and connections do not take each other's share. A segment beyond its share is opened again for each
+use, a connection beyond it is refused; some descriptors are reserved for short uses, such as indexes and checkpoints.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SPARED = 64
 """Open files that are for neither."""
 
 OPEN_FILES_MIN = 2 * SPARED
-"""With fewer, segments and connections would take what the broker itself needs, and it would serve no client."""
+"""With fewer, no descriptors would be left for clients."""
 
 
 def allow_open_files(raise_limit: Callable[[], int] = raise_open_files) -> int:

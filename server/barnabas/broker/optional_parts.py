@@ -45,12 +45,10 @@ class OptionalParts(NamedTuple):
 def optional_parts(
     base: BaseParts, coordinators: CoordinatorParts, step_runner: StepRunner, log_limit: LogLimit
 ) -> OptionalParts:
-    """Say how each of them is made."""
+    """Return how each of them is created."""
     credentials = _credentials(base)
     delegation_tokens = _delegation_tokens(base, credentials)
-    if (
-        token_secret_key(base.config) is not None
-    ):  # those that have expired are removed, whoever asks for them
+    if token_secret_key(base.config) is not None:  # expired ones
         delegation_tokens.get()
     return OptionalParts(
         _shares(base, coordinators, step_runner, log_limit), _telemetry(base), credentials, delegation_tokens

@@ -59,7 +59,10 @@ def _secured(plain: ClientSettings, listener: ListenerSettings, mechanism: Setti
 
 
 def client_tls(listener: ListenerSettings) -> ssl.SSLContext | None:
-    """Return what encrypts connections to a listener; None where nothing does. Reads files. Raises SettingError."""
+    """Return the TLS context for connections to a listener; None if it is not encrypted. Reads files.
+
+    Raises SettingError.
+    """
     if not listener.has_tls:
         return None
     from barnabas.network.tls_context import client_context

@@ -101,11 +101,11 @@ class Companions:
         self._all = all_of_them
 
     def begin(self) -> str:
-        """Have all bind their addresses; returns words for the ready line. Raises StartupError."""
+        """Bind the addresses of all companions; returns their part of the ready line. Raises StartupError."""
         return "".join(companion.begin() for companion in self._all)
 
     def attach(self, broker: Broker) -> None:
-        """Have all show this broker from now on."""
+        """Attach all companions to this broker."""
         for companion in self._all:
             companion.attach(broker)
 

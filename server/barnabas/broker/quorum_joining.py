@@ -1,8 +1,8 @@
 """Steps by which a broker joins the cluster of a KRaft quorum, and leaves it (KIP-500, KIP-631).
 
-The rule: the metadata are read up to what is committed before the log dirs are opened; the broker registers when it can
-serve, is unfenced when it has followed its own registration, and accepts no connection before. A controller that is away
-delays a stop by seconds.
+The rule: all committed metadata are read before the log dirs are opened; the broker registers when it can serve, is
+unfenced when it has read its own registration, and accepts no connection before. An absent controller delays a stop only
+by seconds.
 """
 
 from __future__ import annotations
@@ -65,11 +65,10 @@ CORDONED_DIRS_SINCE = 30
 async def joined_quorum(
     config: BrokerConfig, environment: Environment, budget: LoopBudget, seams: Seams = NO_SEAMS
 ) -> AsyncIterator[Membership]:
-    """Follow the metadata of the quorum, and yield once all that is committed is known.
+    """Follow the metadata of the quorum, and yield once all committed metadata are read.
 
-    `seams` stand around the requests and connections of a controller in this process.
-
-    Raises StartupError, StorageError; also out of the block, when the disk of the metadata fails.
+    `seams` wrap the requests and connections of a controller in this process. Raises StartupError, StorageError; also
+    out of the block, when the disk of the metadata fails.
     """
     quorum = quorum_settings(config)
     store: QuorumStore | None = None
@@ -122,7 +121,7 @@ async def _voting(
     config: BrokerConfig, environment: Environment, budget: LoopBudget, seams: Seams
 ) -> AsyncIterator[Followed]:
     """Follow the controller of this node, which serves as long: it ends after the broker."""
-    from barnabas.broker.controller_node import controlling  # not on the way of a broker
+    from barnabas.broker.controller_node import controlling  # not needed by a broker
 
     async with controlling(config, environment, budget, seams) as node, trio.open_nursery() as nursery:
         await nursery.start(node.serve)
@@ -154,7 +153,7 @@ def _cluster_id(disk: Disk, path: str) -> str | None:
 
 
 def cordon_log_dirs(config: BrokerConfig, logs: LogManager) -> None:
-    """Have no logs made in the log dirs that the settings cordon, as long as there are others (KIP-1066)."""
+    """Exclude the log dirs that the settings cordon from new logs, while there are others (KIP-1066)."""
     try:
         logs.cordoned = cordoned_log_dirs(config)
     except SettingError as error:
@@ -168,7 +167,7 @@ class QuorumParticipation:
 
     @property
     def active_controller(self) -> int:
-        """The number of the controller that leads the quorum, -1 while none is known."""
+        """The id of the active controller, -1 while none is known."""
         return self._peers.controller_id
 
     def __init__(
@@ -238,7 +237,7 @@ class QuorumParticipation:
         ]
 
     def report_lost_dirs(self, _logs: Iterable[PartitionLog]) -> None:
-        """Tell the controller of the log dirs that are offline; the broker stops if it cannot be told in time."""
+        """Report offline log dirs to the controller; the broker stops if that does not succeed in time."""
         lifecycle = self._lifecycle
         if lifecycle is not None:
             lifecycle.lose_dirs(
@@ -270,7 +269,7 @@ class QuorumParticipation:
             self._cordon()
 
     async def end(self) -> None:
-        """Hand over what this broker leads, and leave; without a controller that answers it leaves soon."""
+        """Hand over the partitions that this broker leads, and leave; without an answer of the controller, soon."""
         lifecycle = self._lifecycle
         if lifecycle is None or not self._config.get(settings.CONTROLLED_SHUTDOWN_ENABLE):
             return
@@ -322,7 +321,7 @@ class QuorumParticipation:
                 self._wake = trio.Event()
 
     def _check_told(self, lifecycle: Lifecycle) -> None:
-        """Stop the broker when no controller could be told of a log dir that is offline (KIP-858)."""
+        """Stop the broker if no controller has received the report of an offline log dir (KIP-858)."""
         if not lifecycle.has_untold_dirs:
             self._untold_until = math.inf
         elif trio.current_time() >= self._untold_until:

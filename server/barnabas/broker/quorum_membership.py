@@ -1,6 +1,6 @@
-"""Parts that only a broker of a KRaft quorum has: its registration, and what it asks of the active controller.
+"""Parts that only a broker of a KRaft quorum has: its registration, and its requests to the active controller.
 
-The rule: the active controller decides everything about the cluster; nothing of that is done here.
+The rule: only the active controller makes decisions about the cluster.
 """
 
 from __future__ import annotations

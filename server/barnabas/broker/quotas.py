@@ -21,7 +21,7 @@ WRITE_TXN_MARKERS = 27
 def broker_quotas(
     config: BrokerConfig, served: Mapping[int, Api], budget: LoopBudget, now_s: Callable[[], float]
 ) -> BrokerQuotas:
-    """Return what throttles clients; what brokers say to each other is exempt."""
+    """Return the quotas of clients; requests between brokers are exempt."""
     clients = ClientQuotas(
         samples=config.get(settings.QUOTA_WINDOW_NUM),
         window_ms=config.get(settings.QUOTA_WINDOW_SIZE_SECONDS) * 1000,

@@ -1,6 +1,6 @@
-"""The schema registry of `serve --registry`: a client of this broker, in its process. Imported where one is asked for.
+"""The schema registry of `serve --registry`: a client of this broker, in its process. Imported only if it is enabled.
 
-The rule: it is the registry of any Kafka; how it connects, and how its users log in, is as of all companions (`beside`).
+The rule: it works with any Kafka; its connections and logins are those of all companions (`beside`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The REST API of `serve --http`: a client of this broker, in its process. Imported where one is asked for.
+"""The REST API of `serve --http`: a client of this broker, in its process. Imported only if it is enabled.
 
-The rule: it is the REST API of any Kafka; how it connects, and how its users log in, is as of all companions (`beside`).
-Schemas are those of the registry that is served with it, unless it is given another one.
+The rule: it works with any Kafka; its connections and logins are those of all companions (`beside`). Schemas are those
+of the registry in the same process, unless another one is set.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class RestBeside:
     """Companion of one broker: its REST API."""
 
     def __init__(self, config: BrokerConfig, registry: RegistryBeside | None) -> None:
-        """`registry` is the one that is served with it, if there is one."""
+        """`registry` is the one in the same process, if there is one."""
         self._config = config
         self._registry = registry
         self._broker: Broker | None = None

@@ -1,7 +1,7 @@
-"""SASL mechanisms that each listener offers, made of its settings.
+"""SASL mechanisms of each listener, by its settings.
 
-The rule: a mechanism that cannot work as it is set keeps the broker from starting, with the name of the setting; what a
-module or class of Kafka's does is done here under the same name, and no other class is run.
+The rule: a mechanism that cannot work with its settings stops the start, with the name of the setting; modules and
+classes of Kafka are implemented here under their names, and no other class is supported.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ NONCE_BYTES = 18
 
 
 def sasl_offer(listener: ListenerSettings, parts: LoginParts) -> SaslOffer:
-    """Return what a listener with SASL offers. Raises SettingError."""
+    """Return the mechanisms of a listener with SASL. Raises SettingError."""
     names = mechanisms_of(listener)
     if not names:
         raise SettingError(
@@ -78,7 +78,7 @@ def sasl_offer(listener: ListenerSettings, parts: LoginParts) -> SaslOffer:
 
 
 def _beginning(name: str, listener: ListenerSettings, parts: LoginParts) -> Callable[[], Exchange]:
-    """Return what begins a login with a mechanism."""
+    """Return the factory of exchanges with a mechanism."""
     if name == PLAIN:
         entry = jaas_of(listener, name)
         if entry is None:
@@ -128,7 +128,7 @@ def _check_verified(listener: ListenerSettings) -> None:
 
 
 def _token_check(listener: ListenerSettings, parts: LoginParts) -> Check:
-    """Return what checks the tokens of OAUTHBEARER. Raises SettingError."""
+    """Return the check of OAUTHBEARER tokens. Raises SettingError."""
     from barnabas.broker.tokens import Expected, SignedTokens, UnsecuredTokens
     from barnabas.network.jwks import Jwks, JwksError
 
@@ -189,7 +189,7 @@ def _skew_s(text: str) -> float:
 
 
 def _check_handler(listener: ListenerSettings, mechanism: str) -> None:
-    """See that no class is asked for that is not here. Raises SettingError."""
+    """Check that the settings name no unsupported class. Raises SettingError."""
     setting = settings.SASL_SERVER_CALLBACK_HANDLER_CLASS
     handler = listener.get(setting, mechanism)
     if handler and (mechanism != OAUTHBEARER or handler not in TOKEN_HANDLERS):

@@ -1,8 +1,8 @@
-"""Gives listeners the security that their settings ask for, at the start and when the settings change.
+"""Sets up the security of listeners by their settings, at the start and when the settings change.
 
-The rule: what cannot be used never replaces what is in use, nor does a certificate for another subject. Key stores
-are read again when a setting of TLS or SASL is altered, also to what it was: so a certificate is renewed by replacing its
-file and altering its location (KIP-226).
+The rule: an unusable key store never replaces the present one, nor does a certificate for another subject. Key stores
+are read again when a setting of TLS or SASL is altered, also to what it was: so a certificate is renewed by replacing
+its file and altering its location (KIP-226).
 """
 
 from __future__ import annotations

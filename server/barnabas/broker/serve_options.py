@@ -134,7 +134,7 @@ def collect(options: argparse.Namespace, demo: Mapping[str, str] | None = None) 
 
 
 def _leave_registry(collected: CollectedSettings, url: str | None) -> None:
-    """Forget the login that a file has for the console's registry, where a command line names another one."""
+    """Drop the file's login for the console's registry, if the command line names another registry."""
     if url is None or REGISTRY_URL not in collected.settings:
         return
     from barnabas.registry.client_settings import CONSOLE_PREFIX, over
@@ -189,7 +189,7 @@ def collect_stored(file: str | None, data: str | None, pairs: Sequence[str]) -> 
 
 
 def collect_shared(file: str | None, pairs: Sequence[str]) -> CollectedSettings:
-    """Return the settings of a file and of `--set`, which say nothing of data directories. Raises SettingError."""
+    """Return the settings of a file and of `--set`, which must not name data directories. Raises SettingError."""
     collected = CollectedSettings()
     if file is not None:
         _read_file(file, collected)
@@ -231,11 +231,11 @@ def _listen(addresses: list[str], collected: CollectedSettings) -> None:
     missing = sorted({_name_of(address) for address in named} - protocols_of(protocol_map).keys())
     if missing and all(name.replace("_", "").replace("-", "").isalnum() for name in missing):
         pairs = [protocol_map, *(f"{name}:PLAINTEXT" for name in missing)]
-        protocols = ",".join(pair for pair in pairs if pair)  # those of --set among them
+        protocols = ",".join(pair for pair in pairs if pair)  # including settings of --set
         name = "listener.security.protocol.map"
         collected.set(
             name, protocols, collected.origins.get(name, "--listen")
-        )  # the place of what it extends
+        )  # inserted at the place of the setting that it extends
 
 
 def _advertise(addresses: list[str], collected: CollectedSettings) -> None:

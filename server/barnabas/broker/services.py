@@ -1,7 +1,7 @@
-"""Everything that handlers may ask for, by name.
+"""All services for handlers, by name.
 
-The rule: a handler names in its fields what it needs of these, and gets nothing else; names and types there and here
-agree, which a test sees to. Parts that few brokers need are made when a handler that names them is first used.
+The rule: a handler names the services that it needs in its fields, and gets no others; a test checks that names and
+types agree. Services that few brokers need are created when a handler with them is first used.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def new_connections(
 
 
 def bound_metrics_address(config: BrokerConfig) -> MetricsAddress | None:
-    """Bind the address of metrics, if that is asked for; only then its libraries are imported. Raises StartupError."""
+    """Bind the address of metrics, if they are enabled; only then their libraries are imported. Raises StartupError."""
     address = config.get(settings.METRICS_LISTENER)
     if not address:
         return None

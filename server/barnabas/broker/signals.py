@@ -76,7 +76,7 @@ class Stopper:
 
 @asynccontextmanager
 async def until_signalled(*, may_break_off_start: bool) -> AsyncIterator[Stopper]:
-    """Run the block until SIGTERM or SIGINT stops what it has told the `Stopper` of, or breaks off its start."""
+    """Run the block until SIGTERM or SIGINT stops the broker in the `Stopper`, or interrupts its start."""
     with trio.open_signal_receiver(*end_signals()) as signals:
         async with trio.open_nursery() as listening:
             stopper = Stopper(may_break_off_start=may_break_off_start)
@@ -87,7 +87,7 @@ async def until_signalled(*, may_break_off_start: bool) -> AsyncIterator[Stopper
 
 
 def code_of(file: str) -> str:
-    """Say what a module is, by its file."""
+    """Return the kind of a module (source or compiled), by its file."""
     return "compiled" if file.endswith(tuple(EXTENSION_SUFFIXES)) else "interpreted"
 
 

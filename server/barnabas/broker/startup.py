@@ -1,6 +1,6 @@
-"""Parsing and binding listeners, with errors that say what to do.
+"""Parses and binds listeners, with errors that name the way out.
 
-The rule: everything that can be wrong with an address is found here, before anything is served.
+The rule: all faults of addresses are detected here, before anything is served.
 """
 
 from __future__ import annotations
@@ -85,12 +85,12 @@ def advertised_listeners(config: BrokerConfig, network: Network) -> dict[str, tu
 def advertised_endpoints(
     config: BrokerConfig, network: Network, listeners: Sequence[Listener]
 ) -> dict[str, tuple[str, int]]:
-    """The (host, port) that clients and other brokers are given for each listener that advertises something.
+    """Return the advertised (host, port) of each listener that advertises one.
 
-    What `advertised.listeners` does not name advertises the host of `listeners` as it is written there, as Kafka does: a
-    certificate or a Kerberos principal is that of a name, not of an address. A listener on all interfaces has this
-    machine's name where clients check names, and in a cluster; elsewhere it advertises nothing: each client is given the
-    address that it has dialled. In a cluster `advertised.listeners` names all that are advertised. Raises StartupError.
+    A listener that `advertised.listeners` does not name advertises its host in `listeners`, as in Kafka: certificates
+    and Kerberos principals are for names, not for addresses. A listener on all interfaces advertises this machine's name
+    if clients check names, and in a cluster; elsewhere nothing: each client gets the address to which it connected. In a
+    cluster `advertised.listeners` names all advertised listeners. Raises StartupError.
     """
     bound = {listener.name: listener.port for listener in listeners}
     advertised = advertised_listeners(config, network)
@@ -176,7 +176,7 @@ def check_tiered_topics(config: BrokerConfig, image: ClusterImage) -> None:
 
 
 def exposures(listeners: Sequence[Listener], *, has_authorizer: bool) -> Iterator[str]:
-    """Yield a warning for each thing that other machines may do without restriction."""
+    """Yield a warning for each action that other machines can take without restriction."""
     strangers = open_to_others(listeners, authenticates=False)
     if strangers:
         may = "what the ACLs allow to User:ANONYMOUS" if has_authorizer else "everything"
@@ -193,7 +193,7 @@ def exposures(listeners: Sequence[Listener], *, has_authorizer: bool) -> Iterato
 
 
 def listen(listener: Listener) -> None:
-    """Have a listener accept from now on. Raises StartupError where another broker has begun to listen meanwhile."""
+    """Start to accept connections. Raises StartupError if another broker has begun to listen meanwhile."""
     for acceptor in listener.acceptors:
         host, port = acceptor.address
         with explained(f"{listener.name}://{url_address(host, port)}", host, port):

@@ -1,7 +1,7 @@
-"""Opening and closing what a broker keeps: log dirs, logs, cluster metadata, and what hangs on them.
+"""Opens and closes the storage of a broker: log dirs, logs, cluster metadata, and dependent parts.
 
-The rule: topics are what the metadata says; a log that is found without its topic is adopted, so that a directory
-which another broker wrote can be opened.
+The rule: the metadata define the topics; a log without a topic is adopted, so that a directory of another broker can be
+opened.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ async def opened_storage(
 ) -> AsyncIterator[Storage]:
     """Open everything below the log dirs, and close it cleanly at the end. Raises StorageError.
 
-    `endpoints` are what the broker advertises, by listener; `on_all_lost` is called when no log dir works any more.
-    Without a `membership` the broker is a cluster by itself.
+    `endpoints` are the advertised ones, by listener; `on_all_lost` is called when the last log dir fails. Without a
+    `membership` the broker is a cluster by itself.
     """
     if membership is None:
         storage = await _open_alone(config, endpoints, environment, budget, on_all_lost)
@@ -149,7 +149,7 @@ async def _open_locked(
     logs: LogManager,
     log_dir: str,
 ) -> Storage:
-    """Open what the log dirs have, which are locked."""
+    """Open the content of the log dirs, which are locked."""
     disk, now_ms, threads = environment.disk, environment.wall_clock_ms, environment.threads
     may_lose = not has_authorizer(config)
 

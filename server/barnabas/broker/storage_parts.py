@@ -37,7 +37,7 @@ CONFIGS_SHARED_MAX: Final = 1_000
 
 
 class AlterPartitionTask(AlterPartition[Any], Protocol):
-    """Carries proposals for the ISR to the controller in a task of its own."""
+    """Sends proposals for the ISR to the controller in a separate task."""
 
     async def run(self) -> None:
         """Do so until cancelled."""
@@ -61,7 +61,7 @@ class Membership(NamedTuple):
 
 
 class QuorumParts(NamedTuple):
-    """The store that follows the quorum, and the way to its active controller."""
+    """The store that follows the quorum, and the requests to its controllers."""
 
     store: QuorumStore
     controllers: Peers
@@ -90,13 +90,13 @@ class Storage(NamedTuple):
     consumer_offsets: ConsumerOffsets | None = None
     """Store of the offsets of consumers before 0.9; None without ZooKeeper."""
     controllers: Peers | None = None
-    """The way to the active controller of a KRaft quorum; None without one."""
+    """Sends requests to the KRaft controllers; None without a KRaft quorum."""
 
 
 def new_log_manager(
     config: BrokerConfig, environment: Environment, config_for: Callable[[str], LogConfig]
 ) -> LogManager:
-    """Make what keeps the logs; it is not open yet."""
+    """Create the log manager, which is not open yet."""
     return LogManager(
         list(config.log_dirs),
         config_for=config_for,
@@ -118,8 +118,8 @@ class LogConfigs:
         self._shared: dict[tuple[tuple[str, str], ...], LogConfig] = {}
 
     def of(self, overrides: Mapping[str, str]) -> LogConfig:
-        """Return the settings of the logs of a topic that has these of its own. Raises SettingError."""
-        from barnabas.log.config import LogConfig  # not on the way of a start without logs
+        """Return the settings of a topic's logs, with these own settings of the topic. Raises SettingError."""
+        from barnabas.log.config import LogConfig  # not needed by a start without logs
 
         if self._revision != self._config.revision or len(self._shared) >= CONFIGS_SHARED_MAX:
             self._revision = self._config.revision
@@ -147,7 +147,7 @@ async def follow_first(
     config_for: Callable[[str], LogConfig],
     now_ms: int,
 ) -> None:
-    """Open what the first image names; what was adopted since `before` has settings that its logs do not obey yet."""
+    """Open the logs of the first image; topics adopted since `before` have settings that their logs do not have yet."""
     delta = Delta(ClusterImage(image.cluster_id), image, tuple(image.topics), ())
     await replicas.prepare(delta, config_for, now_ms)
     replicas.publish(delta)

@@ -1,4 +1,4 @@
-"""Tiered storage of a broker, put together: a store by the settings, and what copies to it and reads from it."""
+"""Assembly of a broker's tiered storage: a store by the settings, with the tasks that copy to it and read from it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Checks the tokens of OAUTHBEARER: signed ones by a JWKS (KIP-768), and unsecured ones where that is asked for.
+"""Checks the tokens of OAUTHBEARER: signed ones by a JWKS (KIP-768), and unsecured ones if enabled.
 
-The rule: a signature of an algorithm with a public key is needed, the operator's keys alone count, and every claim that is
-expected must be there.
+The rule: a signature by a public-key algorithm is required, only the operator's keys count, and every expected claim
+must be present.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TOKEN_CHARS_MAX = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Requirements that a token must meet."""
+    """Requirements on a token."""
 
     issuer: str | None = None
     audience: tuple[str, ...] = ()
@@ -78,9 +78,7 @@ class SignedTokens:
         header = _json_part(token, 0, 3)
         if header.get("alg") not in ALGORITHMS:
             raise TokenError(f"a token is signed with {str(header.get('alg'))[:40]!r}")
-        _json_part(
-            token, 1, 3
-        )  # its claims come once each, which whoever checks the signature does not look for
+        _json_part(token, 1, 3)  # each claim must occur once, which checks of signatures do not verify
         await self._refresh(header.get("kid"))
         claims = self._claims(token)
         _time(claims, "iat", is_needed=True)
@@ -94,7 +92,7 @@ class SignedTokens:
 
         if not is_due():
             return
-        async with self._lock:  # whoever waits finds what the first has read
+        async with self._lock:  # waiting tasks find the keys that the first has read
             if not is_due():
                 return
             now_s = self._now_s()
@@ -122,7 +120,7 @@ class SignedTokens:
 
 
 def key_set_of(jwks: Mapping[str, Any]) -> KeySet:
-    """Return the keys of a JWKS that can be used; what an issuer has besides is left out, and named in the log."""
+    """Return the usable keys of a JWKS; other keys are ignored, and named in the log."""
     keys: list[Any] = []
     for number, key in enumerate(jwks.get("keys", ())):
         try:
@@ -133,7 +131,7 @@ def key_set_of(jwks: Mapping[str, Any]) -> KeySet:
 
 
 class UnsecuredTokens:
-    """Takes tokens without a signature (RFC 7515, appendix A.5) for what they say. For tests."""
+    """Accepts tokens without a signature (RFC 7515, appendix A.5). For tests."""
 
     def __init__(self, expected: Expected, *, clock_ms: Callable[[], int]) -> None:
         self._expected = expected

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def serve(options: argparse.Namespace) -> int:
-    """Start what the options say; returns the exit code."""
+    """Start a broker by the options; returns the exit code."""
     gc.disable()  # what a start makes stays, so looking for garbage in it is in vain; `run` switches it on again
     import_when_used(*OPENSSL_USERS)
     from barnabas.broker.serve_options import SET_OPTION, collect, has_metadata_log
@@ -156,7 +156,7 @@ def _run_serve(options: argparse.Namespace, config: BrokerConfig, own_settings: 
 
 
 def _is_tested(options: argparse.Namespace, config: BrokerConfig) -> bool:
-    """Say whether faults, the control API or a clock of its own are asked for."""
+    """Say whether faults, the control API or a virtual clock are requested."""
     from barnabas.config import broker as settings
 
     files = config.get(settings.CONTROL_LISTENER), config.get(settings.FAULTS_FILE)
@@ -203,7 +203,7 @@ def _companions(config: BrokerConfig, host: Host | None) -> Companions:
 
 
 def _watcher(options: argparse.Namespace) -> Watcher | None:
-    """Return what shows requests; None without --tap. Raises SettingError."""
+    """Return the viewer of requests; None without --tap. Raises SettingError."""
     if options.tap is None:
         return None
     from barnabas.config.setting import SettingError
@@ -218,7 +218,7 @@ def _watcher(options: argparse.Namespace) -> Watcher | None:
 
 
 def _prepare(options: argparse.Namespace, *, is_alone: bool) -> Callable[[Broker], Awaitable[None]] | None:
-    """Return what puts seeds into the broker before it serves; None without seeds. Raises SettingError."""
+    """Return the function that plants seeds in the broker before it serves; None without seeds. Raises SettingError."""
     if not options.topic and options.seed_file is None:
         return None
     from barnabas.config.setting import SettingError

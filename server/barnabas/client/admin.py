@@ -4,7 +4,7 @@
         admin = Admin(client)
         await admin.create_topics([NewTopic("events", partitions=3)])
 
-The rule: as of `administration`: an outcome for each thing that was asked for.
+The rule: as in `administration`, an outcome for each requested item.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import trio
 
 @asynccontextmanager
 async def background() -> AsyncIterator[trio.Nursery]:
-    """Yield a nursery; its tasks end with the block, and an error of the block is raised as it is, not in a group."""
+    """Yield a nursery; its tasks end with the block, and an error of the block is raised unchanged, not in a group."""
     failure: Exception | None = None
     async with trio.open_nursery() as nursery:
         try:

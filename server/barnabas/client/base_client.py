@@ -84,7 +84,7 @@ class BaseClient(Generic[C]):
     async def in_thread(
         self, work: Callable[[], T], *, limiter: Any = None, may_be_abandoned: bool = False
     ) -> T:
-        """Return what a function returns that blocks, or calculates for long."""
+        """Return the result of a function that blocks, or calculates for long."""
         raise NotImplementedError
 
     async def each(self, keys: Iterable[K], ask: Callable[[K], Awaitable[T]]) -> dict[K, T | ClientError]:
@@ -110,9 +110,9 @@ class BaseClient(Generic[C]):
         raise last
 
     async def broker(self, broker_id: int, *, lane: str = "") -> C:
-        """Return a connection to a broker. Raises ConnectionLostError, also for a broker that is not known.
+        """Return a connection to a broker. Raises ConnectionLostError, also for an unknown broker.
 
-        Each lane has a connection of its own: a response waits for those of all requests before it.
+        Each lane has a separate connection, as a response waits for those of all earlier requests.
         """
         if broker_id not in self.brokers or self._is_old(self._brokers_at):
             await self.refresh()
@@ -206,7 +206,7 @@ class BaseClient(Generic[C]):
         """Request the brokers and these topics (None: all), and keep metadata without errors. Raises
         ConnectionLostError.
 
-        `create`: whether the broker may create those that do not exist, if it does such things.
+        `create`: whether the broker may create missing ones, if it is configured to.
         """
         connection = await self.any_connection()
         version = connection.version_of(3, METADATA_VERSION_MAX)

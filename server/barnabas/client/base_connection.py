@@ -99,7 +99,7 @@ class BaseConnection:
     async def in_thread(
         self, work: Callable[[], T], *, limiter: Any = None, may_be_abandoned: bool = False
     ) -> T:
-        """Return what a function returns that blocks, or calculates for long."""
+        """Return the result of a function that blocks, or calculates for long."""
         raise NotImplementedError
 
     def now(self) -> float:
@@ -126,7 +126,7 @@ class BaseConnection:
         return self._last_id
 
     def encoded(self, key: int, version: int, correlation_id: int, message: Any) -> bytes:
-        """Return a request as it is sent, with its size. Raises EncodeError."""
+        """Return an encoded request, with its size. Raises EncodeError."""
         chunks = encode_request(key, version, correlation_id, self._settings.client_id, message)
         return b"".join(map(_as_bytes, chunks))
 
@@ -147,7 +147,7 @@ class BaseConnection:
             raise
 
     async def handshake(self) -> None:
-        """Learn the versions, and log in where that is asked for.
+        """Determine the versions, and log in if configured.
 
         Raises ConnectionLostError, AuthenticationError, UnsupportedVersionError, ResponseError.
         """
@@ -200,7 +200,7 @@ class BaseConnection:
             self.fail(str(error))
             raise
         finally:
-            if not is_done:  # also when cancelled: what the broker expects next is not known
+            if not is_done:  # also when cancelled: the broker's state of the login is unknown
                 self.fail("a login was broken off")
 
 
@@ -224,8 +224,8 @@ async def start_of_any_age(
 async def closes_on_versions(start: Start[C]) -> bool:
     """Say whether the broker is alive and yet closes connections on ApiVersions, as those before 0.10 do.
 
-    A broker that restarts, or a proxy in front of one, closes connections too: taking it for an ancient one would
-    mean versions in which, for example, transactions are not told apart.
+    A restarting broker, or a proxy in front of one, closes connections too: if it were taken as an old one, versions
+    would be used that, for example, lack transactions.
     """
     from barnabas.wire.generated.fetch import FetchRequest
 
@@ -245,7 +245,7 @@ async def closes_on_versions(start: Start[C]) -> bool:
 def decoded(frame: memoryview, key: int, version: int, correlation_id: int) -> Any:
     """Return the response in a frame. Raises DecodeError, also for the response to another request."""
     if key == API_VERSIONS and frame[4:6] == _UNSUPPORTED_VERSION:
-        version = 0  # whatever was asked for (KIP-511)
+        version = 0  # whatever version was requested (KIP-511)
     answered_id, response = decode_response(frame, key, version)
     if answered_id != correlation_id:
         raise DecodeError(f"is {answered_id}, not {correlation_id}", "correlation id", 0)

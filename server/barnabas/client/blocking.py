@@ -1,7 +1,7 @@
-"""The client for programs without Trio: its loop runs in a thread of its own.
+"""The client for programs without Trio: its loop runs in a separate thread.
 
-The rule: one thread a client, ended by `close`; calls come from any thread and wait for the answer. A process that
-was forked has none of its parent's threads: it opens a client of its own.
+The rule: one thread for each client, ended by `close`; any thread may call it, and waits for the answer. A forked
+process has none of its parent's threads: it must open its own client.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class BlockingClient:
-    """A `Client` that can be asked from ordinary code. Lifecycle: open after construction, until `close`."""
+    """A `Client` for synchronous code. Lifecycle: open after construction, until `close`."""
 
     def __init__(self, bootstrap: str | Iterable[Endpoint], settings: ClientSettings | None = None) -> None:
         """Start the loop; nothing is connected yet. Raises ValueError for addresses that are none."""
@@ -58,9 +58,9 @@ class BlockingClient:
             await self._closing.wait()
 
     def run(self, work: Callable[[Client], Awaitable[T]]) -> T:
-        """Do something with the client in its loop, and return what it returns.
+        """Run `work` with the client in its loop, and return the result.
 
-        Raises what `work` raises, and ClosedError after `close`, while it closes, and in a forked process.
+        Raises the errors of `work`, and ClosedError after `close`, while it closes, and in a forked process.
         """
         if os.getpid() != self._process_id:
             raise ClosedError("the client belongs to the process that this one was forked from")

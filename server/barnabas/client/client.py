@@ -46,7 +46,7 @@ class Client(InTrio, BaseClient[Connection]):
         await trio.sleep(seconds)
 
     async def each(self, keys: Iterable[K], ask: Callable[[K], Awaitable[T]]) -> dict[K, T | ClientError]:
-        """Do something for each key in a task of its own."""
+        """Call a function for each key, each in a separate task."""
         unique = list(dict.fromkeys(keys))
         results: dict[K, T | ClientError] = {}
 
@@ -96,9 +96,9 @@ async def open_client(
     *,
     dial: Dial = dial_tcp,
 ) -> AsyncIterator[Client]:
-    """Make a client; connections are opened when they are needed and closed at the end of the block.
+    """Create a client; connections are opened when they are needed and closed at the end of the block.
 
-    What the block raises leaves it as it is, not in an exception group.
+    Errors of the block are raised unchanged, not in an exception group.
     """
     endpoints = parse_bootstrap(bootstrap) if isinstance(bootstrap, str) else list(bootstrap)
     async with background() as nursery:

@@ -1,7 +1,7 @@
-"""One connection to a broker: requests go out at once, responses come back in their order.
+"""One connection to a broker: requests are sent immediately, responses arrive in order.
 
-The rule: a request is answered, or fails with ConnectionLostError; nothing is sent again here. What the peer answers
-out of turn, or not in time, ends the connection, since nothing that comes after it could be told apart.
+The rule: a request is answered, or fails with ConnectionLostError; nothing is repeated here. A response out of turn, or
+too late, ends the connection, since later ones could not be matched.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class InTrio:
     async def in_thread(
         self, work: Callable[[], T], *, limiter: Any = None, may_be_abandoned: bool = False
     ) -> T:
-        """Return what a function returns, which runs in a thread of Trio."""
+        """Return the result of a function, which runs in a thread of Trio."""
         return await trio.to_thread.run_sync(work, abandon_on_cancel=may_be_abandoned, limiter=limiter)
 
     def now(self) -> float:
@@ -100,7 +100,7 @@ class Connection(InTrio, BaseConnection):
         self._ended = trio.Event()
 
     async def wait_closed(self) -> None:
-        """Wait until the connection is closed, by either side: no request can be sent any more."""
+        """Wait until the connection is closed, by either side: then no request can be sent."""
         await self._ended.wait()
 
     # --- asking ---------------------------------------------------------------------------------------------
@@ -146,8 +146,8 @@ class Connection(InTrio, BaseConnection):
         return begun
 
     def late(self, begun: Begun) -> ConnectionLostError:
-        """End the connection because of a response that is late, and return the error that says so."""
-        # What comes later could not be told from the answers to others.
+        """End the connection because of a late response, and return the error for it."""
+        # a later response could not be matched to its request
         self.fail(f"no answer to {registry.name_of(begun.key)} in {begun.seconds:g} s")
         return self.lost()
 
@@ -259,7 +259,7 @@ async def open_connection(
 ) -> AsyncIterator[Connection]:
     """Connect, log in, and close at the end of the block. Raises as `Connection.handshake`.
 
-    What the block raises leaves it as it is, not in an exception group.
+    Errors of the block are raised unchanged, not in an exception group.
     """
     async with background() as nursery:
         yield await start_connection(nursery, endpoint, settings, dial=dial)
@@ -305,7 +305,7 @@ async def _start(
 
 
 async def _dial(endpoint: Endpoint, settings: ClientSettings, dial: Dial) -> trio.abc.Stream:
-    """Open a stream, with TLS where that is asked for. Raises ConnectionLostError."""
+    """Open a stream, with TLS if configured. Raises ConnectionLostError."""
     try:
         with trio.fail_after(settings.connect_timeout_ms / 1000 or math.inf):
             stream = await dial(endpoint)
@@ -321,7 +321,7 @@ async def _dial(endpoint: Endpoint, settings: ClientSettings, dial: Dial) -> tri
     except trio.TooSlowError:
         raise ConnectionLostError(f"{endpoint}: no connection in {settings.connect_timeout_ms} ms") from None
     except (OSError, trio.BrokenResourceError, ValueError, OverflowError) as error:
-        # The last two: a broker advertises what is no host name or no port.
+        # the last two: the advertised host or port is invalid
         raise ConnectionLostError(f"{endpoint}: {_cause(error)}") from error
 
 

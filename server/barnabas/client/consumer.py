@@ -460,7 +460,7 @@ async def open_consumer(
                 yield consumer
             except BaseException:
                 with trio.move_on_after(CLOSING_S, shield=True), suppress(Exception):
-                    await consumer._finish(is_well=False)  # what was raised matters more
+                    await consumer._finish(is_well=False)  # the first error is more important
                 raise
             await consumer._finish(is_well=True)
         finally:

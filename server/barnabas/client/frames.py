@@ -1,6 +1,6 @@
-"""Reading responses off a stream: many small ones with one read, a large one straight into its buffer.
+"""Reads responses from a stream: many small ones with one read, a large one directly into its buffer.
 
-The rule: a response is one buffer of its own, so that what was decoded from it may stay a view of it.
+The rule: each response has a separate buffer, so that decoded values may be views of it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class FrameReader:
         self._socket = stream.socket if isinstance(stream, trio.SocketStream) else None
 
     async def next(self) -> memoryview:
-        """Return the next frame without its size. Raises DecodeError, OSError, and what the stream raises."""
+        """Return the next frame without its size. Raises DecodeError, OSError, and the errors of the stream."""
         while len(self._ahead) - self._at < SIZE_BYTES:
             self._ahead = self._ahead[self._at :] + await self._receive(READ_BYTES)
             self._at = 0

@@ -19,7 +19,7 @@ CHOICE = bytes((NO_LAYER, 0, 0, 0))
 def gssapi(tickets: Tickets, host: str) -> Generator[bytes, bytes, None]:
     """Return the messages of a login to the broker on `host`.
 
-    Raises AuthenticationError on its way, and ConnectionLostError for what may succeed the next time.
+    Raises AuthenticationError, and ConnectionLostError for transient errors.
     """
     service = f"{tickets.login.service}/{host}"
     try:

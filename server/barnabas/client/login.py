@@ -35,7 +35,7 @@ class Waiting(Protocol):
     async def in_thread(
         self, work: Callable[[], T], *, limiter: Any = None, may_be_abandoned: bool = False
     ) -> T:
-        """Return what a function returns that blocks, or calculates for long."""
+        """Return the result of a function that blocks, or calculates for long."""
 
     def now(self) -> float:
         """Return the time, s."""
@@ -50,11 +50,11 @@ class Login:
         self._due_at = math.inf
 
     def is_due(self, now: float) -> bool:
-        """Say whether it is time to log in again, before anything else is asked."""
+        """Say whether it is time to log in again, before the next request."""
         return now >= self._due_at
 
     async def run(self, ask: Ask, version: int, waiting: Waiting) -> None:
-        """Log in. `version` is that of SaslAuthenticate. Raises AuthenticationError, and what `ask` raises."""
+        """Log in. `version` is that of SaslAuthenticate. Raises AuthenticationError, and the errors of `ask`."""
         from barnabas.wire.generated.sasl_authenticate import SaslAuthenticateRequest
         from barnabas.wire.generated.sasl_handshake import SaslHandshakeRequest
 
@@ -81,7 +81,7 @@ class Login:
 async def _first_message(waiting: Waiting, credentials: SaslCredentials, messages: Exchange) -> bytes:
     if credentials.tokens is None and credentials.tickets is None:
         return next(messages)
-    # In a thread, which may be left alone: an identity provider, or a key distribution centre, is asked.
+    # in a thread that may be abandoned: an identity provider, or a key distribution centre, is contacted
     limiter = None if credentials.tickets is None else credentials.tickets.limiter
     return await waiting.in_thread(partial(next, messages), limiter=limiter, may_be_abandoned=True)
 

@@ -107,7 +107,7 @@ class Producer:
         try:
             self._sender.memory.reserve_nowait(size)
         except trio.WouldBlock:
-            self._sender.wake()  # what lingers is sent now
+            self._sender.wake()  # lingering records are sent now
             await self._reserve(size)
         return self._append(info, topic, value, key, pairs, partition, timestamp_ms, size)
 
@@ -346,7 +346,7 @@ class Producer:
             if isinstance(error, ClientError):
                 raise
         except ClientError:
-            pass  # the coordinator aborts it by itself, or the next producer does
+            pass  # the coordinator aborts the transaction after its timeout, or the next producer does
 
     # --- lifecycle ------------------------------------------------------------------------------------------
 
@@ -365,7 +365,7 @@ class Producer:
         await self.flush()
 
     async def _finish_quickly(self) -> None:
-        """End after a failure: what was sent before it still is, if that takes no longer than usual."""
+        """End after a failure: send earlier records, if that takes no longer than usual."""
         self._is_closed = True
         with trio.move_on_after(CLOSING_S):
             if isinstance(self._identity, Transactions):

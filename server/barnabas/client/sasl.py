@@ -1,7 +1,7 @@
 """Logging in: the client's side of SASL PLAIN (RFC 4616), SCRAM (RFC 5802, RFC 7677) and OAUTHBEARER (RFC 7628). Pure.
 
-The rule: a mechanism is a generator of what is sent; it gets what the broker answers, and is at its end only when the
-broker has proved, where the mechanism has a proof, that it knows the password too.
+The rule: a mechanism is a generator of messages that receives the broker's answers; it ends only when the broker has
+proved, if the mechanism has a proof, that it knows the password too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ITERATIONS_MIN, ITERATIONS_MAX = 4_096, 1_000_000
 def exchange(credentials: SaslCredentials, nonce: bytes, host: str = "") -> Exchange:
     """Return the messages of a login to the broker on `host`. `nonce` is random, 16 bytes or more.
 
-    Raises AuthenticationError on its way.
+    Raises AuthenticationError.
     """
     if credentials.mechanism == "PLAIN":
         return _plain(credentials)
@@ -48,7 +48,7 @@ def _bearer(credentials: SaslCredentials) -> Exchange:
     extensions = "".join(f"{name}={value}\x01" for name, value in credentials.extensions)
     answer = yield f"n,,\x01auth=Bearer {credentials.tokens()}\x01{extensions}\x01".encode()
     if answer:
-        yield b"\x01"  # upon which the broker says no in its own words
+        yield b"\x01"  # upon which the broker refuses in its own words
         raise AuthenticationError(f"the broker refuses the token: {answer[:200]!r}")
 
 

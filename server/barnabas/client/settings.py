@@ -1,6 +1,6 @@
-"""Settings of a client: addresses of brokers, security, patience.
+"""Settings of a client: addresses of brokers, security, timeouts.
 
-The rule: names and values are those of Kafka's and librdkafka's clients, as far as they mean something here.
+The rule: names and values are those of Kafka's and librdkafka's clients, if they have a meaning here.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def _bearer(settings: Mapping[str, str]) -> SaslCredentials:
 
 
 def extensions_of(text: str) -> tuple[tuple[str, str], ...]:
-    """Read `name=value,...`, what a broker is sent with a token. Raises ValueError."""
+    """Parse `name=value,...`, the extensions sent with a token. Raises ValueError."""
     pairs = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         match = _EXTENSION.fullmatch(part)

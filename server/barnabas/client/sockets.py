@@ -4,7 +4,7 @@
         topics = finished(Admin(client).topics())
 
 The rule: a coroutine on this client never waits for an event loop, so that `finished` runs it to its end; a program with
-tasks of its own uses `Client`. What takes several brokers is done in threads.
+Trio tasks uses `Client`. Requests to several brokers run in threads.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 THREADS_MAX = 16
-"""Number of brokers that are asked at the same time."""
+"""Number of brokers that are asked in parallel."""
 
 
 def finished(work: Awaitable[T]) -> T:
@@ -63,7 +63,7 @@ class InPlace:
         limiter: Any = None,  # noqa: ARG002
         may_be_abandoned: bool = False,  # noqa: ARG002
     ) -> T:
-        """Return what a function returns."""
+        """Return the result of a function."""
         return work()
 
     def now(self) -> float:
@@ -190,7 +190,7 @@ class SocketClient(InPlace, BaseClient[SocketConnection]):
             time.sleep(seconds)
 
     async def each(self, keys: Iterable[K], ask: Callable[[K], Awaitable[T]]) -> dict[K, T | ClientError]:
-        """Do something for each key, in threads where there are several: a broker that is down holds up no other."""
+        """Call a function for each key, in threads if there are several: a broker that is down delays no other."""
         unique = list(dict.fromkeys(keys))
         results: dict[K, T | ClientError] = {}
         failures: list[BaseException] = []
@@ -239,7 +239,7 @@ async def start_socket_connection(endpoint: Endpoint, settings: ClientSettings) 
 
 
 def _dial(endpoint: Endpoint, settings: ClientSettings) -> socket.socket:
-    """Open a socket, with TLS where that is asked for. Raises ConnectionLostError."""
+    """Open a socket, with TLS if configured. Raises ConnectionLostError."""
     timeout_s = settings.connect_timeout_ms / 1000 or None
     try:
         sock = _connected(endpoint, timeout_s)
@@ -253,7 +253,7 @@ def _dial(endpoint: Endpoint, settings: ClientSettings) -> socket.socket:
     except TimeoutError:
         raise ConnectionLostError(f"{endpoint}: no connection in {settings.connect_timeout_ms} ms") from None
     except (OSError, ValueError, OverflowError) as error:
-        # The last two: a broker advertises what is no host name or no port.
+        # the last two: the advertised host or port is invalid
         raise ConnectionLostError(f"{endpoint}: {reason_of(error)}") from error
 
 

@@ -45,7 +45,7 @@ class RenewedTokens:
         self._expires_s = 0.0
 
     def __call__(self) -> str:
-        """Return a token. Raises AuthenticationError, ConnectionLostError, if the one before is not good any more."""
+        """Return a token. Raises AuthenticationError, ConnectionLostError, if the last one is no longer valid."""
         with self._lock:
             now_s = self._clock_s()
             if now_s >= self._renew_at_s:
@@ -117,7 +117,7 @@ def unsecured_tokens(principal: str, *, clock_s: Callable[[], float] = time.time
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Follows no redirects: what goes elsewhere would carry the secret."""
+    """Follows no redirects: they would carry the secret elsewhere."""
 
     def redirect_request(self, *_: Any) -> None:
         """Return nothing, upon which the answer is an error."""
@@ -153,7 +153,7 @@ def _from_provider(opener: urllib.request.OpenerDirector, request: urllib.reques
 
 
 def _said(error: urllib.error.HTTPError) -> str:
-    """Return what an identity provider says is wrong (RFC 6749, section 5.2)."""
+    """Return the error of an identity provider (RFC 6749, section 5.2)."""
     try:
         answer = json.loads(error.read(ANSWER_BYTES_MAX))
         parts = [answer[name] for name in ("error", "error_description") if answer.get(name)]
@@ -169,7 +169,7 @@ def _checked(token: object, where: str) -> str:
 
 
 def _expiry_s(token: str, now_s: float) -> float:
-    """Return when a JWT expires, in s since 1970; the present for what is none, or does not say."""
+    """Return when a JWT expires, in s since 1970; the present time if it does not say, or is invalid."""
     try:
         payload = token.split(".")[1]
         claims = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))

@@ -1,6 +1,6 @@
 """Metadata of the topics that a producer or a consumer works with, kept up to date by one task.
 
-The rule: a task that finds the metadata wrong calls `need`; all others read what is cached and wait for changes.
+The rule: a task that detects outdated metadata calls `need`; all others read the cache and wait for changes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TopicWatch:
         self.client = client
         self.infos: dict[str, TopicInfo] = {}
         self.errors: dict[str, int] = {}
-        """Codes of the topics that were asked for and not found."""
+        """Error codes of the requested topics that were not found."""
         self.failure: ClientError | None = None
         """Why the newest attempt failed altogether."""
         self.version = 0
@@ -79,7 +79,7 @@ class TopicWatch:
         await self._changed.wait()
 
     def leader(self, topic: str, partition: int) -> int:
-        """Return the leader of a partition; -1 where none is known, which is then asked for."""
+        """Return the leader of a partition; -1 if none is known, and then request it."""
         info = self.infos.get(topic)
         partition_info = None if info is None else info.partitions.get(partition)
         if partition_info is None or partition_info.leader < 0:
@@ -163,5 +163,5 @@ def _may_pass(code: int) -> bool:
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.LEADER_NOT_AVAILABLE,
         ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INVALID_REPLICATION_FACTOR,  # too few brokers yet, for a topic that is to be created
+        ErrorCode.INVALID_REPLICATION_FACTOR,  # too few brokers yet, for a topic to be created
     )

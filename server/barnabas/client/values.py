@@ -63,7 +63,7 @@ class FetchedRecords(NamedTuple):
     topic: str
     partition: int
     offset: int
-    """The offset that was asked for; the first batch may begin before it."""
+    """The requested offset; the first batch may begin before it."""
     end_offset: int
     """The offset after the last whole batch."""
     data: bytes | bytearray | memoryview

@@ -1,4 +1,4 @@
-"""Commands for every day, for any Kafka: topics, groups, settings, access, and what is wrong with a connection.
+"""Everyday commands for any Kafka: topics, groups, settings, access, and diagnosis of connections.
 
 The rule: a command is a module named here with a click command `COMMAND`, which is imported when it is run; this table
 imports nothing, so that a broker that starts loads neither click nor what commands need.

@@ -1,7 +1,7 @@
-"""Names for completion in a shell: topics, groups, subjects of the cluster that the words before name.
+"""Names for completion in a shell: topics, groups, subjects of the cluster on the command line.
 
-The rule: a shell waits a second at most, and is told nothing where something is wrong: no prompt, no message. What a
-cluster has answered is kept for some seconds, so that one TAB after the other does not connect again.
+The rule: a shell waits a second at most, and errors give no prompt and no message. A cluster's answer is kept for some
+seconds, so that repeated TABs do not connect again.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ def _offered(
     before = ctx.params.get(param.name or "") or ()
     try:
         names = _kept_or_asked(kind, ctx.params, ask)
-    except Exception:  # whatever it is: a shell that completes is no place to say so
+    except Exception:  # any error: a completing shell has no place for messages
         return []
     return [name for name in names if name.startswith(incomplete) and name not in before]
 
 
 def _kept_or_asked(kind: str, options: dict[str, Any], ask: Callable[[Any, Any], list[str]]) -> list[str]:
-    """Return names that are some seconds old at most. Raises whatever goes wrong."""
+    """Return names that are some seconds old at most. Raises any error."""
     import json
     from hashlib import sha256
 

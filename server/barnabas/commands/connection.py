@@ -1,8 +1,8 @@
-"""Options that say which cluster is asked, and how: the same for every command.
+"""Options for the connection to a cluster, the same for every command.
 
-The rule: an option goes before `--property`, that before `--client-config`, that before the profile, and what one says of
-a user or a registry is not for another; a password is asked for, or read from a file or from BARNABAS_PASSWORD, and is
-never an option.
+The rule: an option has precedence over `--property`, that over `--client-config`, that over the profile; logins of one
+are not combined with addresses of another. A password is prompted for, or read from a file or from BARNABAS_PASSWORD,
+and is never an option.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ _OPTIONS = (
     click.option("--json", "as_json", is_flag=True, help="Print JSON."),
 )  # fmt: skip
 _OF_BROKERS = _OPTIONS[3:10]
-"""Those that say how a broker is reached."""
+"""Options for the connection to a broker."""
 NAMES = (
     "bootstrap", "profile", "client_config", "properties", "tls", "ca", "cert", "cert_key", "user", "password_file",
     "mechanism", "timeout", "as_json",
 )  # fmt: skip
-"""Names of the options, by which a command's own parameters are told apart."""
+"""Names of the options, to distinguish them from a command's own parameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +77,9 @@ class Connecting:
     bootstrap: list[Endpoint]
     settings: ClientSettings
     properties: dict[str, str]
-    """The settings by their names, as they were given."""
+    """The settings by name, as text."""
     typed: dict[str, str] = field(default_factory=dict)
-    """Those of them that stand on the command line as settings."""
+    """Settings given directly on the command line."""
 
 
 def connection_options(command: F) -> F:
@@ -88,7 +88,7 @@ def connection_options(command: F) -> F:
 
 
 def login_options(command: F) -> F:
-    """Add the options to a command that has addresses of its own."""
+    """Add the options to a command with separate addresses."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -135,7 +135,7 @@ def properties_of(
 
 
 def with_ports(addresses: str) -> str:
-    """Return addresses, of which those without a port get Kafka's."""
+    """Return addresses, with Kafka's port for those without one."""
     return ",".join(
         f"{address}:{DEFAULT_PORT}" if _IS_HOST.fullmatch(address) else address
         for address in map(str.strip, addresses.split(","))
@@ -149,14 +149,14 @@ def _over(below: dict[str, str], above: dict[str, str]) -> dict[str, str]:
         below = {name: text for name, text in below.items() if name not in _PASSWORDS}
     if not any(name.startswith("schema.registry.") for name in above):
         return {**below, **above}
-    # Nothing of a registry is loaded before one is asked for.
+    # the registry's modules are loaded only when one is used
     from barnabas.registry.client_settings import over
 
     return over(below, above)
 
 
 def _of_options(options: dict[str, Any], before: dict[str, str]) -> dict[str, str]:
-    """Return what the short options say, as settings."""
+    """Return the short options as settings."""
     names = {
         "ca": "ssl.ca.location",
         "cert": "ssl.certificate.location",
@@ -173,7 +173,7 @@ def _of_options(options: dict[str, Any], before: dict[str, str]) -> dict[str, st
         settings["sasl.mechanism"] = DEFAULT_MECHANISM if options["user"] else "PLAIN"
     settings["security.protocol"] = ("SASL_" if has_login else "") + ("SSL" if has_tls else "PLAINTEXT")
     if protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
-        settings["security.protocol"] = protocol  # the client says what is wrong with it
+        settings["security.protocol"] = protocol  # the client reports errors in it
     return settings
 
 

@@ -1,7 +1,7 @@
 """`barnabas consume`: records of topics on standard output.
 
-The rule: nothing but records goes to standard output. It ends at the offsets that were the ends when it began, unless it
-follows; offsets of a group are committed only for what has been written.
+The rule: nothing but records goes to standard output. It stops at the end offsets of its start, unless it follows;
+offsets of a group are committed only for written records.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 DEFAULT_FORMAT = "%s\\n"
 STDOUT = 1
 BYTES_PER_WRITE = 1 << 20
-"""About how much of what was fetched is opened and printed in one go."""
+"""Approximate bytes of fetched records that are opened and printed in one step."""
 OFFSET_MAX = 2**63 - 1
 WRITTEN_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place to begin, or to end: `kind` is beginning, end, offset, last (so many before the end) or time."""
+    """A place to begin, or to end: `kind` is beginning, end, offset, last (this many before the end) or time."""
 
     kind: str
     number: int = 0
@@ -217,7 +217,7 @@ async def _run(connecting: Connecting, options: dict[str, Any], printer: Printer
     ):
         nursery.start_soon(end_at_signal)
         with scope:
-            await consumer.client.any_connection()  # a wrong address is told at once
+            await consumer.client.any_connection()  # a wrong address is reported immediately
             if options["group"] is not None and not options["regex"]:
                 for topic in options["topics"]:
                     await _tell_if_missing(consumer.client, topic)
@@ -277,7 +277,7 @@ async def _tell_if_missing(client: kafka.Client, topic: str) -> None:
 
 
 async def _print_on(consumer: kafka.Consumer, idle_s: float | None, printer: Printer) -> None:
-    """Print what comes, for ever, or until nothing has come for so long."""
+    """Print records for ever, or until none has arrived for some time."""
     while not printer.is_full:
         with trio.move_on_after(float("inf") if idle_s is None else idle_s) as patience:
             records = await consumer.receive_batch(printer.records_max)
@@ -321,7 +321,7 @@ async def _print_topics(consumer: kafka.Consumer, options: dict[str, Any], print
 async def _print_until(
     consumer: kafka.Consumer, lasts: dict[kafka.TopicPartition, int], idle_s: float | None, printer: Printer
 ) -> None:
-    """Print what comes before these offsets, or until nothing has come for so long."""
+    """Print records before these offsets, or until none has arrived for some time."""
     while not printer.is_full:
         with trio.move_on_after(float("inf") if idle_s is None else idle_s) as patience:
             if printer.takes_batches:

@@ -1,6 +1,6 @@
-"""`barnabas doctor`: why clients cannot work with a broker, or with the brokers that it names.
+"""`barnabas doctor`: finds out why clients cannot use a broker, or the brokers that it advertises.
 
-The rule: what it finds is told as it is found; the exit code is 1 if something is wrong.
+The rule: findings are printed immediately; the exit code is 1 if there is a problem.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ async def _examine(connecting: Connecting, findings: Findings, writes: bool) -> 
 
 
 async def _try(name: str, check: Any, findings: Findings) -> None:
-    """Run a check; what the broker refuses to tell is skipped."""
+    """Run a check; it is skipped if the broker refuses the information."""
     try:
         await check
     except ClientError as error:

@@ -33,11 +33,11 @@ _UNKNOWN_SETTING = re.compile(
 
 
 class CommandError(Exception):
-    """A command cannot do its work; the message is all that its user is told."""
+    """A command cannot do its work; the message is shown to the user."""
 
 
 def explain(error: BaseException) -> str:
-    """Return what to say about an error of a client or a command."""
+    """Return the message for an error of a client or a command."""
     from barnabas.client import (
         AuthenticationError,
         ConnectionLostError,
@@ -114,7 +114,7 @@ def _plain(error: ssl.SSLError) -> str:
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and what it was raised from, in turn."""
+    """Yield an error and its causes, in turn."""
     cause: BaseException | None = error
     while cause is not None:
         yield cause

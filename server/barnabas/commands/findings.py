@@ -1,4 +1,4 @@
-"""Findings of `barnabas doctor`: what was looked at, what is wrong with it, and what to do."""
+"""Findings of `barnabas doctor`: the subject of a check, its problem, and the way out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ OK, NOTE, PROBLEM, SKIPPED = "ok", "note", "problem", "skipped"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A verdict on one subject: OK, NOTE for what may be meant so, PROBLEM, or SKIPPED with the reason."""
+    """A verdict on one subject: OK, NOTE for a possibly intended state, PROBLEM, or SKIPPED with the reason."""
 
     check: str
     subject: str
@@ -21,7 +21,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Findings:
-    """Findings in the order of the checks; each is told as soon as it is there."""
+    """Findings in the order of the checks; each is printed immediately."""
 
     tell: Callable[[Finding], None]
     all: list[Finding] = field(default_factory=list)

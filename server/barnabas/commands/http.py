@@ -1,6 +1,6 @@
 """`barnabas http`: produce, consume and administration of a Kafka over HTTP, any Kafka.
 
-The rule: it is the REST API of `serve --http`, in a process of its own.
+The rule: it is the REST API of `serve --http`, in a separate process.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ async def _tell_metrics(
 
 
 async def _measure(session: Session, names: tuple[str, ...], *, is_regex: bool) -> dict[str, GroupLag]:
-    """Measure lags. Raises CommandError for a group that is not there, ClientError for brokers that do not answer."""
+    """Measure lags. Raises CommandError for a missing group, ClientError for brokers that do not answer."""
     groups, failures = await session.admin.list_groups()
     if failures:
         raise next(iter(failures.values()))

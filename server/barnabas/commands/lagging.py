@@ -36,7 +36,7 @@ class GroupLag:
 
     @property
     def total(self) -> int | None:
-        """The sum of what is known."""
+        """The sum of the known lags."""
         lags = [partition.lag for partition in self.partitions if partition.lag is not None]
         return sum(lags) if lags else None
 

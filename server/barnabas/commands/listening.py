@@ -43,7 +43,7 @@ _ILLEGAL_SASL_STATE = 34
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """An address that was looked at: what it speaks, and the mechanisms that it offers; None where it wants no login."""
+    """A checked address: its protocol, and the mechanisms that it offers; None if it needs no login."""
 
     protocol: str
     mechanisms: tuple[str, ...] | None = None
@@ -64,7 +64,7 @@ async def resolve(endpoint: Endpoint, findings: Findings) -> list[str]:
 
 
 async def connect(endpoint: Endpoint, addresses: Iterable[str], findings: Findings) -> list[str]:
-    """Return the addresses that accept connections; those that do not are told, unless another of the name does."""
+    """Return the addresses that accept connections; others are reported, unless another address of the name does."""
     works, failures = [], []
     for address in addresses:
         try:
@@ -101,7 +101,7 @@ async def connect(endpoint: Endpoint, addresses: Iterable[str], findings: Findin
 
 
 async def spoken(address: str, port: int) -> str:
-    """Return what a port speaks: PLAINTEXT for Kafka without TLS, TLS, OTHER."""
+    """Return the protocol of a port: PLAINTEXT for Kafka without TLS, TLS, OTHER."""
     try:
         with trio.fail_after(SECONDS_MAX):
             stream = await trio.open_tcp_stream(address, port)
@@ -129,7 +129,7 @@ async def peer_certificate(address: str, port: int, name: str) -> bytes | None:
                 await stream.do_handshake()
                 return bytes(stream.getpeercert(binary_form=True) or b"")
             except trio.BrokenResourceError as error:
-                # A server that wants a client's certificate may refuse after its own came.
+                # a server that requires a client's certificate may refuse after sending its own
                 is_tls = isinstance(error.__cause__, ssl.SSLError) and "ALERT" in str(error.__cause__)
                 return b"" if is_tls else None
             finally:
@@ -241,7 +241,7 @@ def _is_named(host: str, names: Iterable[str]) -> bool:
 async def _offered(
     endpoint: Endpoint, settings: ClientSettings, findings: Findings
 ) -> tuple[str, ...] | None:
-    """Return the mechanisms of a listener, None if it wants no login; tell what does not fit the settings."""
+    """Return the mechanisms of a listener, None if it needs no login; report those that do not fit the settings."""
     from barnabas.wire.generated.sasl_handshake import SaslHandshakeRequest
 
     subject = str(endpoint)

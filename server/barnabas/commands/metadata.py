@@ -264,7 +264,7 @@ def _sorted(values: Mapping[Any, V]) -> Iterator[V]:
 
 
 def _acls(image: QuorumImage) -> list[bytes]:
-    """Return the ids of all ACLs, in the order of what they say."""
+    """Return the ids of all ACLs, in the order of their content."""
     return sorted(image.acls, key=lambda acl_id: (image.acls[acl_id], acl_id))
 
 

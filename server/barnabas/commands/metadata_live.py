@@ -34,7 +34,7 @@ async def observe(
     on_steps: Callable[[tuple[Step, ...]], bool],
     at_end: Callable[[Connection], Awaitable[None]] | None = None,
 ) -> None:
-    """Follow a quorum until `on_steps`, which gets the steps of each answer, if any, returns true; then ask what is left.
+    """Follow a quorum until `on_steps`, called with the steps of each answer, returns true.
 
     Raises CommandError if no leader answers within the time of a request, MetadataLogError, ClientError.
     """
@@ -83,7 +83,7 @@ async def observe(
 
 
 def state_of(connecting: Connecting) -> tuple[QuorumImage, Leadership]:
-    """Return what a quorum has committed. Raises CommandError, MetadataLogError, ClientError."""
+    """Return the committed state of a quorum. Raises CommandError, MetadataLogError, ClientError."""
     reader = MemoryObserver()
     observer, state = reader.observer, reader.state
 

@@ -18,7 +18,7 @@ from barnabas.ending import DONE, FAILED
 from barnabas.environment.terminal import visible, visible_json
 
 ERROR = "error"
-"""Column of what failed; people see it only where something did."""
+"""Column of errors, shown to people only if there are any."""
 TIME = "_at_ms"
 """End of a column's name that is a time since 1970, which people are shown as a date."""
 
@@ -30,7 +30,7 @@ class Table(NamedTuple):
     columns: Mapping[str, str]
     json_only: tuple[str, ...] = ()
     is_single: bool = False
-    """True for facts about one thing: one object in JSON, one line for each fact for people."""
+    """True for facts about one subject: one object in JSON, one line for each fact for people."""
 
 
 class Output:
@@ -86,7 +86,7 @@ class Output:
         print(visible(text), file=sys.stderr)
 
     def finish(self) -> int:
-        """Write what is left; return the exit code."""
+        """Write the remaining rows; return the exit code."""
         if self.as_json:
             print(visible_json(self._document, indent=1))
         return FAILED if self.has_failed else DONE
@@ -139,7 +139,7 @@ def _title(column: str) -> str:
 
 
 def cell(name: str, value: Any) -> str:
-    """Return a value as people read it; what a terminal would obey is escaped."""
+    """Return a value for people, with control sequences of a terminal escaped."""
     if value is None:
         return "-"
     if isinstance(value, bool):

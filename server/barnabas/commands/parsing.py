@@ -1,6 +1,6 @@
 """Values on the command line: times, partitions, KEY=VALUE. The functions are types of click's parameters.
 
-The rule: what is no such value is a usage error that shows what would be one.
+The rule: an invalid value is a usage error that shows an example of a valid one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Records that `barnabas consume` prints: filtered, read by their schemas, written in blocks.
 
-The rule: what is written is counted, and nothing else; a slow reader of the output holds up no other task.
+The rule: only written records are counted; a slow reader of the output delays no other task.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Printer:
 
     @property
     def is_full(self) -> bool:
-        """True once as many records as were asked for are printed."""
+        """True once the requested number of records is printed."""
         return self._count is not None and self.printed >= self._count
 
     @property
@@ -61,8 +61,8 @@ class Printer:
     async def write(self, records: list[ConsumedRecord]) -> None:
         """Print the records that match the filters, in a thread: a slow reader of the output does not block other tasks.
 
-        What cannot be read by its schema is a line on standard error. Raises OSError; CommandError for a registry that
-        cannot be asked.
+        A record that its schema cannot read is a line on standard error. Raises OSError; CommandError for an unreachable
+        registry.
         """
         if self.decoding is not None:
             records, reasons = await self.decoding.records(records)
@@ -78,7 +78,7 @@ class Printer:
 
     @property
     def takes_batches(self) -> bool:
-        """True if records are printed as they are in the log, which needs no value for each of them."""
+        """True if records are printed as stored in the log, without creating a value for each."""
         return self.decoding is None and self._condition is None
 
     async def write_batches(
@@ -134,7 +134,7 @@ def _write(data: bytes) -> None:
 
 
 def _meeting(condition: Node, records: Sequence[ConsumedRecord]) -> tuple[list[ConsumedRecord], list[str]]:
-    """Return records that meet a condition, and why others could not be looked at."""
+    """Return the records that match a condition, and the errors of those that could not be checked."""
     from barnabas.filters import Fields, FilterLimitError
 
     meeting, reasons = [], []

@@ -1,6 +1,6 @@
 """`barnabas produce`: records from the command line, files or standard input.
 
-The rule: what is read is sent as it comes, in its order; the command ends well only if every record was acknowledged.
+The rule: input is sent as it arrives, in order; the command succeeds only if every record was acknowledged.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ def _reading(values: tuple[str, ...], options: dict[str, Any]) -> Reading:
 
 
 def _between(text: str) -> bytes:
-    """Return what stands between records, or keys and values. Raises click.UsageError."""
+    """Return the separator of records, or of keys and values. Raises click.UsageError."""
     delimiter = unescaped(text)
     if not delimiter:
         raise click.UsageError("a delimiter is not empty")

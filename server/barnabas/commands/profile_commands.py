@@ -1,7 +1,7 @@
 """`barnabas profiles`: clusters under names of the user's: list, create, use, edit.
 
-The rule: the file stays the user's: what is in it is kept as it is, with its comments; a change is written whole, or not at
-all. A password is never an option, and is asked for where `create` has a user without one.
+The rule: the file belongs to the user: its content and comments are kept; a change is written completely, or not at all.
+A password is never an option, and is prompted for if `create` has a user without one.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _quoted(text: str) -> str:
 
 
 def _ask_password(settings: dict[str, str]) -> None:
-    """Ask for a user's password that is missing, at a terminal; an empty one is asked for when it is needed."""
+    """Prompt for a user's missing password, at a terminal; an empty one is prompted for when it is needed."""
     mechanism = settings.get("sasl.mechanism", "").upper()
     has_one = settings.get("sasl.password") or settings.get("sasl.password.file")
     if not (mechanism == "PLAIN" or mechanism.startswith("SCRAM")) or has_one or not sys.stdin.isatty():
@@ -167,7 +167,7 @@ def edit() -> int:
 
 
 def _text() -> str:
-    """Return what the file has, nothing where there is none. Raises CommandError."""
+    """Return the content of the file, empty if there is none. Raises CommandError."""
     path = profiles.path()
     try:
         with open(path, encoding="utf-8") as file:

@@ -1,6 +1,6 @@
 """Running a command: `run(arguments)` takes the command line and returns the exit code.
 
-The rule: a command that is not asked for is not imported; whatever fails is one line on standard error.
+The rule: only the requested command is imported; a failure is one line on standard error.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _commands_of(error: click.UsageError) -> str:
-    """Return what commands there are, after one that is not there and is like none of them."""
+    """Return the list of commands, for an unknown one without a similar name."""
     if not isinstance(error, click.exceptions.NoSuchCommand) or error.possibilities or error.ctx is None:
         return ""
     group = error.ctx.command

@@ -1,7 +1,6 @@
-"""Records as they are printed: by a format string of kcat's, or as lines of JSON.
+"""Output of records: by a format string like kcat's, or as lines of JSON.
 
-The rule: values are printed as the bytes that they are, but for what a terminal would obey; a null is nothing, or what
-`-Z` says.
+The rule: values are printed as raw bytes, except control sequences at a terminal; null is empty, or the text of `-Z`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from barnabas.records.record import Record
 from barnabas.tools.inspection.plain_records import plain, plain_headers
 
 Entry = ConsumedRecord | Record
-"""A record as the consumer gives it, or as it is in its batch."""
+"""A record, from the consumer or from its batch."""
 
 
 class Lines(NamedTuple):
@@ -62,7 +61,7 @@ def formatter(text: str, null: bytes, *, is_shown: bool = False) -> Render:
     def render_joined(lines: Lines) -> bytes:
         return ends[0].join(columns[0](lines)) + (ends[0] if lines.records else b"")
 
-    # A value and what ends it, the default: the shortest way.
+    # the default, a value and its end: the fastest way
     is_plain = len(columns) == 2 and len(ends) == 1 and re.match("%[^%]", text) is not None
     return render_joined if is_plain else render
 
@@ -142,7 +141,7 @@ def _json_line(lines: Lines, record: Entry) -> bytes:
 
 
 def _plain(data: bytes | None) -> Any:
-    """Return a key or value for JSON: what a schema says, or text, or base64."""
+    """Return a key or value for JSON: decoded by a schema, or text, or base64."""
     return data.value if isinstance(data, Json) else plain(data)
 
 

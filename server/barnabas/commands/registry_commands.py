@@ -1,7 +1,7 @@
 """Commands that ask a schema registry: subjects, versions, compatibility levels, modes.
 
-The rule: a registry is asked by its HTTP API alone, as Confluent documents it, so that any registry will do; a refusal is
-a line with the registry's own text.
+The rule: only the HTTP API documented by Confluent is used, so that any registry will do; a refusal is a line with the
+registry's own text.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Asked(NamedTuple):
     output: Output
 
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """Send a request. Raises CommandError with what the registry says."""
+        """Send a request. Raises CommandError with the registry's message."""
         from barnabas.registry.errors import RegistryError
 
         try:
@@ -84,7 +84,7 @@ class Asked(NamedTuple):
 def _asking(
     *tables: Table,
 ) -> Callable[[Callable[..., Awaitable[int | None]]], Callable[..., int]]:
-    """Make a command of `async def work(asked, **options)`; what it returns is the exit code, None for that of its rows."""
+    """Make a command of `async def work(asked, **options)`; its result is the exit code, None for that of its rows."""
 
     def decorate(work: Callable[..., Awaitable[int | None]]) -> Callable[..., int]:
         @functools.wraps(work)
@@ -257,7 +257,7 @@ def _lines(schema: dict[str, Any]) -> list[str]:
 
 
 def _setting(table: Table, word: str, values: tuple[str, ...], summary: str) -> click.Command:
-    """Return the command of a level or a mode; `word` is what the registry calls its value in requests."""
+    """Return the command of a level or a mode; `word` is the registry's name of the value in requests."""
 
     name = table.name
 

@@ -39,7 +39,7 @@ OF_RECORDS = (40301, 40401, 40402, 40403)
 
 
 class Json(bytes):
-    """A key or value that was read by its schema: its JSON, and what that says."""
+    """A key or value read by its schema: its JSON, and the text of that."""
 
     value: Any
 
@@ -88,7 +88,7 @@ def registry_of(url: str | None, connecting: Connecting) -> RegistryAt | None:
 
 @contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Raise CommandError for what a registry, or a schema, refuses."""
+    """Raise CommandError for errors of a registry or a schema."""
     from barnabas.registry.errors import RegistryError, SchemaError
 
     try:
@@ -121,7 +121,7 @@ class Decoding:
         await self._sandbox.__aexit__(*error)
 
     async def records(self, records: Sequence[ConsumedRecord]) -> tuple[list[ConsumedRecord], list[str]]:
-        """Return records with JSON where keys and values name a schema, others as they are, and what cannot be read.
+        """Return records, with JSON for keys and values that name a schema, and the errors of unreadable ones.
 
         The second list has place and reason of each record with a key or value that does not fit its schema, or names a
         missing one. Raises CommandError for a registry that cannot be asked.
@@ -155,7 +155,7 @@ def _read(data: bytes, text: DecodedText | Exception | None) -> bytes:
 
 
 async def serializer_of(client: RegistryClient, subject: str, selector: str, sandbox: Sandbox) -> Serializer:
-    """Return what writes by `latest`, by the schema of an id, or by that of a file. Raises CommandError."""
+    """Return the serializer for `latest`, the schema of an id, or that of a file. Raises CommandError."""
     from barnabas.registry.encoding import Serializer
 
     with explained(f"schema {selector} of {subject}"):

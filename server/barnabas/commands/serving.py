@@ -32,7 +32,7 @@ def address_of(options: dict[str, Any], what: str) -> Address:
 
 
 def of_user(connecting: Connecting, mechanism: str) -> Callable[[str, str], ClientSettings]:
-    """Return what makes the settings of a client that is logged in as a user, with a password."""
+    """Return the factory of settings for a client that is logged in as a user, with a password."""
     plain = connecting.settings
     return lambda user, password: replace(plain, sasl=SaslCredentials(mechanism, user, password))
 
@@ -44,7 +44,7 @@ def serve(
     *,
     ready: TextIO | None = None,
 ) -> int:
-    """Start a server, print what it is ready with, and serve until a signal; returns the exit code.
+    """Start a server, print the ready line, and serve until a signal; returns the exit code.
 
     `start` starts it in a nursery and returns the words of the ready line, which is printed on `ready` (standard output).
     """

@@ -18,7 +18,7 @@ _FILE = click.Path(dir_okay=False)
 
 
 def serving_options(default_address: str, *, many_logins: bool) -> Callable[[F], F]:
-    """Return what adds the options to a command; `many_logins` where users may choose a mechanism."""
+    """Return a decorator that adds the options to a command; `many_logins` if users may choose a mechanism."""
     options = (
         click.option(
             "--listen", metavar="HOST:PORT", default=default_address, show_default=True, help="Address to listen on."

@@ -4,7 +4,8 @@
     @asking(TOPICS)
     async def list_topics(session: Session) -> None: ...
 
-The rule: the first connection is tried once, so that a wrong address is told at once; a command that destroys asks.
+The rule: the first connection is tried once, so that a wrong address is reported immediately; a destructive command asks
+for confirmation.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Session(NamedTuple):
-    """The cluster that is asked, and where results go."""
+    """The cluster of a command, and its output."""
 
     client: BaseClient[Any]
     admin: admin.Admin

@@ -87,7 +87,7 @@ def width_of(text: str) -> int:
 
 
 def _cut(text: str, width: int) -> str:
-    """Return a text that takes no more than so many columns, with an ellipsis for what is left out."""
+    """Return a text truncated to a number of columns, with an ellipsis if it was longer."""
     if width_of(text) <= width:
         return text
     while width_of(text) > width - 1:

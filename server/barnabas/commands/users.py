@@ -103,7 +103,7 @@ def _asked(name: str) -> str:
 @destructive
 @asking(OUTCOMES)
 async def delete(session: Session, names: tuple[str, ...], scram: str | None, yes: bool) -> None:
-    """Delete passwords of users, so that they cannot log in any more."""
+    """Delete passwords of users, so that they can no longer log in."""
     users = await session.admin.users(names)
     confirm(f"delete {', '.join(names)}", yes=yes)
     rows = []

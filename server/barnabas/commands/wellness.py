@@ -33,7 +33,7 @@ _TOO_OLD = "Apache Kafka 4 clients need 2.1 or later"
 
 
 def check_versions(connection: Connection, findings: Findings) -> None:
-    """Tell the release that a broker looks like, and if newer clients cannot speak with it."""
+    """Report the probable release of a broker, and whether newer clients cannot use it."""
     subject = str(connection.peer)
     advertised = connection.versions
     lacking = [key for key, first in KAFKA_4_NEEDS.items() if advertised.get(key, (0, -1))[1] < first]
@@ -50,7 +50,7 @@ def check_versions(connection: Connection, findings: Findings) -> None:
 
 
 async def check_controller(admin: administration.Admin, findings: Findings) -> None:
-    """Tell if no controller is known: topics cannot be made then, nor leaders elected."""
+    """Report if no controller is known: topics cannot be created then, nor leaders elected."""
     cluster = await admin.describe_cluster()
     if cluster.controller_id < 0:
         findings.add(
@@ -227,7 +227,7 @@ async def _check_brokers_clock(
 
 
 async def _delete(admin: administration.Admin, name: str, findings: Findings) -> None:
-    """Delete the topic that was made, or tell that it is left."""
+    """Delete the created topic, or report that it remains."""
     try:
         error = (await admin.delete_topics([name]))[name]
     except ClientError as failure:

@@ -14,7 +14,7 @@ ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
 
 
 def has_authorizer(config: BrokerConfig) -> bool:
-    """Return whether anybody may be refused anything."""
+    """Return whether any request may be denied."""
     return bool(config.get(settings.AUTHORIZER_CLASS_NAME))
 
 

@@ -51,7 +51,7 @@ def check(own: Mapping[str, str]) -> None:
 
 
 def parse_match(item: str) -> tuple[str, Any]:
-    """`key=pattern` as the key and a compiled pattern, to be asked for a `fullmatch`. Raises SettingError.
+    """Return the key and the compiled pattern of `key=pattern`, for a `fullmatch`. Raises SettingError.
 
     A pattern is one of Java, as with Kafka; those that RE2 cannot do, such as references back, are refused.
     """

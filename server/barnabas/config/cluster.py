@@ -172,7 +172,7 @@ def _tls(config: BrokerConfig) -> ZooKeeperTls | None:
 
 
 def _store(location: str | None, type_: str | None, password: str | None, name: str) -> StoreFile | None:
-    """A store; where no type is set, it is that of its file's name, as with ZooKeeper."""
+    """Return a store; without a type, that of its file's name, as with ZooKeeper."""
     if not location:
         return None
     if not type_:
@@ -188,7 +188,7 @@ def reads_from_rack(config: BrokerConfig) -> bool:
 def check_cluster(config: BrokerConfig) -> None:
     """See that the settings of a node in a cluster go together, as Kafka does at its start. Raises SettingError."""
     if is_controller(config):
-        from barnabas.config.controller import controller_settings  # not on the way of a broker
+        from barnabas.config.controller import controller_settings  # not needed by a broker
 
         controller_settings(config)
         return
@@ -197,7 +197,7 @@ def check_cluster(config: BrokerConfig) -> None:
         _check_id(config)
         _check_protocol(config)
     else:
-        from barnabas.config.quorum_broker import quorum_settings  # not on the way of a broker that is alone
+        from barnabas.config.quorum_broker import quorum_settings  # not needed by a broker that is alone
 
         quorum_settings(config)
     _check_peers(config)

@@ -1,6 +1,6 @@
-"""Features of a cluster (KIP-584): what is switched on, and could be.
+"""Features of a cluster (KIP-584): finalized and supported levels.
 
-Clients look here for what no API version tells them, such as whether EndTxn bumps the producer's epoch.
+Clients read them for behaviour that no API version shows, such as whether EndTxn bumps the producer's epoch.
 """
 
 from __future__ import annotations

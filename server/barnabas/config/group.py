@@ -152,7 +152,7 @@ def find(name: str) -> Setting[Any] | None:
 
 
 def values(own: Mapping[str, str], config: BrokerConfig) -> dict[str, Any]:
-    """All settings of a group that has these of its own. Raises SettingError for a text that is no value."""
+    """Return all settings of a group with these own settings. Raises SettingError for an invalid text."""
     return {
         name: row.setting.parse(own[name]) if name in own else _default(row.setting, config)
         for name, row in rows().items()

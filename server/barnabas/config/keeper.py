@@ -29,7 +29,7 @@ class Keeper(Enum):
 
 
 def keeper_of(config: BrokerConfig) -> Keeper:
-    """Return what keeps the cluster's metadata."""
+    """Return the store of the cluster's metadata."""
     if config.get(settings.ZOOKEEPER_CONNECT):
         return Keeper.ZOOKEEPER
     roles = frozenset(role.strip() for role in config.get(settings.PROCESS_ROLES) or ())

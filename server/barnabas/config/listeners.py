@@ -1,4 +1,4 @@
-"""Settings of one listener: what `listener.name.NAME.X` and `listener.name.NAME.MECHANISM.X` say. Pure.
+"""Settings of one listener, from `listener.name.NAME.X` and `listener.name.NAME.MECHANISM.X`. Pure.
 
 The rule: the value for a mechanism of a listener comes first, then that of the listener, then that of all listeners. In
 names of settings the listener and the mechanism are in lower case, as Kafka has them.
@@ -36,7 +36,7 @@ def concerns_security(name: str) -> bool:
 
 
 class ListenerSettings:
-    """The settings that a listener obeys, as they are now."""
+    """The present settings of a listener."""
 
     __slots__ = ("_config", "_prefix", "name", "protocol")
 

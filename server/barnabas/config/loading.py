@@ -1,4 +1,4 @@
-"""The settings of one broker, typed: what its file says, what was set while it runs, and defaults for the rest.
+"""The settings of one broker, typed: of its file, dynamic ones, and defaults for the rest.
 
 The rule: a wrong setting is explained before anything starts, with the place where it was set.
 """
@@ -57,7 +57,7 @@ class BrokerConfig:
         """
         self._static: dict[str, Any] = {}
         self.revision = 0
-        """Number of times that dynamic settings were applied: what was made of the values before is to be made again."""
+        """Number of changes of dynamic settings: values derived from settings must be computed again after each."""
         self.release = (settings or {}).get(broker.KAFKA_VERSION.name, "")
         """The release of Kafka that is followed, empty for the newest; limits and defaults are its own."""
         self._limits = releases.limits_of(self.release) if self.release in releases.NAMES else {}
@@ -188,7 +188,7 @@ class BrokerConfig:
         return dict.fromkeys(name for _, texts in self._texts for name in texts)
 
     def texts_of(self, name: str) -> list[tuple[str, int]]:
-        """(text, source) of every place where a setting is set, the one that counts first."""
+        """Return (text, source) of every place where a setting is set, in order of precedence."""
         return [(texts[name], source) for source, texts in self._texts if name in texts]
 
     def value_of(self, name: str) -> Any:
@@ -218,7 +218,7 @@ class BrokerConfig:
         return protocols_of(self.get(broker.LISTENER_SECURITY_PROTOCOL_MAP))
 
     def topic_default(self, setting: Setting[Any]) -> tuple[Any, str | None]:
-        """A topic's or group's setting where it has none of its own, and the broker setting it is from, if set."""
+        """Return the default of a topic's or group's setting, and the broker setting that it comes from, if set."""
         for name in setting.broker_names:
             if self._values.get(name) is not None:
                 unit = topic.UNIT_MS.get(name.rpartition(".")[2])

@@ -318,7 +318,9 @@ def bounds_growth(name: str) -> bool:
 
 
 def first_with_offset_interval(name: str) -> int:
-    """Return the first StreamsGroupHeartbeat that is told how often to report offsets; v1 for Kafka 4 in general."""
+    """Return the first StreamsGroupHeartbeat with the interval of offset reports in its response; v1 for Kafka 4 in
+    general.
+    """
     return 0 if _is_named_since(name, "4.4") else 1
 
 
@@ -347,12 +349,12 @@ def defaults_of(name: str) -> dict[str, str]:
 
 
 def limits_of(name: str) -> dict[str, str]:
-    """Return what a release allows for broker settings, where that is not what today's does."""
+    """Return the limits of a release for broker settings, where they differ from today's."""
     return _before(name, _LIMITS)
 
 
 def topic_limits_of(name: str) -> dict[str, str]:
-    """Return what a release allows for topic settings, where that is not what today's does."""
+    """Return the limits of a release for topic settings, where they differ from today's."""
     return _before(name, _TOPIC_LIMITS)
 
 

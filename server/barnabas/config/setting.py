@@ -1,4 +1,4 @@
-"""A setting: its name, its type with limits, its default, and what it does.
+"""A setting: its name, its type with limits, its default, and its description.
 
 The rule: a value is parsed and checked once, when it is set; a reader gets the right Python type.
 """
@@ -262,7 +262,7 @@ class Setting(Generic[T]):
         return str(value)
 
     def normal(self, text: str) -> str:
-        """A valid text as it is shown: `007` as `7`, `TRUE` as `true`, an item once. Raises SettingError."""
+        """Return the normal form of a valid text: `007` as `7`, `TRUE` as `true`, an item once. Raises SettingError."""
         value = self.parse(text)
         if self.allowed == REPLICAS:
             return ",".join(item.strip() for item in text.split(","))

@@ -99,7 +99,7 @@ _ROWS: tuple[tuple[tuple[Any, ...], tuple[str, ...]], ...] = (
 
 SETTINGS: dict[str, Setting[Any]] = {row[0]: Setting.of_row(row, names) for row, names in _ROWS}
 ROWS: tuple[Setting[Any], ...] = tuple(row for row in SETTINGS.values() if row.changes != "internal")
-"""Those that are shown; the others only count when they are set."""
+"""Settings that are shown; the others only count when they are set."""
 
 OWN = frozenset(("record.validation",))
 """Settings that Kafka's topics do not have."""
@@ -129,7 +129,7 @@ def settings_of(release: str) -> Mapping[str, Setting[Any]]:
 
 
 def stored(name: str) -> Setting[Any]:
-    """A setting as it is read where it was set before: with the widest limits that it has had in any release."""
+    """Parse a stored setting: with the widest limits that it has had in any release."""
     return SETTINGS[name].with_limits(_WIDEST[name]) if name in _WIDEST else SETTINGS[name]
 
 

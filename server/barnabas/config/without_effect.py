@@ -81,7 +81,7 @@ def judge(config: BrokerConfig, origins: Mapping[str, str]) -> Verdict:
             verdict.ignored.append(name)
     checks: list[Callable[[BrokerConfig], object]] = [super_users]
     if in_cluster:
-        from barnabas.config.cluster import check_cluster  # not on the way of a broker that is alone
+        from barnabas.config.cluster import check_cluster  # not needed by a broker that is alone
 
         checks.append(check_cluster)
     if is_tiered:
@@ -103,13 +103,13 @@ def _registry_logs_in(config: BrokerConfig) -> bool:
     try:
         protocols = config.listener_security_protocols()
     except SettingError:
-        return False  # the start says what is wrong
+        return False  # the start reports the error
     names = [text.partition("://")[0].strip().upper() for text in config.listeners()]
     return all(protocols.get(name, name) != "PLAINTEXT" for name in names)
 
 
 def _is_zookeeper_socket(config: BrokerConfig, name: str) -> bool:
-    """Say whether the class names what is done here: Kafka wants Netty's for TLS, and ZooKeeper's default has none."""
+    """Say whether the class is supported here: Kafka needs Netty's for TLS, and ZooKeeper's default has none."""
     has_tls = config.get(broker.ZOOKEEPER_SSL_CLIENT_ENABLE)
     return name == ZOOKEEPER_TLS_SOCKET or (name == ZOOKEEPER_PLAIN_SOCKET and not has_tls)
 

@@ -1,6 +1,7 @@
-"""The cluster as one visitor of the console has it: a client that is logged in as them, and what it has learned.
+"""The cluster for one visitor of the console: a client with the visitor's login, and cached answers.
 
-The rule: bounded in memory, however large the cluster is; brokers are asked while a visitor looks, and for the history.
+The rule: bounded in memory, however large the cluster is; brokers are asked only for views of visitors, and for the
+history.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
 
 METADATA = 3
 AUTHORIZED_OPERATIONS_MAX = 10
-"""Later versions of Metadata do not tell what one may do with the cluster."""
+"""Later versions of Metadata lack the authorized operations on the cluster."""
 OPERATIONS_SECONDS = 1.0
-"""Age of rights at which they are asked for again."""
+"""Age at which permissions are requested again."""
 REMEMBERED_MAX = 2_000
-"""Topics of which something is remembered; the oldest is forgotten."""
+"""Limit of cached topics; the oldest is dropped."""
 SAMPLE_SECONDS_MIN = 1.0
 
 
@@ -83,14 +84,14 @@ class Backend:
         self.reads = reads or Reads()
         self.connects = connects or {}
         self.subjects: dict[str, tuple[float, dict[str, Any]]] = {}
-        """Subjects as a list has shown them, and when they were asked for (monotonic, s)."""
+        """Subjects as shown by a list, and the time of the request (monotonic, s)."""
         self._deserializer: Deserializer | None = None
         self._operations: frozenset[str] = frozenset()
         self._operations_at_s = -math.inf
         self._ends: dict[str, tuple[Sample, Sample]] = {}
 
     def deserializer(self) -> Deserializer | None:
-        """Return what reads values with the schemas of the registry; None without one."""
+        """Return the registry's deserializer; None without a registry."""
         if self._deserializer is None and self.registry is not None:
             from barnabas.registry.decoding import Deserializer
 
@@ -109,7 +110,7 @@ class Backend:
         return shared if is_console or "describe" in await self.operations() else self._own_history
 
     async def operations(self) -> frozenset[str]:
-        """Return what the broker lets this visitor do with the cluster, as `alter`: it is asked anew each second.
+        """Return the visitor's permitted operations on the cluster, such as `alter`, cached for a second.
 
         Raises ClientError.
         """
@@ -127,10 +128,7 @@ class Backend:
         return self._operations
 
     async def _sums_of(self, admin: Admin, rows: Sequence[TopicRow], *, columns: Collection[str]) -> Sums:
-        """Return measures of topics, of which there may be many: from inside a broker that leads all of them.
-
-        Raises ClientError.
-        """
+        """Return sums of topics, even of many, from inside a broker that leads all of them. Raises ClientError."""
         if self.live is not None and (BYTES not in columns or "describe" in await self.operations()):
             sums = self.live.sums(rows)
             if sums is not None:

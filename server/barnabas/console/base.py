@@ -1,4 +1,4 @@
-"""Parts of a route of the console: what it is asked, and the three forms of an answer."""
+"""Parts of a route of the console: its parameters, and the three forms of a response."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ConsoleError(AnswerError):
 
 
 class Parameter(NamedTuple):
-    """A parameter in a query or a field of a body: name, and what it says, with its default in parentheses."""
+    """A parameter of a query or a field of a body: name, and description, with its default in parentheses."""
 
     name: str
     text: str
@@ -29,7 +29,7 @@ class Parameter(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The query of a request, and what it says."""
+    """The parsed query of a request."""
 
     query: Mapping[str, str]
 
@@ -93,7 +93,7 @@ class Call(Query):
         return value
 
     def confirmed(self, name: str) -> None:
-        """Check that the body names what the request destroys. Raises ConsoleError."""
+        """Check that the body names the object that the request destroys. Raises ConsoleError."""
         if self.body.get("confirm") != name:
             raise ConsoleError(409, f'this cannot be undone: it is done if the body says "confirm": "{name}"')
 
@@ -112,7 +112,7 @@ Send = Callable[[str, Any], Awaitable[None]]
 
 
 class Events(NamedTuple):
-    """An answer that goes on: events, as a browser's EventSource takes them."""
+    """A continuous response: events, for a browser's EventSource."""
 
     work: Callable[[Send], Awaitable[None]]
 
@@ -135,7 +135,7 @@ Handler = Callable[[Call], Awaitable[object]]
 
 
 class Route(NamedTuple):
-    """A method and a path, as `/api/topics/{topic}`, with what answers it."""
+    """A method and a path, as `/api/topics/{topic}`, with its handler."""
 
     method: str
     path: str

@@ -1,7 +1,7 @@
 """Batches as they were fetched, opened: their records matched, and shown as JSON or CSV. Pure; runs in a child process.
 
-The rule: whatever the batches hold, a call ends after a while and a number of bytes, and says how far it has got. A batch
-that cannot be opened is a row that says why.
+The rule: for any content, a call ends after a limit of time and bytes, and returns its position. A batch that cannot be
+opened is a row with the reason.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from barnabas.records.committed import AbortedBatches
 from barnabas.records.errors import CorruptRecordsError, RecordsError
 
 CALL_SECONDS = 0.25
-"""Time from the first record on after which a call returns what it has: others may wait for the process."""
+"""Time from the first record on after which a call returns its results: others may wait for the process."""
 ROWS_BYTES_MAX = 4 << 20
 """Bytes of rows and records after which it returns, which one record may exceed."""
 UNPACKED_BYTES_MAX = 64 << 20
@@ -83,7 +83,7 @@ class Part(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Limits of what is looked at of a part: records, rows, batches."""
+    """Limits for a part: records, rows, batches."""
 
     records: int
     rows: int
@@ -104,7 +104,7 @@ class Row(NamedTuple):
 
 @dataclass(slots=True)
 class Opened:
-    """Content of a part, as far as it was looked at."""
+    """Content of a part, up to the limits."""
 
     at: int
     """Offset before which all was looked at."""
@@ -130,7 +130,7 @@ def _whole_batches(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def open_parts(parts: Sequence[Part], limits: Sequence[Limits], view: View) -> list[Opened]:
-    """Return what parts hold, as far as time, bytes and limits allow; each call gets at least one record further."""
+    """Return the content of parts, within limits of time, bytes and rows; each call advances by at least one record."""
     work = _Work(view)
     return [work.open(part, limit) for part, limit in zip(parts, limits, strict=True)]
 
@@ -197,7 +197,7 @@ class _Work:
         return True
 
     def _take(self, record: RawRecord, opened: Opened) -> None:
-        if opened.scanned == 0:  # what comes before it in its batch was gone over to get here
+        if opened.scanned == 0:  # records before it in its batch were skipped to get here
             self._ends_at = min(self._ends_at, time.monotonic() + CALL_SECONDS)
         opened.scanned += 1
         opened.first = record.timestamp if opened.first is None else opened.first
@@ -279,7 +279,7 @@ def _payload_at(shown: dict[str, Any], place: str) -> dict[str, Any]:
 
 
 def _mark(payload: dict[str, Any], ranges: list[tuple[int, int]]) -> None:
-    """Add what matches to a payload that is shown as the text that was searched."""
+    """Add the matches to a payload that is shown as the searched text."""
     if payload["form"] != "hex":
         units = len(payload["text"].encode("utf-16-le", "surrogatepass")) // 2
         payload["marks"] = [[start, min(end, units)] for start, end in ranges if start < units]

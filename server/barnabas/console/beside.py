@@ -45,7 +45,7 @@ class ConsoleBeside:
     """A companion of one broker."""
 
     def __init__(self, config: BrokerConfig, host: Host | None, registry: RegistryBeside | None) -> None:
-        """`registry` is the one that is served with it, which the console shows unless it is given another."""
+        """`registry` is the one in the same process, which the console shows unless another is set."""
         self._config = config
         self._host = host
         self._registry = registry

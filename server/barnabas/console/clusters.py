@@ -1,6 +1,6 @@
 """Several clusters in one console: each has a page, sessions and rights of its own under its name.
 
-The rule: nothing of one cluster is used for another, so that one which does not answer holds up its own visitors alone.
+The rule: clusters share nothing, so that one which does not answer delays only its own visitors.
 """
 
 from __future__ import annotations

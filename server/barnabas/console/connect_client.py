@@ -1,6 +1,6 @@
-"""Kafka Connect, as its workers' REST interface has it: where it is, and what of its configs is not shown.
+"""Client of Kafka Connect's REST interface, which masks secrets of configs.
 
-The rule: a value that may be a password is never sent to a page: what comes back as the mask is what it was before.
+The rule: a value that may be a password is never sent to a page: a returned mask means the former value.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ NAME = re.compile(r"[A-Za-z0-9._-]{1,60}")
 NAME_RULE = "up to 60 letters, digits, dots, dashes and underscores"
 CONNECTS_MAX = 16
 PLUGINS_MAX = 200
-"""Plugins of which a client remembers the passwords."""
+"""Plugins with remembered password settings of a client."""
 TIMEOUT_S = 12.0
-"""Time for a worker to respond; one of a cluster that rebalances takes longer, and says so first."""
+"""Timeout of a worker's response; during a rebalance it takes longer."""
 MASK = "********"
 """Stands for a value that is not shown, and, in a config that is saved, for the value that there is."""
 _SECRET = re.compile(
@@ -53,7 +53,7 @@ class ConnectClient(RestClient):
         if plugin not in self._passwords:
             try:
                 settings = await self.ask("GET", f"/connector-plugins/{quote(plugin, safe='')}/config")
-            except RegistryError:  # before Kafka 3.2, or of a plugin that is gone
+            except RegistryError:  # before Kafka 3.2, or of a removed plugin
                 return frozenset()
             rows = settings if isinstance(settings, list) else []
             names = [
@@ -91,7 +91,7 @@ def is_secret(name: str, passwords: Passwords = NONE) -> bool:
 
 
 def masked(config: Mapping[str, object], passwords: Passwords = NONE) -> dict[str, str | None]:
-    """Return a config without what may be a password."""
+    """Return a config with possible passwords masked."""
     return {name: masked_value(name, value, passwords) for name, value in config.items()}
 
 

@@ -1,6 +1,6 @@
-"""Answers of Kafka Connect's workers as the page shows them. Pure; runs in a child process.
+"""Answers of Kafka Connect's workers, for the page. Pure; runs in a child process.
 
-The rule: what a worker answers is foreign input, of any size: it is read here, and no value that may be a password leaves.
+The rule: a worker's answer is foreign input of any size: it is parsed here, and possible passwords are removed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FAILED = "FAILED"
 
 
 def connectors_page(data: bytes, query: Mapping[str, str]) -> bytes:
-    """Return the page that a query asks for of a list of connectors, both as JSON. Raises ConsoleError, ValueError."""
+    """Return the requested page of a list of connectors, both as JSON. Raises ConsoleError, ValueError."""
     listed = _object(data)
     rows = [_row(name, entry) for name, entry in listed.items() if isinstance(entry, dict)]
     state = query.get("state", "")
@@ -91,7 +91,7 @@ def _trace(part: Mapping[str, Any], config: Mapping[str, object], passwords: Pas
 
 
 def validation(data: bytes, config: Mapping[str, str]) -> bytes:
-    """Return what a plugin says of a config as JSON: its settings, and what is wrong with values. Raises ValueError."""
+    """Return a plugin's validation of a config as JSON: its settings, and errors of values. Raises ValueError."""
     answer = _object(data)
     entries = (answer.get("configs") or [])[:SETTINGS_MAX]
     definitions = [entry.get("definition") or {} for entry in entries]

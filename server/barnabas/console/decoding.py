@@ -1,7 +1,7 @@
 """Keys and values of records as a person reads them: JSON, MessagePack, CBOR, text, hexadecimal, or by a schema. Pure.
 
-The rule: the bytes are foreign input. What cannot be read as asked is shown in hexadecimal, and what is cut says so. All
-of it runs in a child process (`sandbox`), since the length of the work is the producer's choice.
+The rule: the bytes are foreign input. Data that cannot be read as requested are shown in hexadecimal, and truncation is
+marked. All of it runs in a child process (`sandbox`), since the length of the work is the producer's choice.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from barnabas.records.binary_json import BINARY_FORMATS, BinaryFormatError, read
 
 FORMATS = ("auto", "json", "text", "hex", "registry", *BINARY_FORMATS)
 SHOWN_CHARS = 2_000
-"""Characters of a key or value in a list, and of all headers; one record by itself is shown with more."""
+"""Characters of a key or value in a list, and of all headers; a single record is shown with more."""
 WHOLE_CHARS = 2_000_000
 HEADERS_MAX = 200
 """Headers of a record that are shown."""
@@ -43,7 +43,7 @@ Payloads = Mapping[bytes, Payload]
 
 
 class RawRecord(NamedTuple):
-    """A record as it was stored."""
+    """A stored record."""
 
     partition: int
     offset: int

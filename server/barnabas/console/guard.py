@@ -1,4 +1,4 @@
-"""Judgement of requests by their host and origin, and what a browser may do with the answers. Pure.
+"""Checks of requests by their host and origin, and response headers that restrict browsers. Pure.
 
 The rule: a page of another site never gets an answer, nor has anything done: the host is one of this console's own, not a
 foreign name that resolves to this address, and a request that changes something comes from its own page.

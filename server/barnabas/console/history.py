@@ -54,9 +54,9 @@ LAGS_MAX = 360
 """Lags that are remembered of a group."""
 LAG_SECONDS_MIN = 1.0
 REMEMBERED_MAX = 2_000
-"""Groups of which lags are remembered; the oldest is forgotten."""
+"""Groups with remembered lags; the oldest is dropped."""
 DESCRIBED_MAX = 20
-"""Open transactions that are asked for their age."""
+"""Open transactions for which the age is requested."""
 PLOTTED = (
     re.compile(r"messagesin", re.I),
     re.compile(r"_bytesin", re.I),
@@ -128,7 +128,7 @@ class History:
         """Why the last look failed."""
 
     def attach(self, nursery: trio.Nursery) -> None:
-        """Have samples taken in a nursery, once they are asked for."""
+        """Take samples in a nursery, once they are needed."""
         self._nursery = nursery
 
     def begin(self) -> None:
@@ -168,7 +168,7 @@ class History:
             self._has_looked.set()
             self._sampled_s = trio.current_time()
             taken_s = trio.current_time() - began_s
-            # The first look imports what it needs, and a broker that starts is not there yet.
+            # the first sample imports modules, and a starting broker is not available yet
             rest_s = REST_FACTOR * taken_s if len(self._samples) > 1 else 0.0
             every_s = EVERY_SECONDS if self._samples else RETRY_SECONDS
             self._is_due = trio.Event()
@@ -186,7 +186,7 @@ async def measure_metrics(live: Live) -> Sample:
 
 
 async def measure(backend: Backend) -> Sample:
-    """Return a cluster as it is now; what a visitor may not see is left out, with the reason."""
+    """Return a sample of the cluster; omits values that the visitor may not see, with the reason."""
     sample = Sample(time.time_ns() // 1_000_000, {})
     async with trio.open_nursery() as nursery:
         for name, work in (

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 CONNECTIONS, REQUESTS, METRICS, LOG, CONTROL = VIEWS = "connections", "requests", "metrics", "log", "control"
 ADMINISTRATORS = frozenset((REQUESTS, LOG, CONTROL))
-"""Views that need the right to alter the cluster: they show what others do, or change what others see."""
+"""Views that need the right to alter the cluster: they show actions of others, or change what others see."""
 
 
 async def check_view(backend: Backend, view: str) -> None:
@@ -39,7 +39,7 @@ class Live(Protocol):
 
     @property
     def views(self) -> frozenset[str]:
-        """Those of VIEWS that there are now."""
+        """The available views of VIEWS."""
 
     @property
     def target(self) -> Target:
@@ -58,7 +58,7 @@ class Live(Protocol):
         """Return the open connections of clients."""
 
     def watching(self) -> AbstractAsyncContextManager[Watch]:
-        """Have requests recorded for the length of a block."""
+        """Record requests for the length of a block."""
 
     async def metrics(self, *, seconds_max: float = 0.0) -> list[Family]:
         """Return the broker's metrics of this age at most, with one value for all topics together."""

@@ -32,9 +32,9 @@ Led = dict[int, Topics]
 """Partitions by their leaders."""
 LIST_OFFSETS = 2
 BATCH_PARTITIONS = 400
-"""Partitions that are asked for together where all topics are."""
+"""Partitions in one request if all topics are measured."""
 RATE_SECONDS_MIN = 1.0
-"""Time between two looks of which a rate is made."""
+"""Least time between two samples for a rate."""
 RATE_SECONDS_MAX = 120.0
 """Age at which a look is too old for that."""
 GROWTH_SECONDS = 0.5
@@ -87,7 +87,7 @@ def led_by(rows: Iterable[TopicRow]) -> Led:
 
 
 class Measures(NamedTuple):
-    """First and next offsets of partitions, and the bytes of their leaders, as far as they are told."""
+    """First and next offsets of partitions, and the bytes of their leaders, as far as known."""
 
     firsts: dict[Partition, int]
     lasts: dict[Partition, int]
@@ -224,7 +224,7 @@ class AllMeasured:
         self._ends: dict[str, tuple[float, float]] = {}
 
     async def get(self, column: str) -> Mapping[str, float]:
-        """Return what is known of each topic. Raises ClientError."""
+        """Return the value of each topic. Raises ClientError."""
         return await self._kept[column].get()
 
     async def _read(self, column: str, rows: Iterable[TopicRow] | None = None) -> Mapping[str, float]:
@@ -242,7 +242,7 @@ class AllMeasured:
         return sum(self._sizes.values())
 
     def forget(self, column: str) -> None:
-        """Read a column anew when it is asked for next."""
+        """Read a column again at its next use."""
         self._kept[column].forget()
 
     async def read_rates(self) -> Mapping[str, float]:
@@ -266,7 +266,7 @@ class AllMeasured:
         await trio.lowlevel.checkpoint()
         rates: dict[str, float] = {row.name: 0 for row in rows if row.partitions > row.offline}
         for row in grown:
-            if row.name in starts:  # who had not grown until the look before had the same end then
+            if row.name in starts:  # a partition without growth had the same end offset at the last sample
                 (then_s, start), (now_s, end) = starts[row.name], self._ends[row.name]
                 seconds = max(now_s - max(then_s, before_s), RATE_SECONDS_MIN)
                 rates[row.name] = max(end - start, 0) / seconds

@@ -1,4 +1,4 @@
-"""Outcomes of what was done to several things, as rows."""
+"""Outcomes of actions on several objects, as rows."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def sentence_of(error: ResponseError, names: Mapping[str, str]) -> str | None:
 
 
 def error_text(error: ClientError, names: Mapping[str, str] = _NO_NAMES) -> str:
-    """Return the text of an error in a row: a sentence, or its name and what the broker says of it."""
+    """Return the text of an error in a row: a sentence, or its name and the broker's message."""
     if not isinstance(error, ResponseError):
         return str(error)
     name = describe(error.code)
@@ -82,6 +82,6 @@ def good(value: Any) -> Any:
 
 
 def registry_failure(error: RegistryError) -> ConsoleError:
-    """Return what a visitor is told: a registry that wants another login is not for theirs at the console."""
+    """Return the error for a visitor: a login refused by the registry is not the visitor's at the console."""
     is_refusal = 400 <= error.status < 600 and error.status != 401
     return ConsoleError(error.status if is_refusal else 502, error.message)

@@ -106,7 +106,7 @@ class OwnBroker:
     # --- views ----------------------------------------------------------------------------------------------
 
     def sums(self, rows: Sequence[TopicRow]) -> Sums | None:
-        """Return what topics hold; None in a cluster, or while the broker is down."""
+        """Return sums of topics; None in a cluster, or while the broker is down."""
         try:
             broker = self._running()
         except ConsoleError:
@@ -149,7 +149,7 @@ class OwnBroker:
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[_Watch]:
-        """Have requests recorded for the length of a block."""
+        """Record requests for the length of a block."""
         broker = self._running()
         if self._watch is None:
             self._watch = _Watch(broker)
@@ -278,7 +278,7 @@ class _Watch:
             requests.interceptor = self._recorder.around(self._inner)
 
     def end(self) -> None:
-        """Count one less; the last one has the broker as it was."""
+        """Count one watcher less; the last one restores the broker."""
         self._count -= 1
         requests = self._broker.requests
         if not self._count and requests is not None:

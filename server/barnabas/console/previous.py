@@ -1,6 +1,6 @@
 """The record before one that has the same key, in the same partition, as events: progress, what was found, the end.
 
-The rule: it stops by itself, and can be broken off at any time, as a search.
+The rule: it is bounded, and can be interrupted at any time, like a search.
 """
 
 from __future__ import annotations

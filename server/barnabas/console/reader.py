@@ -1,7 +1,7 @@
 """Records of partitions as rows: fetched here, opened, matched and shown in a child process.
 
-The rule: nothing of a batch is looked at in this process. What a batch, a schema or a pattern makes too long is broken off
-there, and becomes a row that says so.
+The rule: batches are not parsed in this process. Work that a batch, a schema or a pattern makes too long is interrupted
+there, and becomes a row with the reason.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ PART_BYTES_MAX = 16 << 20
 ROWS_BYTES_MAX = 32 << 20
 """Bytes of rows after which a scan ends before its spans do."""
 MATCHED_CHARS_MAX = 64 << 10
-"""Characters of a payload that its schema has read, of which a search looks at no more."""
+"""Characters of a decoded payload up to which a search looks."""
 DECODED_CHARS_MAX = 8 << 20
 """Characters of payloads that schemas have read which are held at a time."""
 
 
 class Span(NamedTuple):
-    """Offsets of a partition that are looked at: until there are so many records or rows, or for its last rows."""
+    """Offsets of a partition to read: up to a number of records or rows, or for its last rows."""
 
     start: int
     end: int
@@ -85,7 +85,7 @@ class Scanned:
         return Limits(self.span.records_max - self.records, self.span.rows_max - len(self.rows), 1 << 31)
 
     def add(self, opened: Opened, rows: Sequence[Row], *, is_search: bool) -> None:
-        """Add what a call has found; what a search could not look at is no row of it."""
+        """Add the results of a call; records that a search could not check are no row of it."""
         self.at = opened.at
         self.problems += [row.problem for row in rows if row.problem]
         self.rows += [row for row in rows if not (is_search and row.problem)]
@@ -110,7 +110,7 @@ class Opener:
         self._deserializer = deserializer
 
     async def open(self, parts: Sequence[Part], limits: Sequence[Limits]) -> list[tuple[Opened, list[Row]]]:
-        """Return what parts hold, as far as a call gets, with the rows. Limits that the work reaches become rows."""
+        """Return the content of parts as rows, as far as a call gets. Exceeded limits become rows."""
         try:
             opened = await self._sandbox.call(batches.open_parts, parts, limits, self.view, owner=self._owner)
         except SandboxError as error:
@@ -132,7 +132,7 @@ class Opener:
         return Opened(min(max(at, part.start + 1), part.end), [row], scanned=1)
 
     def unopened(self, part: FetchedRecords, end: int) -> Opened:
-        """Return what stands for a batch that is too large to be opened at all."""
+        """Return the row for a batch that is too large to be opened."""
         problem = f"this batch has {len(part.data)} bytes: those of up to {PART_BYTES_MAX} are opened"
         return Opened(end, [problem_row(part.partition, part.offset, problem, self.view)], scanned=1)
 
@@ -189,7 +189,7 @@ class Reader:
     async def scan(
         self, spans: Mapping[Place, Span], bytes_max: int = ROWS_BYTES_MAX
     ) -> dict[Place, Scanned]:
-        """Return what spans hold, less of them where the rows have more bytes than that. Raises ClientError."""
+        """Return the records of spans, fewer if the rows exceed the limit of bytes. Raises ClientError."""
         consumer = self._consumer
         consumer.assign(spans)
         for place, span in spans.items():
@@ -199,7 +199,7 @@ class Reader:
         ends = {place: span.end for place, span in spans.items()}
         while ends:
             fetched = await consumer.receive_unopened(ends, CALL_BYTES_MAX)
-            if not fetched:  # what is left of the spans holds no records
+            if not fetched:  # the rest of the spans has no records
                 for place in ends:
                     results[place].at = spans[place].end
                 break
@@ -213,7 +213,7 @@ class Reader:
         return results
 
     async def _take(self, fetched: Sequence[FetchedRecords], results: Mapping[Place, Scanned]) -> None:
-        """Open what was fetched, with as many calls as that needs."""
+        """Open fetched batches, with as many calls as necessary."""
         is_search = self._opener.view.is_search
         waiting: list[tuple[Scanned, Part]] = []
         for batch in fetched:
@@ -245,19 +245,19 @@ class Reader:
 async def open_reader(
     backend: Backend, view: View, settings: ConsumerSettings = READING
 ) -> AsyncIterator[Reader]:
-    """Open a reader with a connection of its own, in the name of the visitor."""
+    """Open a reader with a separate connection, as the visitor."""
     async with consuming(backend, settings) as consumer:
         yield Reader(consumer, opener_of(backend, view))
 
 
 def opener_of(backend: Backend, view: View) -> Opener:
-    """Return what opens batches for a visitor."""
+    """Return the opener of batches for a visitor."""
     return Opener(backend.sandbox, backend.owner, view, backend.deserializer())
 
 
 @asynccontextmanager
 async def consuming(backend: Backend, settings: ConsumerSettings = READING) -> AsyncIterator[Consumer]:
-    """Open a consumer of its own connection, in the name of the visitor."""
+    """Open a consumer with a separate connection, as the visitor."""
     async with open_consumer(
         backend.target.bootstrap,
         settings=settings,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PARTITIONS_MAX = 256
 """Partitions of a topic that are read together; of one that has more, those are chosen."""
 PAGE_SECONDS = 8.0
-"""For how long a page is waited for; what has come until then is shown."""
+"""Time limit of a page; records that arrived until then are shown."""
 
 
 class Bounds(NamedTuple):

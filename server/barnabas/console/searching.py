@@ -36,7 +36,7 @@ PROGRESS_SECONDS = 0.5
 
 
 async def check_sought(backend: Backend, sought: Sought) -> None:
-    """Raise ConsoleError for a text that is empty, too long, or no regular expression, and for what is no filter."""
+    """Raise ConsoleError for a text that is empty, too long, or an invalid expression, and for an invalid filter."""
     name, kind = ("text", "regular expression") if isinstance(sought, Pattern) else ("where", "filter")
     if not sought.text or len(sought.text) > PATTERN_CHARS_MAX:
         raise ConsoleError(400, f"{name}: 1 to {PATTERN_CHARS_MAX} characters expected")
@@ -74,7 +74,7 @@ async def search(
     *,
     is_newest_first: bool = True,
 ) -> None:
-    """Send what matches in a window, with the progress, until its end or until there is enough. Raises ClientError."""
+    """Send the matches in a window, with the progress, until its end or until there are enough. Raises ClientError."""
     async with open_reader(backend, view, settings) as reader:
         walk = Walk(reader, window, Limits(limit, SCANNED_MAX, OFFSETS_MIN), is_newest_first=is_newest_first)
         progress = Progress(send, walk, order="newest" if is_newest_first else "oldest")
@@ -98,7 +98,7 @@ class Progress:
     """
 
     def __init__(self, send: Send, walk: Walk, **more: Any) -> None:
-        """`more` is told with it each time."""
+        """`more` is called with the progress each time."""
         self._send = send
         self._walk = walk
         self._more = more

@@ -28,7 +28,7 @@ WHAT = "the console"
 CONNECTIONS_MAX = 256
 DEFAULT_PORT = 9080
 CALL_SECONDS_MAX = 3.0
-"""Time of a call on what visitors and producers have sent."""
+"""Time limit of a call on data of visitors and producers."""
 _UNGUARDED = (
     "other machines reach the console on {}: give a token (--console-token-file), or use an address of this machine "
     "alone (127.0.0.1)"
@@ -93,7 +93,7 @@ class ConsoleServer:
             await self._site.serve(CONNECTIONS_MAX, answer, task_status=task_status)
 
     def _service(self, name: str, nursery: trio.Nursery, sandbox: Sandbox, reads: Reads) -> ConsoleService:
-        """Return what answers for a cluster, with its sessions."""
+        """Return the service of a cluster, with its sessions."""
         from barnabas.console.http import ConsoleService, Place
         from barnabas.console.sessions import Sessions
 

@@ -43,7 +43,7 @@ IDLE_SECONDS_MAX = 30 * 60.0
 LIFE_SECONDS_MAX = 12 * 3600.0
 CHECK_SECONDS = 10.0
 USER_SESSIONS_MAX = 8
-"""Sessions of one user: the one that has not been used for longest gives way to a new one."""
+"""Sessions of one user: a new one replaces the least recently used."""
 LOGIN_SECONDS = 20.0
 """Age of a login at which it is tried anew, so that the session of a removed user ends."""
 REFUSED_SECONDS = 1.0
@@ -62,7 +62,7 @@ class Session:
     began_at: float = field(default_factory=trio.current_time)
     used_at: float = field(default_factory=trio.current_time)
     requests: set[trio.CancelScope] = field(default_factory=set)
-    """Those that are being answered, which end with it."""
+    """Requests in progress, which end with the session."""
     proven_at: float = field(default_factory=trio.current_time)
     """When the broker last took the login."""
     backend: Backend | None = None
@@ -90,7 +90,7 @@ class Session:
 
     @contextmanager
     def in_use(self) -> Iterator[trio.CancelScope]:
-        """Have the session stay while a request of it is answered, and the request end with the session."""
+        """Keep the session while a request of it is answered, and end the request with the session."""
         scope = trio.CancelScope()
         self.requests.add(scope)
         try:
@@ -150,7 +150,7 @@ class Sessions:
 
     @property
     def has_registry(self) -> bool:
-        """True if a registry of schemas is known."""
+        """True if a schema registry is configured."""
         return self._registry is not None
 
     def mechanisms(self) -> tuple[str, ...]:
@@ -187,7 +187,7 @@ class Sessions:
         return tuple(self._sessions.values())
 
     def find(self, identity: str) -> Session | None:
-        """Return the session of a cookie; None where there is none, or not any more."""
+        """Return the session of a cookie; None if there is none, or it has ended."""
         session = self._sessions.get(identity) if identity else None
         if session is None or session.is_over:
             return None
@@ -209,7 +209,7 @@ class Sessions:
     async def begin(
         self, token: str = "", user: str = "", password: str = "", mechanism: str = "", *, address: str = ""
     ) -> Session:
-        """Let a visitor in, from an address. Raises ConsoleError, ClientError."""
+        """Log a visitor in, from an address. Raises ConsoleError, ClientError."""
         async with self._logins.of(user, address):
             if not self.is_token(token):
                 await trio.sleep(REFUSED_SECONDS)
@@ -227,7 +227,7 @@ class Sessions:
         return session
 
     def _new(self, user: str, password: str, mechanism: str) -> Session:
-        """Return a session that is to be opened, without a user where there are no logins. Raises ConsoleError."""
+        """Return a new session, without a user if there are no logins. Raises ConsoleError."""
         target = self._where()
         if not target.mechanisms:
             return Session(target, "", target.settings())
@@ -304,7 +304,7 @@ class Sessions:
             session.proven_at = trio.current_time()
 
     async def _measure(self) -> Sample:
-        """Return the cluster in numbers, as the console sees it by itself. Raises ClientError, ConsoleError."""
+        """Return a sample of the cluster, as the console itself sees it. Raises ClientError, ConsoleError."""
         target = self._where()
         if not target.mechanisms:
             return await measure(await self.open(await self.anonymous()))

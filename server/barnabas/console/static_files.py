@@ -19,7 +19,7 @@ _TYPES = {
 
 
 class StaticFile(NamedTuple):
-    """A file: what it is, and its bytes as they are and compressed."""
+    """A file: its type, and its bytes, plain and compressed."""
 
     content_type: str
     tag: str

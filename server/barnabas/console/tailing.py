@@ -28,7 +28,7 @@ RECORDS_PER_TURN = 25
 BEHIND_MAX = 4 * RECORDS_PER_TURN
 """A partition that is further behind than this is read from its end on."""
 ALIVE_SECONDS = 15.0
-"""After so long without a record an empty event says that the tail is alive."""
+"""Time without a record after which an empty event shows that the tail is alive."""
 TAILING = replace(
     READING,
     fetch_wait_ms_max=1_000,
@@ -75,7 +75,7 @@ def _part(fetched: FetchedRecords) -> Part:
 
 
 async def _open(opener: Opener, waiting: deque[Part], rows_max: int) -> list[Row]:
-    """Return rows of the first part, and put back what is left of it."""
+    """Return rows of the first part, and put back the rest."""
     part = waiting.popleft()
     records_max = 1 << 31 if opener.view.is_search else rows_max
     ((opened, rows),) = await opener.open([part], [Limits(records_max, rows_max, 1 << 31)])

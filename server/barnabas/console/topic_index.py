@@ -38,7 +38,7 @@ class TopicIndex:
         return await self._kept.get()
 
     def forget(self) -> None:
-        """Have the index read again before it is next shown: a topic was made, changed or deleted."""
+        """Read the index again at its next use: a topic was created, changed or deleted."""
         self._kept.forget()
 
     async def _read(self) -> Sequence[TopicRow]:

@@ -1,7 +1,6 @@
-"""Turns of visitors at reading records.
+"""Limits of parallel reads by visitors.
 
-The rule: a number of each at a time, so that what one visitor asks for keeps no other from being answered, and what all of
-them hold in memory has a bound.
+The rule: limited for each visitor and in all, so that one visitor does not block others, and their memory is bounded.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from barnabas.network.turns import Turns
 READS_MAX = 8
 """Pages and files that are read at the same time: each fetches ahead, and holds its rows."""
 OWNER_READS_MAX = 2
-"""Those of them that are of one visitor."""
+"""Parallel reads of one visitor."""
 
 
 class Reads:

@@ -32,7 +32,7 @@ COMPARED_MAX = 50
 """Versions that the newer is compared with: the newest of those from the older on, and the older."""
 MESSAGES_MAX = 100
 COMPARED_CHARS_MAX = 4_000_000
-"""Characters of all versions that are compared, with what they refer to."""
+"""Characters of all compared versions, with their references."""
 PROTOBUF = "PROTOBUF"
 INDENTED_MAX = 40
 """Depth from which on lines are indented no further."""
@@ -87,10 +87,7 @@ async def compare(
 async def _sources(
     client: RegistryClient, versions: dict[int, Registered]
 ) -> tuple[dict[int, Source], list[str]]:
-    """Return the versions with what they refer to, and what is wrong with those that cannot be had.
-
-    Raises RegistryError, ConsoleError.
-    """
+    """Return the versions with their references, and errors of unavailable ones. Raises RegistryError, ConsoleError."""
     sources, problems = {}, []
     for number, version in versions.items():
         if len(version.schema.text) > SCHEMA_CHARACTERS_MAX:
@@ -120,7 +117,7 @@ class Beside(NamedTuple):
 
 
 def text_of_both(sources: Sequence[Source]) -> Beside:
-    """Return the texts of two versions, as far as they are understood normalised, with what differs line by line."""
+    """Return the texts of two versions, normalised if they can be parsed, with their differences line by line."""
     older, newer = (_text(source) for source in sources)
     return Beside(older, newer, by_line(older[0].split("\n"), newer[0].split("\n")))
 

@@ -52,7 +52,7 @@ class _Lane:
     high: int
     width: int
     rows: deque[Row] = field(default_factory=deque)
-    """Those that wait for their turn, the next one first."""
+    """Rows waiting for their turn, the next one first."""
     frontier: int | None = None
     """Time of the record that was looked at last; None before the first one."""
 
@@ -161,14 +161,14 @@ class Walk:
     # --- order ------------------------------------------------------------------------------------------------
 
     def _key(self, lane: _Lane) -> tuple[float, int]:
-        """Return what orders partitions by their next row, or by what may be the next one."""
+        """Return the key that orders partitions by their next row, or by a lower bound of it."""
         at = lane.rows[0].timestamp if lane.rows else lane.frontier
         if at is None:
             return float("-inf"), lane.place[1]
         return (-at if self._is_newest_first else at), lane.place[1]
 
     def _merged(self, *, is_last: bool) -> list[Row]:
-        """Take the rows that are next, as far as it is known that no other comes before them."""
+        """Take the next rows, as long as no other can come before them."""
         lanes = [lane for lane in self._lanes if lane.rows or (lane.low < lane.high and not is_last)]
         heap = [(self._key(lane), lane.place[1], lane) for lane in lanes]
         heapq.heapify(heap)

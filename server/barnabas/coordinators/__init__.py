@@ -1,1 +1,1 @@
-"""Coordinators of groups, transactions and share groups: a package each, and the runtime that they have in common."""
+"""Coordinators of groups, transactions and share groups: a package each, and their common runtime."""

@@ -1,7 +1,7 @@
-"""Effects of changed metadata on groups, transactions and share groups, from whichever broker the change came.
+"""Effects of metadata changes, from any broker, on groups, transactions and share groups.
 
 The rule: shards are unloaded and loaded in the same step that publishes the new image. Offsets and states of deleted
-topics are removed after that, in slices and in the background, so that no change of the metadata waits for it.
+topics are removed after that, in slices and in the background, so that no metadata change waits for that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class DeletedTopics(NamedTuple):
-    """Topics that are gone, by name and by id, and when: what is committed later belongs to others of the same name."""
+    """Deleted topics, by name and by id, and the time: later commits belong to new topics of the same name."""
 
     names: frozenset[str]
     ids: frozenset[bytes]
@@ -51,7 +51,7 @@ class CoordinatorEvents:
         self._changed = trio.Event()
 
     async def prepare(self, delta: Delta) -> None:
-        """Nothing is made for the coordinators beforehand."""
+        """Do nothing."""
 
     def publish(self, delta: Delta) -> None:
         """Unload partitions that are led elsewhere or deleted, load those led here, and remember deleted topics."""
@@ -75,7 +75,7 @@ class CoordinatorEvents:
             self._changed.set()
 
     async def clean_up(self, delta: Delta) -> None:
-        """Unload what was read again while the logs of a deleted internal topic were still there."""
+        """Unload shards that were read again while the logs of a deleted internal topic still existed."""
         self._unload(delta)
 
     def _unload(self, delta: Delta) -> None:
@@ -90,7 +90,7 @@ class CoordinatorEvents:
                 shares.unload()
 
     async def run(self) -> None:
-        """Let the coordinators forget deleted topics, until cancelled."""
+        """Remove the state of deleted topics from the coordinators, until cancelled."""
         while True:
             while self._deleted:
                 deleted = self._deleted.popleft()

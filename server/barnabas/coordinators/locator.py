@@ -1,4 +1,4 @@
-"""Broker that coordinates an id: the leader of the partition of the internal topic that keeps it."""
+"""Locator of coordinators: the leader of an id's partition of the internal topic."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class CoordinatorLocator(Protocol):
     """Finds the broker that coordinates an id."""
 
     async def locate(self, kind: CoordinatorType, key: str) -> int:
-        """Return the id of the broker that coordinates `key`; makes the internal topic if need be.
+        """Return the id of the broker that coordinates `key`; creates the internal topic if necessary.
 
         Raises COORDINATOR_NOT_AVAILABLE; INVALID_REQUEST for a share key of another form than group:topic id:partition.
         """

@@ -32,7 +32,7 @@ class Entropy(Protocol):
 
 
 class Threads(Protocol):
-    """Runs what would hold up the event loop beside it."""
+    """Runs blocking work beside the event loop."""
 
     async def run(self, work: Callable[[], T], *, limiter: trio.CapacityLimiter | None = None) -> T:
         """Run `work` in a thread and return its result; a caller that is cancelled meanwhile waits for its end."""

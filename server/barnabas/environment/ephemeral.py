@@ -112,7 +112,7 @@ def _parent(memory: str) -> str:
 
 
 def _exit_on_signals() -> None:
-    """Have signals end the process by an exception until the broker handles them itself, so that `finally` runs."""
+    """Make signals end the process by an exception until the broker handles them itself, so that `finally` runs."""
 
     def leave(number: int, _: FrameType | None) -> None:
         raise SystemExit(128 + number)

@@ -11,11 +11,11 @@ EXTRAS = {
     "proto_schema_parser": "registry", "msgpack": "console", "cbor2": "console", "mcp": "agents",
     "obstore": "tiered",
 }  # fmt: skip
-"""Packages as they are imported, and their extras in pyproject.toml."""
+"""Packages by import name, and their extras in pyproject.toml."""
 
 
 def explain(error: ModuleNotFoundError) -> str | None:
-    """Say how to install what could not be imported, None if that belongs to no extra."""
+    """Return how to install a missing package, None if it belongs to no extra."""
     package = (error.name or "").partition(".")[0]
     if package not in EXTRAS:
         return None

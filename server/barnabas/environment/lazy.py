@@ -70,7 +70,7 @@ class Lazy(Generic[T]):
         *modules: str,
         beside: Callable[[Callable[[], None]], Awaitable[None]] | None = None,
     ) -> None:
-        """`modules` are what `make` imports: that takes so long that `ready` has it done by `beside`, in a thread."""
+        """`modules` are imported by `make`: as that takes long, `ready` has them imported by `beside`, in a thread."""
         self._make = make
         self._modules = modules
         self._beside = beside
@@ -82,13 +82,13 @@ class Lazy(Generic[T]):
         import_modules(*self._modules)
 
     async def ready(self) -> T:
-        """Return the part, made if need be, without holding up the event loop by imports."""
+        """Return the part, created if necessary, without blocking the event loop by imports."""
         if self.if_made is None and self._beside is not None:
             await self._beside(self.load)
         return self.get()
 
     def get(self) -> T:
-        """Return the part, made if need be."""
+        """Return the part, created if necessary."""
         part = self.if_made
         if part is None:
             part = self.if_made = self._make()

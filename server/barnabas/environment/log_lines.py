@@ -16,7 +16,7 @@ LINES_MAX = 500
 """Warnings and errors of one place in the code in one period."""
 
 TRACEBACKS_MAX = 20
-"""Those with a traceback."""
+"""Lines with a traceback."""
 
 PERIOD_SECONDS = 60.0
 LINE_CHARS_MAX = 4_000
@@ -73,7 +73,7 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
             period.last = record
 
     def close(self) -> None:
-        """Write what was left out."""
+        """Write the numbers of suppressed lines."""
         self.acquire()
         try:
             self._end_periods(None)
@@ -101,7 +101,7 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
 
 
 class LimitedFormatter(logging.Formatter):
-    """Formats records as usual; of one that is very long, a client's name of 32 KB in it, the middle is left out."""
+    """Formats records as usual; the middle of a very long line, with a client's name of 32 KB in it, is omitted."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the text of a record."""

@@ -14,9 +14,9 @@ ERRORS = (errno.ENOSPC, errno.EPIPE, errno.EIO, errno.EDQUOT, errno.EBADF)
 
 
 def explain(error: OSError) -> str | None:
-    """Return what to say about an error of standard output; None if it is about something else.
+    """Return the message for an error of standard output; None for other errors.
 
-    What could not be written is dropped, or Python would try again when the process ends and print a traceback.
+    Unwritten output is dropped, or Python would try again when the process ends and print a traceback.
     """
     if error.filename is not None or error.errno not in ERRORS:
         return None

@@ -56,7 +56,7 @@ class _Job(Generic[T]):
             self._error = error
 
     def take(self) -> T:
-        """Return the result, or raise what the work has raised; once."""
+        """Return the result, or raise the error of the work; once."""
         error, self._error = self._error, None
         if error is not None:
             try:
@@ -71,7 +71,7 @@ class OsThreads:
     """Trio's worker threads."""
 
     async def run(self, work: Callable[[], T], *, limiter: trio.CapacityLimiter | None = None) -> T:
-        """Run `work` in a thread and return what it returns."""
+        """Run `work` in a thread and return its result."""
         job = _Job(work)
         await trio.to_thread.run_sync(job.do, limiter=limiter)
         return job.take()

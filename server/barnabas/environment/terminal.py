@@ -23,12 +23,12 @@ def visible(text: str) -> str:
 
 
 def visible_lines(text: str) -> str:
-    """Return a message that may have several lines and tabs, with what a terminal would obey escaped."""
+    """Return a message that may have several lines and tabs, with control sequences of a terminal escaped."""
     return _OBEYED.sub(_escaped, text)
 
 
 def visible_data(data: bytes) -> bytes:
-    """Return a key, a value or a header of a record with what a terminal would obey escaped; lines and tabs stay."""
+    """Return a key, a value or a header with control sequences of a terminal escaped; lines and tabs stay."""
     if data.isascii() and data.isalnum():
         return data
     return visible_lines(data.decode("utf-8", "surrogateescape")).encode()

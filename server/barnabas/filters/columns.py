@@ -1,4 +1,4 @@
-"""Columns: what a path leads to in each record, as a short text. Pure."""
+"""Columns: the value of a path in each record, as a short text. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHARS_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A path or field, and its name: as it is written."""
+    """A column: a path or field, and its text as the name."""
 
     name: str
     operand: Operand

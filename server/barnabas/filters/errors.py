@@ -7,7 +7,7 @@ class FilterError(ValueError):
     """A text that is no filter: `reason` is a sentence, `position` the index of the character that it is about."""
 
     def __init__(self, reason: str, position: int) -> None:
-        super().__init__(reason, position)  # as it is made again on its way from a child process
+        super().__init__(reason, position)  # as it is recreated on its way from a child process
         self.reason = reason
         self.position = position
 

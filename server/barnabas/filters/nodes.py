@@ -208,17 +208,17 @@ class Node:
     __slots__ = ()
 
     def matches(self, record: Fields) -> bool:
-        """Say whether a record meets the condition. Raises FilterLimitError."""
+        """Say whether a record matches the condition. Raises FilterLimitError."""
         return self.holds(record, Steps())
 
     def marks(self, record: Fields) -> Marks:
-        """Return the places of a matching record that meet the condition. Raises FilterLimitError."""
+        """Return the places of a matching record that match the condition. Raises FilterLimitError."""
         marks: Marks = {}
         self.mark(record, Steps(), marks)
         return {place: _merged(ranges) for place, ranges in marks.items() if ranges}
 
     def holds(self, record: Fields, steps: Steps) -> bool:
-        """Say whether it holds, within so many steps."""
+        """Say whether it holds, within a number of steps."""
         raise NotImplementedError
 
     def mark(self, record: Fields, steps: Steps, marks: Marks) -> None:
@@ -244,7 +244,7 @@ class Both(Node):
 
 @dataclass(frozen=True, slots=True)
 class Either(Node):
-    """Conditions of which one holds."""
+    """Conditions of which one must hold."""
 
     nodes: tuple[Node, ...]
 
@@ -275,15 +275,15 @@ class OverValues(Node):
     __slots__ = ()
 
     def meeting(self, record: Fields, steps: Steps) -> Iterator[Hit]:
-        """Yield the values that meet it."""
+        """Yield the values that match."""
         raise NotImplementedError
 
     def holds(self, record: Fields, steps: Steps) -> bool:
-        """Say whether a value meets it."""
+        """Say whether a value matches."""
         return next(self.meeting(record, steps), None) is not None
 
     def mark(self, record: Fields, steps: Steps, marks: Marks) -> None:
-        """Add the values that meet it."""
+        """Add the values that match."""
         for hit in self.meeting(record, steps):
             if hit.place:
                 ranges = marks.setdefault(hit.place, [])

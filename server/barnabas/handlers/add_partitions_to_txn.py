@@ -3,8 +3,8 @@
 v0-v3 come from producers, for one transaction; v2 can tell PRODUCER_FENCED. v4 and v5 come from brokers, for many, and
 may only ask whether the partitions are in it already: TRANSACTION_ABORTABLE if not (KIP-890).
 
-The rule: no transaction of a request waits for another one. Those of brokers are decided on side by side; where the end
-before is not complete CONCURRENT_TRANSACTIONS is answered immediately, while a producer waits a little for its own.
+The rule: transactions of a request do not wait for each other. Those of brokers are decided in parallel; if the previous
+transaction is not complete, a broker gets CONCURRENT_TRANSACTIONS immediately, while a producer waits a little.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class AddPartitionsToTxn:
         return results
 
     async def _merged(self, topics: list[Topic]) -> list[Topic]:
-        """Return topics with each partition once, without those of which none is named."""
+        """Return topics with each partition once, without topics that have none."""
         named: dict[str, dict[int, None]] = {}
         for topic in topics:
             await self.budget.checkpoint()
@@ -120,7 +120,7 @@ class AddPartitionsToTxn:
         return merged
 
     async def _answer(self, context: RequestContext, asked: Asked) -> list[TopicResult]:
-        """Return a result for each partition: once where each has a code of its own, as asked where one is that of all."""
+        """Return a result for each partition: each once if results differ, repeated as requested if all are equal."""
         codes: dict[TopicPartition, int] | None = None
         code_of_all = 0
         topic_partitions: list[TopicPartition] = []

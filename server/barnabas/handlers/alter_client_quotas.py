@@ -77,9 +77,7 @@ class AlterClientQuotas:
         answered: set[QuotaEntity] = set()
         for alteration in alterations:
             if alteration.entity is not None:
-                if (
-                    alteration.entity in answered
-                ):  # it was refused, as it is named twice, and is answered once
+                if alteration.entity in answered:  # refused, as it is named twice, and answered once
                     continue
                 answered.add(alteration.entity)
             response.entries.append(await self._answer(alteration))
@@ -87,7 +85,7 @@ class AlterClientQuotas:
         return response
 
     async def _wanted(self, request: AlterClientQuotasRequest) -> list[_Alteration]:
-        """Return what is asked of each entity; those that are no entities, or named twice, are refused."""
+        """Return the requested changes of each entity; invalid entities, and those named twice, are refused."""
         count = 0
         for entry in request.entries:
             count += len(entry.ops)

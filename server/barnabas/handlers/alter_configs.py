@@ -1,4 +1,4 @@
-"""AlterConfigs v0-v2. Replaces all of a resource's own settings; what is not named goes back to its default."""
+"""AlterConfigs v0-v2. Replaces all of a resource's own settings; settings that are not named return to their defaults."""
 
 from __future__ import annotations
 

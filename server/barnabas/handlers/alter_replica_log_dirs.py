@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 Topic = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
 Partition = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
 
-MARK_LENGTH = len(".-future") + 32  # what the name of a directory under way has more than the partition's
+# length of the suffix that a directory being moved adds to the partition's name
+MARK_LENGTH = len(".-future") + 32
 
 
 @dataclass(eq=False)

@@ -35,9 +35,9 @@ class AlterShareGroupOffsets:
     async def handle(
         self, context: RequestContext, request: AlterShareGroupOffsetsRequest
     ) -> AlterShareGroupOffsetsResponse:
-        """Move each partition on its own; a group that is not there is made, unless only what cannot be altered is named.
+        """Alter each partition on its own; a missing group is created, unless no partition in the request can be altered.
 
-        A group that cannot be altered, as it has members or is of another kind, is refused whatever topics are named.
+        A group with members, or of another kind, is refused whatever topics are named.
         """
         response = AlterShareGroupOffsetsResponse()
         offsets: dict[TopicIdPartition, int] = {}

@@ -1,7 +1,7 @@
 """AlterUserScramCredentials v0. Sets and deletes SCRAM credentials of users (KIP-554); clients send salted passwords.
 
-A user is answered once. Whatever is wrong with one of a user's alterations is that user's error, and nothing of the
-user is altered; other users are. A user that is altered twice: DUPLICATE_RESOURCE.
+A user is answered once. An error in one of a user's alterations is that user's error, and none of its alterations is
+made; other users are altered. A user that is named twice: DUPLICATE_RESOURCE.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class AlterUserScramCredentials:
     async def handle(
         self, context: RequestContext, request: AlterUserScramCredentialsRequest
     ) -> AlterUserScramCredentialsResponse:
-        """Alter what can be, together, and answer each user."""
+        """Make all valid alterations together, and answer each user."""
         alterations: dict[str, Alteration] = {}
         problems: dict[str, Problem] = {}
         asked: list[Alteration] = [*request.deletions, *request.upsertions]
@@ -100,7 +100,7 @@ class AlterUserScramCredentials:
 
 
 def _is_missing(alteration: Alteration, image: ClusterImage) -> bool:
-    """Return whether this is the deletion of what is not there."""
+    """Return whether this deletes a credential that does not exist."""
     return isinstance(alteration, Deletion) and BY_TYPE[alteration.mechanism].name not in image.scram.get(
         alteration.name, {}
     )

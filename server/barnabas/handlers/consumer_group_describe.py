@@ -45,7 +45,7 @@ class ConsumerGroupDescribe(GroupsDescribed):
 
 
 def _topics(group: Described) -> Iterator[str]:
-    """Return the topics of which a member has, or is to have, partitions."""
+    """Return the topics in a member's assignment or target."""
     return assigned_topics(
         assignment for member in group.members for assignment in (member.assignment, member.target_assignment)
     )

@@ -55,7 +55,7 @@ class ConsumerGroupHeartbeat:
     def handle(
         self, context: RequestContext, request: ConsumerGroupHeartbeatRequest
     ) -> ConsumerGroupHeartbeatResponse | Deferred[ConsumerGroupHeartbeatResponse]:
-        """Let the group take note, and tell the member where it stands. Raises RequestError."""
+        """Process the heartbeat in its group, and return the member's state. Raises RequestError."""
         beat = self._heartbeat(context, request)
         names = request.subscribed_topic_names or ()
         if request.subscribed_topic_regex or (
@@ -81,7 +81,7 @@ class ConsumerGroupHeartbeat:
         )
 
     def _heartbeat(self, context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Heartbeat:
-        """Return the request with what is known of its sender."""
+        """Return the request, with facts about its sender."""
         may_describe = None
         if context.asks_authorizer:
             may_describe = partial(
@@ -99,7 +99,7 @@ class ConsumerGroupHeartbeat:
     async def _take_note_of_topics(
         self, context: RequestContext, beat: Heartbeat
     ) -> ConsumerGroupHeartbeatResponse:
-        """Let the group take note of a heartbeat with topics to be looked for, and others that may not be described."""
+        """Process a heartbeat with topics or expressions to look up, and topics that the requester may not describe."""
         request, coordinator = beat.request, self.group_coordinator
         names: Collection[str] = request.subscribed_topic_names or ()
         if names:
@@ -118,10 +118,10 @@ class ConsumerGroupHeartbeat:
         )
 
     async def _match(self, beat: Heartbeat, names: Collection[str]) -> Collection[str]:
-        """Return the topics of a subscription with an expression, which is matched before the group asks for it.
+        """Return the topics of a subscription with an expression, matched before the group needs it.
 
-        A group knows the topics of its own expressions already. An expression that is wrong is the group's to refuse.
-        Raises INVALID_REGULAR_EXPRESSION where matching takes too long.
+        A group knows the topics of its own expressions already; it also refuses invalid expressions. Raises
+        INVALID_REGULAR_EXPRESSION where matching takes too long.
         """
         request, image = beat.request, self.metadata.image
         expression = request.subscribed_topic_regex or ""
@@ -148,7 +148,7 @@ class ConsumerGroupHeartbeat:
 
 
 def _says_more(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Say whether a heartbeat says more than that its member is still there."""
+    """Say whether a heartbeat has more content than that its member is alive."""
     return (
         request.member_epoch <= 0
         or request.subscribed_topic_names is not None

@@ -1,7 +1,7 @@
 """ControlledShutdown v0-v3. A broker that stops asks the controller to move its leaders; in clusters on ZooKeeper.
 
-It answers what the broker still leads though others have replicas, so that it asks once more. A broker that is not the
-controller answers STALE_CONTROLLER_EPOCH. v2 adds the broker epoch; v0 has a header without a client id.
+The response has the partitions that the broker still leads though others have replicas, so that it asks again. A broker
+that is not the controller answers STALE_CONTROLLER_EPOCH. v2 adds the broker epoch; v0 has a header without a client id.
 """
 
 from __future__ import annotations

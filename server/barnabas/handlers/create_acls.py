@@ -1,7 +1,7 @@
 """CreateAcls v0-v3. Each ACL is answered by itself; those that are there already are created with success, as in Kafka.
 
 v0 knows literal patterns only. Brokers of 4.4 take networks as hosts, and refuse what is none with INVALID_REQUEST
-(KIP-1276). ALTER on the cluster is asked for before.
+(KIP-1276). Requires ALTER on the cluster.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ class CreateTopics:
         return forbidden
 
     async def _partition_count(self, request: CreateTopicsRequest, refused: Container[str]) -> int:
-        """Return how many partitions are asked for at most, but for topics that are refused already."""
+        """Return the requested number of partitions at most, without topics that are already refused."""
         default = self.config.get(settings.NUM_PARTITIONS)
         count = 0
         for topic in request.topics:
@@ -128,7 +128,7 @@ class CreateTopics:
     async def _new_topics(
         self, request: CreateTopicsRequest, names: Counter[str], refused: dict[str, RequestError]
     ) -> dict[str, NewTopic]:
-        """Return what is asked for, by name; adds the errors for what cannot be asked for in this way to `refused`."""
+        """Return the requested topics by name; adds the errors of invalid requests to `refused`."""
         topics: dict[str, NewTopic] = {}
         for topic in request.topics:
             await self.budget.checkpoint()
@@ -160,7 +160,7 @@ class CreateTopics:
         return NewTopic(topic.name, new_uuid(self.entropy), partitions, replicas, assignments, overrides)
 
     def _made(self, context: RequestContext, new: NewTopic, defaults: list[TopicConfig]) -> Result:
-        """A topic that was made, or could be; `defaults` are the settings of one that has none of its own."""
+        """Return the result of a topic that was created, or could be; `defaults` are for a topic without own settings."""
         if not context.authorizes(
             Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, new.name, is_asked_for=False
         ):

@@ -1,6 +1,6 @@
 """DeleteAcls v0-v3. Each filter is answered by itself, with the ACLs that it removes; two filters may name the same.
 
-v0 knows literal patterns only. ALTER on the cluster is asked for before.
+v0 knows literal patterns only. Requires ALTER on the cluster.
 """
 
 from __future__ import annotations

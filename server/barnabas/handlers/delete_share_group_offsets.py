@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets v0. Lets a share group without members forget topics (KIP-932)."""
+"""DeleteShareGroupOffsets v0. Deletes the state of topics in a share group without members (KIP-932)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class DeleteShareGroupOffsets:
     async def handle(
         self, context: RequestContext, request: DeleteShareGroupOffsetsRequest
     ) -> DeleteShareGroupOffsetsResponse:
-        """Forget each topic on its own."""
+        """Delete the state of each topic on its own."""
         image = self.metadata.image
         refused: set[str] = set()
         ids: dict[str, bytes] = {}

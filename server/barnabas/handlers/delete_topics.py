@@ -43,10 +43,10 @@ class DeleteTopics:
     budget: LoopBudget
 
     async def handle(self, context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-        """Delete all topics in one change; one that is named twice, by whatever, stays."""
+        """Delete all topics in one change; a topic that is named twice, by name or id, is not deleted."""
         image = self.metadata.image
         results: list[Result] = []
-        # By name and id: None where there is no such topic, as one that is there may have no id.
+        # by name and id: None if there is no such topic, as an existing one may have no id
         counts: Counter[tuple[str, bytes | None]] = Counter()
         access = _Access(context, is_in_zookeeper=follows_acl_authorizer(self.config))
         for (name, topic_id), count in (await self._asked(request)).items():
@@ -101,7 +101,7 @@ class DeleteTopics:
         return DeleteTopicsResponse(responses=results)
 
     async def _asked(self, request: DeleteTopicsRequest) -> Counter[tuple[str | None, bytes]]:
-        """Count how often each (name, id) is asked for."""
+        """Count the occurrences of each (name, id) in the request."""
         asked: Counter[tuple[str | None, bytes]] = Counter()
         for topic in request.topics:
             asked[topic.name, topic.topic_id] += 1

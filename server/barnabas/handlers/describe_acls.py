@@ -1,6 +1,6 @@
-"""DescribeAcls v0-v3. The ACLs that match a filter, by resource pattern; v0 knows literal patterns only.
+"""DescribeAcls v0-v3. The ACLs that match a filter, by resource pattern; v0 has literal patterns only.
 
-DESCRIBE on the cluster is asked for before.
+Requires DESCRIBE on the cluster.
 """
 
 from __future__ import annotations

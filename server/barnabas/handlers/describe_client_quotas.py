@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Response = DescribeClientQuotasResponse
 ENTRY_BYTES = 600
-"""About so much memory does an entity take in an answer."""
+"""Approximate memory of an entity in a response."""
 
 
 @dataclass(eq=False)

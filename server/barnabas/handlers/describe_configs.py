@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from barnabas.serving.loop_budget import LoopBudget
 
 ENTRY_BYTES = 150
-"""About so much does a setting take in an answer, without its documentation."""
+"""Approximate memory of a setting in a response, without its documentation."""
 ENTRIES = {TOPIC: 35, BROKER: 350, BROKER_LOGGER: 100, GROUP: 20, CLIENT_METRICS: 3}
-"""About so many settings does a resource of each type have."""
+"""Approximate number of settings of a resource of each type."""
 
 
 @dataclass(eq=False)
@@ -87,9 +87,9 @@ class DescribeConfigs:
     async def _entries(
         self, context: RequestContext, request: DescribeConfigsRequest, kind: int, name: str
     ) -> list[Described] | RequestError:
-        """A resource's settings as this request wants them, or why they cannot be described.
+        """Return the requested settings of a resource, or the error.
 
-        The 350 of a broker take 4 ms, so others may run in between.
+        The 350 settings of a broker take 4 ms, so other tasks may run in between.
         """
         try:
             check_type(kind, self.config)

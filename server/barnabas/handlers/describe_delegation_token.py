@@ -29,7 +29,7 @@ Described = DescribeDelegationTokenResponse.DescribedDelegationToken
 Renewer = DescribeDelegationTokenResponse.DescribedDelegationTokenRenewer
 REQUESTER_SINCE = 3
 TOKEN_BYTES = 1_000
-"""About so much memory does a token take in an answer."""
+"""Approximate memory of a token in a response."""
 
 
 @dataclass(eq=False)
@@ -43,7 +43,7 @@ class DescribeDelegationToken:
     async def handle(
         self, context: RequestContext, request: DescribeDelegationTokenRequest
     ) -> DescribeDelegationTokenResponse:
-        """Describe the tokens that are asked for and that the requester may see."""
+        """Describe the requested tokens that the requester may see."""
         response = DescribeDelegationTokenResponse()
         try:
             if not may_handle_tokens(context):

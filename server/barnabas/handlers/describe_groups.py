@@ -55,7 +55,7 @@ class DescribeGroups:
 def _describe(
     context: RequestContext, group_id: str, shard: GroupShard
 ) -> tuple[Described, Iterator[DescribeGroupsResponse.DescribedGroupMember]]:
-    """Return what is to be said of a group, and of its members, which are many."""
+    """Return the description of a group, and of its members, which may be many."""
     group = shard.find(group_id, ClassicGroup)
     if group is None:
         if group_id not in shard.groups and shard.exists(group_id):

@@ -58,7 +58,7 @@ class DescribeLogDirs:
                 topic = topics[path][name] = Topic(name)
             topic.partitions.append(Partition(partition_log.partition, size, lag, is_future))
 
-        # Of few partitions that are asked for, all others are not looked at.
+        # if few partitions are requested, the others are not visited
         for partition_log in self.logs if requested is None else starmap(self.logs.get, requested):
             count += 1
             if not count % PARTITIONS_PER_CHECKPOINT:

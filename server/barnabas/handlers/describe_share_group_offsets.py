@@ -1,6 +1,6 @@
 """DescribeShareGroupOffsets v0-v1. Where share groups begin in their partitions (KIP-932); v1 adds the lag (KIP-1226).
 
-The lag takes the high watermarks of the partitions: their leaders, on whatever brokers, are asked for them.
+The lag needs the high watermarks of the partitions, from their leaders on any broker.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Group = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
 Topic = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic
 Partition = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition
 Delivered = list[tuple["TopicPartition", Partition, int]]
-"""Partitions, their answers, and up to which offset, about, their records are delivered."""
+"""Partitions, their results, and the approximate offset up to which records are delivered."""
 
 LAG_SINCE = 1
 

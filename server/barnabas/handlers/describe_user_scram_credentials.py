@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Response = DescribeUserScramCredentialsResponse
 Result = Response.DescribeUserScramCredentialsResult
 USER_BYTES = 600
-"""About so much memory does a user take in an answer."""
+"""Approximate memory of a user in a response."""
 
 
 @dataclass(eq=False)

@@ -28,7 +28,7 @@ class ExpireDelegationToken:
     async def handle(
         self, context: RequestContext, request: ExpireDelegationTokenRequest
     ) -> ExpireDelegationTokenResponse:
-        """Let a token of the requester's, or one that it may renew, expire."""
+        """Set the expiry of a token that the requester owns or may renew."""
         code, expires_ms = await expiry_changed(
             context, self.delegation_tokens.expire, bytes(request.hmac), request.expiry_time_period_ms
         )

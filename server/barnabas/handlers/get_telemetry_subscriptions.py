@@ -29,7 +29,7 @@ class GetTelemetrySubscriptions:
     async def handle(
         self, context: RequestContext, request: GetTelemetrySubscriptionsRequest
     ) -> GetTelemetrySubscriptionsResponse:
-        """The subscription of the client as it is now."""
+        """Return the present subscription of the client."""
         instances = self.telemetry.instances
         instance_id = instances.id_for(request.client_instance_id)
         instance = instances.get(

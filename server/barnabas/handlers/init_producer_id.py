@@ -83,7 +83,7 @@ class InitProducerId:
         return InitProducerIdResponse(producer_id=producer.id, producer_epoch=producer.epoch)
 
     def _check_two_phases(self, request: InitProducerIdRequest) -> None:
-        """Raise TRANSACTIONAL_ID_AUTHORIZATION_FAILED or UNSUPPORTED_VERSION for what is not allowed of KIP-939."""
+        """Raise TRANSACTIONAL_ID_AUTHORIZATION_FAILED or UNSUPPORTED_VERSION if KIP-939 is not allowed."""
         if request.enable2_pc and not self.config.get(settings.TRANSACTION_TWO_PHASE_COMMIT_ENABLE):
             raise RequestError(
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MANY_SINCE = 3
 MEMBERS_PER_BATCH = 500
-"""So many members leave together; those of a longer request do so in several events, between which others may run."""
+"""Members that leave in one event; a longer request is split into several, between which others may run."""
 
 
 @dataclass(eq=False)
@@ -33,7 +33,7 @@ class LeaveGroup:
     budget: LoopBudget
 
     async def handle(self, context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
-        """Let each member leave on its own."""
+        """Remove each member on its own."""
         if not request.group_id:
             raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
         members = request.members

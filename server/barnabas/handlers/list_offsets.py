@@ -220,7 +220,7 @@ class ListOffsets:
 async def _several_at_once(
     steps: Sequence[Callable[[], Awaitable[None]]], limit: int, checkpoint: Callable[[], Awaitable[None]]
 ) -> None:
-    """Make calls, so many at a time; the first error ends all, and is raised as it is. Raises StorageError."""
+    """Make calls, a limited number in parallel; the first error ends all, and is raised unchanged. Raises StorageError."""
     remaining = iter(steps)
     failures: list[StorageError] = []
 

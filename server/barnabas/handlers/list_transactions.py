@@ -34,7 +34,7 @@ class ListTransactions:
     async def handle(
         self, context: RequestContext, request: ListTransactionsRequest
     ) -> ListTransactionsResponse:
-        """Those that pass every filter."""
+        """Return the transactions that pass every filter."""
         asked = dict.fromkeys(request.state_filters)
         states = _STATES & asked.keys()
         response = ListTransactionsResponse()

@@ -42,7 +42,7 @@ UNREACHABLE_REPLICAS_SINCE = 1
 RESERVED_SINCE = 100
 """Memory is reserved for answers about more topics than this."""
 TOPIC_BYTES = 1000
-"""About what a topic with a few partitions takes in memory until the answer has been sent."""
+"""Approximate memory of a topic with a few partitions until the response has been sent."""
 
 _SHOWN = (ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.LEADER_NOT_AVAILABLE)
 _SHOWN_IN_CLUSTER = (*_SHOWN, ErrorCode.INVALID_REPLICATION_FACTOR)
@@ -64,7 +64,7 @@ class Metadata:
     topic_creation: TopicCreation
 
     async def handle(self, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-        """Describe what was asked for, and make what may be made; with many topics others are served in between."""
+        """Describe the requested topics, and create missing ones if allowed; yields to other tasks in between."""
         if not await self._is_sound(context, request):
             return await self._refused(request)
         if request.topics is None or (context.api_version == 0 and not request.topics):
@@ -115,7 +115,7 @@ class Metadata:
         )
 
     async def _is_sound(self, context: RequestContext, request: MetadataRequest) -> bool:
-        """Say whether each topic is asked for by its name, or since v12 by its id."""
+        """Say whether each topic has a name, or since v12 an id."""
         by_id = context.api_version >= ASKING_BY_ID_SINCE
         for entry in request.topics or ():
             is_id = entry.topic_id != ZERO_UUID
@@ -125,7 +125,7 @@ class Metadata:
         return True
 
     async def _refused(self, request: MetadataRequest) -> MetadataResponse:
-        """INVALID_REQUEST for every topic, and nothing else: what is asked for cannot be known."""
+        """Return INVALID_REQUEST for every topic, and nothing else, as the requested topics are unknown."""
         response = MetadataResponse(cluster_id=None, error_code=ErrorCode.INVALID_REQUEST)
         for entry in request.topics or ():
             response.topics.append(
@@ -142,7 +142,7 @@ class Metadata:
     async def _asked(
         self, topics: Sequence[MetadataRequest.MetadataRequestTopic]
     ) -> dict[tuple[str | None, bytes], None]:
-        """The (name, id) that are asked for, each once."""
+        """Return the requested (name, id) pairs, each once."""
         asked: dict[tuple[str | None, bytes], None] = {}
         for entry in topics:
             asked[entry.name, entry.topic_id] = None
@@ -152,7 +152,7 @@ class Metadata:
     async def _create_missing(
         self, context: RequestContext, request: MetadataRequest, asked: Iterable[tuple[str | None, bytes]]
     ) -> dict[str, RequestError]:
-        """Make the topics that are asked for by a name that nothing has; returns the error for those that are not made."""
+        """Create the missing topics that are requested by name; returns the errors of those that are not created."""
         allowed = context.api_version < AUTO_CREATION_FLAG_SINCE or request.allow_auto_topic_creation
         allowed = allowed and self.config.get(settings.AUTO_CREATE_TOPICS_ENABLE)
         refused: dict[str, RequestError] = {}
@@ -248,7 +248,7 @@ class Metadata:
 
 
 async def _reserve(context: RequestContext, topics: int) -> None:
-    """Reserve memory for an answer about so many topics, unless it is small."""
+    """Reserve memory for a response about this many topics, unless it is small."""
     if topics > RESERVED_SINCE:
         await context.reserve(topics * TOPIC_BYTES)
 

@@ -42,7 +42,7 @@ class OffsetCommit:
     def handle(
         self, context: RequestContext, request: OffsetCommitRequest
     ) -> OffsetCommitResponse | Deferred[OffsetCommitResponse]:
-        """Commit what can be committed; each partition has its own answer."""
+        """Commit all valid offsets; each partition has its own result."""
         in_zookeeper = self.consumer_offsets if context.api_version < COORDINATED_SINCE else None
         commits = Commits(
             context,

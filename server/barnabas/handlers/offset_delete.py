@@ -1,4 +1,4 @@
-"""OffsetDelete v0. Forgets committed offsets, except of topics that members are subscribed to (KIP-496)."""
+"""OffsetDelete v0. Deletes committed offsets, except of topics that members are subscribed to (KIP-496)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _delete(
     shard: GroupShard,
     out: Decision,
 ) -> None:
-    """Forget some offsets, or say why not. Raises RequestError for all of them."""
+    """Delete some offsets, or return the reason why not. Raises RequestError for all of them."""
     if not shard.exists(group_id):
         raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND)
     group = shard.groups.get(group_id)

@@ -104,7 +104,7 @@ class OffsetFetch:
     async def _each_once(
         self, groups: Iterable[OffsetFetchRequest.OffsetFetchRequestGroup]
     ) -> list[OffsetFetchRequest.OffsetFetchRequestGroup]:
-        """Return the groups that are asked for, of those that are asked for all their offsets each once."""
+        """Return the requested groups; a group of which all offsets are requested appears once."""
         distinct = []
         whole: set[str] = set()
         for group in groups:

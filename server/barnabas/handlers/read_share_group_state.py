@@ -1,4 +1,4 @@
-"""ReadShareGroupState v0. What is written of share partitions (KIP-932), for the leader of their partitions."""
+"""ReadShareGroupState v0. The persisted state of share partitions (KIP-932), for the leaders of their partitions."""
 
 from __future__ import annotations
 

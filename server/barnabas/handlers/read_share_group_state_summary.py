@@ -32,7 +32,7 @@ class ReadShareGroupStateSummary:
     async def handle(
         self, _context: RequestContext, request: ReadShareGroupStateSummaryRequest
     ) -> ReadShareGroupStateSummaryResponse:
-        """Read each on its own; what has no state has no start offset."""
+        """Read each state on its own; a missing one has no start offset."""
 
         async def read(key: StateKey, asked: Asked, result: Result) -> None:  # noqa: ARG001
             state = await self.shares.state.summary(key)

@@ -1,4 +1,4 @@
-"""ShareAcknowledge v0-v2. What a share group's member has done with its records (KIP-932); v2 renews locks (KIP-1222)."""
+"""ShareAcknowledge v0-v2. Acknowledgements of records by a share group's member (KIP-932); v2 renews locks (KIP-1222)."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class ShareFetch:
     tiered: TieredStorage | None
 
     async def handle(self, context: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse:
-        """First what is acknowledged, then what is acquired; the last request of a session only acknowledges."""
+        """Apply acknowledgements first, then acquire records; the last request of a session only acknowledges."""
         try:
             key = check_asker(request)
             _check_renew(request)
@@ -189,7 +189,7 @@ class ShareFetch:
         topic_partitions: list[TopicIdPartition],
         answers: Answers,
     ) -> dict[TopicIdPartition, LoadedPartition]:
-        """The share partitions that can be used; what is wrong with the others is put into the answers."""
+        """Return the usable share partitions; the errors of the others are put into the response."""
         loaded: dict[TopicIdPartition, LoadedPartition] = {}
         for topic_partition in topic_partitions:
             await self.budget.checkpoint()
@@ -263,7 +263,7 @@ def _failed(topic_partition: TopicIdPartition, error: RequestError) -> Partition
 
 
 def _place(shared: LoadedPartition) -> tuple[int, int, int, bool]:
-    """Return values of which some change when there may be more records to acquire."""
+    """Return values that change when there may be more records to acquire."""
     log, records = shared.led.log, shared.records
     return log.high_watermark, log.last_stable_offset, records.next_offset, records.can_acquire
 

@@ -41,7 +41,7 @@ class ShareGroupDescribe(GroupsDescribed):
 
 
 def _topics(group: Described) -> Iterator[str]:
-    """Return the topics of which a member has, or is to have, partitions."""
+    """Return the topics in a member's assignment or target."""
     return assigned_topics(member.assignment for member in group.members)
 
 

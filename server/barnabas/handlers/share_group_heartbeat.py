@@ -33,7 +33,7 @@ class ShareGroupHeartbeat:
     async def handle(
         self, context: RequestContext, request: ShareGroupHeartbeatRequest
     ) -> ShareGroupHeartbeatResponse:
-        """Let the group take note, and tell the member where it stands."""
+        """Process the heartbeat in its group, and return the member's state."""
         beat = Heartbeat(request, context.client_id or "", context.connection.client_host)
         try:
             names = request.subscribed_topic_names or ()

@@ -54,7 +54,7 @@ class StreamsGroupHeartbeat:
     async def handle(
         self, context: RequestContext, request: StreamsGroupHeartbeatRequest
     ) -> StreamsGroupHeartbeatResponse:
-        """Let the group take note, make the topics that it needs, and tell the member where it stands."""
+        """Process the heartbeat in its group, create missing internal topics, and return the member's state."""
         beat = Heartbeat(
             request, context.client_id or "", context.connection.client_host, context.api_version
         )
@@ -119,7 +119,7 @@ class StreamsGroupHeartbeat:
         return forbidden
 
     async def _create(self, context: RequestContext, topic: InternalTopic) -> RequestError | None:
-        """Make a topic, unless it is there; return why it cannot be made, which the application is told."""
+        """Create a topic, unless it exists; returns the reason if that fails, for the application."""
         replicas = topic.replication_factor
         if replicas <= 0:
             replicas = self.config.get(settings.DEFAULT_REPLICATION_FACTOR)

@@ -52,7 +52,7 @@ class TxnOffsetCommit:
     async def handle(
         self, context: RequestContext, request: TxnOffsetCommitRequest
     ) -> TxnOffsetCommitResponse:
-        """Commit what can be committed; each partition has its own answer."""
+        """Commit all valid offsets; each partition has its own result."""
         commits = Commits(
             context,
             request,

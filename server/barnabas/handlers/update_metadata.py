@@ -32,7 +32,7 @@ class UpdateMetadata:
     async def handle(
         self, _context: RequestContext, request: UpdateMetadataRequest
     ) -> UpdateMetadataResponse:
-        """Take over what it says. Raises STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
+        """Apply the metadata in the request. Raises STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
 
         def decide(image: ClusterImage) -> Iterable[Change]:
             self.member.check_controller(

@@ -1,4 +1,4 @@
-"""WriteShareGroupState v0-v1. Writes down what has become of records (KIP-932); v1 adds how many are complete."""
+"""WriteShareGroupState v0-v1. Persists the states of records (KIP-932); v1 adds the number of complete ones."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class WriteTxnMarkers:
     async def handle(
         self, context: RequestContext, request: WriteTxnMarkersRequest
     ) -> WriteTxnMarkersResponse:
-        """Answer each partition of each marker on its own; a producer is answered once, whatever its markers."""
+        """Answer each partition of each marker on its own; a producer is answered once, even with several markers."""
         if not context.authorizes(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME, is_asked_for=False):
             context.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
         deadline = trio.current_time() + PATIENCE_SECONDS

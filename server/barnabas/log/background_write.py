@@ -1,7 +1,7 @@
-"""A write that a thread does before its records are appended, so that no other task waits for the disk.
+"""A write by a thread before the records are appended, so that no other task waits for the disk.
 
-The rule: the owner of the log begins it, and ends it: by an append of exactly these records to where they were written, or
-by giving it up. What it writes is behind the end of the log until then. Whatever else changes the file ends it first.
+The rule: the owner of the log begins the write, and ends it: by an append of exactly these records at that position, or
+by giving it up. Until then the bytes are beyond the log end. Other changes of the file end the write first.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from barnabas.log.disk import Buffer, File
 from barnabas.records.batch import HEADER_SIZE
 
 BACKGROUND_BYTES: Final = 256 << 10
-"""From this size on it is worth it: fewer are written in less time than to hand them over takes."""
+"""Least size of records for which the thread pays: fewer bytes are written sooner than they are handed over."""
 
 
 class BackgroundWrite:
@@ -25,7 +25,7 @@ class BackgroundWrite:
         self._file = file
         self._records = records
         self._position = position
-        # With the place in the log, which each append gives anew.
+        # The fields of the place in the log are excluded: each append sets them anew.
         self._head = bytes(records[:HEADER_SIZE])
         self._lock = threading.Lock()
         self._is_ended = False
@@ -33,7 +33,7 @@ class BackgroundWrite:
         self._error: OSError | None = None
 
     def run(self) -> None:
-        """Write, unless it was ended before; may take long. What fails is raised by `take`."""
+        """Write the records, unless the write was ended; may take long. `take` raises the error of a failure."""
         with self._lock:
             if self._is_ended:
                 return
@@ -44,9 +44,9 @@ class BackgroundWrite:
                 self._error = error
 
     def take(self, records: Buffer, position: int) -> bool:
-        """End it; return whether these records, as they are now, are what was written, and there.
+        """End the write; return whether exactly these records were written at this position.
 
-        Waits for a thread that is writing. Raises the OSError of a write that failed.
+        Waits for a thread that is writing. Raises the OSError of a failed write.
         """
         if not self.give_up() or records is not self._records or position != self._position:
             return False
@@ -57,7 +57,7 @@ class BackgroundWrite:
         return True
 
     def give_up(self) -> bool:
-        """End it; return whether anything was perhaps written. Waits for a thread that is writing."""
+        """End the write; return whether any bytes may have been written. Waits for a thread that is writing."""
         with self._lock:
             self._is_ended = True
         return self._is_written

@@ -1,8 +1,8 @@
-"""Writing the checkpoints of all log dirs, without holding up the thread that owns the logs.
+"""Writes the checkpoints of all log dirs without blocking the thread that owns the logs.
 
 The rule: a `CheckpointPlan` is begun and filled by the thread that owns the logs, `Checkpointer.write` may be called in
-any. An older plan never overwrites a newer one, and what a checkpoint says of a log that was deleted is never believed
-of the next one of that name.
+any thread. An older plan never overwrites a newer one, and a checkpoint entry of a deleted log is never applied to a new
+log of that name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 MISSING = 1
-"""The recovery point of a log that is gone: it had records, and if it comes back, none of them is trusted."""
+"""Recovery point of a log that had records and is gone: if the log comes back, none of its records is trusted."""
 
 
 class Offsets(NamedTuple):
@@ -34,7 +34,7 @@ class Offsets(NamedTuple):
     clean_offsets: dict[TopicPartition, int]
 
     def add(self, partition_log: PartitionLog) -> None:
-        """Take what a log says now."""
+        """Add the present offsets of a log."""
         key = (partition_log.topic, partition_log.partition)
         self.recovery_points[key] = partition_log.recovery_point
         self.high_watermarks[key] = partition_log.high_watermark
@@ -51,35 +51,35 @@ class CheckpointPlan(NamedTuple):
     dirs: dict[str, Offsets]
 
     def add(self, partition_log: PartitionLog) -> None:
-        """Take a log in, unless it was closed or deleted."""
+        """Add a log, unless it was closed or deleted."""
         offsets = self.dirs.get(partition_log.log_dir)
         if offsets is not None and not partition_log.is_closed:
             offsets.add(partition_log)
 
 
 class Checkpointer:
-    """Writes plans, and knows of which deleted logs the files may still say something."""
+    """Writes plans, and knows which deleted logs may still have entries in the files."""
 
     def __init__(
         self, disk: Disk, check_in_place: Callable[[str], None], missing: Mapping[TopicPartition, str]
     ) -> None:
-        """`check_in_place` raises StorageError for a log dir that is not the one that was opened.
+        """`check_in_place` raises StorageError for a log dir that was replaced since it was opened.
 
-        `missing` are logs that are gone, with the directories that they had: they stay known, over any number of starts.
+        `missing` are logs that are gone, with their former directories: they are remembered across restarts.
         """
         self._missing = missing
         self._disk = disk
         self._check_in_place = check_in_place
         self._number = 0
         self._writing = Lock()
-        self._written: dict[str, int] = {}  # log dir -> the number of the plan that is on the disk
+        self._written: dict[str, int] = {}  # log dir -> number of the plan on disk
         self._removed: dict[
             str, dict[TopicPartition, int]
         ] = {}  # which logs went, after which plan was begun
         self._added: dict[str, int] = {}  # the same of the last log that was made in a log dir
 
     def begin(self, paths: Iterable[str]) -> CheckpointPlan:
-        """Begin a plan for these log dirs; all logs in them are then to be added."""
+        """Begin a plan for these log dirs; the caller then adds all logs in them."""
         self._number += 1
         plan = CheckpointPlan(self._number, {path: Offsets({}, {}, {}, {}) for path in paths})
         for key, directory in self._missing.items():
@@ -89,7 +89,7 @@ class Checkpointer:
         return plan
 
     def write(self, plan: CheckpointPlan) -> None:
-        """Write all files of a plan, each synced. Raises StorageError for the first log dir that failed."""
+        """Write all files of a plan, each synced. Raises StorageError for the first log dir that fails."""
         failure: StorageError | None = None
         for path, offsets in plan.dirs.items():
             try:
@@ -128,7 +128,7 @@ class Checkpointer:
                 del self._added[path]
 
     def log_added(self, path: str) -> None:
-        """Note that a log was made in that log dir; its files do not name it yet: if the log vanishes, it is not missed."""
+        """Note a new log in a log dir, which the files do not list yet: if the log vanishes now, no start misses it."""
         self._added[path] = self._number
 
     def log_removed(self, path: str, key: TopicPartition) -> None:
@@ -136,7 +136,7 @@ class Checkpointer:
         self._removed.setdefault(path, {})[key] = self._number
 
     def forget(self, path: str) -> None:
-        """Write nothing to a log dir any more, which is offline.
+        """Stop writing to a log dir that is offline.
 
         A plan that was begun before may lack logs of it: its log starts and high watermarks would be lost.
         """
@@ -145,10 +145,10 @@ class Checkpointer:
         self._written[path] = sys.maxsize
 
     def may_mislead(self, path: str, key: TopicPartition) -> bool:
-        """Return whether the files may say something of a log that had the name of a new one."""
+        """Return whether the files may have entries of a former log with the name of a new one."""
         return key in self._removed.get(path, {})
 
     @property
     def is_outdated(self) -> bool:
-        """Say whether the files may say something of logs that were removed, or lack some."""
+        """Say whether the files may have entries of removed logs, or lack some logs."""
         return bool(self._added) or any(self._removed.values())

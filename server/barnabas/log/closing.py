@@ -1,7 +1,7 @@
-"""Closing many logs: their syncs side by side, since a file system does many of them for little more than one.
+"""Closes many logs with parallel syncs, as a file system does many for little more than one.
 
-The rule: threads only sync. All else is done by the one that owns the logs, and no more logs have their files held open
-for it than are closed at once.
+The rule: threads only sync; the thread that owns the logs does all else. Only the logs that are being closed have their
+files open.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SYNCS_CONCURRENT = 16
 
 
 def close_many(logs: Sequence[PartitionLog], workers: Workers) -> None:
-    """Close all of them. Raises StorageError at the first that cannot be; what follows it is left open."""
+    """Close all logs. Raises StorageError at the first failure, and leaves the following ones open."""
     if len(logs) < SYNCS_CONCURRENT:
         for log in logs:
             log.close()

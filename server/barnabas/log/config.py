@@ -1,7 +1,7 @@
-"""The topic settings that a log obeys.
+"""Topic settings of a log.
 
-The rule: one field per setting, named as Kafka's with dots for underscores, with Kafka's (4.x) default. A log
-never asks for another broker's or topic's settings.
+The rule: one field per setting, named as Kafka's with dots for underscores, with Kafka's (4.x) default. A log never
+reads settings of another broker or topic.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from barnabas.records.batch import RECORD_BYTES_MAX
-from barnabas.records.rules import AppendRules  # the compiled class needs it when it is made
+from barnabas.records.rules import AppendRules  # the compiled class needs it at run time
 
 UNBOUNDED = (1 << 63) - 1
 NEVER_REACHED = 1 << 61
-"""As good as UNBOUNDED, of what is counted; compiled code has no object for it."""
+"""Practically unlimited, for counts: compiled code needs no object for it, unlike for UNBOUNDED."""
 UNLIMITED = -1
 DAY_MS = 86_400_000
 DEFAULT_LEVELS = {"gzip": -1, "lz4": 9, "zstd": 3}
@@ -62,12 +62,12 @@ class LogConfig:
     segment_jitter_ms: int = 0
     segment_ms: int = 7 * DAY_MS
     unclean_leader_election_enable: bool = False
-    record_validation: Literal["full", "header"] = "full"  # ours: how far a leader looks, see AppendRules
+    record_validation: Literal["full", "header"] = "full"  # ours: see AppendRules
     rules: AppendRules = field(init=False, compare=False, repr=False)
     flush_after_messages: int = field(init=False, compare=False, repr=False)
-    """`flush_messages`, as a small number also where that has no bound: it is compared with at each append."""
+    """`flush_messages`, capped to a small number: each append compares with it."""
     roll_ms: int = field(init=False, compare=False, repr=False)
-    """After how long a segment is rolled: in time for it to be compacted, if it must be."""
+    """Age at which a segment is rolled: early enough to be compacted in time, if it must be."""
 
     def __post_init__(self) -> None:
         level = getattr(self, f"compression_{self.compression_type}_level", None)
@@ -91,7 +91,7 @@ class LogConfig:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> LogConfig:
-        """Take typed values by Kafka's names ("segment.bytes"); lists become tuples, the rest is ignored."""
+        """Take typed values by Kafka's names ("segment.bytes"); lists become tuples, other settings are ignored."""
         values = {}
         for config_field in fields(cls):
             name = config_field.name.replace("_", ".")
@@ -128,7 +128,7 @@ class LogConfig:
 
     @property
     def local_ms_max(self) -> int:
-        """For how long a tiered log keeps records locally, -1 for ever."""
+        """Time for which a tiered log keeps records locally, in ms; -1 for ever."""
         return self.retention_ms if self.local_retention_ms == -2 else self.local_retention_ms
 
     @property

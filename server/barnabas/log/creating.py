@@ -1,7 +1,7 @@
-"""Making the logs of new partitions, without holding up the thread that owns the logs.
+"""Creates the logs of new partitions without blocking the thread that owns the logs.
 
-The rule: a `Creation` is begun and finished by the thread that owns the logs (`LogManager`); `run` may be called in any.
-Nothing is synced: a log that is empty is made again after a power cut, from the metadata.
+The rule: a `Creation` is begun and finished by the thread that owns the logs (`LogManager`); `run` may be called in any
+thread. Nothing is synced: after a power cut an empty log is created again from the metadata.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from barnabas.wire.topic_partitions import TopicPartition
 
 THREADS = 4
-"""So many directories are made at a time: a file system that waits for its journal lets others wait with it."""
+"""Directories created in parallel: a file system that waits for its journal then completes several together."""
 KEPT_OPEN_MAX = 16
-"""Of a larger number no files are held open, nor indexes in memory, until they are used."""
+"""Beyond this number of new logs, files are closed and indexes unloaded until they are used."""
 OPEN_SEGMENTS_MAX = 64
-"""Of one log while it is made: its directory may be there already, and be full."""
+"""Open segments of one log while it is created: an existing directory may have many."""
 
 
 class Wanted(NamedTuple):
-    """A log that is to be made; no `topic_id` where the cluster has none, no `config` for that of its topic."""
+    """A log to create; `topic_id` is None if the cluster has none, `config` None for that of its topic."""
 
     topic: str
     partition: int
@@ -37,7 +37,7 @@ class Wanted(NamedTuple):
 
 
 class NewLog:
-    """A log that is being made, and what has become of it."""
+    """A log that is being created, and the outcome."""
 
     __slots__ = ("error", "key", "loaded", "loader", "log_dir", "topic_id")
 
@@ -50,7 +50,7 @@ class NewLog:
         self.error: OSError | None = None
 
     def make(self, disk: Disk, *, stays_open: bool) -> None:
-        """Make the directory and its files; what is there already under its name is opened."""
+        """Create the directory and its files, or open an existing log of that name."""
         directory = self.loader.directory
         self.loader.pool = OpenFiles(OPEN_SEGMENTS_MAX)
         try:
@@ -69,14 +69,14 @@ class NewLog:
 
 
 class Creation(NamedTuple):
-    """Logs that are made together."""
+    """Logs that are created together."""
 
     disk: Disk
     workers: Workers
     logs: Sequence[NewLog]
 
     def run(self) -> None:
-        """Make all of them; what fails is kept for `LogManager.finish_creation`."""
+        """Create all logs; `LogManager.finish_creation` raises their errors."""
         stays_open = len(self.logs) <= KEPT_OPEN_MAX
         if len(self.logs) < THREADS:
             self._make_part(self.logs, stays_open)

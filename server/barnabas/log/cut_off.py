@@ -1,8 +1,8 @@
-"""Copies of logs from moves to another log dir that were cut off, by a crash or by a log dir that failed.
+"""Copies of logs from interrupted moves to another log dir, after a crash or a failed log dir.
 
-The rule: as long as the log is at its old place its copy is rubbish, unless that log was made anew. If it is not, a copy
-becomes the log only if it is whole and the log's directory was renamed for its sake. Otherwise it is unknown what it lacks:
-it is kept and named in the log, goes with its partition when that is deleted, and is set aside when the log is made anew.
+The rule: while the log is at its old place, its copy is removed, unless that log was created anew. Otherwise the copy
+becomes the log only if it is complete and the log's directory was renamed for it. An incomplete copy is kept and
+reported: it is removed with its partition, and set aside when the log is created anew.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class MarkedDir(NamedTuple):
-    """A directory that was found under another name than a log's; a long topic name in it is cut short."""
+    """A directory with a suffix to a log's name; a long topic name in it is truncated."""
 
     log_dir: str
     name: str
@@ -38,18 +38,18 @@ class MarkedDir(NamedTuple):
 
     @property
     def may_be_cut_short(self) -> bool:
-        """True if the topic may have a longer name."""
+        """True if the topic's name may be truncated."""
         return len(self.name) == names.DIR_NAME_LENGTH_MAX
 
     def may_be_of(self, key: TopicPartition) -> bool:
-        """Say whether it may be that partition's."""
+        """Say whether the directory may belong to that partition."""
         topic, partition = key
         is_topic = topic == self.topic or (self.may_be_cut_short and topic.startswith(self.topic))
         return is_topic and partition == self.partition
 
 
 class CutOffCopies:
-    """Moves that a start finds cut off, and the copies that cannot be decided about.
+    """Interrupted moves found at a start, and the copies that may be incomplete.
 
     Lifecycle: `found` and `renamed` are filled while log dirs are opened, then `end` is called once.
     """
@@ -65,7 +65,7 @@ class CutOffCopies:
         self.found: list[MarkedDir] = []
         """Copies."""
         self.renamed: list[MarkedDir] = []
-        """Directories of logs that were renamed, to be removed or to be kept."""
+        """Directories of logs that were renamed, to be removed or kept."""
         self.left_alone: dict[str, tuple[str, TopicPartition]] = {}
         """Copies of logs that are not here, with their log dirs and partitions."""
         self._disk = disk
@@ -82,9 +82,9 @@ class CutOffCopies:
         fail: Callable[[str, StorageError], object],
         now_ms: int,
     ) -> None:
-        """Decide about all that were found, once all log dirs are open.
+        """Decide about all copies, once all log dirs are open.
 
-        `adopt` opens the log that a copy has become; `fail` is told of log dirs that fail.
+        `adopt` opens the log that a copy has become; `fail` is called for log dirs that fail.
         """
         for copy in self.found:
             if copy.log_dir not in self._offline:
@@ -126,7 +126,7 @@ class CutOffCopies:
         self.left_alone[copy.path] = copy.log_dir, key
 
     def _owner(self, copy: MarkedDir) -> TopicPartition | None:
-        """Return the partition of a copy; None if its name was cut short, and does not match exactly one known log."""
+        """Return the partition of a copy; None if its name is truncated, and does not match exactly one known log."""
         if not copy.may_be_cut_short:
             return copy.topic, copy.partition
         keys = {*self._missing, *((log.topic, log.partition) for log in self._registry)}
@@ -148,11 +148,12 @@ class CutOffCopies:
         self._moves.discard_copy(key, copy.log_dir, copy.path, now_ms)
 
     def _is_whole(self, copy: MarkedDir, key: TopicPartition) -> bool:
-        """Say whether all was copied, and the log's own directory renamed for it. Raises OSError.
+        """Say whether all was copied, and the log's own directory renamed for the copy. Raises OSError.
 
-        The topic id alone does not say so: some logs have none, and a directory that is being removed has it no longer.
+        The topic id alone does not show that: some logs have none, and a directory that is being removed has lost it.
         """
-        if names.LEADER_EPOCH_CHECKPOINT not in file_names(self._disk, copy.path):  # the last that is copied
+        # the file that is copied last
+        if names.LEADER_EPOCH_CHECKPOINT not in file_names(self._disk, copy.path):
             return False
         topic_id = logdir.read_topic_id(self._disk, copy.path)
         return any(
@@ -163,7 +164,7 @@ class CutOffCopies:
     # --- later ----------------------------------------------------------------------------------------------
 
     def lose(self, log_dir: str, ended: Iterable[Move]) -> None:
-        """A log dir has failed, and has `ended` moves from and to it."""
+        """Note a failed log dir, which has `ended` moves from and to it."""
         for path, (place, _) in list(self.left_alone.items()):
             if place == log_dir:
                 del self.left_alone[path]
@@ -178,7 +179,7 @@ class CutOffCopies:
             self._moves.discard_copy(key, log_dir, path, now_ms)
 
     def set_aside(self, key: TopicPartition) -> None:
-        """Rename the kept copies of a partition that gets a new log, so that they are not taken for copies of that.
+        """Rename the kept copies of a partition that gets a new log, so that they are not taken for its copies.
 
         Raises StorageError.
         """

@@ -1,11 +1,11 @@
-"""Damage in the middle of a segment: what of it is sound, and how the sound part is kept.
+"""Damage in the middle of a segment: its extent, and how the sound part is kept.
 
-The rule: nothing sound is removed. What is cut out of a log is kept beside it, in a file `<base>.log.damaged-<offset>`, and
-whatever takes its place is on the medium before anything goes. A crash in between leaves what the next recovery brings
-to the same end.
+The rule: nothing sound is removed. Bytes cut out of a log are kept beside it, in a file `<base>.log.damaged-<offset>`,
+and their replacement is synced before they are removed. After a crash in between, the next recovery comes to the same
+result.
 
-A damaged batch is cut out by splitting the segment: what follows the damage becomes a segment of its own, at the offset
-of its first batch. Readers then meet a gap in the offsets, as compaction leaves.
+A damaged batch is cut out by splitting the segment: the part after the damage becomes a segment at the offset of its
+first batch. Readers then see a gap in the offsets, as after compaction.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ log = logging.getLogger(__name__)
 
 COPY_BYTES = 1 << 20
 SUMMED_BYTES_MIN = 64 << 20
-"""Least number of bytes that a search sums up before it gives up: whatever looks like a header costs a checksum."""
+"""Least number of bytes that a search checksums before it gives up: each apparent header costs a checksum."""
 
 
 class Damage(NamedTuple):
     """Unsound part of a segment file, from `position` up to `end`, where a sound batch begins or the file ends.
 
-    `offset` is the first one that is missing, `next_offset` that of the sound batch (-1 without one).
+    `offset` is the first missing offset, `next_offset` that of the sound batch (-1 without one).
     """
 
     path: str
@@ -50,7 +50,7 @@ class Damage(NamedTuple):
 
     @property
     def lost(self) -> str:
-        """The offsets that are missing, in words: none where the sound batch begins no later than the damage."""
+        """The missing offsets in words; empty if the sound batch does not begin after the damage."""
         if self.next_offset < 0:
             return f"offsets from {self.offset} on"
         if self.next_offset <= self.offset:
@@ -74,10 +74,10 @@ def find_sound_batch(
     offset_limit: int = 1 << 63,
     chunk_bytes: int = COPY_BYTES,
 ) -> SoundBatch | None:
-    """Find the first batch (magic 2) at or after `position` that is sound, and has a place in the log there.
+    """Return the first batch (magic 2) at or after `position` that is sound and fits the log there.
 
-    It has a good checksum, offsets from `first_offset` up to before `offset_limit`, and is followed by another batch or the
-    end: a batch in the value of a record is none of the log's. Raises OSError.
+    It has a good checksum, offsets from `first_offset` up to before `offset_limit`, and is followed by another batch or
+    the end: a batch inside a record's value does not belong to the log. Raises OSError.
     """
     declared = _declared_next(file, position, end)
     if declared is not None and _belongs(declared[1], first_offset, offset_limit):
@@ -108,7 +108,7 @@ def find_sound_batch(
 
 
 def _declared_next(file: File, position: int, end: int) -> tuple[int, BatchHeader] | None:
-    """The sound batch at which the one at `position` says that it ends, if its length and its offsets both lead there."""
+    """Return the sound batch after the one at `position`, if that batch's length and offsets both lead to it."""
     try:
         header = read_any_header(file.read(HEADER_SIZE, position))
     except RecordsError:
@@ -148,10 +148,10 @@ def _begins_chain(file: File, position: int, header: BatchHeader, end: int) -> b
 def true_base_offset(
     file: File, position: int, end: int, next_offset: int, next_base: int | None = None
 ) -> int | None:
-    """Say at which offset the batch at `position` belongs if nothing but its base offset is damaged.
+    """Return the true base offset of the batch at `position` if only that is damaged.
 
-    No checksum covers that. It is known where the batch fills exactly what is between `next_offset` and the sound
-    batch that follows, or the next segment, which begins at `next_base`. Raises OSError.
+    No checksum covers base offsets. It is certain if the batch fills exactly the gap between `next_offset` and the next
+    sound batch, or the next segment, which begins at `next_base`. Raises OSError.
     """
     header = sound_header_at(file, position, end)
     if header is None or header.magic != 2 or header.last_offset_delta < 0:
@@ -165,14 +165,14 @@ def true_base_offset(
 
 
 def is_known_gap(file_names: Collection[str], offset: int) -> bool:
-    """Say whether something was cut out of the log at `offset`, so that what follows may be at a higher one."""
+    """Say whether records were cut out of the log at `offset`, so that a gap follows it."""
     return any(name.endswith(f"{names.LOG}{names.DAMAGED}{offset}") for name in file_names)
 
 
 def keep_damaged(disk: Disk, damage: Damage, end: int) -> str:
     """Copy the bytes from the damage up to `end` into a file beside the segment; returns its path.
 
-    It lasts when this returns. Raises OSError.
+    The copy is synced when this returns. Raises OSError.
     """
     target = f"{damage.path}{names.DAMAGED}{damage.offset}"
     _copy(disk, damage.path, damage.position, end, target)
@@ -182,7 +182,7 @@ def keep_damaged(disk: Disk, damage: Damage, end: int) -> str:
 def leave_undecided(disk: Disk, directory: str, offset: int) -> None:
     """Note in the directory of an internal topic's partition that records at this offset are missing.
 
-    Its coordinator continues without them only when an operator has decided so. Raises OSError.
+    Its coordinator continues without them only after an operator's decision. Raises OSError.
     """
     parsed_name = names.parse_dir_name(directory.rpartition("/")[2])
     if parsed_name is not None and parsed_name.topic in names.INTERNAL_TOPICS:
@@ -199,16 +199,16 @@ def undecided(disk: Disk, directory: str) -> list[str]:
 
 
 def split_off(disk: Disk, directory: str, damage: Damage, end: int) -> None:
-    """Make what follows the damage a segment of its own; it lasts when this returns. Raises OSError."""
+    """Make a separate segment of the part after the damage; it is synced when this returns. Raises OSError."""
     target = f"{directory}/{names.file_name(damage.next_offset, names.LOG)}"
     _copy(disk, damage.path, damage.end, end, target)
 
 
 def put_back(disk: Disk, directory: str, end_offset: int) -> list[str]:
-    """Make segments of the sound batches in files of damage that belong at `end_offset` or later.
+    """Restore the sound batches in files of damage that belong at `end_offset` or later, as segments.
 
-    What was damaged itself stays in these files. Returns the paths of those in which sound batches stay too: their
-    offsets have been used again. Raises OSError.
+    The damaged bytes stay in these files. Returns the paths of files in which sound batches stay too, as their offsets
+    are in use again. Raises OSError.
     """
     paths_with_rest = []
     found_names = [entry.name for entry in disk.list(directory) if names.LOG + names.DAMAGED in entry.name]

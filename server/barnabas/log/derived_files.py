@@ -1,6 +1,6 @@
 """Files that can be rebuilt from the log: indexes, producer snapshots, leader epochs.
 
-The rule: without room for them on the disk memory has what they hold, and the next start rebuilds them.
+The rule: on a full disk they are not written: memory has their content, and the next start rebuilds them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class DerivedFiles:
-    """Writes those of one log; a warning names its directory."""
+    """Writes the derived files of one log; warnings name its directory."""
 
     __slots__ = ("_directory", "_is_full_logged")
 
@@ -23,7 +23,7 @@ class DerivedFiles:
         self._is_full_logged = False
 
     def write(self, write: Callable[[], None]) -> None:
-        """Write what can be rebuilt, if there is room for it. Raises OSError for any other reason."""
+        """Write a derived file, if there is room for it. Raises OSError for any other reason."""
         try:
             write()
         except OSError as error:

@@ -1,7 +1,7 @@
 """The file system as the log sees it: the `Disk` protocol, and the real one.
 
-The rule: no other module of this package calls the operating system. All errors are OSErrors; a write that
-returns has written everything, and what was not synced may be lost or torn in a crash.
+The rule: no other module of this package calls the operating system. All errors are OSErrors; a write that returns has
+written everything, and unsynced data may be lost or torn in a crash.
 
 Paths are absolute strings with "/" between names.
 """
@@ -38,7 +38,7 @@ class Stat(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """Bytes of a volume: all of them, and those that we may still use."""
+    """Bytes of a volume: the total, and those still usable by us."""
 
     total: int
     usable: int
@@ -72,21 +72,21 @@ class File(Protocol):
         """Return when everything written is on the medium."""
 
     def is_at(self, path: str) -> bool:
-        """Return whether `path` still names this file: False if that file is gone, or is another one."""
+        """Return whether `path` still names this file, rather than no file or another one."""
 
 
 class Lock(Protocol):
     """A lock on a directory, held until it is released or the process dies."""
 
     def is_in_place(self) -> bool:
-        """Return whether the file that was locked is still the one of its name."""
+        """Return whether the name still belongs to the locked file."""
 
     def release(self) -> None:
-        """Give it up."""
+        """Release the lock."""
 
 
 class Disk(Protocol):
-    """All that the log wants of a file system."""
+    """File system operations of the log."""
 
     def open(self, path: str, *, create: bool = False) -> File:
         """Open a file to read and write; with `create`, make it if need be."""
@@ -95,20 +95,20 @@ class Disk(Protocol):
         """Return the content of a file."""
 
     def replace(self, path: str, data: bytes, *, sync: bool) -> None:
-        """Put `data` in place of the file: a reader after a crash sees the old one or the new one, whole.
+        """Replace the content of a file: after a crash a reader sees either the old or the new content, completely.
 
-        Without `sync`, that may be the old one, or an empty one, even if this has returned. One that only its owner
-        could read stays so.
+        Without `sync` it may be the old or an empty file even after this has returned. A file that only its owner can
+        read stays so.
         """
 
     def make_private(self, path: str) -> None:
         """Make an empty file if there is none, and let only its owner read and write it."""
 
     def make_private_dir(self, path: str) -> None:
-        """Let only the owner of a directory see and open what is in it."""
+        """Give only the owner access to a directory and its entries."""
 
     def list(self, path: str) -> list[Entry]:
-        """Return what is in a directory."""
+        """Return the entries of a directory."""
 
     def stat(self, path: str) -> Stat:
         """Return size and age of a file."""
@@ -141,7 +141,7 @@ class Disk(Protocol):
         """Return 16 random bytes, for names and ids."""
 
     def boot_id(self) -> bytes:
-        """Return what names this run of the machine, from boot to power cut; empty if that is not known."""
+        """Return an id of this run of the machine, from boot to power cut; empty if it is unknown."""
 
 
 def file_names(disk: Disk, path: str) -> list[str]:
@@ -225,7 +225,7 @@ def _is_private(path: str) -> bool:
 
 
 class OsLock:
-    """A lock on a file that Kafka respects, and other locks of this process; the kernel drops it with the process."""
+    """A lock on a file that excludes Kafka and other locks of this process; the kernel drops it with the process."""
 
     __slots__ = ("_file", "_path")
 
@@ -241,16 +241,16 @@ class OsLock:
         self._file: OsFile | None = file
 
     def is_in_place(self) -> bool:
-        """Return whether the file that was locked is still the one of its name."""
+        """Return whether the name still belongs to the locked file."""
         return self._file is not None and self._file.is_at(self._path)
 
     def release(self) -> None:
-        """Give it up."""
+        """Release the lock."""
         self._file = None
 
 
 class OsDisk:
-    """The real file system; with `read_only` files are opened to be read."""
+    """The real file system; with `read_only` files are opened for reading."""
 
     def __init__(self, *, read_only: bool = False) -> None:
         self._flags = os.O_RDONLY if read_only else os.O_RDWR
@@ -260,7 +260,7 @@ class OsDisk:
         flags = self._flags | os.O_CREAT if create else self._flags
         try:
             return OsFile(path, flags | system_files.NO_ATIME)
-        except PermissionError:  # only a file's owner may leave its time as it is
+        except PermissionError:  # only a file's owner may keep its time
             return OsFile(path, flags)
 
     def read(self, path: str) -> bytes:
@@ -282,7 +282,7 @@ class OsDisk:
             temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PRIVATE_MODE if is_private else _FILE_MODE
         )
         if is_private:
-            os.fchmod(file.fd, _PRIVATE_MODE)  # one that a crash has left may have another mode
+            os.fchmod(file.fd, _PRIVATE_MODE)  # a file left by a crash may have another mode
         file.write(data, 0)
         if sync:
             file.sync()
@@ -353,7 +353,7 @@ class OsDisk:
         return OsLock(path)
 
     def is_locked(self, path: str) -> bool:
-        """Return whether a process holds the lock on a file; none is made, and none is held for longer."""
+        """Return whether a process holds the lock on a file; neither creates the file nor keeps a lock."""
         try:
             file = OsFile(path, os.O_RDONLY)
         except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Durability of a log: up to where it is flushed, what another flush must sync, and the end of its files.
+"""Durability of a log: its recovery point, the files that the next flush must sync, and closing.
 
 The rule: the recovery point never passes what a flush has synced. A flush is planned by the owner of the log, run in any
-thread, and finished by the owner, which sees whether the log was truncated meanwhile.
+thread, and finished by the owner, which checks whether the log was truncated meanwhile.
 """
 
 from __future__ import annotations
@@ -15,10 +15,7 @@ from barnabas.log.readable import ReadableLog
 
 
 class DurableLog(ReadableLog):
-    """A log with its recovery point: all before it is on the medium.
-
-    `config` may be replaced at any time.
-    """
+    """A log with its recovery point: all records before it are synced. `config` may be replaced at any time."""
 
     __slots__ = (
         "_flushed_messages",
@@ -38,7 +35,7 @@ class DurableLog(ReadableLog):
         super().__init__(topic, partition, parts)
         self.topic_id = parts.topic_id
         self.highest_remote_offset = -1
-        """The last offset that is in tiered storage, by the lineage of leader epochs; -1 as long as none is known."""
+        """The last offset in tiered storage, by the lineage of leader epochs; -1 while it is unknown."""
         self.recovery_point = parts.loaded.recovery_point
         self.last_flush_ms = parts.now_ms
         self.appended_messages = 0  # in this life
@@ -47,7 +44,7 @@ class DurableLog(ReadableLog):
         self.is_dir_synced = False  # whether the directory's own name is known to last
         # Whether a clean end must sync even if nothing was appended.
         self.needs_sync = not parts.loaded.is_clean
-        self.are_epochs_synced = True  # whether the file of the leader epochs is known to last
+        self.are_epochs_synced = True  # whether the file of the leader epochs is synced
         self._generation = 0  # counts truncations
 
     @property
@@ -71,28 +68,25 @@ class DurableLog(ReadableLog):
 
     @property
     def is_flushed(self) -> bool:
-        """True if there is nothing that another flush would make last, or the log is closed."""
+        """True if nothing is left to sync, or the log is closed."""
         return self.log_end_offset <= self.recovery_point or self.is_closed
 
     @property
     def wants_flush(self) -> bool:
-        """True if flush.messages asks for a flush now, before anybody is told that the records are safe."""
+        """True if flush.messages requires a flush now, before the records are acknowledged."""
         return self.unflushed_messages >= self.config.flush_after_messages
 
     @guarded
     def begin_flush(self) -> FlushTask | None:
-        """Return what makes all that was appended so far survive a power cut; None if it does already.
-
-        Raises StorageError.
-        """
+        """Return the flush of all records appended so far; None if all are synced. Raises StorageError."""
         return None if self.is_flushed else self._plan_flush()
 
     @guarded
     def begin_due_flush(self, now_ms: int) -> FlushTask | None:
-        """Return a flush that is due by flush.ms, or as a segment has been rolled; None if none is. Raises StorageError.
+        """Return a flush that is due by flush.ms, or after a roll; None if none is. Raises StorageError.
 
-        After a roll it is of the segments before the active one, as in Kafka: a write to a file waits for a sync of it.
-        The one that flush.messages asks for is due with the append (`wants_flush`).
+        After a roll it covers the segments before the active one, as in Kafka: a write to a file would wait for its
+        sync. A flush by flush.messages is due with the append (`wants_flush`).
         """
         if self.is_flushed:
             return None
@@ -102,7 +96,7 @@ class DurableLog(ReadableLog):
         return self._plan_flush(is_whole=is_whole)
 
     def _plan_flush(self, *, is_whole: bool = True) -> FlushTask:
-        """Plan a flush of all that was appended, or only of what is before the active segment."""
+        """Plan a flush of all appended records, or only of the segments before the active one."""
         files, paths = unsynced_files(self.store, self.recovery_point, is_whole=is_whole)
         directories = [self.dir]
         if not self.are_epochs_synced:
@@ -123,7 +117,7 @@ class DurableLog(ReadableLog):
         )
 
     def flushed(self, task: FlushTask, now_ms: int) -> None:
-        """Take note of a flush that was run."""
+        """Note a flush that was run."""
         if task.appended_messages is not None:
             self.last_flush_ms = now_ms
         self.is_dir_synced = True
@@ -142,7 +136,7 @@ class DurableLog(ReadableLog):
 
     @guarded
     def finish_close(self, task: FlushTask | None) -> None:
-        """Record what was synced, and close all files. Raises StorageError."""
+        """Record the finished sync, and close all files. Raises StorageError."""
         if task is not None:
             task.finish(self.last_flush_ms)
         for segment in self.segments:
@@ -150,7 +144,7 @@ class DurableLog(ReadableLog):
         self.is_closed = True
 
     def abandon(self) -> None:
-        """Let all files go as they are: the partition is deleted, or its disk has failed."""
+        """Close all files without a write: the partition is deleted, or its disk has failed."""
         self.is_closed = True
         self.store.abandon()
 

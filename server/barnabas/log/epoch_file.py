@@ -1,6 +1,6 @@
 """The file in which a log keeps its leader epochs (`leader-epoch-checkpoint`).
 
-The rule: what it says can be read from the batches too, so damage to it loses nothing.
+The rule: the batches have the same epochs, so damage to the file loses nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def load_epochs(disk: Disk, directory: str) -> LeaderEpochs | None:
     path = f"{directory}/{names.LEADER_EPOCH_CHECKPOINT}"
     try:
         data = disk.read(path)
-        if not data:  # as Apache Kafka leaves it until something is written, or a power cut
+        if not data:  # Apache Kafka leaves an empty file until it writes; so does a power cut
             return None
         return LeaderEpochs(checkpoints.decode_epochs(data))
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""The leader epochs of a partition: at which offset each leader's reign began (KIP-101, KIP-279).
+"""The leader epochs of a partition, with the start offset of each (KIP-101, KIP-279).
 
-The rule: epochs rise strictly and their start offsets do not fall. What contradicts a new entry is dropped.
+The rule: epochs rise strictly and their start offsets do not fall. Entries that contradict a new one are dropped.
 """
 
 from bisect import bisect_right
@@ -33,7 +33,7 @@ class LeaderEpochs:
         return self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Note that `epoch` begins at `start_offset`; returns whether that is news."""
+        """Note that `epoch` begins at `start_offset`; returns whether that changes the content."""
         if epoch < 0 or start_offset < 0:
             return False
         epochs, starts = self._epochs, self._starts
@@ -68,7 +68,7 @@ class LeaderEpochs:
         return (self._epochs[n - 1] if n else epoch), self._starts[n]
 
     def truncate_from_end(self, end_offset: int) -> bool:
-        """Forget the epochs that begin at `end_offset` or later; returns whether there were any."""
+        """Remove the epochs that begin at `end_offset` or later; returns whether there were any."""
         changed = False
         while self._starts and self._starts[-1] >= end_offset:
             self._epochs.pop()
@@ -77,7 +77,7 @@ class LeaderEpochs:
         return changed
 
     def truncate_from_start(self, start_offset: int) -> bool:
-        """Drop epochs before `start_offset`; the epoch at that offset begins there."""
+        """Remove the epochs before `start_offset`; the epoch at that offset begins there."""
         n = bisect_right(self._starts, start_offset)
         if not n or (n == 1 and self._starts[0] == start_offset):
             return False
@@ -87,7 +87,7 @@ class LeaderEpochs:
         return True
 
     def clear(self) -> bool:
-        """Forget all epochs; returns whether there were any."""
+        """Remove all epochs; returns whether there were any."""
         had_any = bool(self._epochs)
         self._epochs.clear()
         self._starts.clear()

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class Code(IntEnum):
-    """The error codes of the protocol that a log can lead to."""
+    """The error codes of the protocol that a log raises."""
 
     OFFSET_OUT_OF_RANGE = 1
     OFFSET_MOVED_TO_TIERED_STORAGE = 109
@@ -36,17 +36,17 @@ T = TypeVar("T")
 
 
 def in_doubt(error: OSError) -> OSError:
-    """Return the error of a write after which the content of the disk is unknown: never taken for a mere lack of room."""
+    """Return the error of a write after which the content of the disk is unknown: never one of a mere lack of space."""
     return OSError(EIO, f"what was written is in doubt: {error}")
 
 
 def in_doubt_after_sync(error: OSError) -> OSError:
-    """The error of what was to be synced: in doubt, unless it could not even be opened."""
+    """Return the error of a sync: in doubt, unless the file could not even be opened."""
     return error if lacks_files(error) else in_doubt(error)
 
 
 class InLogDir(Protocol):
-    """Something that lives in a log dir."""
+    """An object that lives in a log dir."""
 
     @property
     def log_dir(self) -> str:
@@ -57,15 +57,15 @@ L = TypeVar("L", bound=InLogDir)
 
 
 def failure_of(what: str, log: InLogDir, error: OSError) -> StorageError:
-    """The StorageError of a log after `what` met `error` on its disk; logged, unless there was merely no room."""
+    """Return the StorageError of a log after `error` on its disk during `what`; logs it, unless the disk is merely full."""
     failure = StorageError(log.log_dir, error)
-    if not failure.is_full:  # that one may come with every request until there is room
+    if not failure.is_full:  # a full disk may cause one with every request
         logger.error("%s of %r failed: %s", what, log, error)
     return failure
 
 
 def guarded(method: Callable[Concatenate[L, P], T]) -> Callable[Concatenate[L, P], T]:
-    """Have a method raise StorageError where it would raise an OSError."""
+    """Make a method raise StorageError in place of OSError."""
 
     @wraps(method)
     def guard(self: L, /, *args: P.args, **kwargs: P.kwargs) -> T:

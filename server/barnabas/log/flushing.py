@@ -1,7 +1,7 @@
-"""Forcing a log to the medium, without holding up the thread that owns it.
+"""Syncs a log without blocking the thread that owns it.
 
-The rule: a `FlushTask` is made, and its `finish` called, by the thread that owns the log; `run` may be called
-in any. Only `finish` moves the recovery point, and not if the log was truncated meanwhile.
+The rule: a `FlushTask` is made, and its `finish` called, by the thread that owns the log; `run` may be called in any
+thread. Only `finish` moves the recovery point, unless the log was truncated meanwhile.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from barnabas.log.segments import Segments
 
 
 class FlushedLog(Protocol):
-    """The log that a flush belongs to."""
+    """The log of a flush."""
 
     @property
     def log_dir(self) -> str:
@@ -27,13 +27,13 @@ class FlushedLog(Protocol):
         """True if the log's files may be gone because it was closed, deleted or set aside."""
 
     def flushed(self, task: FlushTask, now_ms: int) -> None:
-        """Move the recovery point, unless the log was truncated since the task was made."""
+        """Move the recovery point, unless the log was truncated since the task was created."""
 
 
 class FlushTask:
     """Files and directories to sync so that everything before `end_offset` survives a power cut.
 
-    `appended_messages` is how many records the log had taken when all of it was to be synced, None if only a part is.
+    `appended_messages` is the number of records appended so far if the whole log is synced, None for a part of it.
     """
 
     __slots__ = (
@@ -73,7 +73,7 @@ class FlushTask:
         self.missing: FileNotFoundError | None = None
 
     def run(self) -> None:
-        """Sync; may take long. Raises StorageError; what is not there is judged by `finish`."""
+        """Sync; may take long. Raises StorageError; `finish` decides about missing files."""
         try:
             for file in self.files:
                 file.sync()
@@ -92,7 +92,7 @@ class FlushTask:
     def finish(self, now_ms: int) -> None:
         """Move the recovery point, unless the log was deleted, moved or set aside meanwhile.
 
-        Raises StorageError if its directory is gone and that was not our doing.
+        Raises StorageError if its directory is gone and the broker has not removed it.
         """
         if self.missing is None:
             self.log.flushed(self, now_ms)
@@ -110,7 +110,7 @@ def unsynced_files(
     active = store.active
     files: list[File] = []
     paths: list[str] = []
-    # The segment before the recovery point was perhaps active then, so that its indexes are not safe.
+    # The segment before the recovery point may have been active then, with unsynced indexes.
     for segment in store.all[store.index_of(recovery_point - 1) : -1]:
         segment.write_indexes()
         files.append(segment.file)

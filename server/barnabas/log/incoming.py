@@ -1,4 +1,4 @@
-"""Checks of records that a log takes as they are.
+"""Checks of records that a log appends unchanged.
 
 The rule: bytes in, batch headers out; nothing is changed.
 """
@@ -34,9 +34,9 @@ def check_replicated(
 def read_end_marker(
     records: bytes | bytearray | memoryview, position: int, header: BatchHeader
 ) -> EndMarker | None:
-    """Return the end marker in a control batch; None if there is another record in it, or none.
+    """Return the end marker in a control batch; None if it has another record, or none.
 
-    Raises InvalidRecordsError if it is malformed.
+    Raises InvalidRecordsError if the marker is malformed.
     """
     decoded = read_records(memoryview(records)[position : position + header.size])
     return parse_end_marker(decoded[0]) if decoded else None

@@ -1,7 +1,7 @@
-"""Holding an entry of an index against the batches of its segment.
+"""Comparison of an index entry with the batches of its segment.
 
-The rule: indexes have no checksums, and looking through a whole one at the start would cost more than it is worth. So the
-entries that a lookup goes by are checked with it: one header each.
+The rule: indexes have no checksums, and to check whole indexes at the start would be too slow. So each lookup checks the
+entries that it uses: one header each.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ class IndexedSegment(Protocol):
 
     @property
     def base_offset(self) -> int:
-        """The first offset that may be in it."""
+        """The lowest possible offset in the segment."""
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """Size in bytes."""
 
     @property
     def file(self) -> File:
-        """The batches."""
+        """The file of batches."""
 
     @property
     def offset_index(self) -> OffsetIndex:
@@ -39,11 +39,11 @@ class IndexedSegment(Protocol):
         """Offsets by timestamp."""
 
     def find(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """Find the batch that holds `offset`, or the next one after it; None if there is none."""
+        """Find the batch that contains `offset`, or the next one; None if there is none."""
 
 
 def offset_entry_holds(segment: IndexedSegment, slot: int) -> bool:
-    """Say whether a batch that ends at or before the entry's offset begins at its position; there may be no such slot.
+    """Say whether a batch that ends at or before the entry's offset begins at its position; true without such an entry.
 
     Raises OSError.
     """
@@ -58,9 +58,9 @@ def offset_entry_holds(segment: IndexedSegment, slot: int) -> bool:
 
 
 def time_entry_holds(segment: IndexedSegment, slot: int) -> bool:
-    """Say whether the batch at the entry's offset has its timestamp, and it fits between its neighbours.
+    """Say whether the batch at the entry's offset has its timestamp, and the entry fits between its neighbours.
 
-    There may be no such slot. Raises OSError.
+    True without such an entry. Raises OSError.
     """
     index = segment.time_index
     if not 0 <= slot < len(index):
@@ -74,7 +74,7 @@ def time_entry_holds(segment: IndexedSegment, slot: int) -> bool:
         return False
     try:
         batch = segment.find(offset)
-    except CorruptRecordsError:  # the log is damaged there: readers will report that
+    except CorruptRecordsError:  # the log is damaged there, and readers will report it
         return True
     if batch is None:
         return False

@@ -1,6 +1,6 @@
 """A file of batches with its offset and time index.
 
-The rule: files are opened and indexes loaded when they are needed, and let go when the pool asks.
+The rule: files are opened and indexes loaded when they are needed, and released when the pool asks.
 
 Indexes live in memory and reach their files when the segment is sealed, flushed or closed. A crash loses no
 more than recovery rebuilds anyway: it trusts no index of a segment that was not flushed.
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class IndexedFile:
-    """The batches from `base_offset` on, and where they are by offset and by timestamp."""
+    """The batches from `base_offset` on, with their positions by offset and by timestamp."""
 
     __slots__ = (
         "_file",
@@ -78,13 +78,13 @@ class IndexedFile:
         self.index_interval_bytes = index_interval_bytes
         self.mark = mark
         self.is_preallocated = False
-        self.is_closed = False  # for good: its path may by now name a file of another log
+        self.is_closed = False  # for good: its path may now name a file of another log
         self.bytes_since_index = 0
         self.created_ms = -1  # when the first batch came, on the broker's clock; -1: not in this life
         self.first_timestamp: int | None = None  # the first batch's largest one, None: not read yet
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = base_offset
-        # A timestamp in ms, and a position before which no batch that is still of the log has reached it.
+        # A timestamp in ms, and a position before which no batch of the log has a timestamp that large.
         self.time_hint: tuple[int, int] | None = None
         self.used = False
         self._is_index_new = False  # made in this life from the batches, so that damage is not its fault
@@ -96,7 +96,7 @@ class IndexedFile:
         self._offset_written = 0  # bytes of the index that are in its file
         self._time_index: TimeIndex | None = None
         self._time_written = 0
-        # The bytes that the larger index takes with another entry, 0: to be found out.
+        # Bytes of the larger index after its next entry, 0: not computed yet.
         self._index_bytes_wanted = 0
 
     def __repr__(self) -> str:
@@ -106,11 +106,11 @@ class IndexedFile:
         """Return the path of the file of that type."""
         return f"{self.dir}/{names.file_name(self.base_offset, suffix, self.mark)}"
 
-    # --- what it holds open ---------------------------------------------------------------------------------
+    # --- resources ------------------------------------------------------------------------------------------
 
     @property
     def file(self) -> File:
-        """The log file, opened if need be. Raises OSError."""
+        """The log file, opened if necessary. Raises OSError."""
         file = self._file
         if file is None:
             self._check_open()
@@ -125,7 +125,7 @@ class IndexedFile:
             raise FileNotFoundError(ENOENT, "the log was closed, deleted or moved", self.path(names.LOG))
 
     def is_in_place(self) -> bool:
-        """Return whether the log file is still the one of its name, as far as that can be seen. Raises OSError."""
+        """Return whether the log file still has its name, as far as that can be checked. Raises OSError."""
         file, path = self._file, self.path(names.LOG)
         if file is not None:
             return file.is_at(path)
@@ -142,12 +142,12 @@ class IndexedFile:
             self._pool.add(self)
 
     def release(self) -> None:
-        """Let the file go, and the indexes once all of them is in their files."""
+        """Close the file, and unload the indexes once they are completely in their files."""
         self._is_pooled = False
         self._file = None
         try:
             self.write_indexes()
-        except OSError as error:  # the next use of them reports it, for its own log dir
+        except OSError as error:  # the next use of them raises it, for its own log dir
             log.warning("cannot write the indexes of %s: %s", self.path(names.LOG), error)
         else:
             self._forget_indexes()
@@ -158,7 +158,7 @@ class IndexedFile:
         self.abandon()
 
     def abandon(self) -> None:
-        """Close all files without a write: they are to be deleted, or their disk has failed."""
+        """Close all files without a write: they will be deleted, or their disk has failed."""
         if self._is_pooled:
             self._pool.discard(self)
         self._is_pooled = False
@@ -170,7 +170,7 @@ class IndexedFile:
         self._index_bytes_wanted = 0
 
     def count_in(self, pool: OpenFiles) -> None:
-        """Count against this pool from now on, with what is held; the former pool goes."""
+        """Count open resources against this pool from now on, in place of the former one."""
         self._pool = pool
         if self._is_pooled:
             pool.add(self)
@@ -214,10 +214,10 @@ class IndexedFile:
         return offsets, times
 
     def reset_indexes(self) -> None:
-        """Begin with empty indexes; their files follow with the next `write_indexes`."""
+        """Begin with empty indexes; the next `write_indexes` writes their files."""
         self._offset_index = OffsetIndex(self.base_offset)
         self._time_index = TimeIndex(self.base_offset)
-        self._offset_written = self._time_written = -1  # the files are not what they should be
+        self._offset_written = self._time_written = -1  # the files may be damaged
         self.bytes_since_index = self._index_bytes_wanted = 0
         self._is_index_new = True
         self.max_timestamp, self.max_timestamp_offset, self._time_known = NO_TIMESTAMP, self.base_offset, True
@@ -227,9 +227,9 @@ class IndexedFile:
     def rebuild_indexes(self) -> None:
         """Rebuild offset and time index from the batches, and write them. Raises OSError.
 
-        Damage is passed over: readers meet it, and what follows it can be found.
+        Damaged parts are skipped: readers report them, and later batches can be found.
         """
-        file = self.file  # if it cannot be opened, the indexes stay as they are
+        file = self.file  # if it cannot be opened, the indexes stay unchanged
         self.reset_indexes()
         position, next_offset = 0, self.base_offset
         end_offset = next_offset + OFFSET_DELTA_MAX + 1
@@ -254,7 +254,7 @@ class IndexedFile:
             )
 
     def index_batch(self, position: int, header: BatchHeader) -> None:
-        """Take a batch that is in the file into the indexes."""
+        """Add a batch of the file to the indexes."""
         if position == 0:
             self.first_timestamp = header.max_timestamp
         self._index(position, header.size, header.last_offset, header.max_timestamp, header.last_offset)
@@ -266,7 +266,7 @@ class IndexedFile:
             self.max_timestamp = timestamp
             self.max_timestamp_offset = timestamp_offset
         if self.bytes_since_index > self.index_interval_bytes and (
-            last_offset - self.base_offset <= OFFSET_DELTA_MAX  # old releases could write more than that
+            last_offset - self.base_offset <= OFFSET_DELTA_MAX  # old releases could write larger distances
         ):
             self.offset_index.append(last_offset, position)
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
@@ -294,7 +294,7 @@ class IndexedFile:
         return size
 
     def has_index_room(self, index_bytes_max: int) -> bool:
-        """Say whether another entry fits both indexes; the last slot of the time index is for `seal`."""
+        """Say whether the next entry fits both indexes; the last slot of the time index is reserved for `seal`."""
         bytes_needed = self._index_bytes_wanted
         if not bytes_needed:
             bytes_needed = self._index_bytes_wanted = max(
@@ -316,21 +316,21 @@ class IndexedFile:
 
     @property
     def largest_timestamp(self) -> int:
-        """The largest timestamp in ms or, where no record has one, when the file was last changed."""
+        """The largest timestamp in ms; without any, the time of the file's last change."""
         return self.find_largest_timestamp()
 
     def find_largest_timestamp(self) -> int:
-        """Return `largest_timestamp`; it may cost a look into the time index. Raises OSError."""
+        """Return `largest_timestamp`; may read the time index. Raises OSError."""
         timestamp = self.load_max_timestamp()
         return timestamp if timestamp >= 0 else self.disk.stat(self.path(names.LOG)).modified_ms
 
     def scan_start(self, timestamp_ms: int, position: int) -> int:
-        """Return where to look for a timestamp: at `position`, or after what an earlier scan has seen."""
+        """Return the position from which to search for a timestamp: `position`, or a later one by an earlier scan."""
         hint = self.time_hint
         return max(position, hint[1]) if hint is not None and timestamp_ms >= hint[0] else position
 
     def load_first_timestamp(self) -> int:
-        """Return the largest timestamp of the first batch, from which its age counts, or NO_TIMESTAMP."""
+        """Return the largest timestamp of the first batch, from which the segment's age counts, or NO_TIMESTAMP."""
         if self.first_timestamp is None:
             if not self.size:
                 return NO_TIMESTAMP
@@ -339,7 +339,7 @@ class IndexedFile:
         return self.first_timestamp
 
     def seal(self) -> None:
-        """Write the indexes for good: with the largest timestamp as the last entry. Raises OSError."""
+        """Write the indexes finally, with the largest timestamp as the last entry. Raises OSError."""
         if self.is_preallocated:
             self.file.truncate(self.size)
             self.is_preallocated = False
@@ -351,10 +351,10 @@ class IndexedFile:
             self._index_bytes_wanted = 0
         self.write_indexes()
 
-    # --- looking up -----------------------------------------------------------------------------------------
+    # --- lookups --------------------------------------------------------------------------------------------
 
     def find(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """Find the batch that holds `offset`, or the next one after it; None if there is none.
+        """Find the batch that contains `offset`, or the next one; None if there is none.
 
         Raises OSError, CorruptRecordsError.
         """
@@ -387,8 +387,5 @@ class IndexedFile:
         self.rebuild_indexes()
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """Walk over all batches from `position`, where one must begin.
-
-        Raises OSError, CorruptRecordsError.
-        """
+        """Iterate over all batches from `position`, the start of a batch. Raises OSError, CorruptRecordsError."""
         return iter_headers(self.file, position, self.size, chunk_bytes=SWEEP_BYTES)

@@ -1,7 +1,7 @@
-"""The files that a log dir itself has: its owner, and the checkpoints of the logs in it.
+"""The files of a log dir itself: its owner, and the checkpoints of the logs in it.
 
-The rule: a checkpoint that is missing or damaged costs a check of the logs, never a log; a damaged
-`meta.properties` is an error, since the owner of the dir is then unknown.
+The rule: a missing or damaged checkpoint costs a check of the logs, never a log; a damaged `meta.properties` is an
+error, since the owner of the dir is then unknown.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class LogGoneError(FileNotFoundError):
-    """All segments of a log are gone; the other files in its directory show that it had some."""
+    """All segments of a log are gone; other files in its directory show that it had some."""
 
 
 class Checkpoints(NamedTuple):
@@ -34,7 +34,8 @@ class Checkpoints(NamedTuple):
     high_watermarks: Mapping[TopicPartition, int] = {}
     clean_offsets: Mapping[TopicPartition, int] = {}
     is_clean: bool = False
-    is_cache_intact: bool = False  # the machine has run since: what was not synced is there all the same
+    # the machine has not restarted since: unsynced writes are in the page cache or on disk
+    is_cache_intact: bool = False
 
 
 def read_meta(disk: Disk, path: str) -> MetaProperties | None:
@@ -51,10 +52,7 @@ def read_meta(disk: Disk, path: str) -> MetaProperties | None:
 
 
 def make_dir(disk: Disk, path: str) -> None:
-    """Make a log dir unless it is there, so that it outlives a power cut once something in it is synced.
-
-    Raises OSError.
-    """
+    """Create a log dir unless it exists; it survives a power cut once a file in it is synced. Raises OSError."""
     new = []
     place = path.rstrip("/")
     while place and not exists(disk, place):
@@ -62,14 +60,14 @@ def make_dir(disk: Disk, path: str) -> None:
         place = place.rpartition("/")[0]
     disk.make_dirs(path)
     if not new and not exists(disk, f"{path}/{names.META_PROPERTIES}"):
-        new = [path.rstrip("/")]  # its maker may not have come as far as the sync
+        new = [path.rstrip("/")]  # its creator may not have synced it
     for place in reversed(new):
-        with suppress(PermissionError):  # a directory may be open for writing and not for reading
+        with suppress(PermissionError):  # a directory may be writable and not readable
             disk.sync_dir(place.rpartition("/")[0] or ("/" if place.startswith("/") else "."))
 
 
 def exists(disk: Disk, path: str) -> bool:
-    """Say whether there is a file or directory of this path. Raises OSError where that cannot be known."""
+    """Say whether a file or directory exists. Raises OSError if that cannot be determined."""
     try:
         disk.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -78,7 +76,7 @@ def exists(disk: Disk, path: str) -> bool:
 
 
 def check_node_id(path: str, meta: MetaProperties, expected: int | None) -> None:
-    """See that a dir is new or belongs to the broker with this number; None expects none. Raises StorageError."""
+    """Check that a dir is new or belongs to the broker with this id; None accepts any. Raises StorageError."""
     if expected is None or meta.node_id is None or meta.node_id == expected:
         return
     key = "node.id" if meta.version else "broker.id"
@@ -91,7 +89,7 @@ def check_node_id(path: str, meta: MetaProperties, expected: int | None) -> None
 
 
 def check_meta(metas: Mapping[str, MetaProperties]) -> None:
-    """See that all dirs belong to one broker of one cluster. Raises StorageError."""
+    """Check that all dirs belong to one broker of one cluster. Raises StorageError."""
     first: tuple[str, MetaProperties] | None = None
     for path, meta in metas.items():
         if first is None:
@@ -103,7 +101,7 @@ def check_meta(metas: Mapping[str, MetaProperties]) -> None:
 
 
 def read_topic_id(disk: Disk, directory: str) -> bytes | None:
-    """Read the topic id in a log's directory, None if it has none. Raises OSError."""
+    """Return the topic id in a log's directory, None if it has none. Raises OSError."""
     try:
         return properties.decode_partition_metadata(disk.read(f"{directory}/{names.PARTITION_METADATA}"))
     except FileNotFoundError:
@@ -119,7 +117,7 @@ def other_name(disk: Disk, key: TopicPartition, path: str, kind: DirKind) -> str
 
 
 def rename_away(disk: Disk, key: TopicPartition, path: str, directory: str, kind: DirKind) -> str:
-    """Give a log's directory an unused name; returns its new path. Raises StorageError."""
+    """Rename a log's directory to an unused name; returns its new path. Raises StorageError."""
     renamed = other_name(disk, key, path, kind)
     try:
         disk.rename(directory, renamed)
@@ -131,7 +129,7 @@ def rename_away(disk: Disk, key: TopicPartition, path: str, directory: str, kind
 
 
 def ends_after(disk: Disk, directory: str, offset: int) -> bool:
-    """Say whether a log's directory has a segment with records that begins at this offset or after it. Raises OSError."""
+    """Say whether a log's directory has a segment with records that begins at or after this offset. Raises OSError."""
     for name in file_names(disk, directory):
         file = names.parse_file_name(name)
         is_later = file is not None and file[1:] == (names.LOG, "") and file.base_offset >= offset
@@ -161,9 +159,9 @@ def _was_opened_since_boot(disk: Disk, path: str) -> bool:
 
 
 def write_boot_id(disk: Disk, path: str) -> None:
-    """Note in which run of the machine a log dir is open, after all its logs have been checked. Raises OSError.
+    """Write the boot id to a log dir, after all its logs have been checked. Raises OSError.
 
-    Not synced: after a power cut it may be the old one or none, and neither is the next one.
+    Not synced: after a power cut the file may have an older boot id or none, neither of which equals the next one.
     """
     try:
         disk.replace(f"{path}/{names.BOOT_ID}", disk.boot_id(), sync=False)
@@ -194,7 +192,7 @@ def write_checkpoints(disk: Disk, path: str, offsets: Checkpoints) -> None:
 
 
 def check_in_place(path: str, lock: Lock) -> None:
-    """See that a log dir is still the one that was locked. Raises StorageError."""
+    """Check that a log dir is still the one that was locked. Raises StorageError."""
     try:
         is_in_place = lock.is_in_place()
     except OSError as error:
@@ -207,7 +205,7 @@ def check_in_place(path: str, lock: Lock) -> None:
 
 
 def is_emptied(disk: Disk, path: str) -> bool:
-    """Return whether `meta.properties` is gone, as after `rm -r` of all that is in a log dir. Raises StorageError."""
+    """Return whether `meta.properties` is gone, as after `rm -r` of the dir's content. Raises StorageError."""
     try:
         disk.stat(f"{path}/{names.META_PROPERTIES}")
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""All partitions of a broker, over its log dirs.
+"""The logs of a broker's partitions, in its log dirs.
 
-The rule: a log dir is locked before anything in it is believed, and the mark of a clean shutdown is gone
-before anything in it is changed. A dir that fails goes offline alone, with the logs in it.
+The rule: a log dir is locked before its content is used, and the mark of a clean shutdown is removed before anything in
+the dir is changed. When a dir fails, only that dir and its logs go offline.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PREFERRED_MAX = 10_000  # log dirs that clients prefer for partitions that do no
 
 
 class LogManager:
-    """Opens, finds, makes and deletes the logs of partitions.
+    """Opens, finds, creates and deletes the logs of partitions.
 
     Lifecycle: `open`, then everything else, then `close`; after a failure `take_offline` for the dir that
     failed. `open`, `find_missing` and `close` may be run in a thread.
@@ -61,7 +61,7 @@ class LogManager:
         node_id: int | None = None,
         workers: Workers | None = None,
     ) -> None:
-        """`dirs` are absolute paths, made if need be; `config_for` returns the settings of a topic.
+        """`dirs` are absolute paths, created if necessary; `config_for` returns the settings of a topic.
 
         With `node_id`, dirs that belong to a broker with another number are not opened.
         """
@@ -72,13 +72,13 @@ class LogManager:
         self.config_for = config_for
         self.offline: dict[str, StorageError] = {}
         self.missing: dict[TopicPartition, str] = {}
-        """Logs that are gone, before the start or since, with the directories that they had."""
+        """Logs that are gone, before the start or since, with their former directories."""
         self.checkpoints = Checkpointer(self.disk, self.ownership.check_in_place, self.missing)
         self.pool = OpenFiles(open_segments_max)
         self.trash = Trash()
         self.moves = Moves(self.disk, self.trash)
         self.cordoned: frozenset[str] = frozenset()
-        """Log dirs in which no log is made while there are others (KIP-1066)."""
+        """Log dirs that get no new log while there are others (KIP-1066)."""
         self._preferred: dict[TopicPartition, str] = {}
         self._logs = LogRegistry(self.dirs, self.checkpoints)
         self.cut_off = CutOffCopies(self.disk, self._logs, self.moves, self.missing, self.offline)
@@ -109,7 +109,7 @@ class LogManager:
 
     @property
     def previous_broker_epoch(self) -> int:
-        """The epoch in the marks of a clean shutdown of all dirs that were opened; -1 if one has none, or another."""
+        """The broker epoch in the clean-shutdown marks of all opened dirs; -1 if they differ or one has none."""
         epochs = {self._opener.broker_epochs.get(path, -1) for path in self.dirs}
         return epochs.pop() if len(epochs) == 1 else -1
 
@@ -118,15 +118,15 @@ class LogManager:
         return self._logs.get((topic, partition))
 
     def set_producer_expiration(self, expiration_ms: int) -> None:
-        """Remember idle producers for so long from now on."""
+        """Set the time after which idle producers expire."""
         self._opener.producer_expiration_ms = expiration_ms
         for partition_log in self._logs:
             partition_log.producers.expiration_ms = expiration_ms
 
     def lock(self, metadata_dir: str | None = None) -> None:
-        """Lock the log dirs, and the one of the metadata if it is none of them, before `open` and until `unlock`.
+        """Lock the log dirs, and the metadata log dir, before `open` and until `unlock`.
 
-        Raises StorageError if another broker has one, or that of the metadata does not work.
+        Raises StorageError if another broker holds a lock, or the metadata log dir fails.
         """
         self._is_locked_outside = True
         if metadata_dir is not None and metadata_dir not in self.dirs:
@@ -144,13 +144,13 @@ class LogManager:
                 raise
 
     def unlock(self) -> None:
-        """Let go of the log dirs."""
+        """Release the locks of the log dirs."""
         self.ownership.release()
 
     # --- opening --------------------------------------------------------------------------------------------
 
     def open(self, now_ms: int) -> None:
-        """Lock the log dirs, read what they are, and open all logs in them; recover those not closed cleanly.
+        """Lock the log dirs, read their properties, and open all logs in them; recover those not closed cleanly.
 
         Raises StorageError if a dir is in use by another broker, if dirs contradict each other, or if none
         works.
@@ -180,7 +180,7 @@ class LogManager:
             lambda path, key: self._opener.load(path, key, Checkpoints(), now_ms), self.take_offline, now_ms
         )
         for key in [key for key in self.missing if key in self._logs]:
-            del self.missing[key]  # it is in another log dir, or was on its way there
+            del self.missing[key]  # the log is in another log dir, or was being moved there
 
     # --- owners of the dirs ---------------------------------------------------------------------------------
 
@@ -200,10 +200,10 @@ class LogManager:
         return self.ownership.meta
 
     def write_meta(self, cluster_id: str, node_id: int, *, on_zookeeper: bool = False) -> None:
-        """Make the online dirs those of this broker, alone or of a cluster on ZooKeeper. Raises StorageError."""
+        """Write the properties of the online dirs: this broker, alone or in a cluster on ZooKeeper. Raises StorageError."""
         self.ownership.write(self.online, cluster_id, node_id, self._logs.counts, on_zookeeper=on_zookeeper)
 
-    # --- making and deleting --------------------------------------------------------------------------------
+    # --- creating and deleting ------------------------------------------------------------------------------
 
     def create(
         self,
@@ -214,24 +214,24 @@ class LogManager:
         *,
         now_ms: int = 0,
     ) -> PartitionLog:
-        """Make the log of a partition, in the dir that has the fewest.
+        """Create the log of a partition, in the dir with the fewest logs.
 
-        What is there already under its name is opened, not overwritten. Raises StorageError.
+        An existing log of that name is opened, not overwritten. Raises StorageError.
         """
         creation = self.begin_creation([Wanted(topic, partition, topic_id, config)], now_ms)
         creation.run()
         return self.finish_creation(creation.logs[0], now_ms)
 
     def begin_creation(self, new_logs: Sequence[Wanted], now_ms: int) -> Creation:
-        """Return what makes these logs, in the dirs that have the fewest; it is to be `run`, best in a thread.
+        """Return the creation of these logs, in the dirs with the fewest logs; its `run` is best called in a thread.
 
-        Then `finish_creation` is called for each of its logs, whatever has become of the others. Nothing else may be done
-        meanwhile with a partition that is being made. Raises StorageError; then none is made.
+        Then `finish_creation` is called for each of its logs, even if others have failed. Meanwhile these partitions
+        must not be used. Raises StorageError; then no log is created.
         """
         if not self.online:
             raise next(iter(self.offline.values()))
         for path in self.online:
-            self.ownership.check_in_place(path)  # otherwise it would be made again, empty
+            self.ownership.check_in_place(path)  # a missing log would be created again, empty
         new = []
         nothing_known = Checkpoints()
         counts = dict(self._logs.counts)
@@ -250,7 +250,7 @@ class LogManager:
         return Creation(self.disk, self.workers, new)
 
     def finish_creation(self, new: NewLog, now_ms: int) -> PartitionLog:
-        """Take in a log that was made. Raises StorageError if that has failed, or its log dir has since."""
+        """Register a created log. Raises StorageError if its creation has failed, or its log dir since."""
         path = new.log_dir
         if path in self.offline:
             raise self.offline[path]
@@ -263,7 +263,7 @@ class LogManager:
         return self._opener.add(path, new.key, new.loader.config, new.loaded, new.topic_id, 0, now_ms)
 
     def are_misleading(self, new_logs: Sequence[Wanted]) -> bool:
-        """Return whether checkpoints may still say something of logs that had these names: they must be written first."""
+        """Return whether checkpoints may have entries of former logs with these names: then they must be written first."""
         return any(
             self.checkpoints.may_mislead(path, (new_log.topic, new_log.partition))
             for path in self.online
@@ -271,7 +271,7 @@ class LogManager:
         )
 
     def prefer(self, topic: str, partition: int, path: str) -> None:
-        """Have a partition that is not here yet made in that log dir, if it works then."""
+        """Set the log dir in which a partition that does not exist yet will be created, if the dir works then."""
         if (topic, partition) not in self._logs:
             while len(self._preferred) >= PREFERRED_MAX:
                 del self._preferred[next(iter(self._preferred))]
@@ -280,16 +280,16 @@ class LogManager:
     def delete(self, topic: str, partition: int, now_ms: int) -> None:
         """Delete a log: its directory is renamed now, and removed by `remove_due` later.
 
-        Takes constant time, but for letting its segments go. Raises StorageError.
+        Takes constant time, except for closing its segments. Raises StorageError.
         """
         deletion = self.begin_deletion([(topic, partition)], now_ms)
         deletion.run()
         deletion.finish()
 
     def begin_deletion(self, keys: Sequence[TopicPartition], now_ms: int) -> Deletion:
-        """Let logs go, those of them that are here; the rest is to be `run`, best in a thread, and then to `finish`.
+        """Begin to delete those of the logs that exist; `run` the result, best in a thread, then `finish` it.
 
-        Nothing may be made under their names meanwhile.
+        Meanwhile no log of their names may be created.
         """
         leaving = []
         for key in keys:
@@ -311,7 +311,10 @@ class LogManager:
         return Deletion(self.disk, self.workers, self.trash, lambda path: path not in self.offline, leaving)
 
     def set_aside(self, topic: str, partition: int, now_ms: int = 0) -> str:
-        """Let a log be: its directory is renamed to a stray one, and kept. Returns its path; raises StorageError."""
+        """Stop using a log, and keep its files: its directory becomes a stray one.
+
+        Returns its path; raises StorageError.
+        """
         key = (topic, partition)
         partition_log = self._logs[key]
         self._end_move(topic, partition, now_ms)
@@ -336,17 +339,17 @@ class LogManager:
     # --- moving to another dir (KIP-113) --------------------------------------------------------------------
 
     def begin_move(self, topic: str, partition: int, target: str, now_ms: int) -> Move | None:
-        """Begin to move a log to another dir; None if it is there, or on its way there.
+        """Begin to move a log to another dir; None if it is there or being moved there. A move to a third dir is cancelled.
 
-        A move of it to elsewhere is given up. Raises StorageError.
+        Raises StorageError.
         """
         return self.moves.begin(self._logs[topic, partition], target, now_ms)
 
     def finish_move(self, move: Move, now_ms: int) -> PartitionLog:
-        """Copy what is missing, and put the copy in the log's place; returns the log as it is from now on.
+        """Copy the missing rest, and replace the log by the copy; returns the new log.
 
-        Raises StorageError for the dir that failed: then the log is where it was, unless it cannot be opened any
-        more in its new place.
+        Raises StorageError for the dir that failed: the log then stays in its dir, unless it cannot be opened in the new
+        one.
         """
         old = move.partition_log
         key = (old.topic, old.partition)
@@ -368,7 +371,7 @@ class LogManager:
         new.take_over(old)
         return new
 
-    # --- dirs that fail -------------------------------------------------------------------------------------
+    # --- failed dirs ----------------------------------------------------------------------------------------
 
     def take_offline(self, path: str, error: StorageError) -> list[PartitionLog]:
         """Stop using a log dir; returns the logs that were in it."""
@@ -385,19 +388,19 @@ class LogManager:
         self.ownership.forget(path)
         return lost
 
-    # --- files that vanish ----------------------------------------------------------------------------------
+    # --- missing files --------------------------------------------------------------------------------------
 
     def find_missing(self, *, also_logs: bool) -> list[StorageError]:
-        """Look, in any thread, whether the log dirs are in place, and with `also_logs` the files that are written.
+        """Check, in any thread, whether the log dirs are in place, and with `also_logs` the active segments.
 
-        Each answer is for `lose_missing`, which looks again: a log may just be deleted or moved.
+        `lose_missing` checks each answer again: a log may just be deleted or moved.
         """
         return find_missing(self._logs, self.ownership, self.online, also_logs=also_logs)
 
     def lose_missing(self, error: StorageError) -> list[PartitionLog]:
-        """Find out what is gone after something met a missing file; returns the logs that are offline for it.
+        """Find out what is missing after an error about a missing file; returns the logs that go offline.
 
-        Nothing goes offline if all is there: the file was then removed or renamed by this broker itself.
+        None does if all is in place: then this broker itself has removed or renamed the file.
         """
         try:
             log_and_file = missing_file_of(self._logs, self.ownership, error)
@@ -421,7 +424,7 @@ class LogManager:
     # --- housekeeping ---------------------------------------------------------------------------------------
 
     def begin_removal(self, now_ms: int) -> RemovalTask | None:
-        """Return the removal of all that are due; it is to be `run`, best in a thread, and then to `finish`."""
+        """Return the removal of all files that are due; `run` it, best in a thread, then `finish` it."""
         due = self.trash.take_due(now_ms)
         return RemovalTask(self.disk, self.trash, due) if due else None
 
@@ -434,9 +437,8 @@ class LogManager:
         return task.finish()
 
     def begin_checkpoints(self) -> CheckpointPlan:
-        """Begin to write recovery points, log starts and high watermarks: all logs are to be added to the plan.
-
-        Then `checkpoints.write` is called, best in a thread, and `checkpoints.written`.
+        """Begin to write recovery points, log starts and high watermarks: the caller adds all logs to the plan, then
+        calls `checkpoints.write`, best in a thread, and `checkpoints.written`.
         """
         return self.checkpoints.begin(self.online)
 
@@ -456,7 +458,7 @@ class LogManager:
             raise StorageError(path, error) from error
 
     def close(self) -> None:
-        """Close all logs cleanly, and mark their dirs so unless `stays_unclean`; one that fails is left unmarked."""
+        """Close all logs cleanly, and mark their dirs as clean unless `stays_unclean`; a dir that fails is not marked."""
         from barnabas.log.closing import close_many
 
         self.moves.cancel_all()

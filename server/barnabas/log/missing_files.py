@@ -1,7 +1,7 @@
-"""Files that were removed under a running broker: found by looking, and by errors that met them.
+"""Files that were removed under a running broker: found by checks, and after errors.
 
-The rule: nothing goes offline for a file that this broker has removed or renamed itself meanwhile, so the caller
-checks again before it acts.
+The rule: a file that this broker itself has removed or renamed meanwhile takes no log offline, so the caller checks
+again before it acts.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 def find_missing(
     registry: LogRegistry, ownership: Ownership, dirs: Iterable[str], *, also_logs: bool
 ) -> list[StorageError]:
-    """Look whether log dirs are in place, and with `also_logs` the files that are written; an error for each that is not.
+    """Return an error for each log dir that is not in place, and with `also_logs` for each such active segment.
 
-    May be run in any thread.
+    May run in any thread.
     """
     errors: list[StorageError] = []
     for path in dirs:
@@ -46,7 +46,7 @@ def find_missing(
 def missing_file_of(
     registry: LogRegistry, ownership: Ownership, error: StorageError
 ) -> tuple[PartitionLog, str] | None:
-    """Return the log that misses a file, and the file, after an error has met one; None if all is there.
+    """Return the log with a missing file, and the file, after an error about one; None if all are in place.
 
     Raises StorageError if the whole log dir is gone, or was emptied.
     """

@@ -1,8 +1,8 @@
-"""Moving a log to another log dir while it is written and read (KIP-113).
+"""Moves a log to another log dir while it is written and read (KIP-113).
 
-The rule: files are copied byte for byte into a `-future` directory, again and again until little is missing; the last
-step copies the rest and swaps the directories in one go, so that half a log is never seen. A `Move` is planned and
-finished by the thread that owns the log; `run` may be called in any.
+The rule: files are copied byte for byte into a `-future` directory, repeatedly until little is missing; the last step
+copies the rest and swaps the directories without a pause, so that an incomplete log is never visible. A `Move` is
+planned and finished by the thread that owns the log; `run` may be called in any thread.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CHUNK_BYTES = 1 << 20
-LAST_STEP_BYTES = 1 << 20  # what may be left for the last step, during which the log stands still
+LAST_STEP_BYTES = 1 << 20  # limit for the last step, during which the log is not written
 INDEX_SUFFIXES = (names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX)
 
 
@@ -36,11 +36,11 @@ Throttle = Callable[[int], None]
 
 
 def _unlimited(_: int) -> None:
-    """Throttle nothing: few bytes are copied while the log stands still, and they must not wait."""
+    """Do not throttle: the log stands still while its last bytes are copied."""
 
 
 class Copy(NamedTuple):
-    """Bytes of one file that are to be copied; with `start` 0, what is there already goes."""
+    """Bytes of one file to copy; with `start` 0, the present content of the target is replaced."""
 
     segment: Segment
     base_offset: int
@@ -51,7 +51,7 @@ class Copy(NamedTuple):
 
 
 class Move:
-    """A log on its way to `target_dir`; `directory` is where it grows.
+    """A log that is moved to `target_dir`; `directory` has the growing copy.
 
     Lifecycle: `plan` and `run` in turns until `is_near`, then `LogManager.finish_move`; `cancel` at any time.
     """
@@ -74,20 +74,20 @@ class Move:
         self.directory = directory
         self.disk = disk
         self.is_cancelled = False
-        self.copied_end_offset = 0  # the log end when the last copy that is done was planned
+        self.copied_end_offset = 0  # log end when the last finished copy was planned
         self._copied: dict[str, tuple[Segment, int]] = {}  # file name -> what, bytes of it
         self._generation = 0
         self._planned_end_offset = 0
 
     @property
     def offset_lag(self) -> int:
-        """Number of offsets that are not there yet (DescribeLogDirs)."""
+        """Number of offsets that the copy lacks (DescribeLogDirs)."""
         return max(0, self.partition_log.log_end_offset - self.copied_end_offset)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the log that are there."""
-        copied = list(self._copied.items())  # in one step: a thread may be at it
+        """Bytes of the log that are copied."""
+        copied = list(self._copied.items())  # atomic: a thread may modify it
         return sum(size for name, (_, size) in copied if name.endswith(names.LOG))
 
     @property
@@ -96,15 +96,16 @@ class Move:
         return self.partition_log.size_bytes - self.size_bytes <= LAST_STEP_BYTES
 
     def cancel(self) -> None:
-        """Have `run` stop soon; from any thread."""
+        """Ask `run` to stop soon; from any thread."""
         self.is_cancelled = True
 
     # --- in the thread that owns the log --------------------------------------------------------------------
 
     def plan(self, *, whole: bool = False) -> list[Copy]:
-        """Return the bytes to be copied: of the active segment only the batches, unless `whole`. Raises OSError."""
+        """Plan the bytes to copy: of the active segment only the batches, unless `whole`. Raises OSError."""
         log = self.partition_log
-        if log.generation != self._generation:  # truncated meanwhile: what is there may be of another history
+        # truncated meanwhile: the copied bytes may belong to another history
+        if log.generation != self._generation:
             self._generation = log.generation
             self._copied.clear()
         self._planned_end_offset = log.log_end_offset
@@ -122,7 +123,7 @@ class Move:
         try:
             size = self.disk.stat(segment.path(suffix)).size
         except FileNotFoundError:
-            return  # it is made again where the log goes
+            return  # created again at the new place
         self._plan_file(copies, segment, suffix, size)
 
     def _plan_file(self, copies: list[Copy], segment: Segment, suffix: str, size: int) -> None:
@@ -133,7 +134,7 @@ class Move:
             copies.append(Copy(segment, segment.base_offset, suffix, segment.path(suffix), start, size))
 
     def complete(self) -> None:
-        """Copy all that is still missing, and remove what the log no longer has. Raises StorageError."""
+        """Copy all missing bytes, and remove files that the log no longer has. Raises StorageError."""
         log = self.partition_log
         try:
             log.active.seal()
@@ -145,7 +146,7 @@ class Move:
         self.run(copies)
         if (
             self.copied_end_offset < log.log_end_offset
-        ):  # no other task changes the log now: files were removed from outside
+        ):  # no other task changes the log now: an outsider has removed files
             missing = log.missing_file(all_segments=True) or log.dir
             raise StorageError(log.log_dir, FileNotFoundError(ENOENT, "a file is gone", missing))
         try:
@@ -159,7 +160,7 @@ class Move:
             try:
                 data = self.disk.read(self.partition_log.store.snapshots.path(offset))
             except FileNotFoundError:
-                continue  # a snapshot is only a shortcut
+                continue  # a snapshot only saves time
             snapshots[names.file_name(offset, names.SNAPSHOT)] = data
         return snapshots
 
@@ -178,21 +179,19 @@ class Move:
         if log.topic_id is not None:
             path = f"{self.directory}/{names.PARTITION_METADATA}"
             self.disk.replace(path, properties.encode_partition_metadata(log.topic_id), sync=True)
-        save_epochs(
-            self.disk, self.directory, log.epochs, sync=True
-        )  # the last: it says that the copy is whole
+        save_epochs(self.disk, self.directory, log.epochs, sync=True)  # last: it marks the copy as complete
         self.disk.sync_dir(self.directory)
-        self.disk.sync_dir(self.target_dir)  # its name must last before the old one goes
+        self.disk.sync_dir(self.target_dir)  # its name must be synced before the old one is removed
 
     # --- in any thread --------------------------------------------------------------------------------------
 
     def run(
         self, copies: list[Copy], throttle: Throttle = _unlimited, *, chunk_bytes: int = CHUNK_BYTES
     ) -> None:
-        """Copy; all of it is on the medium when this returns. Raises StorageError, or what `throttle` raises.
+        """Copy; all is synced when this returns. Raises StorageError, and the errors of `throttle`.
 
-        A file that is gone meanwhile (deleted or compacted) is left to the next plan. `throttle` is called with the
-        number of bytes that were copied, of at most `chunk_bytes` at a time, and may wait.
+        The next plan handles files that are gone meanwhile (deleted or compacted). `throttle` is called with the number
+        of bytes copied, at most `chunk_bytes` at a time, and may wait.
         """
         end_offset = self._planned_end_offset
         for n, copy in enumerate(copies):
@@ -240,7 +239,7 @@ class Move:
 
 
 class Moves:
-    """The moves that are under way."""
+    """The moves in progress."""
 
     def __init__(self, disk: Disk, trash: Trash) -> None:
         self._disk = disk
@@ -258,7 +257,7 @@ class Moves:
         return self._moves.get((topic, partition))
 
     def begin(self, partition_log: PartitionLog, target: str, now_ms: int) -> Move | None:
-        """Begin one, unless the log is there or on its way there. Raises StorageError."""
+        """Begin a move, unless the log is there or being moved there. Raises StorageError."""
         key = (partition_log.topic, partition_log.partition)
         move = self._moves.get(key)
         if move is not None:
@@ -276,7 +275,7 @@ class Moves:
         return move
 
     def cancel(self, move: Move, now_ms: int) -> None:
-        """Give a move up: what was copied goes."""
+        """Cancel a move, and remove its copy."""
         move.cancel()
         if self._forget(move):
             key = (move.partition_log.topic, move.partition_log.partition)
@@ -285,8 +284,8 @@ class Moves:
     def discard_copy(self, key: TopicPartition, log_dir: str, directory: str, now_ms: int) -> None:
         """Have a `-future` directory removed.
 
-        It is renamed first, and that lasts when this returns: a start after a crash takes a `-future` directory without
-        a log at its old place for a copy that was whole.
+        It is first renamed, and the rename synced: after a crash a start takes a `-future` directory without a log at
+        the old place for a complete copy.
         """
         gone = f"{log_dir}/{names.marked_dir_name(*key, DirKind.DELETE, self._disk.unique_id().hex())}"
         try:
@@ -308,13 +307,13 @@ class Moves:
         return True
 
     def cancel_all(self) -> None:
-        """Stop all moves; their copies are found, and removed, when the dirs are opened again."""
+        """Cancel all moves; their copies are removed when the dirs are opened again."""
         for move in self:
             move.cancel()
         self._moves.clear()
 
     def lose(self, log_dir: str) -> list[Move]:
-        """A log dir has failed: moves from and to it end, and are returned."""
+        """End the moves from and to a failed log dir, and return them."""
         ended = [move for move in self if log_dir in (move.target_dir, move.partition_log.log_dir)]
         for move in ended:
             move.cancel()
@@ -322,8 +321,9 @@ class Moves:
         return ended
 
     def swap(self, move: Move, now_ms: int) -> None:
-        """Take the old directory's name away and give it to the new one; a crash in between is mended when the dirs
-        are opened. Raises StorageError, and the old one has its name again.
+        """Rename the old directory, and give its name to the new one; a start completes this after a crash in between.
+
+        Raises StorageError, and the old directory has its name again.
         """
         old = move.partition_log
         key = (old.topic, old.partition)

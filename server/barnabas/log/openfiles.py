@@ -1,7 +1,7 @@
-"""Limit on the segments that have their file open, or their index in memory, at a time.
+"""Limit on the number of segments with open files, or indexes in memory.
 
-The rule: a segment that is in use again is asked no question; the pool only takes away what was idle (a
-second-chance queue). What it takes away is opened again when needed.
+The rule: the pool releases only idle segments (a second-chance queue), and a segment in use need not ask it. Released
+files and indexes are opened again when needed.
 """
 
 from __future__ import annotations
@@ -13,28 +13,29 @@ OPEN_SEGMENTS_MAX: Final = 1024
 
 
 class Releasable(Protocol):
-    """Something that holds a file."""
+    """A holder of open files and indexes."""
 
     used: bool
 
     def release(self) -> None:
-        """Let files and indexes go."""
+        """Release files and indexes."""
 
 
 class OpenFiles:
-    """The segments that hold something, in the order in which they will be asked to release it."""
+    """The segments with open resources, in the order in which they will be asked to release them."""
 
     __slots__ = ("_queue", "count_max")
 
     def __init__(self, count_max: int = OPEN_SEGMENTS_MAX) -> None:
         self.count_max = count_max
-        self._queue: OrderedDict[Releasable, None] = OrderedDict()  # any of them leaves at once
+        # any segment can be removed in constant time
+        self._queue: OrderedDict[Releasable, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._queue)
 
     def add(self, segment: Releasable) -> None:
-        """Note that a segment now holds a file; others may have to let theirs go."""
+        """Note that a segment has open resources now; other segments may have to release theirs."""
         queue = self._queue
         segment.used = True
         queue[segment] = None
@@ -49,5 +50,5 @@ class OpenFiles:
                 oldest.release()
 
     def discard(self, segment: Releasable) -> None:
-        """Forget a segment that has let go by itself."""
+        """Remove a segment that has released its resources itself."""
         self._queue.pop(segment, None)

@@ -1,6 +1,6 @@
-"""Opening logs: what the directories in a log dir are, what its checkpoints say of them, and their recovery.
+"""Opens logs: classifies the directories in a log dir, applies its checkpoints, and recovers logs.
 
-The rule: the mark of a clean shutdown is gone before anything in a log dir is changed.
+The rule: the mark of a clean shutdown is removed before anything in a log dir is changed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class Opener:
-    """Makes logs of what is on the disk, and puts them into the registry."""
+    """Opens logs from disk, and adds them to the registry."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Opener:
         workers: Workers,
         missing: dict[TopicPartition, str],
     ) -> None:
-        """`missing` takes the logs that are gone, with the directories that they had."""
+        """`missing` gets the logs that are gone, with their former directories."""
         self._missing = missing
         self._registry = registry
         self._disk = disk
@@ -70,8 +70,8 @@ class Opener:
     def loader(
         self, path: str, key: TopicPartition, config: LogConfig, checkpoints: Checkpoints, now_ms: int
     ) -> Loader:
-        """Return the loader of a partition's log in a log dir, which opens or makes it, with the dir's `checkpoints`."""
-        from barnabas.log.recovery.loading import Loader  # not on the way of a start without logs
+        """Return the loader that opens or creates a partition's log in a log dir with `checkpoints`."""
+        from barnabas.log.recovery.loading import Loader  # not needed by a start without logs
 
         return Loader(
             self._disk,
@@ -103,7 +103,7 @@ class Opener:
         high_watermark: int,
         now_ms: int,
     ) -> PartitionLog:
-        """Make a log of what a loader has loaded in a log dir."""
+        """Add a log to the registry, with the content that a loader has loaded."""
         from barnabas.log.partition_log import PartitionLog
 
         parts = LogParts(
@@ -131,7 +131,7 @@ class Opener:
     # --- a log dir ------------------------------------------------------------------------------------------
 
     def open_dir(self, path: str, now_ms: int) -> bool:
-        """Open all logs in a log dir, and recover those that may need it; returns whether it was closed cleanly.
+        """Open all logs in a log dir, and recover those that may need it; returns whether the dir was closed cleanly.
 
         Raises OSError, CorruptFileError, and StorageError for a log that is in another log dir too.
         """
@@ -166,8 +166,8 @@ class Opener:
         return is_clean
 
     def _recover(self, path: str, keys: list[TopicPartition], checkpoints: Checkpoints, now_ms: int) -> None:
-        """Check and open these logs, several at a time. Raises OSError, CorruptFileError."""
-        from barnabas.log.recovery.parallel import load_many  # not on the way of a start after a clean stop
+        """Check and open these logs, several in parallel. Raises OSError, CorruptFileError."""
+        from barnabas.log.recovery.parallel import load_many  # not needed after a clean shutdown
 
         loaders = {key: self.loader(path, key, self._config_for(key[0]), checkpoints, now_ms) for key in keys}
         for key, loaded in load_many(path, loaders, self._recovery_threads, self._workers):
@@ -182,7 +182,7 @@ class Opener:
         self._missing[key] = f"{path}/{names.dir_name(*key)}"
 
     def _recognise(self, path: str, name: str, now_ms: int) -> TopicPartition | None:
-        """Say of which partition a directory is the log; deal with those that are none."""
+        """Return the partition of a log's directory; handle directories that are no logs."""
         parsed_name = names.parse_dir_name(name)
         if parsed_name is None:
             log.info("%s/%s is not of the form topic-partition: left alone", path, name)
@@ -210,9 +210,9 @@ class Opener:
 
 
 def had_log(checkpoints: Checkpoints, key: TopicPartition) -> bool:
-    """Say whether a log that is not there was there when the checkpoints were written, and cannot have gone by itself.
+    """Say whether a missing log existed when the checkpoints were written, and cannot be missing because of a crash.
 
-    A power cut takes a directory of which nothing was ever flushed; an empty one is as good as none.
+    A power cut may lose a directory that was never synced; an empty log counts as missing.
     """
     recovery_point = checkpoints.recovery_points.get(key)
     if recovery_point is None:

@@ -1,6 +1,6 @@
 """Ownership of the log dirs: their locks, and the content of their meta.properties.
 
-The rule: a log dir is locked before anything in it is believed.
+The rule: a log dir is locked before anything in it is used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class Ownership:
-    """The locks and properties of the log dirs that are open. With a node id, those of another broker are refused."""
+    """The locks and properties of the open log dirs. With a node id, dirs of another broker are refused."""
 
     def __init__(self, disk: Disk, node_id: int | None) -> None:
         self.meta: dict[str, MetaProperties] = {}
@@ -27,7 +27,10 @@ class Ownership:
         self._locks: dict[str, Lock] = {}
 
     def take(self, path: str) -> None:
-        """Make a dir if need be, and lock it unless it is. Raises StorageError if another broker has it, OSError."""
+        """Create a dir if necessary, and lock it unless it is locked.
+
+        Raises StorageError if another broker has it, OSError.
+        """
         if path in self._locks:
             return
         logdir.make_dir(self._disk, path)
@@ -40,7 +43,7 @@ class Ownership:
             raise StorageError(path, cause) from error
 
     def read(self, path: str) -> None:
-        """Read the properties of a dir that was taken. Raises StorageError if it is another broker's, OSError."""
+        """Read the properties of a locked dir. Raises StorageError if it belongs to another broker, OSError."""
         meta = logdir.read_meta(self._disk, path)
         if meta is not None:
             logdir.check_node_id(path, meta, self._expected_node_id)
@@ -59,10 +62,10 @@ class Ownership:
         *,
         on_zookeeper: bool = False,
     ) -> None:
-        """Make these dirs those of this broker, each with a directory id (KIP-858). Raises StorageError.
+        """Write this broker as the owner of these dirs, each with a directory id (KIP-858). Raises StorageError.
 
-        A dir that has logs had the file: that it is gone is told, with `log_counts` of each. `on_zookeeper`: of a cluster
-        that ZooKeeper keeps: the Kafkas of it open dirs of version 0 alone.
+        A dir with logs but without the file is reported, by `log_counts`. With `on_zookeeper` version 0 is written, the
+        only one that Kafka accepts in a cluster on ZooKeeper.
         """
         for path in online:
             count = log_counts[path] if log_counts is not None and path not in self.meta else 0
@@ -97,7 +100,7 @@ class Ownership:
         return next((meta.node_id for meta in self.meta.values() if meta.node_id is not None), None)
 
     def check_in_place(self, path: str) -> None:
-        """See, in any thread, that a log dir is still the one that was taken. Raises StorageError."""
+        """Check, in any thread, that a log dir is still the one that was locked. Raises StorageError."""
         lock = self._locks.get(path)
         if lock is not None:
             logdir.check_in_place(path, lock)
@@ -107,14 +110,14 @@ class Ownership:
         return path in self.meta and logdir.is_emptied(self._disk, path)
 
     def forget(self, path: str) -> None:
-        """Let one dir go, which works no longer."""
+        """Release a dir that has failed."""
         self.meta.pop(path, None)
         lock = self._locks.pop(path, None)
         if lock is not None:
             lock.release()
 
     def release(self) -> None:
-        """Let all dirs go."""
+        """Release all dirs."""
         for lock in self._locks.values():
             lock.release()
         self._locks.clear()

@@ -1,9 +1,8 @@
-"""The log of one partition: what may be appended, and what is dropped.
+"""The log of one partition: appends, retention and truncation.
 
-How it is read is in `readable`, what of it survives a power cut in `durable`.
-
-The rule: `log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset`, and the log end is
-never past what was written whole. All changes are made by one thread.
+Its base classes read it (`readable`) and sync it (`durable`). The rule: `log_start_offset <= last_stable_offset <=
+high_watermark <= log_end_offset`, and the log end is never beyond completely written batches. All changes are made by
+one thread.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ PRODUCE_VERSION_LATEST: Final = 13
 class PartitionLog(DurableLog):
     """The log of one partition, opened by LogManager.
 
-    `config` may be replaced at any time. Methods raise StorageError when the disk fails; what was
-    acknowledged before stays as it is, and it is for the manager to take the log dir offline.
+    `config` may be replaced at any time. Methods raise StorageError when the disk fails; acknowledged records stay
+    readable, and the manager takes the log dir offline.
     """
 
     __slots__ = (
@@ -53,12 +52,12 @@ class PartitionLog(DurableLog):
     def __init__(self, topic: str, partition: int, parts: LogParts) -> None:
         super().__init__(topic, partition, parts)
         self.producers = parts.loaded.producers
-        self.clean_offset: int | None = None  # up to where the log has been compacted, None: never
+        self.clean_offset: int | None = None  # offset up to which the log is compacted, None: never
         self.producers.on_high_watermark(self.high_watermark)
         self._update_last_stable()
 
     def take_over(self, old: PartitionLog) -> None:
-        """Be, from now on, what `old` was: a copy of it with the same end."""
+        """Replace `old`, of which this log is a copy with the same end."""
         assert (self.log_start_offset, self.log_end_offset) == (old.log_start_offset, old.log_end_offset)
         self.config = old.config
         self.topic_id = old.topic_id
@@ -80,9 +79,9 @@ class PartitionLog(DurableLog):
         api_version: int = PRODUCE_VERSION_LATEST,
         origin: Origin = Origin.CLIENT,
     ) -> AppendResult:
-        """Validate the records of one partition in a produce request, give them offsets, and append them.
+        """Validate the records of one partition in a produce request, assign offsets, and append them.
 
-        All at once; `validation` and `append_valid` say what is raised. Then nothing was appended.
+        Does not yield. Raises the errors of `validation` and `append_valid`; then nothing was appended.
         """
         if origin is Origin.COORDINATOR and isinstance(records, bytearray):
             valid = validate_own(records, config=self.config.rules, now_ms=now_ms)
@@ -100,8 +99,8 @@ class PartitionLog(DurableLog):
     ) -> Steps[ValidatedBatches]:
         """Return the steps that validate the records of one partition in a produce request, for `append_valid`.
 
-        `records` is patched in place if it is writable. They raise RequestError as `validate_steps` says. Nothing of
-        the log is looked at but its settings, so it may change meanwhile.
+        `records` is patched in place if it is writable. They raise RequestError as `validate_steps` does. They read only
+        the settings of the log, which may change meanwhile.
         """
         return validate_steps(
             records, api_version=api_version, config=self.config.rules, now_ms=now_ms, origin=origin
@@ -110,7 +109,7 @@ class PartitionLog(DurableLog):
     def validate_at_once(
         self, records: memoryview, *, now_ms: int, api_version: int
     ) -> ValidatedBatches | None:
-        """Validate a producer's records as `validation` does; None where that takes several steps."""
+        """Validate a producer's records like `validation`; None if that takes several steps."""
         return validate_at_once(records, api_version=api_version, config=self.config.rules, now_ms=now_ms)
 
     @guarded
@@ -119,9 +118,9 @@ class PartitionLog(DurableLog):
     ) -> BackgroundWrite | None:
         """Return a write of a producer's validated records to the log end, for a thread to run before `append_valid`.
 
-        That takes what was written then, or writes if the log has changed meanwhile; call `end_background_write` after it
-        in any case. None where that would not append to the active segment. Raises RequestError as it does, and
-        StorageError.
+        `append_valid` uses the written bytes, or writes them itself if the log has changed; call `end_background_write`
+        afterwards in any case. None if the records would not go to the active segment. Raises RequestError like
+        `append_valid`, and StorageError.
         """
         records = valid.records
         if not valid.batches or self.is_closed:
@@ -139,12 +138,15 @@ class PartitionLog(DurableLog):
 
     @guarded
     def end_background_write(self, write: BackgroundWrite) -> None:
-        """Take back bytes that were written but not appended. Raises StorageError."""
+        """Undo the written bytes of records that were not appended. Raises StorageError."""
         if not self.is_closed:
             self.store.active.end_write(write)
 
     def _repeated(self, header: BatchHeader, origin: Origin) -> ProducedBatch | None:
-        """Return the batch that a producer repeats, if it does. Raises RequestError as `ProducerState.check` does."""
+        """Return the earlier batch that a producer repeats, None if it is new.
+
+        Raises RequestError like `ProducerState.check`.
+        """
         return self.producers.check(
             header, from_client=origin is Origin.CLIENT, high_watermark=self.high_watermark
         )
@@ -157,7 +159,7 @@ class PartitionLog(DurableLog):
         now_ms: int,
         origin: Origin = Origin.CLIENT,
     ) -> AppendResult:
-        """Give validated records their offsets, and append them.
+        """Assign offsets to validated records, and append them.
 
         Raises RequestError as `ProducerState.check` does, and StorageError; then nothing was appended.
         """
@@ -191,7 +193,7 @@ class PartitionLog(DurableLog):
         leader_epoch: int,
         now_ms: int,
     ) -> AppendResult:
-        """Write one batch that belongs at the log end."""
+        """Write one batch with the offset of the log end."""
         base_offset, last_offset = valid.base_offset, valid.last_offset
         records, max_timestamp = valid.records, valid.max_timestamp
         size = len(records)
@@ -212,12 +214,10 @@ class PartitionLog(DurableLog):
 
     @guarded
     def append_as_follower(self, records: bytes | bytearray | memoryview, *, now_ms: int) -> AppendResult:
-        """Append what the leader sent, with offsets and epochs as they come; a partial batch at the end is
-        left out.
+        """Append a leader's batches with their offsets and epochs; a partial batch at the end is ignored.
 
-        Raises CorruptRecordsError for a bad checksum or offsets that do not rise,
-        RequestError(OFFSET_OUT_OF_RANGE) if they begin before the log end, StorageError. Nothing was appended
-        then.
+        Raises CorruptRecordsError for a bad checksum or offsets that do not rise, RequestError(OFFSET_OUT_OF_RANGE) if
+        they begin before the log end, StorageError. Then nothing was appended.
         """
         entries = check_replicated(records, self.log_end_offset, self.name)
         if not entries:
@@ -244,7 +244,7 @@ class PartitionLog(DurableLog):
         return AppendResult(first.base_offset, last_offset, -1, self.log_start_offset, count, size)
 
     def _update_producers(self, header: BatchHeader, marker: EndMarker | None) -> None:
-        """Take in a batch at the log end; the last stable offset moves with the high watermark, which is not there yet."""
+        """Update the producers with a batch at the log end; the last stable offset moves later, with the high watermark."""
         producers = self.producers
         if marker is not None:
             completed = producers.append_marker(header, marker)
@@ -254,7 +254,7 @@ class PartitionLog(DurableLog):
                     self.active.append_aborted(aborted_entry(completed, producers))
                 except FileNotFoundError:  # the directory is gone, and the log goes offline
                     raise
-                except OSError as error:  # the marker is written, and nothing tells readers of it
+                except OSError as error:  # the marker is written, but readers would not learn of the abort
                     raise in_doubt(error) from error
         elif not is_end_marker(header):
             producers.append(header)
@@ -272,7 +272,7 @@ class PartitionLog(DurableLog):
     def _segment_for(
         self, size: int, max_timestamp: int, first_offset: int, last_offset: int, now_ms: int
     ) -> Segment:
-        """Return the segment that takes the next `size` bytes: the active one, or a new one."""
+        """Return the segment for the next `size` bytes: the active one, or a new one."""
         store = self.store
         if store.must_roll(size, max_timestamp, last_offset, config=self.config, now_ms=now_ms):
             return self._roll(first_offset)
@@ -298,10 +298,10 @@ class PartitionLog(DurableLog):
         if producers.end_offset > max(self.store.snapshots.offsets, default=self.log_start_offset):
             self.store.snapshots.save(producers)
 
-    # --- how far readers may see ----------------------------------------------------------------------------
+    # --- visibility to readers ------------------------------------------------------------------------------
 
     def advance_high_watermark(self, offset: int) -> bool:
-        """Move the high watermark up to `offset`, not back nor past the log end; says whether it moved."""
+        """Raise the high watermark to `offset`, at most the log end; returns whether it moved."""
         offset = min(offset, self.log_end_offset)
         if offset <= self.high_watermark:
             return False
@@ -321,8 +321,8 @@ class PartitionLog(DurableLog):
     def delete_records_before(self, offset: int) -> int:
         """Move the log start to `offset`, -1 for the high watermark; returns the log start.
 
-        Whole segments before it go with the next `apply_retention`. Raises RequestError(OFFSET_OUT_OF_RANGE)
-        beyond the high watermark, StorageError.
+        The next `apply_retention` deletes whole segments before it. Raises RequestError(OFFSET_OUT_OF_RANGE) beyond the
+        high watermark, StorageError.
         """
         if offset == -1:
             offset = self.high_watermark
@@ -356,11 +356,11 @@ class PartitionLog(DurableLog):
 
     @guarded
     def apply_retention(self, now_ms: int, count_max: int | None = None) -> int:
-        """Drop the oldest segments that the settings no longer want; returns how many. Raises StorageError.
+        """Delete the oldest segments by the retention settings; returns how many. Raises StorageError.
 
-        Of a tiered log only the local log start moves; its log start moves when segments are deleted remotely.
-        Their files are renamed now and removed by the manager's `remove_due`. At most `count_max` go: there may be
-        more then.
+        Of a tiered log only the local log start moves; its log start moves when segments are deleted remotely. Their
+        files are renamed now and removed by the manager's `remove_due`. At most `count_max` are deleted; then more may
+        be due.
         """
         if self.is_closed:
             return 0
@@ -385,16 +385,16 @@ class PartitionLog(DurableLog):
         return count
 
     def replace_segments(self, old: list[Segment], new: Segment, *, now_ms: int) -> Steps[None]:
-        """Put a compacted segment in the place of its neighbours `old`, by steps. Raises OSError."""
+        """Replace the neighbouring segments `old` by a compacted one, in steps. Raises OSError."""
         return self.store.replace(old, new, due_ms=now_ms + self.config.file_delete_delay_ms)
 
     # --- truncating -----------------------------------------------------------------------------------------
 
     @guarded
     def truncate_to(self, offset: int, *, now_ms: int) -> bool:
-        """Drop `offset` and all after it (a follower does, where its leader has another history).
+        """Truncate to `offset`, as a follower does if its leader has another history. Returns whether anything was removed.
 
-        Returns whether anything was dropped. Raises StorageError.
+        Raises StorageError.
         """
         assert offset >= 0
         if offset >= self.log_end_offset:
@@ -409,13 +409,13 @@ class PartitionLog(DurableLog):
 
     @guarded
     def truncate_fully_and_start_at(self, offset: int, *, keeps: bool = False) -> None:
-        """Drop everything, or keep it aside; the log is empty and begins at `offset`. Raises StorageError."""
+        """Remove all records, or keep them aside; the log is then empty and begins at `offset`. Raises StorageError."""
         self._restart_at(offset, keeps=keeps)
 
     @guarded
     def begin_after_tier(self, start: TieredStart, *, now_ms: int) -> None:
-        """Drop everything; the log is empty, and begins in tiered storage. Raises StorageError."""
-        from barnabas.log.tiered_start import finish_start, save_start  # not on the way of other logs
+        """Remove all records; the log is then empty locally, and begins in tiered storage. Raises StorageError."""
+        from barnabas.log.tiered_start import finish_start, save_start  # only for such logs
 
         save_start(self.disk, self.dir, start)
         offset = start.offset
@@ -471,10 +471,10 @@ class PartitionLog(DurableLog):
         if self.clean_offset is not None:
             self.clean_offset = min(self.clean_offset, offset)
 
-    # --- the end ----------------------------------------------------------------------------------------------
+    # --- closing ----------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Flush, write what belongs to a clean end, and let all files go. Raises StorageError."""
+        """Flush, write the files of a clean shutdown, and close all files. Raises StorageError."""
         task = self.begin_close()
         if task is not None:
             task.run()
@@ -482,7 +482,7 @@ class PartitionLog(DurableLog):
 
     @guarded
     def begin_close(self) -> FlushTask | None:
-        """Write what belongs to a clean end; returns what must be synced, if anything. Raises StorageError."""
+        """Write the files of a clean shutdown; returns the sync that must follow, if any. Raises StorageError."""
         self.settle()
         if not self.needs_sync and self.log_end_offset <= self.recovery_point:
             return None
@@ -492,7 +492,7 @@ class PartitionLog(DurableLog):
 
     @guarded
     def settle(self) -> None:
-        """Write what a copy of the directory needs to be opened without recovery; appends may follow.
+        """Write the files that a copy of the directory needs to be opened without recovery; appends may follow.
 
         Raises StorageError.
         """

@@ -1,4 +1,4 @@
-"""Parts that the log of a partition is given when it is opened."""
+"""Arguments with which the log of a partition is opened."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class LogParts(NamedTuple):
-    """The place of a log, what it shares with the other logs, and what was loaded of it.
+    """The place of a log, its shared resources, and its loaded content.
 
-    `topic_id` is None where the directory has none; `now_ms` is when it is opened.
+    `topic_id` is None if the directory has none; `now_ms` is the time of opening.
     """
 
     log_dir: str

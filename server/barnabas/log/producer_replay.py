@@ -1,4 +1,4 @@
-"""Producers of a log as they were at an earlier offset, read from its batches beside the thread that owns the log."""
+"""Producers of a log at an earlier offset, read from its batches outside the thread that owns the log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ProducerReplay:
-    """Replay of closed segments. Made by the owner of the log; `run` may be called in any thread."""
+    """Replay of closed segments. Created by the owner of the log; `run` may be called in any thread."""
 
     def __init__(self, log: PartitionLog, offset: int) -> None:
         self._disk, self._dir, self._offset = log.disk, log.dir, offset
@@ -27,7 +27,7 @@ class ProducerReplay:
         ]
 
     def run(self) -> ProducerState:
-        """Replay the batches since the newest good snapshot before the offset. Raises OSError, RecordsError."""
+        """Replay the batches after the newest good snapshot, up to the offset. Raises OSError, RecordsError."""
         pool = OpenFiles(len(self._segments) + 1)
         segments = [Segment(self._disk, pool, self._dir, base, size) for base, size in self._segments]
         producers = ProducerState(expiration_ms=UNBOUNDED)

@@ -1,16 +1,17 @@
 """State of a partition's idempotent and transactional producers (KIP-98, KIP-360).
 
-The rule: `check` decides and changes nothing, `append` changes what was decided, and replaying the same
-batches leads to the same state. So the state can be rebuilt from a snapshot and the log after it.
+The rule: `check` decides and changes nothing, `append` applies the decision, and a replay of the same batches leads to
+the same state. So the state can be rebuilt from a snapshot and the log after it.
 
-A producer is known by its id. Its batches carry an epoch, which fences older instances, and a sequence
-number, which must follow the last one. The last five batches are remembered, because a client may have five
-requests in flight: one of them sent again is a duplicate and is answered with the offsets that it got the
-first time. A client that has several leaders' answers outstanding may send an older one again: what is known to be in
-the log, and committed, is DUPLICATE_SEQUENCE_NUMBER, which clients take for success.
+A producer is known by its id. Its batches carry an epoch, which fences older instances, and a sequence number, which
+must follow the last one. The last five batches are remembered, because a client may have five requests in flight: one of
+them sent again is a duplicate and is answered with the offsets that it got the first time. After changes of the leader a
+client may send an older batch again: if it is certainly in the log and committed, it is answered
+DUPLICATE_SEQUENCE_NUMBER, which clients take for success.
 
-The first sequence number of a transaction's batch is noted before its producer is verified (`expect`): while that batch is
-to come again, as the producer could not be verified or too few replicas were in sync, no later one may be appended.
+The first sequence number of a transaction's batch is noted before its producer is verified (`expect`): while that batch
+is expected again, as the producer could not be verified or too few replicas were in sync, no later batch may be
+appended.
 
 A transaction is open from its first batch to the control batch that ends it. As long as one is open, or its
 end is not yet below the high watermark, the last stable offset cannot pass its first offset.
@@ -35,18 +36,18 @@ from barnabas.records.batch import (
 )
 from barnabas.records.control import EndMarker
 
-BATCHES_KEPT: Final = 5  # max.in.flight.requests.per.connection of an idempotent producer is 5 at most
+BATCHES_KEPT: Final = 5  # an idempotent producer has at most 5 in max.in.flight.requests.per.connection
 SEQUENCES_KNOWN_MAX: Final = 1 << 30
-"""Sequence numbers wrap: a producer farther behind cannot be told from one that is ahead."""
+"""Sequence numbers wrap: beyond this distance a sequence behind cannot be told from one ahead."""
 NO_COORDINATOR_EPOCH: Final = -1
 NO_OFFSET: Final = -1
 PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000  # producer.id.expiration.ms
 AWAITED_MAX: Final = 1_000
-"""Producers of a partition with awaited first sequence numbers at a time; the oldest is forgotten for one more."""
+"""Limit of producers of a partition with awaited first sequence numbers; the oldest is dropped for a new one."""
 
 
 class ProducedBatch(NamedTuple):
-    """A batch that a producer has written; `timestamp` is its largest, in ms."""
+    """A batch of a producer; `timestamp` is its largest, in ms."""
 
     last_sequence: int
     last_offset: int
@@ -65,7 +66,7 @@ class ProducedBatch(NamedTuple):
 
 
 class CompletedTransaction(NamedTuple):
-    """A transaction that a marker at `last_offset` has ended."""
+    """A transaction that was ended by the marker at `last_offset`."""
 
     producer_id: int
     first_offset: int
@@ -74,9 +75,9 @@ class CompletedTransaction(NamedTuple):
 
 
 class AwaitedSequence(NamedTuple):
-    """The lowest first sequence number that came since a transaction ended, of a producer that writes to none here.
+    """The lowest first sequence number received since a producer's last transaction ended, while none is open here.
 
-    `from_zero`: the producer uses version 2 of transactions, where each transaction has an epoch and sequences of its own.
+    `from_zero`: the producer uses transaction version 2, where each transaction has its own epoch and sequences.
     """
 
     epoch: int
@@ -86,7 +87,7 @@ class AwaitedSequence(NamedTuple):
 
 
 class Producer:
-    """One producer; timestamps in ms, -1 for what there is not."""
+    """One producer; timestamps in ms, -1 for missing values."""
 
     __slots__ = (
         "batches",
@@ -114,9 +115,9 @@ class Producer:
         self.current_txn_first_offset = current_txn_first_offset
         self.batches: list[ProducedBatch] = []
         self.first_sequence = NO_SEQUENCE
-        """First of the sequence numbers up to `last_sequence` that are known to be in the log without a gap."""
+        """First of the sequence numbers up to `last_sequence` that are certainly in the log without a gap."""
         self.marker_offset = NO_OFFSET
-        """Offset of the marker of its last transaction, as far as that is known since the log was opened."""
+        """Offset of the marker of its last transaction, if one was read since the log was opened."""
 
     @property
     def last_sequence(self) -> int:
@@ -129,14 +130,14 @@ class Producer:
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
     def find(self, first_sequence: int, last_sequence: int) -> ProducedBatch | None:
-        """Find a remembered batch with exactly these sequence numbers."""
+        """Return the remembered batch with exactly these sequence numbers, None if there is none."""
         for batch in reversed(self.batches):
             if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:
                 return batch
         return None
 
     def has_all(self, first_sequence: int, last_sequence: int, high_watermark: int) -> bool:
-        """Say whether all of these sequence numbers are known to be committed, in batches that are not remembered."""
+        """Say whether all of these sequence numbers are certainly committed, in batches that are no longer remembered."""
         if not self.batches:
             return False
         oldest = self.batches[0]
@@ -144,11 +145,11 @@ class Producer:
         first = (first_sequence - self.first_sequence) & SEQUENCE_MAX
         last = (last_sequence - self.first_sequence) & SEQUENCE_MAX
         remembered = (self.last_sequence - self.first_sequence) & SEQUENCE_MAX
-        # After a gap the oldest may still be from before it: all that is known to be there is remembered then.
+        # after a gap, the oldest remembered batch may be from before it: then all known batches are remembered
         return first <= last < before <= remembered and oldest.base_offset <= high_watermark
 
     def take(self, batch: ProducedBatch) -> None:
-        """Remember a batch that has been appended, and not more than the last five."""
+        """Remember an appended batch; only the last five are kept."""
         batches = self.batches
         if batch.last_sequence < 0:
             self.first_sequence = NO_SEQUENCE
@@ -163,7 +164,7 @@ class Producer:
         batches.append(batch)
 
     def enter_epoch(self, epoch: int) -> None:
-        """Forget the batches of another epoch."""
+        """Drop the batches of another epoch."""
         if epoch != self.producer_epoch:
             self.producer_epoch = epoch
             self.batches.clear()
@@ -171,7 +172,7 @@ class Producer:
 
 
 class ProducerState:
-    """All producers of a partition up to `end_offset`, and the transactions that are open or just ended."""
+    """All producers of a partition up to `end_offset`, and the transactions that are open or have just ended."""
 
     __slots__ = ("_awaited", "_ended", "_ongoing", "_producers", "end_offset", "expiration_ms", "name")
 
@@ -194,15 +195,15 @@ class ProducerState:
         return self._producers.get(producer_id)
 
     def active(self) -> Iterator[Producer]:
-        """Go over all producers that have not expired (DescribeProducers)."""
+        """Iterate over all producers that have not expired (DescribeProducers)."""
         yield from self._producers.values()
 
     # --- appends --------------------------------------------------------------------------------------------
 
     def expect(self, producer_id: int, epoch: int, sequence: int, *, from_zero: bool, now_ms: int) -> None:
-        """Note the first sequence number of a batch that is to begin a transaction here, before its producer is verified.
+        """Note the first sequence number of a batch that begins a transaction here, before its producer is verified.
 
-        The lowest one of an epoch counts, until a batch of the transaction, or the marker that ends it, is in the log.
+        The lowest one of an epoch counts, until a batch of the transaction, or its end marker, is in the log.
         """
         before = self._awaited.get(producer_id)
         if before is None:
@@ -215,12 +216,12 @@ class ProducerState:
     def check(
         self, header: BatchHeader, *, from_client: bool, high_watermark: int = 0
     ) -> ProducedBatch | None:
-        """Say whether a data batch may be appended; returns the batch that it repeats, if it does.
+        """Check whether a data batch may be appended; returns the earlier batch if it is a duplicate.
 
-        Raises RequestError with INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER for
-        what is below the high watermark already and not remembered any more, or INVALID_TXN_STATE. A producer that is not
-        known may begin with any sequence number: it may have expired (KIP-360). Not so while a lower one is awaited, nor
-        in version 2 of transactions: each transaction has an epoch there, and with it new sequences (KIP-890).
+        Raises RequestError with INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER for a
+        committed batch that is no longer remembered, or INVALID_TXN_STATE. An unknown producer may begin with any
+        sequence number: it may have expired (KIP-360); but not while a lower one is awaited, nor in transaction version
+        2, where each transaction has a new epoch and begins at 0 (KIP-890).
         """
         producer = self._producers.get(header.producer_id)
         if producer is None:
@@ -244,7 +245,7 @@ class ProducerState:
         return None
 
     def check_marker(self, header: BatchHeader, marker: EndMarker) -> None:
-        """Say whether a transaction's end marker may be appended.
+        """Check whether a transaction's end marker may be appended.
 
         Raises RequestError with INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
         """
@@ -268,7 +269,7 @@ class ProducerState:
             )
 
     def _check_awaited(self, header: BatchHeader, *, is_new: bool) -> None:
-        """Refuse what may not come before a batch that is awaited; `is_new`: no sequences of the producer are known."""
+        """Refuse a batch that must not come before an awaited one; `is_new`: no sequences of the producer are known."""
         awaited = self._awaited.get(header.producer_id)
         if awaited is None:
             return
@@ -301,7 +302,7 @@ class ProducerState:
             )
 
     def append(self, header: BatchHeader) -> None:
-        """Take in a data batch that has been appended, or is in the log."""
+        """Update the state with a data batch that has been appended, or is in the log."""
         producer = self._enter(header)
         base_offset, delta = header.base_offset, header.last_offset_delta
         last_offset = base_offset + delta
@@ -315,7 +316,7 @@ class ProducerState:
         self.end_offset = last_offset + 1
 
     def append_marker(self, header: BatchHeader, marker: EndMarker) -> CompletedTransaction | None:
-        """Add an end marker that has been appended, or is in the log; returns the transaction that it ends."""
+        """Update the state with an end marker that is appended, or in the log; returns the transaction that it ends."""
         self._awaited.pop(header.producer_id, None)
         producer = self._enter(header)
         first_offset = producer.current_txn_first_offset
@@ -356,25 +357,25 @@ class ProducerState:
         return first
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Forget the transactions with ends that the high watermark has passed."""
+        """Drop the ended transactions with markers below the high watermark."""
         if self._ended:
             self._ended = {first: last for first, last in self._ended.items() if last >= high_watermark}
 
     def ended_before(self, offset: int) -> dict[int, int]:
-        """Return the transactions with ends that the high watermark has not passed, and that stay where a log is truncated.
+        """Return the transactions that ended above the high watermark and below the offset of a truncation.
 
-        No snapshot has them; `keep_ended` takes them in again.
+        No snapshot has them; `keep_ended` restores them.
         """
         return {first: last for first, last in self._ended.items() if last < offset}
 
     def keep_ended(self, ended: dict[int, int]) -> None:
-        """Go on with transactions that were ended before a truncation, beside those that were found after the snapshot."""
+        """Restore transactions that ended before a truncation, beside those read after the snapshot."""
         self._ended.update(ended)
 
-    # --- keeping --------------------------------------------------------------------------------------------
+    # --- expiry and snapshots -------------------------------------------------------------------------------
 
     def expire(self, now_ms: int) -> int:
-        """Forget producers silent for `expiration_ms` that have no transaction open; returns how many."""
+        """Remove producers that were silent for `expiration_ms` and have no open transaction; returns how many."""
         limit = now_ms - self.expiration_ms
         expired = [
             producer.producer_id
@@ -390,7 +391,7 @@ class ProducerState:
         return len(expired)
 
     def clear(self, end_offset: int) -> None:
-        """Drop all producers; the log is to be replayed from `end_offset`."""
+        """Remove all producers; the log must be replayed from `end_offset`."""
         self._producers.clear()
         self._awaited.clear()
         self._ongoing.clear()
@@ -398,7 +399,7 @@ class ProducerState:
         self.end_offset = end_offset
 
     def snapshot(self) -> list[SnapshotEntry]:
-        """Return what a snapshot at `end_offset` holds."""
+        """Return the content of a snapshot at `end_offset`."""
         entries = []
         for producer in self._producers.values():
             last = producer.batches[-1] if producer.batches else None
@@ -417,7 +418,7 @@ class ProducerState:
         return entries
 
     def load(self, entries: Iterable[SnapshotEntry], end_offset: int, now_ms: int) -> None:
-        """Begin with a snapshot taken at `end_offset`, without the producers that have expired since."""
+        """Load a snapshot of `end_offset`, without the producers that have expired since."""
         self.clear(end_offset)
         for entry in entries:
             producer = self._producers[entry.producer_id] = Producer(
@@ -441,5 +442,5 @@ class ProducerState:
 
 
 def is_end_marker(header: BatchHeader) -> bool:
-    """Say whether a batch may hold a transaction's end marker: a control batch of a producer."""
+    """Say whether a batch may have a transaction's end marker: a control batch of a producer."""
     return header.attributes & CONTROL_BIT != 0 and header.producer_id >= 0

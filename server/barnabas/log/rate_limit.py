@@ -1,8 +1,8 @@
 """Rate limit of reads and writes in the background: compaction, moves between log dirs.
 
-The rule: one limit for all threads that do the same kind of work. A thread that has used more than its share sleeps before
-it continues; the others pause now and then. A thread that writes small batches releases the interpreter for each of them,
-but for no longer than the event loop takes to wake up, which comes too late and begins anew to wait: up to 47 ms.
+The rule: all threads of one kind of work share one limit. A thread that has exceeded it sleeps before it continues; the
+others pause now and then. A thread that writes small batches releases the interpreter for each, but too briefly for the
+event loop to wake up and take it: without pauses the loop waits up to 47 ms.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 NAP_SECONDS_MAX = 0.1
 BUSY_SECONDS_MAX = 0.0005
 PAUSE_SECONDS = 1e-6
-"""With what the system adds, some 55 us: another thread wakes up within it."""
+"""With the system's overhead some 55 us: enough for another thread to wake up."""
 
 
 class _Pauses(threading.local):
-    """When this thread has paused last, or begun."""
+    """Time of this thread's last pause, or of its start."""
 
     last: float | None = None
 
 
 class RateLimit:
-    """To be shared by threads. `bytes_per_second` may be changed at any time; None or not positive: no limit."""
+    """A limit to be shared by threads. `bytes_per_second` may be changed at any time; None or not positive: no limit."""
 
     def __init__(self, bytes_per_second: float | None, workers: Workers) -> None:
         self.bytes_per_second = bytes_per_second
@@ -38,9 +38,9 @@ class RateLimit:
         self._paid_until = workers.monotonic()
 
     def use(self, count: int, is_cancelled: Callable[[], bool]) -> None:
-        """So many bytes were read or written. Sleeps as long as that is too fast, unless it is cancelled.
+        """Count bytes that were read or written. Sleeps as long as that is too fast, unless cancelled.
 
-        Raises what `is_cancelled` raises.
+        Raises the errors of `is_cancelled`.
         """
         if is_cancelled():
             return
@@ -56,7 +56,7 @@ class RateLimit:
             seconds = until - self._clock()
 
     def _pay(self, count: int) -> float:
-        """Return for how many seconds a thread that has used so many bytes must sleep."""
+        """Return the seconds that a thread must sleep after it has used this many bytes."""
         rate = self.bytes_per_second
         if not rate or rate <= 0:
             return 0.0
@@ -66,7 +66,7 @@ class RateLimit:
             return self._paid_until - now
 
     def _pause(self) -> None:
-        """Let another thread have the interpreter, if this one has been busy for long."""
+        """Release the interpreter to another thread, if this one has been busy for long."""
         pauses, now = self._pauses, self._clock()
         if pauses.last is None:
             pauses.last = now

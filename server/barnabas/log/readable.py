@@ -1,7 +1,7 @@
-"""The log of one partition as its readers see it: batches, places, and how far they may go.
+"""The log of one partition as its readers see it: batches, positions, and offset limits.
 
-The rule: `log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset`, and nothing here moves
-any of them. All that does is in `partition_log`.
+The rule: `log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset`, and nothing here moves any of
+them: `partition_log` does.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ReadableLog:
         self.epochs = loaded.epochs
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
-        # What is not here any more, or in tiered storage only, was committed.
+        # records that are deleted, or only in tiered storage, were committed
         committed = max(parts.high_watermark, loaded.log_start_offset, loaded.segments[0].base_offset)
         self.high_watermark = min(committed, loaded.log_end_offset)
         self.last_stable_offset = self.high_watermark
@@ -83,17 +83,17 @@ class ReadableLog:
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """All segments in order, the active one last; a value that stays as it is."""
+        """All segments in order, the active one last; an immutable value."""
         return self.store.all
 
     @property
     def active(self) -> Segment:
-        """The segment that is appended to."""
+        """The segment to which records are appended."""
         return self.store.active
 
     @property
     def local_log_start_offset(self) -> int:
-        """Offset from which on records are in the log dir; those before it, from the log start on, are stored remotely."""
+        """First offset of the records in the log dir; records before it, from the log start on, are in tiered storage."""
         return max(self.log_start_offset, self.store.bases[0])
 
     @property
@@ -103,10 +103,10 @@ class ReadableLog:
 
     @guarded
     def missing_file(self, *, all_segments: bool = False) -> str | None:
-        """Return the path of a log file that is gone, or is another one than was opened; None if there is none.
+        """Return the path of a log file that was removed or replaced since it was opened; None if there is none.
 
-        Looks at the active segment, at the others only with `all_segments`. In another thread than the one that owns
-        the log the answer may be wrong: the files may just be renamed. Raises StorageError.
+        Checks the active segment, the others only with `all_segments`. Outside the thread that owns the log the answer
+        may be wrong: the files may just be renamed. Raises StorageError.
         """
         for segment in self.segments if all_segments else (self.active,):
             if not segment.is_in_place():
@@ -133,14 +133,14 @@ class ReadableLog:
         min_one_batch: bool = True,
         is_end_wanted: bool = True,
     ) -> ReadResult:
-        """Return the batches from the one that holds `offset` on, of one segment, not decoded.
+        """Return the batches of one segment, undecoded, from the one that contains `offset` on.
 
-        None of them begins at or after `upper_offset`, which is the high watermark, the last stable offset or
-        the log end, as the reader may see. At most `max_bytes`, so the last batch may be cut off; but the
-        first one is whole with `min_one_batch`. The first may begin before `offset`. A caller that does not need
-        the result's `next_offset` (`is_end_wanted`) saves a search in the offset index: it may then be much too
-        large. Raises RequestError (OFFSET_OUT_OF_RANGE, or OFFSET_MOVED_TO_TIERED_STORAGE below the local log start),
-        StorageError, and CorruptRecordsError if the log is damaged there.
+        None of them begins at or after `upper_offset`: the high watermark, the last stable offset or the log end,
+        depending on the reader. At most `max_bytes`, so the last batch may be cut off; but the first one is whole with
+        `min_one_batch`. The first may begin before `offset`. With `is_end_wanted` false a search in the offset index is
+        saved: the result's `next_offset` may then be much too large. Raises RequestError (OFFSET_OUT_OF_RANGE, or
+        OFFSET_MOVED_TO_TIERED_STORAGE below the local log start), StorageError, and CorruptRecordsError if the log is
+        damaged there.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise RequestError(
@@ -239,7 +239,7 @@ class ReadableLog:
         return run(self.max_timestamp_steps())
 
     def timestamp_steps(self, timestamp_ms: int) -> Steps[TimestampOffset | None]:
-        """Do as `offset_for_timestamp` by steps; the log may change between them."""
+        """Do the same as `offset_for_timestamp`, in steps; the log may change between them."""
         return self._guarded_steps(
             find_timestamp_steps(
                 lambda: self.segments,
@@ -250,13 +250,13 @@ class ReadableLog:
         )
 
     def max_timestamp_steps(self) -> Steps[TimestampOffset | None]:
-        """Do as `offset_of_max_timestamp` by steps; the log may change between them."""
+        """Do the same as `offset_of_max_timestamp`, in steps; the log may change between them."""
         return self._guarded_steps(
             find_max_timestamp_steps(lambda: self.segments, self.config.max_decompressed_message_bytes)
         )
 
     def segment_times_steps(self) -> Steps[list[tuple[int, int]]]:
-        """Return base offset and largest timestamp in ms of each segment that is not empty, by steps."""
+        """Return base offset and largest timestamp in ms of each segment that is not empty, in steps."""
         return self._guarded_steps(segment_times_steps(lambda: self.segments))
 
     def _guarded_steps(self, steps: Steps[T]) -> Steps[T]:

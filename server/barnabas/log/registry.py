@@ -1,6 +1,6 @@
-"""The logs that are here, by topic-partition, and how many of them are in each log dir.
+"""The logs of this broker, by topic-partition, and their number in each log dir.
 
-The rule: a log that is let go is closed, and what checkpoints say of it is not believed of another one of its name.
+The rule: a removed log is closed, and its checkpoint entries are not applied to a new log of its name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class LogRegistry:
-    """A mapping of topic-partitions to logs; iteration is over the logs, as they are when it begins."""
+    """A mapping of topic-partitions to logs; iterates over a copy of the logs."""
 
     def __init__(self, dirs: Sequence[str], checkpoints: Checkpointer) -> None:
         self._checkpoints = checkpoints
@@ -45,12 +45,12 @@ class LogRegistry:
         return [partition_log for partition_log in self if partition_log.log_dir == path]
 
     def add(self, partition_log: PartitionLog) -> None:
-        """Keep a log."""
+        """Add a log."""
         self._logs[partition_log.topic, partition_log.partition] = partition_log
         self.counts[partition_log.log_dir] += 1
 
     def remove(self, partition_log: PartitionLog) -> None:
-        """Let a log go that is here no longer."""
+        """Remove a log that no longer exists."""
         key = (partition_log.topic, partition_log.partition)
         del self._logs[key]
         self.counts[partition_log.log_dir] -= 1
@@ -58,6 +58,6 @@ class LogRegistry:
         partition_log.abandon()
 
     def clear(self) -> None:
-        """Forget all logs, which the caller has closed."""
+        """Remove all logs, which the caller has closed."""
         self._logs.clear()
         self.counts = dict.fromkeys(self.counts, 0)

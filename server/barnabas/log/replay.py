@@ -1,6 +1,6 @@
-"""Taking batches that are in a log into what is derived from them: producers, and the index of aborted transactions.
+"""Replays batches of a log into derived state: producers, and the index of aborted transactions.
 
-The rule: in the order of the log, each batch once; what a producer may do was decided when the batch was appended.
+The rule: in the order of the log, each batch once; the batch was checked when it was appended.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def load_producers(
     end_offset: int,
     now_ms: int,
 ) -> None:
-    """Bring the producers' state to `end_offset`: by the newest good snapshot, and the log after it. Raises OSError."""
+    """Bring the producers' state to `end_offset`, from the newest good snapshot and the log after it. Raises OSError."""
     if producers.end_offset == end_offset:
         return
     snapshots.load(producers, log_start_offset, end_offset, now_ms)
@@ -44,10 +44,7 @@ def load_producers(
 
 
 def replay_producers(segments: Sequence[Segment], producers: ProducerState, end_offset: int) -> None:
-    """Take in the batches between the producers' end offset and `end_offset`.
-
-    Raises OSError, RecordsError.
-    """
+    """Replay the batches between the producers' end offset and `end_offset`. Raises OSError, RecordsError."""
     for n, segment in enumerate(segments):
         next_base = segments[n + 1].base_offset if n + 1 < len(segments) else end_offset
         if next_base <= producers.end_offset or segment.base_offset >= end_offset or not segment.size:
@@ -65,7 +62,7 @@ def replay_producers(segments: Sequence[Segment], producers: ProducerState, end_
 def replay_batch(
     segment: Segment, position: int, header: BatchHeader, producers: ProducerState
 ) -> AbortedTransaction | None:
-    """Take in one batch; returns the entry for the transaction index if it aborts a transaction.
+    """Replay one batch; returns the entry for the transaction index if it aborts a transaction.
 
     Raises OSError, RecordsError.
     """
@@ -80,7 +77,7 @@ def replay_batch(
 
 
 def aborted_entry(completed: CompletedTransaction, producers: ProducerState) -> AbortedTransaction:
-    """Return the entry for the transaction index of a transaction that was just aborted."""
+    """Return the transaction index entry of a transaction that has just aborted."""
     undecided = producers.first_undecided_offset
     last_stable_offset = completed.last_offset + 1 if undecided is None else undecided
     return AbortedTransaction(

@@ -1,6 +1,6 @@
 """Results of appends and reads.
 
-The rule: values only; nothing here refers back to the log, but a region keeps its file open.
+The rule: values only; nothing here refers to the log, but a region keeps its file open.
 """
 
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from barnabas.log.disk import File
 from barnabas.wire.regions import FileRegion
 
 
-@dataclass(slots=True, init=False)  # with an __init__ that can be compiled: one is made for each append
+@dataclass(slots=True, init=False)  # with a compiled __init__: one is created for each append
 class AppendResult:
-    """Result of an append: offsets as assigned, or as they were the first time for a duplicate.
+    """Result of an append: the assigned offsets, or for a duplicate those of the first append.
 
-    `log_append_time_ms` is -1 unless the broker set the timestamps. `size` counts bytes written, 0 for a
-    duplicate. Without any whole record (old clients may send that) the offsets are -1.
+    `log_append_time_ms` is -1 unless the broker set the timestamps. `size` counts bytes written, 0 for a duplicate.
+    Without any complete record (old clients may send that) the offsets are -1.
     """
 
     base_offset: int
@@ -46,9 +46,10 @@ class AppendResult:
 
 @dataclass(slots=True, init=False)
 class ReadResult:
-    """Result of a read: whole batches, perhaps with a part of one at the end.
+    """Result of a read: whole batches, perhaps with a partial one at the end.
 
-    All records in it are before `next_offset`, which may be a little too large, and much if it was not asked for.
+    All records in it are before `next_offset`, which may be somewhat too large, or much too large if the caller did not
+    ask for it.
     """
 
     records: FileRegion | bytes

@@ -1,7 +1,7 @@
-"""Choice of the oldest segments that a log may drop.
+"""Choice of the oldest segments that a log may delete.
 
-The rule: from the oldest on, without gaps, never one that reaches beyond the high watermark, and the log end
-never moves. Nothing is done here: the answer is a number of segments.
+The rule: from the oldest on, without gaps, never one that reaches beyond the high watermark, and the log end never
+moves. This module only returns a number of segments.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from barnabas.log.config import LogConfig
 
 
 class SegmentAge(NamedTuple):
-    """Facts about a segment for retention; `end_offset` is where the next one begins or the log ends.
+    """Facts about a segment for retention; `end_offset` is the start of the next segment, or the log end.
 
-    The largest timestamp is asked for only of segments that may be too old: it costs a look into the time index.
+    The largest timestamp is read only for segments that may be too old: it needs the time index.
     """
 
     base_offset: int
@@ -25,7 +25,7 @@ class SegmentAge(NamedTuple):
 
 
 class Retention(NamedTuple):
-    """Number of the oldest segments that go, and why."""
+    """Number of the oldest segments to delete, and the reason."""
 
     segment_count: int
     reason: str
@@ -40,11 +40,11 @@ def plan_retention(
     high_watermark: int,
     remote_end_offset: int | None = None,
 ) -> Retention:
-    """Count the oldest segments to delete: below the log start, then over the size limit, then of the rest those too old.
+    """Count the oldest segments to delete: below the log start, then beyond the size limit, then those too old.
 
-    All of them may be counted, also the active one if it is not empty: then a new one must be rolled first. With a
-    `remote_end_offset`, up to which the log is in tiered storage, the limits are those of what is kept locally, and a
-    segment that reaches beyond it stays unless it is below the log start (KIP-405).
+    The count may include the active segment if it is not empty: then a new one must be rolled first. With a
+    `remote_end_offset`, the end of the log in tiered storage, the limits are those of local records, and a segment that
+    reaches beyond it stays unless it is below the log start (KIP-405).
     """
     deletable = 0
     for segment in segments:

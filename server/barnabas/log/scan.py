@@ -1,7 +1,7 @@
-"""Walking over the batches of a segment file.
+"""Iteration over the batches of a segment file.
 
-The rule: `iter_headers` trusts the log and reads as little as it can; `iter_checked` trusts nothing, and
-holds no more than `chunk_bytes` at a time, whatever lengths it meets.
+The rule: `iter_headers` trusts the log and reads as little as possible; `iter_checked` trusts nothing, and holds at most
+`chunk_bytes` in memory, whatever lengths headers claim.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 
 class ReadableFile(Protocol):
-    """A file of batches that is only read."""
+    """A file of batches, for reading."""
 
     def read(self, size: int, position: int) -> bytes:
         """Read `size` bytes at `position`, fewer only at the end of the file."""
 
 
-HOP_BYTES: Final = 4096  # about what lies between two index entries
+HOP_BYTES: Final = 4096  # about the distance of two index entries
 SWEEP_BYTES: Final = 1 << 20
 CHECK_BYTES: Final = 1 << 18
-"""Bytes that are read at a time for a checksum: so much stays in a CPU's own cache."""
+"""Bytes read at a time for a checksum: they fit into the CPU's cache."""
 
 Problem = Callable[[int, str], None]
 
@@ -47,9 +47,9 @@ Problem = Callable[[int, str], None]
 def iter_headers(
     file: ReadableFile, position: int, end: int, *, chunk_bytes: int = HOP_BYTES
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield (position, header) of the batches from `position`, where one must begin, to `end`.
+    """Yield (position, header) of the batches from `position`, the start of a batch, to `end`.
 
-    Raises CorruptRecordsError at a header that cannot be, or a batch that reaches beyond `end`.
+    Raises CorruptRecordsError at an impossible header, or a batch that reaches beyond `end`.
     """
     chunk, chunk_at = b"", position
     while position < end:
@@ -69,7 +69,7 @@ def iter_whole(
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """Yield (position, header, bytes) of the batches from the beginning of the file to `end`.
 
-    The bytes are good until the next one is asked for. Raises CorruptRecordsError as `iter_headers`.
+    The bytes are valid until the next iteration. Raises CorruptRecordsError as `iter_headers`.
     """
     position = chunk_at = 0
     chunk = memoryview(b"")
@@ -91,7 +91,7 @@ def iter_whole(
 
 
 def read_marker(file: ReadableFile, position: int, header: BatchHeader) -> EndMarker | None:
-    """Read the end marker in the control batch at `position`; None if it is another record, or gone."""
+    """Return the end marker in the control batch at `position`; None if it is another record, or gone."""
     record = next(iter_records(file.read(header.size, position)), None)
     return None if record is None else parse_end_marker(record)
 
@@ -99,7 +99,7 @@ def read_marker(file: ReadableFile, position: int, header: BatchHeader) -> EndMa
 def sound_header_at(
     file: File, position: int, end: int, *, chunk_bytes: int = CHECK_BYTES
 ) -> BatchHeader | None:
-    """Return the header of the batch at `position` if all of it is there before `end`, with a good checksum."""
+    """Return the header of the batch at `position` if the whole batch is before `end`, and its checksum is correct."""
     if position >= end:
         return None
     try:
@@ -120,10 +120,10 @@ def sound_header_at(
 def iter_checked(
     file: File, end: int, *, base_offset: int, on_problem: Problem, chunk_bytes: int = CHECK_BYTES
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield (position, header) of each batch from the beginning of the file on that is sound.
+    """Yield (position, header) of the sound batches from the beginning of the file.
 
-    Stops at the first that is not (cut short, impossible header, wrong checksum, offset that goes back or out
-    of the segment's range), after a call of `on_problem` with its position and what is wrong with it.
+    Stops at the first that is not sound (cut short, impossible header, wrong checksum, offset that falls or is out of
+    the segment's range), after a call of `on_problem` with its position and the fault.
     """
     position = chunk_at = 0
     next_offset, end_offset = base_offset, base_offset + OFFSET_DELTA_MAX + 1
@@ -165,7 +165,7 @@ def _read_chunk(file: File, position: int, end: int, chunk_bytes: int) -> memory
 
 
 def _check_long(file: File, chunk: memoryview, header: BatchHeader, position: int, chunk_bytes: int) -> bool:
-    """Sum up a batch of which `chunk` is the beginning, piece by piece: so long, or so it says."""
+    """Compute the checksum of a batch that begins with `chunk`, piece by piece: its claimed length may be large."""
     add, start = (crc32c, ATTRIBUTES_OFFSET) if header.magic == 2 else (crc32, MAGIC_OFFSET)
     crc = add(chunk[start:])
     start = len(chunk)

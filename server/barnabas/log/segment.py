@@ -1,7 +1,7 @@
 """One segment: a file of batches with its offset, time and transaction index.
 
-The rule: `size` is how many bytes were written whole; what a failed write left behind it is cut off or
-overwritten. `indexed_file` says when files are open and indexes in memory.
+The rule: `size` counts the bytes of complete writes; the rest of a failed write behind it is cut off or overwritten.
+`indexed_file` opens files and loads indexes.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ log = logging.getLogger(__name__)
 
 
 class Segment(IndexedFile):
-    """The batches from `base_offset` on, up to the next segment's.
+    """The batches from `base_offset` on, up to the next segment.
 
-    Lifecycle: `create` or `Segment(...)` for files that are there; `append` while it is the active one;
-    `seal` when the next one is rolled; `mark` renames its files before they are removed or after they were
-    swapped in.
+    Lifecycle: `create` or `Segment(...)` for existing files; `append` while it is active; `seal` when the next one is
+    rolled; `mark_files` renames its files before removal or after a swap.
     """
 
     __slots__ = ("_aborted", "_background", "has_txn_index")
@@ -49,13 +48,13 @@ class Segment(IndexedFile):
         )
         self.has_txn_index = has_txn_index
         self._aborted: list[AbortedTransaction] | None = None
-        self._background: BackgroundWrite | None = None  # of records that are to be appended next
+        self._background: BackgroundWrite | None = None  # of records to be appended next
 
     @classmethod
     def create(
         cls, disk: Disk, pool: OpenFiles, directory: str, base_offset: int, config: LogConfig, mark: str = ""
     ) -> Segment:
-        """Make a new, empty segment; files of that name are emptied. Raises OSError."""
+        """Create a new, empty segment; files of that name are emptied. Raises OSError."""
         segment = cls(
             disk,
             pool,
@@ -78,16 +77,16 @@ class Segment(IndexedFile):
         return segment
 
     def release(self) -> None:
-        """Let the files go, and the indexes once all of them is in their files."""
+        """Close the files, and unload the indexes once they are completely in their files."""
         self._aborted = None
         super().release()
 
     def abandon(self) -> None:
-        """Close all files without a write: they are to be deleted, or their disk has failed."""
+        """Close all files without a write: they will be deleted, or their disk has failed."""
         self._aborted = None
         write, self._background = self._background, None
         if write is not None:
-            write.give_up()  # nothing may be written to a file that may soon be another log's
+            write.give_up()  # do not write to a file that may soon belong to another log
         super().abandon()
 
     # --- aborted transactions -------------------------------------------------------------------------------
@@ -135,10 +134,10 @@ class Segment(IndexedFile):
         max_timestamp: int,
         timestamp_offset: int,
     ) -> None:
-        """Write whole batches at the end, in one go.
+        """Write whole batches at the end, in one write.
 
-        Timestamps in ms: `first_timestamp` is of the first batch, `max_timestamp` of all, first reached by
-        the batch that ends at `timestamp_offset`. Raises OSError, and the segment is as it was before.
+        Timestamps in ms: `first_timestamp` is of the first batch, `max_timestamp` of all, first reached by the batch
+        that ends at `timestamp_offset`. Raises OSError, and then the segment is unchanged.
         """
         position = self.size
         try:
@@ -162,7 +161,7 @@ class Segment(IndexedFile):
         return write
 
     def end_write(self, write: BackgroundWrite) -> None:
-        """Take back what such a write has written, unless its records were appended. Raises OSError."""
+        """Undo the written bytes of such a write, unless its records were appended. Raises OSError."""
         if self._background is write:
             self._end_write()
 
@@ -172,7 +171,7 @@ class Segment(IndexedFile):
             self.file.truncate(self.size)
 
     def _take_write(self, records: Buffer) -> bool:
-        """Say whether the write in the background was of these records, and has written them. Raises OSError."""
+        """Say whether the write in the background has written exactly these records. Raises OSError."""
         write, self._background = self._background, None
         assert write is not None
         if write.take(records, self.size):
@@ -182,30 +181,30 @@ class Segment(IndexedFile):
         return False
 
     def seal(self) -> None:
-        """Write the indexes for good, as no more is appended now. Raises OSError."""
+        """Write the indexes finally, as no appends will follow. Raises OSError."""
         self._end_write()
         super().seal()
 
     def _cut_off(self, size: int) -> None:
         try:
             self.file.truncate(size)
-        except OSError as error:  # recovery will do it; nothing beyond `size` is ever read
+        except OSError as error:  # recovery does it; bytes beyond `size` are never read
             log.warning("cannot cut off what a failed write left in %s: %s", self.path(names.LOG), error)
 
     def sync(self) -> None:
-        """Sync the files: all written bytes are on the medium afterwards. Raises OSError."""
+        """Sync the files: all written bytes are on disk afterwards. Raises OSError."""
         self.write_indexes()
         self.file.sync()
         for path in self.index_paths():
             self.disk.open(path).sync()
 
     def index_paths(self) -> list[str]:
-        """Return the paths of the index files that a sealed segment has."""
+        """Return the paths of the index files of a sealed segment."""
         paths = [self.path(names.OFFSET_INDEX), self.path(names.TIME_INDEX)]
         return [*paths, self.path(names.TXN_INDEX)] if self.has_txn_index else paths
 
     def truncate(self, offset: int) -> None:
-        """Drop the batch that holds `offset`, and all after it. Raises OSError."""
+        """Remove the batch that contains `offset`, and all after it. Raises OSError."""
         batch = self.find(offset)
         if batch is None:
             return
@@ -242,9 +241,9 @@ class Segment(IndexedFile):
         self.max_timestamp, self.max_timestamp_offset, self._time_known = timestamp, timestamp_offset, True
 
     def mark_files(self, mark: str, *, may_be_gone: bool = False) -> None:
-        """Rename the files so that they carry `mark` ("" for none). Raises OSError.
+        """Rename the files to have the suffix `mark` ("" for none). Raises OSError.
 
-        With `may_be_gone`, a log file that is not there is no error: it was to go.
+        With `may_be_gone`, a missing log file is no error: it was to be removed.
         """
         suffixes = [names.OFFSET_INDEX, names.TIME_INDEX, names.LOG]
         if self.has_txn_index:
@@ -263,9 +262,9 @@ class Segment(IndexedFile):
     # --- reading --------------------------------------------------------------------------------------------
 
     def checked_start(self, offset: int) -> int:
-        """Return a position at or before the batch that holds `offset`, as near as the offset index knows.
+        """Return the nearest indexed position at or before the batch that contains `offset`.
 
-        An entry that contradicts the batch at its position has the indexes rebuilt. Raises OSError.
+        If an entry contradicts the batch at its position, the indexes are rebuilt. Raises OSError.
         """
         index = self.offset_index
         slot = index.slots_up_to(offset) - 1
@@ -275,10 +274,10 @@ class Segment(IndexedFile):
         return index.entry(slot)[1] if slot >= 0 else 0
 
     def offset_before(self, timestamp: int) -> int:
-        """Return an offset up to which all records are older than `timestamp`, or as old at most.
+        """Return an offset up to which no record is newer than `timestamp`.
 
-        The entries of the time index around it are held against their batches, so that a damaged one has the indexes
-        rebuilt instead of hiding records. Raises OSError.
+        The entries of the time index around it are compared with their batches: if one is damaged, the indexes are
+        rebuilt, so that no records are hidden. Raises OSError.
         """
         index = self.time_index
         slot = index.slots_up_to(timestamp) - 1
@@ -290,7 +289,7 @@ class Segment(IndexedFile):
         return index.entry(slot)[1] if slot >= 0 else self.base_offset
 
     def offset_bound(self, position: int) -> int | None:
-        """Return an offset that nothing before `position` has passed, None if the index knows of none. Raises OSError."""
+        """Return an upper bound of the offsets before `position`, None if the index has none. Raises OSError."""
         index = self.offset_index
         slot = index.slots_before(position)
         if not self._is_index_new and not offset_entry_holds(self, slot):

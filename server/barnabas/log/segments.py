@@ -1,7 +1,7 @@
-"""The segments of one log: where an offset is, when a new one begins, and how old ones go.
+"""The segments of one log: positions of offsets, rolling, and removal of old segments.
 
-The rule: they are in order and do not overlap, the last one is active, and `all` is replaced, never changed,
-so that others may look at it. Nothing here knows of producers, epochs or watermarks.
+The rule: segments are in order and do not overlap, the last one is active, and `all` is replaced, never mutated, so that
+others may read it. Producers, epochs and watermarks are not handled here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from barnabas.log.snapshots import ProducerSnapshots
 from barnabas.records.steps import Steps
 
 PLACES_MAX: Final = 8
-"""Of so many offsets at most a log knows the place without an index; then it begins again."""
+"""Limit of remembered positions of a log; at the limit all are dropped."""
 
 
 class Segments:
@@ -60,9 +60,9 @@ class Segments:
         self.snapshots = snapshots
         self.all: tuple[Segment, ...] = ()
         self.bases: list[int] = []
-        # Offset -> segment and position, of those that readers have come to, and of upper offsets that were looked up.
+        # segment and position by offset: places that readers have reached, and upper offsets that were searched
         self._places: dict[int, tuple[Segment, int]] = {}
-        # What was looked up in an index last: readers of one topic, and one that waits for more, ask for the same.
+        # the last search in an index: readers of one topic, and one that waits for more, repeat it
         self._found_offset = -1
         self._found: tuple[Segment, int] | None = None
         self._set(segments)
@@ -80,7 +80,7 @@ class Segments:
         return sum(segment.size for segment in self.all)
 
     def ages(self, log_end_offset: int) -> list[SegmentAge]:
-        """Return what retention wants to know."""
+        """Return the facts about segments that retention needs."""
         ends = [*self.bases[1:], log_end_offset]
         return [
             SegmentAge(segment.base_offset, end, segment.size, segment.find_largest_timestamp)
@@ -90,23 +90,23 @@ class Segments:
     # --- finding --------------------------------------------------------------------------------------------
 
     def index_of(self, offset: int) -> int:
-        """Return the index of the segment that holds `offset`, or would."""
+        """Return the index of the segment that contains `offset`, or would."""
         return max(0, bisect_right(self.bases, offset) - 1)
 
     def base_after(self, segment: Segment, log_end_offset: int) -> int:
-        """Return where the segment after this one begins, or the log ends."""
+        """Return the start offset of the segment after this one, or the log end."""
         n = bisect_right(self.bases, segment.base_offset)
         return self.bases[n] if n < len(self.bases) else log_end_offset
 
     def note_place(self, offset: int, segment: Segment, position: int) -> None:
-        """Note where `offset` is, or will be: a reader has come to it, and will ask for what follows."""
+        """Remember the position of `offset`: a reader has reached it, and will continue there."""
         places = self._places
         if len(places) >= PLACES_MAX:
             places.clear()
         places[offset] = segment, position
 
     def find(self, offset: int) -> tuple[Segment, int] | None:
-        """Find the batch that holds `offset`, or the next one: its segment and position."""
+        """Return segment and position of the batch that contains `offset`, or of the next one."""
         place = self._places.get(offset)
         if place is not None and place[1] < place[0].size:
             return place
@@ -120,7 +120,7 @@ class Segments:
         return None
 
     def end_within(self, segment: Segment, upper_offset: int, log_end_offset: int) -> tuple[int, int]:
-        """Return where in `segment` a reader that may not see `upper_offset` must stop, and at which offset."""
+        """Return the position in `segment`, and its offset, at which a reader up to `upper_offset` must stop."""
         if upper_offset >= log_end_offset:
             if segment is self.active:
                 return segment.size, log_end_offset
@@ -139,7 +139,7 @@ class Segments:
     def must_roll(
         self, size: int, timestamp: int, last_offset: int, *, config: LogConfig, now_ms: int
     ) -> bool:
-        """Say whether `size` bytes up to `last_offset`, with that largest timestamp, want a new segment."""
+        """Say whether `size` bytes up to `last_offset`, with that largest timestamp, need a new segment."""
         segment = self.active
         segment_size = segment.size
         if last_offset - segment.base_offset > OFFSET_DELTA_MAX:
@@ -167,12 +167,12 @@ class Segments:
     def _jitter_ms(self, config: LogConfig) -> int:
         if not config.segment_jitter_ms:
             return 0
-        # Not random, so that it needs no state: what matters is that partitions differ.
+        # not random, so that it needs no state: partitions only have to differ
         seed = crc32(f"{self.directory}/{self.active.base_offset}".encode())
         return seed % min(config.segment_jitter_ms, config.roll_ms)
 
     def roll(self, base_offset: int, *, config: LogConfig) -> Segment:
-        """Make a new active segment; the old one is sealed or, if nothing is in it, dropped."""
+        """Create a new active segment; the old one is sealed, or dropped if it is empty."""
         old = self.active
         old.seal()
         new = Segment.create(self.disk, self.pool, self.directory, base_offset, config)
@@ -181,19 +181,19 @@ class Segments:
             self._discard([old], due_ms=0)
         return new
 
-    # --- letting go -----------------------------------------------------------------------------------------
+    # --- removal --------------------------------------------------------------------------------------------
 
     def drop_oldest(self, count: int, *, due_ms: int) -> None:
-        """Drop the first segments; their files are removed at `due_ms`."""
+        """Drop the first segments; their files are removed from `due_ms` on."""
         dropped = self.all[:count]
         self._set(self.all[count:])
         self._discard(dropped, due_ms=due_ms)
 
     def replace(self, old: Sequence[Segment], new: Segment, *, due_ms: int) -> Steps[None]:
-        """Put a compacted segment, with files that are marked `.cleaned`, in the place of its neighbours `old`, by steps.
+        """Replace the neighbouring segments `old` by a compacted one, with files marked `.cleaned`, in steps.
 
-        The log has it from the first step on, and may be written, truncated and begun anew between the others. If it was
-        closed, no step may follow. A crash or an error in between leaves what recovery finishes.
+        The log has it from the first step on, and may be written, truncated and restarted between the others; after
+        `abandon` no step may follow. Recovery completes the swap after a crash or an error in between.
         """
         first = self.all.index(old[0])
         assert self.all[first : first + len(old)] == tuple(old)
@@ -212,7 +212,7 @@ class Segments:
             new.mark_files("")
 
     def truncate(self, offset: int, *, due_ms: int) -> None:
-        """Drop `offset` and all after it; a first segment stays, even if empty."""
+        """Remove the records from `offset` on; the first segment stays, even if empty."""
         count = max(1, bisect_right(self.bases, offset - 1))
         dropped = self.all[count:]
         self.all[count - 1].truncate(offset)
@@ -220,9 +220,9 @@ class Segments:
         self._discard(dropped, due_ms=due_ms)
 
     def restart_at(self, offset: int, *, config: LogConfig, keeps: bool = False) -> None:
-        """Remove all segments and snapshots at once, and begin with an empty segment at `offset`.
+        """Remove all segments and snapshots immediately, and begin with an empty segment at `offset`.
 
-        `keeps` leaves the records under names that belong to no log (`names.TRUNCATED`).
+        With `keeps` the records stay under names that belong to no log (`names.TRUNCATED`).
         """
         kept = f"{names.TRUNCATED}{self.disk.unique_id().hex()}" if keeps else ""
         self.snapshots.remove(self.snapshots.offsets)
@@ -237,7 +237,7 @@ class Segments:
         self._set([new])
 
     def _discard(self, segments: Sequence[Segment], *, due_ms: int) -> None:
-        """Rename the files of segments that the log no longer has, and have them removed at `due_ms`."""
+        """Rename the files of removed segments, and schedule their removal at `due_ms`."""
         for segment in segments:
             segment.abandon()
             segment.mark_files(names.DELETED, may_be_gone=True)
@@ -249,7 +249,7 @@ class Segments:
             self.trash.add(due_ms, self.directory.rpartition("/")[0], paths)
 
     def abandon(self) -> None:
-        """Let all files go as they are, for good: their paths are not used again."""
+        """Close all files without a write, for good: their paths are not used again."""
         for segment in self.all:
             segment.abandon()
             segment.is_closed = True

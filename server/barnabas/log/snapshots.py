@@ -1,7 +1,6 @@
 """The producer snapshots in a partition's directory.
 
-The rule: a snapshot is a shortcut. One that is damaged or out of place is removed, and the log is replayed
-instead.
+The rule: a snapshot only saves time. A damaged or misplaced one is removed, and the log is replayed instead.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class ProducerSnapshots:
-    """Saves, loads and removes the snapshots of one partition; `offsets` are those that have one."""
+    """Saves, loads and removes the snapshots of one partition; `offsets` are those of its snapshots."""
 
     __slots__ = ("_disk", "directory", "offsets")
 
@@ -31,17 +30,16 @@ class ProducerSnapshots:
         return f"{self.directory}/{names.file_name(offset, names.SNAPSHOT)}"
 
     def save(self, producers: ProducerState) -> None:
-        """Write a snapshot named for the producers' end offset. Raises OSError."""
+        """Write a snapshot, named by the producers' end offset. Raises OSError."""
         file = self._disk.open(self.path(producers.end_offset), create=True)
         file.truncate(0)
         file.write(snapshot.encode(producers.snapshot()), 0)
         self.offsets.add(producers.end_offset)
 
     def load(self, producers: ProducerState, log_start_offset: int, end_offset: int, now_ms: int) -> None:
-        """Begin with the newest good snapshot after `log_start_offset` and up to `end_offset`, or with
-        nothing.
+        """Load the newest good snapshot after `log_start_offset` and up to `end_offset`; without one, no producers.
 
-        Bad ones, and those behind `end_offset`, are removed. Raises OSError.
+        Removes damaged snapshots, and those out of this range. Raises OSError.
         """
         for offset in sorted(self.offsets, reverse=True):
             if log_start_offset < offset <= end_offset or offset == end_offset:
@@ -56,7 +54,7 @@ class ProducerSnapshots:
         producers.clear(log_start_offset)
 
     def peek(self, producers: ProducerState, log_start_offset: int, end_offset: int) -> None:
-        """Begin as `load` does, but leave all files alone. Raises OSError."""
+        """Do the same as `load` without changing any file. Raises OSError."""
         producers.clear(log_start_offset)
         for offset in sorted(self.offsets, reverse=True):
             if log_start_offset < offset <= end_offset:

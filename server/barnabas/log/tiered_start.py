@@ -1,7 +1,7 @@
-"""Beginning of a follower's log after what is in tiered storage: nothing that it had before stays (KIP-405).
+"""Start of a follower's log after the records in tiered storage: its former records are dropped (KIP-405).
 
-The rule: the file `tiered-start` decides. Without it the log is the old one; once it has its name the log is the new one,
-and a start after a crash finishes what is still to be done.
+The rule: the file `tiered-start` decides. Without it the log is the old one; once it exists the log is the new one, and
+a start after a crash completes the remaining steps.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ def decode(data: bytes) -> TieredStart:
 
 
 def save_start(disk: Disk, directory: str, start: TieredStart) -> None:
-    """Decide that a log is the new one. Raises OSError: then it is the old one."""
+    """Write the file that makes a log the new one. Raises OSError: then it is the old one."""
     disk.replace(_path(directory), encode(start), sync=True)
 
 
 def finish_start(disk: Disk, directory: str, start: TieredStart) -> LeaderEpochs:
-    """Write what the log has beside its empty segment, which is there; returns its leader epochs. Raises OSError."""
+    """Write the log's files beside its empty segment, which exists; returns its leader epochs. Raises OSError."""
     epochs = LeaderEpochs(start.epochs)
     epochs.truncate_from_start(start.log_start_offset)
     snapshot = f"{directory}/{names.file_name(start.offset, names.SNAPSHOT)}"
@@ -73,14 +73,12 @@ def finish_start(disk: Disk, directory: str, start: TieredStart) -> LeaderEpochs
     save_epochs(disk, directory, epochs, sync=True)
     disk.sync_dir(directory)
     disk.remove(_path(directory))
-    disk.sync_dir(
-        directory
-    )  # otherwise a power cut might bring the file back, and take what was appended since
+    disk.sync_dir(directory)  # otherwise a power cut might restore the file, and with it undo later appends
     return epochs
 
 
 def resume_start(disk: Disk, directory: str) -> TieredStart | None:
-    """Finish, when a log is opened, what a crash has interrupted; None if the file is damaged. Raises OSError."""
+    """Complete, when a log is opened, steps that a crash interrupted; None if the file is damaged. Raises OSError."""
     path = _path(directory)
     try:
         start = decode(disk.read(path))

@@ -1,7 +1,7 @@
-"""Finding records by timestamp, by the time indexes and then inside of the batches.
+"""Searches records by timestamp, in the time indexes and then in the batches.
 
-The rule: only the batch that has the answer is decoded. All of it is done by steps, as headers may be many; between two
-of them segments may go, so each is looked up when it is its turn, and its file held for as long as it is read.
+The rule: only the batch with the result is decoded. A search runs in steps, as headers may be many; segments may be
+removed between two steps, so each is looked up at its turn, and its file is kept open while it is read.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from barnabas.records.steps import RECORDS_PER_STEP, Steps, Work
 HEADERS_PER_STEP = 250
 SCAN_BYTES = 128 << 10
 HINT_BYTES_MIN = 64 << 10
-"""A scan that went on for longer leaves a hint for the next one."""
+"""A scan over more bytes than this leaves a hint for the next one."""
 
 Live = Callable[[], Sequence[Segment]]
-"""The segments that the log has now."""
+"""Returns the present segments of the log."""
 
 
 class TimestampOffset(NamedTuple):
@@ -48,7 +48,7 @@ def find_timestamp_steps(
 ) -> Steps[TimestampOffset | None]:
     """Find the first record from `start_offset` on with a timestamp of at least `timestamp_ms`.
 
-    Raises OSError, RecordsError, the latter also where a decompressed record exceeds `record_bytes_max`.
+    Raises OSError, RecordsError, the latter also if a decompressed record exceeds `record_bytes_max`.
     """
     for segment in _iter_live(live):
         if not segment.size or segment.load_max_timestamp() < timestamp_ms:
@@ -75,9 +75,9 @@ def find_timestamp_steps(
 
 
 def find_max_timestamp_steps(live: Live, record_bytes_max: int) -> Steps[TimestampOffset | None]:
-    """Find the first record with the largest timestamp of all, which is -1 where none has any.
+    """Find the first record with the largest timestamp, which is -1 if no record has one.
 
-    Raises OSError, RecordsError, the latter also where a decompressed record exceeds `record_bytes_max`.
+    Raises OSError, RecordsError, the latter also if a decompressed record exceeds `record_bytes_max`.
     """
     best: Segment | None = None
     while best is None or not _is_live(best, live()):
@@ -113,7 +113,7 @@ def segment_times_steps(live: Live) -> Steps[list[tuple[int, int]]]:
 
 
 def _iter_live(live: Live) -> Iterator[Segment]:
-    """Go over the segments of a log, each of which it still has when it is yielded."""
+    """Iterate over the segments of a log, skipping those that it no longer has."""
     base_offset = -1
     while True:
         segments = live()
@@ -137,7 +137,7 @@ def record_steps(
     start_offset: int,
     record_bytes_max: int,
 ) -> Steps[TimestampOffset | None]:
-    """Find the first record of a batch that is not before `start_offset` and has at least that timestamp."""
+    """Find the first record of a batch from `start_offset` on with at least that timestamp."""
     if header.size > SMALL_BYTES:
         data: bytes = yield Work(partial(file.read, header.size, position))
     else:
@@ -171,7 +171,7 @@ def _body_steps(data: bytes, header: BatchHeader) -> Steps[bytes]:
 def _old_record_steps(
     data: bytes, header: BatchHeader, timestamp_ms: int, start_offset: int, record_bytes_max: int
 ) -> Steps[TimestampOffset | None]:
-    from barnabas.records import legacy  # logs that old releases wrote
+    from barnabas.records import legacy  # logs of old releases
 
     records: list[TimestampOffset] = []
 

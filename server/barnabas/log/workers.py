@@ -1,6 +1,6 @@
-"""Threads and time for synchronous code, which the log is: for what it does beside the thread that owns the logs.
+"""Threads and time for the synchronous code of the log, outside the thread that owns the logs.
 
-The rule: nothing in `log` starts a thread, sleeps or measures time by itself.
+The rule: nothing else in `log` starts a thread, sleeps or measures time.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ class Workers(Protocol):
     """Part of the environment, real or simulated."""
 
     def executor(self, threads: int) -> Executor:
-        """Return an executor with so many threads; its `with` block waits for all that was begun."""
+        """Return an executor with this many threads; its `with` block waits for all submitted work."""
 
     def sleep(self, seconds: float) -> None:
-        """Hold up the calling thread."""
+        """Block the calling thread."""
 
     def monotonic(self) -> float:
-        """Return seconds since some moment; never goes back."""
+        """Return seconds of a monotonic clock."""
 
 
 class OsWorkers:
-    """Those of the operating system."""
+    """Workers of the operating system."""
 
     def executor(self, threads: int) -> Executor:
         """Return a pool of threads."""
-        from concurrent.futures import ThreadPoolExecutor  # not on the way of every start
+        from concurrent.futures import ThreadPoolExecutor  # not needed by every start
 
         return ThreadPoolExecutor(threads, thread_name_prefix="log")
 

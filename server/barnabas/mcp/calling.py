@@ -25,7 +25,7 @@ ARGUMENT_CHARS_MAX = 300
 CALLS_MAX = 8
 """Calls that are answered at a time; others wait."""
 LIMIT_DEFAULT = 20
-"""Records of an answer, where the agent does not say how many."""
+"""Records of a response, if the agent gives no number."""
 Progress = Callable[[float, float], Awaitable[None]]
 """Tells how far a call is, and of how much."""
 

@@ -91,7 +91,7 @@ class _Service(HttpService):
 
 
 class _Exchange:
-    """One request of ASGI: what the application sends becomes a response, whole or as a stream of events."""
+    """One request of ASGI: the application's messages become a response, whole or as a stream of events."""
 
     def __init__(self, reader: HttpReader, request: h11.Request, body: bytes) -> None:
         self._reader = reader
@@ -114,7 +114,7 @@ class _Exchange:
         self._send, self._sent = trio.open_memory_channel[Message](0)
 
     async def run(self, application: Application) -> bool:
-        """Have the request answered; false if the connection ends with it."""
+        """Answer the request; false if the connection ends with it."""
         result = False
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._apply, application)

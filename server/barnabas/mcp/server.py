@@ -102,7 +102,7 @@ class Lines:
         self._descriptor = descriptor
 
     async def __aiter__(self) -> AsyncIterator[str]:
-        """Yield lines as text. A line that is too long is none, and is told as such."""
+        """Yield lines as text. A line that is too long is skipped and reported."""
         unread = bytearray()
         async with trio.lowlevel.FdStream(os.dup(self._descriptor)) as stream:
             while data := await stream.receive_some(_READ_BYTES):

@@ -1,1 +1,1 @@
-"""Metrics of the broker, and how they are shown to Prometheus and to whatever else reads that format."""
+"""Metrics of the broker, in the format of Prometheus."""

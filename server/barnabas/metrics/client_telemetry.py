@@ -39,7 +39,7 @@ POINTS_PER_TURN = 200
 """Number of points of a push that are added between two looks at the loop's budget."""
 
 UNKNOWN_SOFTWARE = "unknown"
-"""Kafka's value for the software, and its version, of a client that has not said it (KIP-511)."""
+"""Kafka's value for the software, and its version, of a client that has not sent it (KIP-511)."""
 
 
 class Telemetry:
@@ -83,7 +83,7 @@ class Telemetry:
             self.expire()
 
     def expire(self) -> None:
-        """Forget the clients that have been silent for too long."""
+        """Remove the clients that have been silent for too long."""
         now_ms = self._now_ms()
         self.instances.expire(now_ms)
         self.pushed.expire(now_ms)

@@ -50,7 +50,7 @@ class _PendingText:
 
 
 class Exposition:
-    """Makes answers, one after the other, of what `collected` yields."""
+    """Returns responses, one after the other, with the metrics of `collected`."""
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
@@ -75,7 +75,7 @@ class Exposition:
             if shared.text is None:
                 await trio.sleep_until(self._pause_ends)
                 if self._next.get(content_type) is shared:
-                    del self._next[content_type]  # whoever asks from now on gets a later answer
+                    del self._next[content_type]  # later callers get a later response
                 began = trio.current_time()
                 shared.text = await self._make(content_type)
                 took = trio.current_time() - began
@@ -135,7 +135,7 @@ class BrokerExposition(Exposition):
         return families, await self._copied_clients()
 
     async def _copied_clients(self) -> list[ClientMetrics]:
-        """Return what clients have pushed, as it is now, the one that has been silent for the longest time first."""
+        """Return a copy of the metrics pushed by clients, the longest silent client first."""
         telemetry = self._parts.telemetry.if_made
         if telemetry is None:
             return []

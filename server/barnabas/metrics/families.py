@@ -31,7 +31,7 @@ class Family:
         self.values[tuple((key, str(label)) for key, label in labels.items())] = value
 
     def free(self) -> None:
-        """Forget all values, one by one: forgetting many at once would keep the interpreter from other threads."""
+        """Release all values, one by one: releasing many together would block the interpreter for other threads."""
         values = self.values
         while values:
             values.popitem()
@@ -57,7 +57,7 @@ class Family:
 
 
 class Families:
-    """All families of one look, made as they are needed."""
+    """All families of one collection, created as they are needed."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, Family] = {}

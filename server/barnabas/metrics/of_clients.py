@@ -56,7 +56,7 @@ def client_families(clients: list[ClientMetrics]) -> Families:
 
 
 def _family(families: Families, kinds: dict[str, str], exported: str, kind: str, text: str) -> Family:
-    """Return the family of a metric; where clients do not agree on what it is, the later kind has a name of its own."""
+    """Return the family of a metric; if clients disagree on its kind, the later kind gets a different name."""
     base = exported.removesuffix(TOTAL)
     if kinds.setdefault(base, kind) != kind:
         return families.get(f"{base}_{kind}", kind, text)

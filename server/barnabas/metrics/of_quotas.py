@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 M = TypeVar("M", "Rate", "TokenBucket")
 
 SHOWN_MAX = 500
-"""So many clients, or users, are shown of each quota."""
+"""Clients, or users, shown of each quota."""
 
 
 def client_quota_families(families: Families, quotas: BrokerQuotas) -> None:

@@ -1,1 +1,1 @@
-"""Bytes between machines: what a broker and a client want of a network, and the operating system's sockets."""
+"""Bytes between machines: the network interface of brokers and clients, and the operating system's sockets."""

@@ -1,8 +1,7 @@
-"""Memory of the bodies of requests that the visitors of one address have sent, all together.
+"""Memory of request bodies, of all visitors of one address together.
 
-The rule: a small body always has its place; larger ones share a pool, and a request that finds the pool used up waits for
-a while and is then refused. So the memory of an address has a bound whatever its visitors send, and a visitor that fills
-the pool keeps no small request from being answered.
+The rule: a small body always gets memory; larger ones share a pool, and if it is used up a request waits for a while and
+is then refused. So the memory of an address is bounded, and a visitor that fills the pool delays no small request.
 """
 
 from __future__ import annotations

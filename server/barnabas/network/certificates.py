@@ -1,6 +1,6 @@
-"""A certificate authority of one's own, for demonstrations and taps, and the keys that it signs, as PEM files.
+"""A local certificate authority, for demonstrations and taps, and the keys that it signs, as PEM files.
 
-The rule: what is there is used again; only the owner of the directory can read a key.
+The rule: existing files are used again; only the owner of the directory can read a key.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def make_all(
     hosts: Sequence[str] = LOCAL_HOSTS,
     authority_name: str = "Barnabas demonstration CA",
 ) -> None:
-    """Make the authority, the key of a server and those of its users, as far as they are not there. Raises OSError.
+    """Create the authority, the key of a server and those of its users, unless they exist. Raises OSError.
 
     For each there are NAME.key, NAME.crt, and NAME.pem with both. `hosts` are the names and addresses of the server.
     """

@@ -34,7 +34,7 @@ async def dial(host: str, port: int) -> trio.SocketStream:
 
 
 def first_reason(causes: Sequence[OSError]) -> OSError:
-    """Return why none of a host's addresses can be reached: what is not simply refused goes first."""
+    """Return why none of a host's addresses can be reached: errors other than a refused connection first."""
     return next((cause for cause in causes if not isinstance(cause, ConnectionRefusedError)), causes[0])
 
 

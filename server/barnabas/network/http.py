@@ -1,7 +1,7 @@
-"""Requests over HTTP/1.1, of one visitor after the other, and which of them a browser may send for a page.
+"""HTTP/1.1 requests, one after the other on a connection, and the check of requests from browsers.
 
-The rule: a request that has begun goes on, or its connection ends, and its body has a bound in bytes and in time; a request
-of another site is refused, as is, on a loopback address, one that has its own name resolve to this address.
+The rule: a request that has begun must progress, or its connection ends, and its body has a limit in bytes and in time;
+a request from another site is refused, as is, on a loopback address, one by a foreign host name (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def has_foreign_host(request: h11.Request, addresses: set[str]) -> bool:
 
 
 def is_of_another_site(request: h11.Request) -> bool:
-    """Say whether a browser has sent a request for a page of another site than the host that is asked."""
+    """Say whether a browser has sent a request for a page of another site than the requested host."""
     if (_header(request, b"sec-fetch-site") or "none") not in ("none", "same-origin"):
         return True
     origin = _header(request, b"origin")
@@ -96,7 +96,7 @@ def refusal_of(
 
 
 def basic_credentials(header: bytes) -> tuple[str, str] | None:
-    """Return the name and the password of `Authorization: Basic`; None for what is none."""
+    """Return the name and the password of `Authorization: Basic`; None if there are none."""
     scheme, _, text = header.partition(b" ")
     try:
         if scheme.lower() != b"basic" or len(text) > CREDENTIALS_BYTES_MAX:
@@ -187,8 +187,8 @@ class HttpReader:
     async def next_piece(self, *, seconds: float) -> bytes | None:
         """Return the next part of the body of a streamed request, at most 64 KB; None at its end.
 
-        Raises RemoteProtocolError, BrokenResourceError when the visitor goes before its end, TooSlowError when nothing
-        comes for so many seconds.
+        Raises RemoteProtocolError, BrokenResourceError when the visitor disconnects before its end, TooSlowError when no
+        bytes arrive for some seconds.
         """
         connection = self.connection
         while True:
@@ -207,7 +207,7 @@ class HttpReader:
                 raise trio.BrokenResourceError("the visitor has gone")
 
     async def _take(self, count: int, bytes_max: int, limit: trio.CancelScope) -> None:
-        """Take bytes of the pool for a body of this size; `limit` is put off meanwhile.
+        """Take bytes of the pool for a body of this size; `limit` is extended meanwhile.
 
         Raises TooLargeError, PoolExhaustedError.
         """
@@ -220,7 +220,7 @@ class HttpReader:
         limit.deadline = trio.current_time() + HEAD_SECONDS_MAX
 
     def release(self) -> None:
-        """Give back what the body of the last request has taken of the pool."""
+        """Release the last request's share of the pool."""
         if self._bytes_taken:
             self.visitor.bodies.release(self._bytes_taken)
             self._bytes_taken = 0
@@ -235,11 +235,11 @@ class HttpReader:
         is_streamed: IsStreamed | None = None,
         first_within: float | None = None,
     ) -> None:
-        """Have requests answered, one after the other, until the connection is at its end.
+        """Answer requests, one after the other, until the connection ends.
 
-        `answer` sends the response of a request with its body, and says whether the connection goes on; `refuse` sends a
-        status and words for a request that cannot be read, and is the last. The first request begins within
-        `first_within`, if that is given. Raises BrokenResourceError when the peer has gone.
+        `answer` sends the response to a request with its body, and returns whether the connection continues; `refuse`
+        sends a status and a message for an unreadable request, and ends it. The first request must begin within
+        `first_within`, if that is given. Raises BrokenResourceError when the peer has disconnected.
         """
         within = idle_seconds_max if first_within is None else first_within
         try:
@@ -270,7 +270,7 @@ class HttpReader:
 
     @property
     def may_answer(self) -> bool:
-        """True where what was received, malformed perhaps, can still be answered."""
+        """True if the received request, perhaps malformed, can still be answered."""
         return self.connection.our_state in (h11.IDLE, h11.SEND_RESPONSE)
 
     async def answer(
@@ -282,7 +282,7 @@ class HttpReader:
         seconds: float,
         head_only: bool = False,
     ) -> bool:
-        """Send a response, in so many seconds; false when the connection is at its end."""
+        """Send a response, within some seconds; false when the connection ends."""
         connection = self.connection
         with trio.move_on_after(seconds):
             parts = [] if head_only or self._is_head else [h11.Data(data=piece) for piece in pieces]  # type: ignore[arg-type]
@@ -306,8 +306,8 @@ class HttpReader:
     ) -> None:
         """Send a response of unknown length: the pieces that `work` passes to its argument `send`.
 
-        `send` returns when the piece is sent, so that a slow reader slows the work down. A reader that does not take a
-        piece in so many seconds, or goes, ends the work.
+        `send` returns when the piece is sent, so that a slow reader slows the work down. The work ends if the reader
+        does not take a piece in time, or disconnects.
         """
         async with trio.open_nursery() as nursery:
 
@@ -335,8 +335,8 @@ class HttpReader:
     ) -> bool:
         """Send a response of unknown length while the body of the request is read, by `work`, with `next_piece`.
 
-        Returns whether the connection may have another request. `send`, the argument of `work`, raises BrokenResourceError
-        where the visitor does not take a piece in so many seconds.
+        Returns whether the connection may have another request. `send`, the argument of `work`, raises
+        BrokenResourceError if the visitor does not take a piece in time.
         """
 
         async def send(piece: bytes) -> None:
@@ -356,7 +356,7 @@ class HttpReader:
         return False
 
     async def while_there(self, work: Callable[[], Awaitable[T]]) -> T | None:
-        """Return what work returns, or None if the visitor goes before, which ends it.
+        """Return the result of `work`, or None if the visitor disconnects before, which cancels it.
 
         This reads nothing, so that a visitor may have sent the next request; where the system does not tell the state of a
         connection (it is Linux that does), the work goes on to its end.
@@ -395,19 +395,19 @@ class HttpReader:
 
     async def _send(self, *events: h11.Event) -> None:
         data = memoryview(b"".join(self.connection.send(event) or b"" for event in events))
-        while data:  # at most so much at a time, so that `moved_s` says what the visitor does
+        while data:  # in pieces, so that `moved_s` reflects the visitor's progress
             await self.visitor.stream.send_all(data[:_SEND_BYTES])
             data = data[_SEND_BYTES:]
             self.visitor.moved_s = trio.current_time()
 
 
 class HttpService(ABC):
-    """The requests of all visitors of one address; a subclass says how they are answered, and within which bounds."""
+    """The requests of all visitors of one address; a subclass defines responses and limits."""
 
     idle_seconds_max: float
     """Time until the next request of a connection."""
     first_within: float | None = None
-    """Time until its first request, where that is another one."""
+    """Time until the first request of a connection, if it differs."""
     header_bytes_max = 64 * 1024
     is_streamed: IsStreamed | None = None
     """Which requests have their bodies read while they are answered; None for no request."""

@@ -1,7 +1,7 @@
 """Kerberos by MIT's library (the package `gssapi`): logins that are accepted with a keytab, and logins with one.
 
 The rule: nothing else imports the package, and nothing here runs in the event loop: all of it may wait for files, and
-logging in for a key distribution centre. What the library refuses is told in its words and in those of an operator.
+logging in for a key distribution centre. Errors have the library's text and an explanation for operators.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _caches = itertools.count(1)
 
 
 class KerberosError(Exception):
-    """Kerberos has refused an operation; the text names it and, as far as it is known, the reason.
+    """Kerberos has refused an operation; the text names it and, if known, the reason.
 
-    `is_transient`: the same may succeed with the next attempt.
+    `is_transient`: the next attempt may succeed.
     """
 
     def __init__(self, reason: str, *, is_transient: bool = False) -> None:
@@ -78,7 +78,7 @@ def _translated(error: Any) -> KerberosError:
     statuses = [status for status in statuses if status != _NOTHING] or error.get_all_statuses(
         error.maj_code, True
     )
-    # Some of it is what a client has sent.
+    # some of it was sent by a client
     text = "".join(
         character if character.isprintable() else "?" for character in "; ".join(statuses)[:TEXT_CHARS_MAX]
     )
@@ -151,7 +151,7 @@ class Context:
 
     def unwrap(self, token: bytes) -> bytes:
         """Return the data of a message after checking its checksum and place in the sequence."""
-        own = bytes(bytearray(token))  # the library writes into what it is given
+        own = bytes(bytearray(token))  # the library writes into its argument
         try:
             return bytes(self._context.unwrap(own).message)
         except self._gssapi.exceptions.GSSError as error:
@@ -179,7 +179,7 @@ class Tickets:
     """Tickets for services. Those from a keytab are got when they are needed, and again after half of their life."""
 
     def __init__(self, login: Login) -> None:
-        """Read the keytab, if there is one; no server is asked yet. Raises KerberosError."""
+        """Read the keytab, if there is one; no server is contacted yet. Raises KerberosError."""
         self.login = login
         self.limiter = trio.CapacityLimiter(1)
         """For the thread of a login's first step: one at a time asks the key distribution centre."""

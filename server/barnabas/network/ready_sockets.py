@@ -1,7 +1,7 @@
-"""Readiness of accepted sockets to be read, asked without a turn of the event loop.
+"""Readiness of accepted sockets for reading, without a turn of the event loop.
 
-The rule: Trio's own set of sockets says nothing before a turn has ended. This one holds each socket for as long as it
-is open, level-triggered, so one system call of a microsecond tells whether one socket, and no other, is ready.
+The rule: Trio's own set of sockets reports only at the end of a turn. This one holds each socket for as long as it is
+open, level-triggered, so one system call of a microsecond tells whether one socket, and no other, is ready.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from barnabas.system.readiness import READABLE, new_readable_set
 
 
 class ReadySockets:
-    """A set of all accepted sockets. A socket that is closed leaves it by itself."""
+    """A set of all accepted sockets. Closing a socket removes it."""
 
     def __init__(self) -> None:
         self._set = new_readable_set()

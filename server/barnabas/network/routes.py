@@ -51,7 +51,7 @@ class Router(Generic[RouteT]):
         return route, {name: unquote(text) for name, text in parameters.items()}
 
     def find_segments(self, method: str, segments: Sequence[str]) -> tuple[RouteT, dict[str, str]]:
-        """Return the route of a request by the segments of its path, the first of which is empty, as is.
+        """Return the route of a request by the segments of its path, the first of which is empty, undecoded.
 
         Raises NoRouteError.
         """

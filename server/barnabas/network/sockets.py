@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 BACKLOG: Final = 1024
 TOGETHER_BYTES: Final = 64 * 1024
-"""Of a request that is much larger, so many bytes are waited for together; the end of the connection is seen at once."""
+"""Bytes of a much larger request that one wait covers; the end of the connection is noticed immediately."""
 _JOIN_BYTES_MAX: Final = 256 * 1024
-"""Chunks are joined for one `send` up to this size; larger ones are sent as they are, without a copy."""
+"""Chunks are joined for one `send` up to this size; larger ones are sent directly, without a copy."""
 
 _IN_MEMORY_BYTES_MAX: Final = 64 * 1024
 """A small answer is joined up to this size, to be sent without waiting for its turn."""
@@ -70,7 +70,7 @@ class PlainTransport:
         self.peer_address = peer
         self._socket = sock
         self._reader: Reader | None = None
-        self._awaited = 1  # how many bytes at least wake who waits for them
+        self._awaited = 1  # minimum of received bytes that wakes a waiting task
         self._behind = False  # whether the socket did not take a response at once
         self._wait_sets = wait_sets
         self._ready = ready
@@ -113,27 +113,27 @@ class PlainTransport:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, awaited)
 
     def wake(self) -> None:
-        """Have a task that waits for something to read return from it."""
+        """Make a task that waits for data return from its wait."""
         trio.lowlevel.notify_closing(self._socket)  # `wait_readable` sees that it is not closed
         if self._wait_sets is not None:
             self._wait_sets.wake(self._socket.fileno())
 
     def receive_now(self, view: memoryview) -> int | None:
-        """Read what is there into `view`: 0 means that the peer has closed, None that there is nothing yet."""
+        """Read available data into `view`: 0 means that the peer has closed, None that there is none yet."""
         try:
             return self._socket.recv_into(view)
         except BlockingIOError:
             return None
 
     def send_now(self, data: bytes | bytearray | memoryview) -> int:
-        """Send as much as the socket takes; returns how many bytes. Raises OSError when the peer is gone."""
+        """Send as much as the socket takes; returns the number of bytes. Raises OSError when the peer has disconnected."""
         try:
             return self._socket.send(data)
         except BlockingIOError:
             return 0
 
     async def send(self, chunks: list[Chunk]) -> None:
-        """Send all chunks in order; raises OSError when the peer is gone."""
+        """Send all chunks in order; raises OSError when the peer has disconnected."""
         pending: list[bytes | bytearray | memoryview] = []
         pending_bytes = 0
         for chunk in chunks:
@@ -212,7 +212,7 @@ class PlainTransport:
             self._took_some()
 
     def reset(self) -> None:
-        """Have the peer get an error (RST) when this is closed."""
+        """Make the close of this transport an error (RST) for the peer."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     def close(self) -> None:
@@ -269,7 +269,7 @@ class SocketAcceptor:
         return _address(self._socket.getsockname())
 
     def listen(self) -> None:
-        """Let connections come in. Raises OSError."""
+        """Start to accept connections. Raises OSError."""
         self._socket.listen(BACKLOG)
 
     async def wait_acceptable(self) -> None:
@@ -295,7 +295,7 @@ class SocketAcceptor:
 
     def close(self) -> None:
         """Stop listening."""
-        with suppress(RuntimeError):  # outside of a loop nobody waits
+        with suppress(RuntimeError):  # outside an event loop no task waits
             trio.lowlevel.notify_closing(self._socket)
         self._socket.close()
 
@@ -365,13 +365,13 @@ def _bound(family: int, address: tuple[Any, ...], *, also_ipv4: bool = False) ->
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         if address[1]:
-            # Connections of an earlier broker that are not quite gone do not matter. A port that the system chooses
-            # needs to be nobody else's.
+            # connections of an earlier broker that are not quite closed do not matter; a port chosen by the system must
+            # be exclusive
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not also_ipv4)
         sock.bind(address)
-        # Linux wants it of both sockets: so a broker that comes back to a port that the system chose can bind it.
+        # Linux requires it of both sockets: so a restarted broker can bind the port that the system chose
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.setblocking(False)
     except BaseException:
@@ -381,6 +381,6 @@ def _bound(family: int, address: tuple[Any, ...], *, also_ipv4: bool = False) ->
 
 
 def _address(name: tuple[Any, ...] | None) -> Address:
-    if not name:  # macOS has none of a connection whose peer has left it before it was accepted
+    if not name:  # macOS has none for a connection closed by the peer before it was accepted
         raise ConnectionAbortedError(errno.ECONNABORTED, os.strerror(errno.ECONNABORTED))
     return name[0], name[1]

@@ -26,7 +26,7 @@ RECORD_BYTES_MAX: Final = 17 * 1024  # with its header and padding
 PIECE_BYTES: Final = 64 * 1024
 """Bytes that are given to OpenSSL at a time: four records."""
 SENT_BEFORE_A_TURN: Final = 256 * 1024
-"""After so many bytes others have their turn: encrypting them takes about 0.2 ms."""
+"""Bytes after which other tasks have their turn: encrypting them takes about 0.2 ms."""
 RECEIVED_PER_TURN: Final = 128 * 1024
 
 
@@ -36,7 +36,7 @@ class TlsTransport(PlainTransport):
     __slots__ = ("_suites", "_tls")
 
     def __init__(self, accepted: PlainTransport, tls: ServerTls) -> None:
-        """Take over the socket of `accepted`, which is not to be used any more. Raises OSError."""
+        """Take over the socket of `accepted`, which must not be used any longer. Raises OSError."""
         sock, wait_sets, ready = accepted.handed_over()
         self._tls = tls.context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
         super().__init__(self._tls, accepted.local_address, accepted.peer_address, wait_sets)
@@ -75,7 +75,7 @@ class TlsTransport(PlainTransport):
             await super().wait_readable(soon=soon, is_crowded=is_crowded, arrived=arrived)
 
     def expect(self, size: int) -> None:
-        """Tell that at least `size` bytes are still to come, up to a record of which OpenSSL may have already."""
+        """Announce that at least `size` more bytes are expected, up to a record of which OpenSSL may have already."""
         super().expect(size - RECORD_BYTES_MAX)
 
     def is_only_readable(self, seconds: float) -> bool:
@@ -83,7 +83,7 @@ class TlsTransport(PlainTransport):
         return not self._tls.pending() and super().is_only_readable(seconds)
 
     def receive_now(self, view: memoryview) -> int | None:
-        """Read and decrypt what is there into `view`: 0 means that the peer has closed, None that there is nothing yet."""
+        """Read and decrypt available data into `view`: 0 means that the peer has closed, None that there is none yet."""
         room, count = min(len(view), RECEIVED_PER_TURN), 0
         while count < room:
             try:
@@ -92,7 +92,7 @@ class TlsTransport(PlainTransport):
                 return count or None
             except ssl.SSLError:
                 if count:
-                    return count  # what came before is whole; the error comes again
+                    return count  # the data before are complete; the error is raised again
                 raise
             if not part:
                 return count
@@ -106,10 +106,10 @@ class TlsTransport(PlainTransport):
         try:
             return self._tls.send(data)
         except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
-            return 0  # OpenSSL has taken it, and wants the same again
+            return 0  # OpenSSL has taken it, and requires the same data again
 
     async def send(self, chunks: list[Chunk]) -> None:
-        """Encrypt and send all chunks in order; raises OSError when the peer is gone."""
+        """Encrypt and send all chunks in order; raises OSError when the peer has disconnected."""
         pending: list[bytes | bytearray | memoryview] = []
         pending_bytes = sent = 0
         for chunk in chunks:
@@ -155,7 +155,7 @@ class TlsTransport(PlainTransport):
 
 
 def _pieces(chunk: Chunk) -> list[bytes | bytearray | memoryview] | _RegionPieces:
-    """Return a chunk in pieces; those of a file are read when they are asked for."""
+    """Yield a chunk in pieces; those of a file are read on demand."""
     if isinstance(chunk, FileRegion):
         return _RegionPieces(chunk)
     if len(chunk) <= PIECE_BYTES:

@@ -52,7 +52,7 @@ class ServerTls:
 
 
 def server_tls(settings: TlsSettings) -> ServerTls:
-    """Read keys and certificates and return what connections are accepted with. Raises TlsError."""
+    """Read keys and certificates, and return the context for accepted connections. Raises TlsError."""
     if not settings.key_store.is_set:
         raise TlsError(
             "a listener with TLS needs a key and certificate: set ssl.keystore.location and ssl.keystore.type, or "
@@ -67,7 +67,7 @@ def server_tls(settings: TlsSettings) -> ServerTls:
 
 
 def client_context(settings: TlsSettings) -> ssl.SSLContext:
-    """Read certificates and return what other brokers are dialled with. Raises TlsError."""
+    """Read certificates, and return the context for connections to other brokers. Raises TlsError."""
     context = _context(ssl.PROTOCOL_TLS_CLIENT, settings)
     context.check_hostname = settings.identifies_endpoint
     if settings.key_store.is_set:
@@ -93,7 +93,7 @@ def _context(purpose: int, settings: TlsSettings) -> ssl.SSLContext:
             raise TlsError("ssl.protocol=TLSv1.2 leaves nothing of ssl.enabled.protocols=TLSv1.3")
     context.minimum_version, context.maximum_version = min(enabled), max(enabled)
     context.options |= ssl.OP_NO_RENEGOTIATION
-    # As Java: whatever is trusted ends a chain, also a certificate that another one has signed.
+    # like Java: any trusted certificate ends a chain, even one signed by another
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     _choose_ciphers(context, settings)
     return context
@@ -127,10 +127,7 @@ def _choose_ciphers(context: ssl.SSLContext, settings: TlsSettings) -> None:
 
 
 def openssl_name(suite: str) -> str:
-    """Return OpenSSL's name of a suite of TLS 1.2 that has its standard name, as Java uses it.
-
-    `TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384` is `ECDHE-RSA-AES256-GCM-SHA384`; names without WITH are returned as they are.
-    """
+    """Return OpenSSL's name of a TLS 1.2 suite, given its standard name, as in Java."""
     parsed = re.fullmatch(r"(?:TLS|SSL)_(\w+?)_WITH_(\w+)", suite)
     if parsed is None:
         return suite

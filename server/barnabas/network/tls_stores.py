@@ -1,7 +1,7 @@
-"""Keys and certificates as Kafka's settings name them: PEM or PKCS12, in files or in the settings themselves.
+"""Keys and certificates of Kafka's settings: PEM or PKCS12, in files or in the settings themselves.
 
-The rule: everything is read here into PEM in memory, once, so that what was checked is what is used. Errors name what is
-wrong with which file, and never a password.
+The rule: everything is read here into PEM in memory, once, so that the checked content is the one in use. Errors name
+the fault and the file, never a password.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _loaded(settings: StoreSettings, data: bytes) -> object:
     password = settings.password.encode() if settings.password else None
     try:
         return pkcs12.load_pkcs12(data, password)
-    except Exception as error:  # of several libraries; what they say may name the format
+    except Exception as error:  # errors of several libraries, which may name the format
         raise TlsError(
             f"{settings.what}.location={settings.location}: it cannot be read as {PKCS12} with {settings.what}.password"
             f" ({error})"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Address = tuple[str, int]
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-"""Hosts that stand for every interface, as "" does, with the address that this machine alone reaches."""
+"""Hosts that mean every interface, as "" does, with the loopback address of each."""
 
 
 def host_and_port(address: str) -> tuple[str, int] | None:
@@ -73,10 +73,10 @@ class Transport(Protocol):
     ) -> None:
         """Wait until there may be something to read, or the peer has closed.
 
-        `soon` says whether that is to be expected soon, and `is_crowded` whether it is of many others too. Of
-        connections that were not expected to be active, or are among many, only as many return in each turn of the
-        event loop as it has time for, however many have something to read. Of these `arrived`, which raises nothing, may be
-        called when something has come: while it returns false the wait goes on.
+        `soon` is true if data are expected soon, `is_crowded` if they are for many other connections too. Of connections
+        that are not expected to be active, or are among many, only as many return in each turn of the event loop as it
+        has time for. For these `arrived`, which must not raise, may be called when data have arrived: while it returns
+        false the wait continues.
         """
 
     def is_only_readable(self, seconds: float) -> bool:
@@ -86,28 +86,27 @@ class Transport(Protocol):
         """
 
     def expect(self, size: int) -> None:
-        """Tell that at least `size` bytes are still to come, so that waiting for them may take many together.
-
-        0 at the end of what was expected: then whatever comes is waited for.
+        """Announce that at least `size` more bytes are expected, so that one wait may cover many. 0 ends that: then a
+        wait ends with any data.
         """
 
     def wake(self) -> None:
-        """Have a task that waits for something to read return from it, though there may be nothing."""
+        """Make a task that waits for data return from its wait, though there may be none."""
 
     def receive_now(self, view: memoryview) -> int | None:
-        """Read what is there into `view`: 0 means that the peer has closed, None that there is nothing yet."""
+        """Read available data into `view`: 0 means that the peer has closed, None that there is none yet."""
 
     def send_now(self, data: bytes | bytearray | memoryview) -> int:
-        """Send as much as is taken without waiting; returns how many bytes, after which `send` must get the rest.
+        """Send as much as possible without waiting; returns the number of bytes; pass the rest to `send`.
 
-        Raises OSError when the peer is gone.
+        Raises OSError when the peer has disconnected.
         """
 
     async def send(self, chunks: list[Chunk]) -> None:
-        """Send all chunks in order. Raises OSError when the peer is gone."""
+        """Send all chunks in order. Raises OSError when the peer has disconnected."""
 
     def reset(self) -> None:
-        """Have `close` reset the connection: the peer gets an error in place of the end of the stream."""
+        """Make `close` reset the connection: the peer gets an error in place of the end of the stream."""
 
     def close(self) -> None:
         """Close the connection; tasks that wait on it are woken with trio.ClosedResourceError."""
@@ -121,7 +120,7 @@ class Acceptor(Protocol):
         """The address that is really bound."""
 
     def listen(self) -> None:
-        """Let connections come in. Raises OSError."""
+        """Start to accept connections. Raises OSError."""
 
     async def wait_acceptable(self) -> None:
         """Wait until there may be a connection to accept."""

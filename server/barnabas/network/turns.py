@@ -1,9 +1,9 @@
-"""Turns of visitors at what costs much, by some key, and at logins.
+"""Limits of parallel expensive requests, by key, and of logins.
 
-The rule: a number of each at a time, so that what one visitor asks for keeps no other from being answered. An attacker that
-guesses passwords waits, and no other visitor waits for it: the logins of one user from one address are tried one after the
-other, with a rest after each that fails; those of one address, and all of them, are a few at a time, and no rest is part of
-that.
+The rule: only some requests of a key run in parallel, so that one visitor does not block others. An attacker that
+guesses passwords waits, and no other visitor waits for it: the logins of one user from one address are tried one after
+the other, with a pause after each failure; those of one address, and all logins, have a limit of parallel ones, which
+does not include pauses.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BUSY = "too many requests like this one are waiting: try again in a few seconds"
 LOGINS_MAX = 4
 """Logins that are tried at the same time."""
 ADDRESS_LOGINS_MAX = 2
-"""Those of them that come from one address."""
+"""Parallel logins from one address."""
 WAITING_MAX = 8
 """Logins of one user from one address that wait for each other; more are refused."""
 
@@ -32,7 +32,7 @@ class _Turn:
 
 
 class Turns:
-    """Turns by some key, a number of each at a time; a key without a waiter is forgotten."""
+    """Limits parallel work by key; a key without waiters is dropped."""
 
     def __init__(self, at_a_time: int, waiting_max: int | None = None) -> None:
         self._at_a_time = at_a_time

@@ -38,7 +38,7 @@ class AddressError(Exception):
 def bind(host: str, port: int, what: str, *, unguarded: str = "") -> list[socket]:
     """Bind an address for `what`, port 0 for a free one.
 
-    `unguarded` says what is wrong where other machines reach the address, which it has as {}; empty where they may. Raises
+    `unguarded` is the error if other machines can reach the address, with {} for it; empty if they may. Raises
     AddressError.
     """
     where = url_address(host, port)
@@ -52,7 +52,7 @@ def bind(host: str, port: int, what: str, *, unguarded: str = "") -> list[socket
 
 
 def listen(sockets: Iterable[socket], what: str) -> None:
-    """Have bound sockets accept for `what` from now on.
+    """Make bound sockets accept connections for `what` from now on.
 
     Raises AddressError: another listener may have the same port, which only the second to listen finds out.
     """
@@ -112,7 +112,7 @@ class Site:
         self._what = what
         self._tls = address.tls
         self.sockets = bind(address.host, address.port, what, unguarded=unguarded)
-        # These are asked for also while the server ends, when its sockets are closed.
+        # needed also while the server ends, when its sockets are closed
         scheme = "https" if self.has_tls else "http"
         host, self.port = self.sockets[0].getsockname()[:2]
         self.url = url_of(self.sockets, scheme)
@@ -138,7 +138,7 @@ class Site:
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Let visitors in until cancelled; closes the sockets then. Raises AddressError."""
+        """Accept visitors until cancelled; closes the sockets then. Raises AddressError."""
         listen(self.sockets, self._what)
         task_status.started()
         await Visitors(self._what, count_max, answer, self._tls).serve(self.sockets)
@@ -188,7 +188,7 @@ class Visitors:
         answer: Callable[[Visitor], Awaitable[None]],
         tls: SSLContext | None = None,
     ) -> None:
-        """`what` is what they come for, as it is logged; `answer` serves one of them until it goes."""
+        """`what` is the purpose of connections, for log lines; `answer` serves one connection until it ends."""
         self._what = what
         self._tls = tls
         self._count_max = count_max
@@ -197,7 +197,7 @@ class Visitors:
         self._bodies = BodyPool()
 
     async def serve(self, sockets: Sequence[socket]) -> None:
-        """Let visitors in, and close the sockets at the end."""
+        """Accept visitors, and close the sockets at the end."""
         async with trio.open_nursery() as nursery:
             for sock in sockets:
                 nursery.start_soon(self._accept, trio.socket.from_stdlib_socket(sock), nursery)
@@ -237,13 +237,13 @@ class Visitors:
                         await _secure(visitor, self._tls)
                     await self._answer(visitor)
         except Exception as error:
-            is_defect = not lacks_files(error)  # what answers may have to be imported first
+            is_defect = not lacks_files(error)  # modules that responses need may have to be imported first
             log.error("a request for %s failed: %s", self._what, error, exc_info=is_defect)
         finally:
             self._present.discard(visitor)
 
     def _has_place(self) -> bool:
-        """Return whether there is a place for a new connection; closes the one that is idle for longest if need be."""
+        """Return whether a new connection is allowed; if necessary closes the one that was idle longest."""
         if len(self._present) < self._count_max:
             return True
         idle = [visitor for visitor in self._present if not visitor.is_waiting]

@@ -1,9 +1,9 @@
 """A set of waiting sockets, of which only as many wake up in one turn of the event loop as it has time for.
 
-The rule: Trio wakes every task with a readable socket in one turn, and waking 5,000 takes tenths of a
-second before any of them has been served. So sockets of new and idle connections, and those of active ones while many
-are, wait in a set of their own (epoll, kqueue), inside Trio's, from which each turn takes some: the kernel returns them
-first come first served. A request that can be answered without waiting is answered there, and the task sleeps on.
+The rule: Trio wakes every task with a readable socket in one turn, and waking 5,000 takes tenths of a second before any
+of them has been served. So sockets of new and idle connections, and of active ones while there are many, wait in a
+separate set (epoll, kqueue) inside Trio's, from which each turn takes some: the kernel returns them first come, first
+served. A request that can be answered without waiting is answered there, and the task sleeps on.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Arrived = Callable[[], bool]
 
 
 class Waiting:
-    """A task that waits, and what is asked before it is woken, if anything."""
+    """A task that waits, and the callback to be called before it is woken, if any."""
 
     __slots__ = ("arrived", "task")
 
@@ -38,12 +38,10 @@ class Waiting:
 class WaitSet:
     """Sockets and the tasks that wait for them.
 
-    Waking one costs some 10 us more than with Trio alone, so an active connection among few does not wait here, unless it
-    is answered without being woken. For each of many it costs less, since a task that is woken too late for a turn has to
-    wait for another one.
-
-    A socket stays in the set after its task has woken up, so that a task which waits again costs no system call. If
-    more comes while no task waits for it, it is taken out; `forget` must be called before it is closed.
+    Waking one costs some 10 us more than with Trio alone, so an active connection among few does not wait here, unless
+    it is answered without being woken. For each of many it costs less, since a task that is woken too late for a turn
+    has to wait for the next. A socket stays in the set after its task has woken up, so that another wait costs no system
+    call. If data arrive while no task waits, it is removed; call `forget` before closing it.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -58,9 +56,9 @@ class WaitSet:
         return len(self._waiting)
 
     async def wait_readable(self, descriptor: int, arrived: Arrived | None = None) -> None:
-        """Wait until there is something to read, the peer has closed, or `wake` is called.
+        """Wait until there are data, the peer has closed, or `wake` is called.
 
-        With `arrived` the wait goes on for as long as that returns false.
+        With `arrived` the wait continues while it returns false.
         """
         if descriptor not in self._registered:
             self._set.register(descriptor, READABLE)
@@ -77,7 +75,7 @@ class WaitSet:
         await trio.lowlevel.wait_task_rescheduled(leave)
 
     def wake(self, descriptor: int) -> None:
-        """Have the task that waits for a socket return."""
+        """Make the task that waits for a socket return."""
         waiting = self._waiting.pop(descriptor, None)
         if waiting is not None:
             trio.lowlevel.reschedule(waiting.task)
@@ -90,7 +88,7 @@ class WaitSet:
             self._set.unregister(descriptor)
 
     async def _watch(self) -> None:
-        """Serve or wake some in each turn, as long as anybody waits."""
+        """Serve or wake some tasks in each turn, while any waits."""
         at_once, are_more, began = WOKEN_PER_TURN, False, 0.0
         try:
             while self._waiting:
@@ -118,7 +116,7 @@ class WaitSet:
 
 
 def _next_count(count: int, turn_seconds: float) -> int:
-    """Return how many are to wake up in a turn, after one in which `count` did and that took so long."""
+    """Return the number of tasks to wake in a turn, after one in which `count` woke up and that took this long."""
     if turn_seconds > TURN_SECONDS:
         return count * 3 // 4 + 1
     if turn_seconds < TURN_SECONDS * 3 / 4:
@@ -137,7 +135,7 @@ class WaitSets:
         self.active = WaitSet()
 
     def wake(self, descriptor: int) -> None:
-        """Have the task that waits for a socket return, wherever that is."""
+        """Make the task that waits for a socket return, in whichever set it is."""
         self.inactive.wake(descriptor)
         self.active.wake(descriptor)
 

@@ -1,7 +1,7 @@
-"""Answers on their way to visitors: JSON made piece by piece, and the bytes of all answers that are not taken in yet.
+"""Responses to visitors: JSON encoded piece by piece, and the unsent bytes of all responses.
 
-The rule: an answer is made in short steps, and what is waiting to be sent is bounded for all visitors together: where it is
-too much, the connection that has waited for longest is closed.
+The rule: a response is encoded in short steps, and the unsent bytes are bounded for all visitors together: beyond that,
+the connection that has waited longest is closed.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ def split(data: bytes) -> list[Piece]:
 
 
 def join(pieces: Sequence[Piece]) -> list[bytes]:
-    """Return pieces of which small ones are put together."""
+    """Return the pieces, with small ones joined."""
     return [b"".join(pieces)] if sum(map(len, pieces)) <= PIECE_BYTES else [bytes(piece) for piece in pieces]
 
 
 class Streams:
-    """Answers that go on: so many for each visitor, and for all."""
+    """Continuous responses: limits for each visitor, and for all."""
 
     def __init__(self, owner_max: int = OWNER_STREAMS_MAX, count_max: int = STREAMS_MAX) -> None:
         self._owner_max = owner_max

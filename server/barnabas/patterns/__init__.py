@@ -34,7 +34,7 @@ _UNKNOWN = (
     ((*(f"\\{digit}" for digit in "123456789"), "(?P=", "\\k"), "it refers back to a group"),
     (("++", "*+", "?+", "}+"), "it has a possessive quantifier"),
 )
-"""Constructs of other libraries that RE2 has not: how each begins, and its name."""
+"""Constructs of other libraries that RE2 lacks: the beginning of each, and its name."""
 
 
 class PatternError(ValueError):
@@ -44,7 +44,7 @@ class PatternError(ValueError):
     """
 
     def __init__(self, text: str, reason: str, syntax: str = "RE2") -> None:
-        super().__init__(text, reason, syntax)  # as it is made again on its way from a child process
+        super().__init__(text, reason, syntax)  # as it is recreated on its way from a child process
         self.shown = shown(text)
         self.reason = reason
         self._syntax = syntax

@@ -1,7 +1,7 @@
 """The usual batch of a producer, validated in one call.
 
-The rule: what is accepted here is what `validate.validate_steps` accepts, and it is appended as the same bytes. What
-breaks a rule, is unusual or takes long is left to the steps, which find out what to tell the client.
+The rule: batches accepted here are also accepted by `validate.validate_steps`, and appended as the same bytes. Invalid,
+unusual and large batches are left to the steps, which find the error for the client.
 """
 
 from typing import Final
@@ -40,7 +40,7 @@ _UNUSUAL_BITS: Final = TIMESTAMP_TYPE_BIT | CONTROL_BIT | DELETE_HORIZON_BIT | T
 _ZSTD: Final = 4
 _LZ4: Final = 3
 _SMALL_BYTES: Final = 1 << 20
-_RECORDS_AT: Final = HEADER_SIZE - ATTRIBUTES_OFFSET  # in what the checksum covers
+_RECORDS_AT: Final = HEADER_SIZE - ATTRIBUTES_OFFSET  # within the checksummed part
 _RECORDS_PER_TURN: Final = 1_000
 _SMALL_EFFORT: Final = 4 * _RECORDS_PER_TURN  # room for headers, and for looks at columns
 
@@ -52,10 +52,10 @@ assert (_ZSTD, _LZ4, _SMALL_BYTES, _RECORDS_PER_TURN) == (
 def validate_at_once(
     buf: memoryview, *, api_version: int, config: AppendRules, now_ms: int
 ) -> ValidatedBatches | None:
-    """Check a producer's records, where they are one small batch that stays as it is and is in no transaction; most are.
+    """Check a producer's records, if they are one small batch that stays unchanged and is in no transaction, as most are.
 
-    None for all others, of which nothing has changed. Raises RecordsError where the records are more than their count or
-    their timestamps cannot be, or where their compression is broken.
+    None for all others, which are not modified. Raises RecordsError if count or timestamps are wrong, or the compression
+    is broken.
     """
     size = len(buf)
     if size < HEADER_SIZE or size > _SMALL_BYTES or buf.readonly:
@@ -122,9 +122,9 @@ def must_look_at_records(header: BatchHeader, config: AppendRules, now_ms: int) 
 
 
 def scan_small(buf: Buffer, header: BatchHeader, config: AppendRules) -> Scanner | None:
-    """Scan the records if that is done at once, as it is of most batches; None if it takes longer.
+    """Scan the records if one step suffices, as for most batches; None if it takes longer.
 
-    Raises InvalidRecordsError where they are malformed, or one is larger than the topic takes.
+    Raises InvalidRecordsError if they are malformed, or one exceeds the topic's limit.
     """
     size = LOG_OVERHEAD + header.batch_length
     if header.records_count > _RECORDS_PER_TURN or size > _SMALL_BYTES:

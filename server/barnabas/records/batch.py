@@ -235,7 +235,7 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
 
 
 def unpack_header(buf: Buffer, pos: int = 0) -> BatchHeader:
-    """Take HEADER_SIZE bytes for the header of a batch of magic 2; magic and length may be what they cannot."""
+    """Parse HEADER_SIZE bytes as the header of a batch of magic 2; magic and length may be invalid."""
     (
         base_offset, length, leader_epoch, magic, crc, attributes, last_offset_delta, base_timestamp,
         max_timestamp, producer_id, producer_epoch, base_sequence, count,
@@ -339,7 +339,7 @@ def place_batch(buf: bytearray | memoryview, header: BatchHeader) -> None:
 def set_max_timestamp(
     buf: bytearray | memoryview, pos: int, timestamp_type: TimestampType, max_timestamp: int
 ) -> None:
-    """Set timestamp type and max timestamp of the batch (magic 2) at `pos`, and its checksum if need be.
+    """Set timestamp type and max timestamp of the batch (magic 2) at `pos`, and its checksum if necessary.
 
     With LOG_APPEND_TIME, `max_timestamp` becomes the timestamp of all records.
     """
@@ -391,7 +391,7 @@ def read_body_steps(
 
 
 def record_size_steps(body: Buffer, header: BatchHeader, record_bytes_max: int) -> Steps[None]:
-    """Refuse decompressed records (magic 2) of which one is larger than `record_bytes_max`, by steps.
+    """Refuse decompressed records (magic 2) if one is larger than `record_bytes_max`, in steps.
 
     Raises InvalidRecordsError. Records that were not compressed may have any size, as in Kafka.
     """

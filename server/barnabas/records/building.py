@@ -133,10 +133,7 @@ def assemble_batch(header: BatchHeader, body: Buffer, level: int | None = None) 
 
 
 def join_batch(header: BatchHeader, body: Buffer) -> bytearray:
-    """Join a header and a body that is compressed as the header says.
-
-    Sets `batch_length` and `crc` of `header` to what they must be.
-    """
+    """Join a header and a body that is compressed by the header's codec; sets `batch_length` and `crc` of `header`."""
     header.batch_length = HEADER_SIZE - LOG_OVERHEAD + len(body)
     batch = bytearray(HEADER_SIZE)
     batch += body

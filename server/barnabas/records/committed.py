@@ -1,7 +1,7 @@
-"""Filter for batches of aborted transactions: what read_committed means for a reader of a fetch response.
+"""Filter for batches of aborted transactions, for a reader with read_committed of a fetch response.
 
-The rule: a broker names the aborted transactions of what it sends; a producer's batches are hidden from the first offset of
-such a transaction up to the marker that ends it. Control batches are the reader's to skip, whatever became of them.
+The rule: the response names the aborted transactions in it; a producer's batches are hidden from the first offset of
+such a transaction up to the marker that ends it. The reader skips control batches itself.
 """
 
 from collections.abc import Iterable

@@ -25,7 +25,7 @@ With LZ4 all that makes up to 1 MiB is small: it takes 0.2 to 0.3 ms, and a thre
 """
 
 MEDIUM_BYTES = 8 << 20
-"""Decompressed size that is tried next for what is not small: more is rare and takes its turn alone."""
+"""Decompressed size that is tried next for larger data: even larger data are rare and decompressed one at a time."""
 
 COMPRESS_AT_ONCE_BYTES = 32 << 10
 
@@ -106,7 +106,7 @@ def compress(codec: int, data: Buffer, level: int | None = None, *, magic: int =
 
 
 def decompress(codec: int, data: Buffer, *, magic: int, bytes_max: int) -> bytes:
-    """Decompress what a batch or wrapper message of format `magic` holds, to at most `bytes_max` bytes.
+    """Decompress the body of a batch or wrapper message of format `magic`, to at most `bytes_max` bytes.
 
     Raises CompressedStreamError for a broken stream, DecompressedTooLargeError once the output would grow
     beyond `bytes_max`, UnsupportedCompressionError for an unknown codec, or zstd below magic 2.
@@ -150,7 +150,7 @@ def decompress_small(codec: int, data: Buffer, *, magic: int, bytes_max: int = S
 
 
 def decompress_steps(codec: int, data: Buffer, *, magic: int, bytes_max: int) -> Steps[bytes]:
-    """Decompress by steps what may be large; raises as `decompress`."""
+    """Decompress possibly large data in steps; raises as `decompress`."""
     if codec == Codec.NONE:
         return bytes(data)
     for ceiling in (SMALL_BYTES, MEDIUM_BYTES):
@@ -203,7 +203,7 @@ def compressor(codec: int, level: int | None, size: int) -> "Compressor":
 
 
 class Output:
-    """Records on their way into a batch: compressed piece by piece, unless they are few, and refused once too many.
+    """Records being written into a batch: compressed piece by piece, unless they are few, and refused once too large.
 
     `too_large(size)` makes the error for a result of more than `bytes_max` bytes, of which `size` are known. Add data,
     run `flush` as `Work` whenever `is_due`, and at last `finish`.
@@ -218,18 +218,18 @@ class Output:
         self._level = level
         self._max = bytes_max
         self._too_large = too_large
-        self.pending = bytearray()  # where data are added; another one after each `flush`
+        self.pending = bytearray()  # data are added here; replaced by each `flush`
         self._parts: list[bytes] = []
         self._size = 0
         self._stream: Compressor | None = None
 
     @property
     def is_due(self) -> bool:
-        """True if so much is pending that it must be flushed before more is added."""
+        """True if the pending data must be flushed before more are added."""
         return len(self.pending) >= SMALL_BYTES
 
     def flush(self) -> None:
-        """Compress what is pending. Raises what `too_large` makes."""
+        """Compress the pending data. Raises the error of `too_large`."""
         if not self._codec:
             if len(self.pending) > self._max:
                 raise self._too_large(len(self.pending))

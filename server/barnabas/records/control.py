@@ -35,7 +35,7 @@ class ControlType(IntEnum):
 
 
 class EndMarker(NamedTuple):
-    """Outcome of a transaction in one partition, and the epoch of the coordinator that said so."""
+    """Outcome of a transaction in one partition, and the epoch of the coordinator that decided it."""
 
     control_type: ControlType
     coordinator_epoch: int
@@ -52,7 +52,7 @@ def encode_key(control_type: ControlType) -> bytes:
 
 
 def parse_type(key: bytes | None) -> ControlType:
-    """Read the type from the key of a control record. Raises InvalidRecordsError for what is no such key."""
+    """Return the type in the key of a control record. Raises InvalidRecordsError for an invalid key."""
     if key is None or len(key) < _KEY.size:
         raise InvalidRecordsError(f"the key of a control record has {_KEY.size} bytes, not {len(key or b'')}")
     version, number = _KEY.unpack_from(key)

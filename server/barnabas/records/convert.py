@@ -47,7 +47,7 @@ def new_header(
     append_timestamp: int = NO_TIMESTAMP,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> BatchHeader:
-    """Make a header for a batch that is to be written, of no producer; `append_timestamp` goes with LOG_APPEND_TIME."""
+    """Return a header for a new batch without a producer; `append_timestamp` goes with LOG_APPEND_TIME."""
     log_append_time = timestamp_type is TimestampType.LOG_APPEND_TIME
     attributes = codec | (TIMESTAMP_TYPE_BIT if log_append_time else 0)
     return BatchHeader(
@@ -57,7 +57,7 @@ def new_header(
 
 
 Judge: TypeAlias = Callable[[int, bytes | None, int], bool]
-"""Says of a record, by its index, key and timestamp, whether it is to be written."""
+"""Says whether to write a record, by its index, key and timestamp."""
 
 
 def up_convert_steps(
@@ -119,7 +119,7 @@ def up_convert_steps(
 
 
 def copy_steps(body: bytes, out: Output) -> Steps[None]:
-    """Write the records of a body to `out` as they are."""
+    """Write the records of a body to `out` unchanged."""
     for at in range(0, len(body), PIECE_BYTES):
         out.pending += body[at : at + PIECE_BYTES]
         if out.is_due:

@@ -1,7 +1,7 @@
-"""Positions of the fields of each record of a body, one record after the other, without making anything of them.
+"""Positions of the fields of each record of a body, one record after the other, without decoding.
 
-The rule: a step costs the same whatever the record holds. Headers are not looked at, and that a body is well-formed
-throughout is `scan`'s business; what is read here is never beyond the record's own end.
+The rule: a step has a constant cost. Headers are not parsed, and `scan` checks whether a body is well-formed; reads
+never go beyond the record's end.
 """
 
 from barnabas.records.errors import InvalidRecordsError

@@ -51,7 +51,7 @@ _LARGE_BYTES: Final = 1 << 20
 
 @dataclass(slots=True)
 class Message:
-    """One message as it is written, wrapper or not. `timestamp` is NO_TIMESTAMP in v0."""
+    """A message as stored, wrapper or not. `timestamp` is NO_TIMESTAMP in v0."""
 
     offset: int
     magic: int
@@ -116,7 +116,7 @@ def _read_bytes(buf: Buffer, at: int, end: int) -> tuple[bytes | None, int]:
 
 
 def iter_message_set(buf: Buffer) -> Iterator[Message]:
-    """Yield the messages of a set as they are written, wrappers unopened. Raises as `read_message`."""
+    """Yield the messages of a set as stored, wrappers unopened. Raises as `read_message`."""
     pos = 0
     while pos < len(buf):
         message = read_message(buf, pos)
@@ -150,7 +150,7 @@ def open_wrapper(
 def open_steps(
     wrapper: Message, *, decompressed_bytes_max: int, record_bytes_max: int = RECORD_BYTES_MAX
 ) -> Steps[tuple[bytes, int]]:
-    """Decompress what a wrapper holds: (a message set, what its offsets lack). Raises as `open_wrapper`."""
+    """Decompress a wrapper, in steps: returns the message set, and the base of its offsets. Raises as `open_wrapper`."""
     value = wrapper.value
     if value is None:
         raise InvalidRecordsError("a compressed message holds null")
@@ -343,7 +343,7 @@ def encode_message_set(
 
 
 class MessageSetWriter:
-    """A message set in the making; what it must be is said at `encode_message_set`, and what it raises."""
+    """Writer of a message set; `encode_message_set` describes its rules and errors."""
 
     __slots__ = (
         "_append_timestamp",
@@ -431,7 +431,7 @@ class MessageSetWriter:
 
     @property
     def is_large(self) -> bool:
-        """True if `finish` may take long, and is to be run as `Work`."""
+        """True if `finish` may take long, and must run as `Work`."""
         return self._codec != Codec.NONE and len(self._messages) > _STEP_BYTES
 
     def finish(self) -> bytes:

@@ -28,8 +28,8 @@ _RUN_MIN: Final = 4
 # some 20 ns a record, not compiled 500.
 _TRY_MIN: Final = 12 if __file__.endswith(".py") else 128
 _STEP_MAX: Final = 256
-# The bytes of the offset deltas as they are encoded: in one byte up to 63, in two up to 8191, in three above that.
-# With three, the first two repeat themselves after 8192 deltas, throughout which the third stays the same.
+# The encoded offset deltas: one byte up to 63, two up to 8191, three above that. With three, the first two repeat after
+# 8192 deltas, while the third stays the same.
 _ONE_BYTE_END: Final = 1 << 6
 _TWO_BYTES_END: Final = 1 << 13
 _THREE_BYTES_END: Final = 1 << 20
@@ -45,9 +45,9 @@ _HEADERS_PER_TURN: Final = 16  # a record with more headers is not finished in o
 _DELTAS_MAX: Final = 1_024  # different timestamps that are kept before only the ends of their range are
 _SIZE_BYTES_MAX: Final = 5  # of a record's length
 COPIED_BYTES_MAX: Final = 32 << 10
-"""Up to so many bytes are copied at once: that takes a microsecond, to find where they lie does too."""
+"""Bytes copied in one step: that takes a microsecond, as much as finding their place."""
 _WINDOW_BYTES: Final = 64 << 10
-"""So much is copied at a time where the records stay in place."""
+"""Bytes copied at a time if the records stay in place."""
 
 
 @dataclass(slots=True, init=False)  # with an __init__ that can be compiled: one is made for each batch
@@ -112,7 +112,7 @@ class Scanner:
     def __init__(
         self, source: bytes | bytearray, count: int, base_timestamp: int, start: int = 0, end: int = -1
     ) -> None:
-        """The records are what `source` has between `start` and `end`, by default all that follows."""
+        """The records are in `source` between `start` and `end`, by default all that follows."""
         self.source = source
         self.end = len(source) if end < 0 else end
         check_count(count, self.end - start)
@@ -149,7 +149,7 @@ class Scanner:
             ) from None
 
     def result(self) -> BodyScan:
-        """Tell what the records span, all of which must have been scanned."""
+        """Return the range of the records, all of which must have been scanned."""
         low, high = self.span()
         return BodyScan(low, high, self.null_keys, self.offsets_consecutive)
 
@@ -178,7 +178,7 @@ class Scanner:
         self.is_any_folded = True
 
     def go_on(self, effort: int) -> bool:
-        """Try for a run of records alike, else go on record by record, in growing steps."""
+        """Try to find a run of similar records, else continue record by record, in growing steps."""
         while self.index < self.count:
             if effort <= 0:
                 return False
@@ -234,7 +234,7 @@ class Scanner:
         null_keys, last_delta = 0, -1
         missing = 0  # how many bytes of the next record the window must have
         while index < stop:
-            self.index = index  # for whom the error is
+            self.index = index  # subject of the error
             if pos > length_end:
                 self.pos = base + pos
                 body = self.move_window(missing)
@@ -331,7 +331,7 @@ class Scanner:
         return True
 
     def column(self, at: int, size: int, many: int) -> bytes:
-        """Return one byte of each of the next `many` records of `size` bytes: what is at `at` in the one before them."""
+        """Return one byte of each of the next `many` records of `size` bytes: the one at `at` in the preceding record."""
         first = self.base + at + size
         return bytes(self.source[first : first + (many - 1) * size + 1 : size])
 
@@ -387,7 +387,7 @@ class Scanner:
         return first, _SECOND_OF_THREE[start : start + many], bytes((block,)) * many
 
     def add_deltas(self, width: int, column: bytes, high: bytes) -> bool:
-        """Take in the timestamp deltas of a run, if each has `width` bytes, one or two: their columns."""
+        """Add the timestamp deltas of a run, by columns, if each has `width` bytes, one or two."""
         if width == 1:
             if not column.isascii():
                 return False
@@ -406,7 +406,7 @@ class Scanner:
 
 
 def scan_body(body: Buffer, count: int, base_timestamp: int) -> BodyScan:
-    """Check the `count` (at least 1) records of an uncompressed body, and tell what they span.
+    """Check the `count` (at least 1) records of an uncompressed body, and return their range.
 
     Raises InvalidRecordsError if they are malformed, or more, or less.
     """

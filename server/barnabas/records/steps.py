@@ -19,7 +19,7 @@ RECORDS_PER_STEP: Final = 1_000
 
 
 class Reserve:
-    """Announces that up to `bytes_max` bytes are held from now to the end, instead of what was announced before."""
+    """Announces that up to `bytes_max` bytes are held from now to the end, in place of the last announcement."""
 
     __slots__ = ("bytes_max",)
 

@@ -59,7 +59,7 @@ from barnabas.records.steps import RECORDS_PER_STEP, Reserve, Steps, Work
 from barnabas.records.validated import ValidatedBatches, described, stamped
 from barnabas.records.varint import Buffer
 
-OLD_DECOMPRESSED_BYTES_MAX: Final = 32 << 20  # of a wrapper of v0 or v1, whose clients sent up to 1 MB
+OLD_DECOMPRESSED_BYTES_MAX: Final = 32 << 20  # of a wrapper of v0 or v1, from clients that sent up to 1 MB
 
 
 class Origin(Enum):
@@ -181,7 +181,7 @@ class _Appender:
         return result
 
     def stays(self, buf: Buffer, header: BatchHeader) -> bool:
-        """Check the header of a producer's batch of magic 2; whether it alone shows that the batch stays as it is."""
+        """Check the header of a producer's batch of magic 2; returns whether it shows that the batch stays unchanged."""
         source = codec_of(header.codec)
         _check_client_header(header)
         if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
@@ -231,7 +231,7 @@ class _Appender:
             in_place = yield from _scan_in_place_steps(buf, header)
             if in_place is not None and in_place.offsets_consecutive and self.obeys(in_place):
                 return self.patch(buf, header, in_place.max_timestamp)
-        # What follows writes the batch anew, or tells the client what is wrong with which record.
+        # from here on the batch is rewritten, or the client gets the error of a record
         yield from load_steps(source, target)
         scanner = None if source is _NONE else scan_small(buf, header, config)
         if scanner is None:
@@ -261,7 +261,7 @@ class _Appender:
                 )
             )
         finally:
-            scanner.window = scanner.source = b""  # who has made it may give back its memory
+            scanner.window = scanner.source = b""  # the caller may release its memory
 
     def judge_steps(self, body: bytes, header: BatchHeader) -> Steps[None]:
         """Look for the records that break the rules, and raise with which."""
@@ -287,7 +287,7 @@ class _Appender:
         self, body: bytes, header: BatchHeader, *, are_numbers_right: bool
     ) -> Steps[ValidatedBatches]:
         """Write a batch in another codec, or with the offsets that its records should have had."""
-        from barnabas.records.convert import copy_steps, renumber_steps  # not on the way of most requests
+        from barnabas.records.convert import copy_steps, renumber_steps  # not needed by most requests
 
         out = self.output(header)
         if are_numbers_right:
@@ -318,7 +318,9 @@ class _Appender:
         return (yield from self.finish_steps(out, header))
 
     def check_messages_steps(self, buf: Buffer, magic: int) -> Steps[tuple[int, Codec]]:
-        """Check the headers of a message set: (bytes of its whole messages, codec of the one that is compressed)."""
+        """Check the headers of a message set; returns the bytes of its whole messages, and the codec of the compressed
+        one.
+        """
         size = count = summed = 0
         packed = 0
         is_mixed = False
@@ -343,7 +345,7 @@ class _Appender:
         return size, codec_of(packed)
 
     def output(self, header: BatchHeader) -> Output:
-        """Make what the records of a new batch are written to; it refuses more than max.message.bytes."""
+        """Return the output for the records of a new batch; it refuses more than max.message.bytes."""
         size_max = self.config.max_message_bytes
         return Output(
             header.codec,
@@ -388,7 +390,7 @@ def _check_numbering(scanner: Scanner, header: BatchHeader) -> None:
 
 
 def _check_client_header(header: BatchHeader) -> None:
-    """Refuse what the header of a producer's batch must not say."""
+    """Refuse header fields that a producer's batch must not have."""
     count = header.records_count
     if header.codec and count > header.size * RECORDS_PER_COMPRESSED_BYTE_MAX:
         raise InvalidRecordsError(

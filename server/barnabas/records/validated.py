@@ -1,6 +1,6 @@
-"""Records that a leader has validated: what is to be appended, and where.
+"""Validated records of a leader, ready to append.
 
-The rule: each way of validating makes one of these; only its place in the log is still open.
+The rule: each kind of validation returns one; only its offsets are still open.
 """
 
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ class ValidatedBatches:
         self.batches = batches
 
     def place(self, first_offset: int, leader_epoch: int) -> None:
-        """Give the records their place in the log; outside of the checksum, so that nothing else is to be done."""
+        """Set the offsets of the records; these are outside the checksum, so nothing else must change."""
         if not self.batches:
             return
         header = self.batches[0]
@@ -74,7 +74,7 @@ class ValidatedBatches:
 
 
 def described(records: Buffer, header: BatchHeader, config: AppendRules, now_ms: int) -> ValidatedBatches:
-    """Describe one batch that is to be appended."""
+    """Return one batch to be appended, as validated."""
     last_offset = header.base_offset + header.last_offset_delta
     return ValidatedBatches(
         records,
@@ -91,7 +91,7 @@ def described(records: Buffer, header: BatchHeader, config: AppendRules, now_ms:
 def stamped(
     buf: bytearray | memoryview, header: BatchHeader, config: AppendRules, now_ms: int, max_timestamp: int
 ) -> BatchHeader:
-    """Give the batch in `buf` the timestamps that its topic wants, and return its header as it is then."""
+    """Set the timestamps of the batch in `buf` by the topic's settings, and return its new header."""
     if config.append_time:
         set_max_timestamp(buf, 0, TimestampType.LOG_APPEND_TIME, now_ms)
     elif max_timestamp != header.max_timestamp or header.attributes & OF_A_BROKER_BITS:

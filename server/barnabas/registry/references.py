@@ -18,7 +18,7 @@ REFERENCES_DEPTH_MAX = 100
 REFERENCES_CHARS_MAX = 4 * SCHEMA_CHARACTERS_MAX
 """Length of all that a schema refers to."""
 Dependency = tuple[str, str]
-"""A schema that is referred to: its name there, and its text."""
+"""A referenced schema: its name in the reference, and its text."""
 Place = tuple[str, Reference]
 """A subject, and a reference of one of its schemas."""
 

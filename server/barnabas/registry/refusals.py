@@ -79,7 +79,7 @@ def invalid_schema(text: str) -> RegistryError:
 
 
 def invalid_version(text: str) -> RegistryError:
-    """The version is no number that a version has."""
+    """Return the error for a version that is no valid number."""
     return RegistryError(
         422, 42202,
         f"The specified version '{text}' is not a valid version id. Allowed values are between [1, 2^31-1] and the "

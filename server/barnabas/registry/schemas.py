@@ -39,7 +39,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema: its format, its text, the schemas that it refers to, and what clients keep with it."""
+    """A schema: its format, its text, the schemas that it references, and metadata of clients."""
 
     format: str
     text: str

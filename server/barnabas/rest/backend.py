@@ -108,7 +108,7 @@ class Backend:
         return self._registry
 
     def deserializer(self) -> Deserializer:
-        """Return the reader of what schemas have written. Raises RestError without a registry."""
+        """Return the registry's deserializer. Raises RestError without a registry."""
         if self._deserializer is None:
             from barnabas.registry.decoding import Deserializer
 
@@ -131,7 +131,7 @@ class Backend:
             return self._producer
 
     def drop_producer(self, producer: Producer) -> None:
-        """Have the next request open another producer: this one can do nothing more."""
+        """Make the next request open another producer: this one has failed."""
         if self._producer is producer:
             self._producer = None
 
@@ -161,7 +161,7 @@ class _User:
     used_at_s: float
     proven_at_s: float
     requests: set[trio.CancelScope] = field(default_factory=set)
-    """Those that are being answered, which end with it."""
+    """Requests in progress, which end with it."""
     backend: Backend | None = None
 
     @property

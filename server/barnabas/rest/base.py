@@ -35,7 +35,7 @@ class Fields:
     """An object of a body, read field by field; names that no reader knows are refused beforehand."""
 
     def __init__(self, value: Any, *names: str, what: str = "the body") -> None:
-        """Raises RestError for what is no object, or has other names."""
+        """Raises RestError for a value that is no object, or has unknown names."""
         if not isinstance(value, dict):
             raise RestError(400, 400, f"{what} is an object of {', '.join(names)}")
         unknown = next((name for name in value if name not in names), None)
@@ -160,7 +160,7 @@ class Answer:
     status: int = 200
     headers: Sequence[tuple[str, str]] = ()
     content_type: str = ""
-    """Another one than that of the API's version."""
+    """Content type, if it differs from that of the API's version."""
 
 
 class Rows(NamedTuple):
@@ -174,7 +174,7 @@ Send = Callable[[bytes], Awaitable[None]]
 
 @dataclass(slots=True)
 class Events:
-    """An answer that goes on: events, as a browser's EventSource takes them."""
+    """A continuous response: events, for a browser's EventSource."""
 
     work: Callable[[Send], Awaitable[None]]
 
@@ -195,7 +195,7 @@ class Parameter(NamedTuple):
 
 
 class Route(NamedTuple):
-    """A method and a path, as `/topics/{topic}`, with what answers it."""
+    """A method and a path, as `/topics/{topic}`, with its handler."""
 
     method: str
     path: str

@@ -21,7 +21,7 @@ from barnabas.records.errors import CorruptRecordsError, RecordsError
 from barnabas.rest.formats import BINARY, JSON, WITH_SCHEMAS
 
 CALL_SECONDS = 0.25
-"""Time from the first record on after which a call returns what it has."""
+"""Time from the first record on after which a call returns its results."""
 ROWS_BYTES_MAX = 2 << 20
 """Bytes of rows after which it returns, which one record may exceed."""
 UNPACKED_BYTES_MAX = 64 << 20
@@ -69,7 +69,7 @@ class Raw(NamedTuple):
 
 @dataclass(slots=True)
 class Opened:
-    """Content of a part, as far as it was looked at."""
+    """Content of a part, up to the limits."""
 
     at: int
     """Offset before which all was looked at."""
@@ -85,7 +85,7 @@ class _Aborted:
 
 
 def open_part(part: Part, view: View) -> Opened:
-    """Return what a part holds, as far as time and bytes allow; each call gets at least one record further."""
+    """Return the content of a part, within limits of time and bytes; each call advances by at least one record."""
     opened = Opened(part.start)
     work = _Work(part, view, opened)
     aborted = AbortedBatches([_Aborted(*transaction) for transaction in part.aborted])
@@ -133,7 +133,7 @@ class _Work:
                 continue
             if record.offset >= part.end:
                 return True
-            if not self._ends_at:  # what comes before it in its batch was gone over to get here
+            if not self._ends_at:  # records before it in its batch were skipped to get here
                 self._ends_at = time.monotonic() + CALL_SECONDS
             elif time.monotonic() >= self._ends_at or self._bytes >= ROWS_BYTES_MAX:
                 return False

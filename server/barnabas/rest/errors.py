@@ -1,6 +1,6 @@
-"""Errors of the REST API: an HTTP status, a code of five digits or that of the status, and words.
+"""Errors of the REST API: an HTTP status, a code of five digits or that of the status, and a message.
 
-The rule: statuses and codes are those of Confluent's REST proxy, which its clients read; the words are our own.
+The rule: statuses and codes are those of Confluent's REST proxy, which its clients read; the messages are our own.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ BY_KAFKAS: dict[int, tuple[int, int]] = {
     ErrorCode.THROTTLING_QUOTA_EXCEEDED: (429, TOO_MANY_REQUESTS),
     ErrorCode.BROKER_NOT_AVAILABLE: (503, BROKER_NOT_AVAILABLE),
 }
-"""Status and code of what a broker refuses; others are 500 with 50003 where it may pass, else 50002."""
+"""Status and code of the broker's errors; others are 500, with 50003 if transient, else 50002."""
 
 
 class RestError(AnswerError):
-    """A request that cannot be done: an HTTP status, a code, and what is wrong."""
+    """A request that cannot be done: an HTTP status, a code, and the fault."""
 
     def __init__(self, status: int, code: int, text: str) -> None:
         super().__init__(status, text)
@@ -84,7 +84,7 @@ class RestError(AnswerError):
 
 
 def failure_of(error: Exception, doing: str) -> RestError:
-    """Return what is answered for an error; an unexpected one is logged, with `doing`, what it came of."""
+    """Return the response to an error; an unexpected one is logged, with `doing`, the action."""
     return detached(_failure_of(error, doing))
 
 
@@ -117,7 +117,7 @@ def _failure_of(error: Exception, doing: str) -> RestError:
 
 
 def of_client(error: ClientError) -> RestError:
-    """Return what is answered for an error of the client."""
+    """Return the response to an error of the client."""
     if isinstance(error, ResponseError):
         text = f"{describe(error.code)}: {error.message}" if error.message else str(error)
         usual = (500, KAFKA_RETRIABLE if error.is_retriable else KAFKA_ERROR)

@@ -110,7 +110,7 @@ def _typed(value: dict[str, Any], name: str, kind: type) -> Any:
 
 
 def data_of(value: Any, format_name: str) -> Data:
-    """Return the bytes of a key or value in a format, or what a schema is to write. Raises RestError."""
+    """Return the bytes of a key or value in a format, or the value for a schema to write. Raises RestError."""
     if value is None:
         return None
     if format_name == BINARY:
@@ -134,7 +134,7 @@ def _json(value: Any) -> str:
 
 
 class V3Data(NamedTuple):
-    """A key or value of a v3 record: its format, the schema that it names, and what there is of it."""
+    """A key or value of a v3 record: its format, its schema, and its data."""
 
     format_name: str | None
     subject: str | None

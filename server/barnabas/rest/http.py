@@ -39,7 +39,7 @@ EVENT_SECONDS_MAX = 20.0
 OWNER_CONVERSATIONS_MAX = 64
 """Produce requests of v3, which are streams, of one user at the same time."""
 CONVERSATIONS_MAX = 128
-"""Those of all users."""
+"""Limit of conversations of all users."""
 HEADERS = (
     ("X-Content-Type-Options", "nosniff"),
     ("Cache-Control", "no-store"),
@@ -302,7 +302,7 @@ def _check_type(route: Route, content_type: str, *, has_body: bool) -> None:
 
 
 def _joined(pieces: Sequence[Piece]) -> list[bytes]:
-    """Return pieces of which small ones are put together, to at most 64 KB."""
+    """Return the pieces, with small ones joined, up to 64 KB."""
     joined: list[bytes] = []
     part: list[Piece] = []
     size = 0

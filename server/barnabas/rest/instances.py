@@ -51,7 +51,7 @@ ANSWER_BYTES_MAX = 24 << 20
 RECORDS_MAX = 20_000
 """Records in one answer."""
 QUIET_SECONDS = 0.2
-"""Time after a record without another one after which a read ends that need not be filled."""
+"""Time after a record without another one, after which a read without a minimum ends."""
 COMMIT_SECONDS = 5.0
 """Time between automatic commits."""
 CHECK_SECONDS = 1.0
@@ -123,7 +123,7 @@ class Instance:
             self._ready.set()
 
     def end(self) -> None:
-        """Have the consumer leave its group."""
+        """Make the consumer leave its group."""
         self.is_ended = True
         self._change.set()
 
@@ -138,7 +138,7 @@ class Instance:
         """Return the consumer. Raises RestError once it has ended."""
         return (await self.source()).consumer
 
-    # --- what it reads ----------------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------------------
 
     async def subscribe(self, topics: tuple[str, ...], pattern: str) -> None:
         """Become a member of the group, for topics by name or by a pattern (Java's). Raises RestError."""
@@ -257,7 +257,7 @@ class Instance:
                 del self._handed[place]
 
     async def _give_up(self, places: set[TopicPartition]) -> None:
-        """Commit what answers have held of partitions that go to another member, and drop the rest."""
+        """Commit the delivered records of partitions that are revoked, and drop the rest."""
         source = self._source
         if source is None:
             return

@@ -67,7 +67,7 @@ class Objects:
             raise ObjectError("the body ends within an object")
 
     def _begin(self, byte: int) -> None:
-        """Take the first byte of a value, or what stands between values."""
+        """Process the first byte of a value, or of the space between values."""
         if self._is_over:
             raise ObjectError("there is more after the array")
         if byte == 0x7B:

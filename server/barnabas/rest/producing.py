@@ -59,7 +59,7 @@ class Written(NamedTuple):
     version: int | None = None
 
     def plain(self) -> dict[str, Any]:
-        """Return what a v3 answer says of it."""
+        """Return the v3 result of it."""
         described: dict[str, Any] = {"type": self.format_name.upper(), "size": len(self.data or b"")}
         if self.schema_id is not None:
             described |= {
@@ -373,7 +373,7 @@ async def take(backend: Backend, topic: str, record: V3Record, writers: Writers)
 
 
 async def outcome_of(cluster_id: str, topic: str, taken: Acknowledged) -> dict[str, Any]:
-    """Return what a v3 answer says of a record, once it is acknowledged. Raises ClientError."""
+    """Return the v3 result of a record, once it is acknowledged. Raises ClientError."""
     metadata: RecordMetadata = await taken.delivery.wait()
     result: dict[str, Any] = {
         "cluster_id": cluster_id,

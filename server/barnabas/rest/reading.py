@@ -1,6 +1,6 @@
-"""Records on their way from a consumer to an answer: opened a part at a time, held until they are taken.
+"""Records between a consumer and a response: opened a part at a time, held until they are taken.
 
-The rule: nothing of a batch is looked at in this process, and no more is fetched while records wait to be taken.
+The rule: batches are not parsed in this process, and no more is fetched while records wait to be taken.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Source:
         await self.consumer.receive_unopened({}, 0)
 
     async def _fetch(self, ends: dict[TopicPartition, int] | None) -> list[FetchedRecords] | None:
-        """Return what is fetched next; None where the ends are reached."""
+        """Return the next fetched parts; None at the ends."""
         while True:
             limits = dict.fromkeys(self.consumer.assignment, _NO_END) if ends is None else ends
             try:
@@ -132,7 +132,7 @@ class Source:
             problem = f"offsets {part.start} to {part.end - 1} cannot be opened: {error}"
             at, rows = part.end, [problem_row(part, part.start, problem)]
         if not self.parts or self.parts[0] is not part:
-            return  # it was forgotten meanwhile
+            return  # dropped meanwhile
         self.rows += rows
         if at >= part.end:
             self.parts.popleft()

@@ -23,7 +23,7 @@ async def cluster_of(call: Call) -> str:
 
 
 def at(cluster_id: str, *segments: object) -> Segments:
-    """Return the segments of the path of a thing of a cluster."""
+    """Return the path segments of an object of a cluster."""
     return ("v3", "clusters", cluster_id, *segments)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 BYTES_MAX = 8 << 20
 """Bytes of a body of a logged-in visitor."""
 BYTES_BEFORE_LOGIN_MAX = 16 << 10
-"""Size of a body of anybody else."""
+"""Size of a body without a login."""
 AT_ONCE_BYTES_MAX = 16 << 10
 """Size of a body that is read at once: some 1 ms."""
 VALUES_MAX = 50_000

@@ -36,7 +36,7 @@ class Result:
     value: Any = None
     error: Exception | None = None
     ends_child: bool = False
-    """True where the child ends, since its memory cannot be relied upon any more."""
+    """True if the child ends, since its memory is no longer reliable."""
 
 
 def encode(message: Work | Result | Exception) -> bytes:

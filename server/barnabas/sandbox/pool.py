@@ -32,7 +32,7 @@ IDLE_MAX = 1
 MEMORY_BYTES = 256 << 20
 ANSWER_BYTES_MAX = 16 << 20
 START_SECONDS = 0.05
-"""Time that a call waits for a child that others use before another one is started, which takes as long."""
+"""Time that a call waits for a busy child before another one is started, which takes as long."""
 SECONDS_MAX = 5.0
 SHARE_SECONDS = 1.0
 """Time that a call has while others wait; also the time after which a waiting call ends the oldest one."""
@@ -218,7 +218,7 @@ class Sandbox:
             child = self._idle.pop()
             if child.is_running:
                 return child
-            await child.kill()  # the operating system has ended it, for want of memory as a rule
+            await child.kill()  # the operating system has ended it, usually for lack of memory
         return _Child(self._memory_bytes, self._answer_bytes_max)
 
     async def _exchange(self, request: bytes) -> Any:

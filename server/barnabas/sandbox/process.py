@@ -85,7 +85,7 @@ def _sendable(error: Exception) -> Exception:
 
 
 def _limit_cpu_time(seconds: float) -> None:
-    """Have the operating system end this process after so much more CPU time."""
+    """Make the operating system end this process after this much more CPU time."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     limit = int(usage.ru_utime + usage.ru_stime + seconds) + 2
     resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))

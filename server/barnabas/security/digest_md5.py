@@ -13,11 +13,11 @@ from collections.abc import Callable, Generator
 
 _DIRECTIVE = re.compile(r'\s*([A-Za-z-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))\s*(?:,|$)')
 COUNT = "00000001"
-"""So many times the server's nonce has been used: once."""
+"""Number of uses of the server's nonce: one."""
 
 
 class DigestError(Exception):
-    """The other side asks for what is not here, or does not know the password; the text is for the log."""
+    """The other side requests an unsupported option, or does not know the password; the text is for the log."""
 
 
 def digest_md5(username: str, password: str, *, uri: str, nonce: str) -> Generator[bytes, bytes, None]:
@@ -61,7 +61,7 @@ class DigestServer:
         self._has_begun = False
 
     def answer(self, message: bytes) -> bytes:
-        """Return what follows a message of the client's. Raises DigestError, which ends the login."""
+        """Return the reply to a message of the client. Raises DigestError, which ends the login."""
         if self.username is not None:
             raise DigestError("a message after the end of the login")
         if self._has_begun:

@@ -28,7 +28,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v
 
 
 class JaasError(ValueError):
-    """Text that is no login configuration; says what is wrong without repeating it."""
+    """Invalid text of a login configuration; the message does not repeat it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Networks as hosts of ACLs, as `10.0.0.0/8` and `2001:db8::/32` (KIP-1276, Kafka 4.4). Pure.
 
-The rule: what Kafka takes for a network is one here, and an address is in it or not by its bits, however both are written.
-Networks of IPv4 have no addresses of IPv6, and the other way round; an IPv4 address mapped into IPv6 counts as IPv4.
+The rule: the syntax of networks is Kafka's, and an address is in a network by its bits, in any notation. Networks of
+IPv4 have no addresses of IPv6, and vice versa; an IPv4 address mapped into IPv6 counts as IPv4.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Network = IPv4Network | IPv6Network
 
 
 def network_of(host: str) -> Network:
-    """Return the network that an ACL names as its host. Raises ValueError, with why it is none."""
+    """Return the network in the host of an ACL. Raises ValueError, with the fault, if it is none."""
     address, slash, prefix = host.partition("/")
     if not slash:
         raise ValueError("there is no prefix length")
@@ -86,7 +86,7 @@ def _known_address(host: str) -> IPv4Address | IPv6Address | None:
 
 
 def is_within(host: str, pattern: str) -> bool:
-    """Say whether a client's address is in the network that an ACL names; not in what is none."""
+    """Say whether a client's address is in the network of an ACL; false for an invalid network."""
     if "/" not in pattern:
         return False
     network, address = _known_network(pattern), _known_address(host)

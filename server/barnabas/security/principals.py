@@ -41,7 +41,7 @@ _ESCAPED = frozenset(',=+<>#;"\\')
 
 
 _CONTROL = ("Cc", "Cs", "Zl", "Zp")
-"""Unicode's categories of what is no character to be seen: control, half of a pair, ends of lines and paragraphs."""
+"""Unicode categories of invisible characters: control, surrogates, line and paragraph separators."""
 
 
 class NameRuleError(ValueError):
@@ -59,7 +59,7 @@ def has_control_character(name: str) -> bool:
 def subject_of(certificate: bytes) -> str:
     """Return the distinguished name of a certificate's (DER) subject, as Java's X500Principal.getName prints it.
 
-    Raises ValueError for what is no certificate.
+    Raises ValueError for an invalid certificate.
     """
     try:
         whole = _content(certificate, 0)

@@ -25,7 +25,7 @@ from barnabas.security.networks import is_within
 
 DECISIONS_MAX = 20_000
 NAME_LENGTH_MAX = 256
-"""Decisions on resources with longer names are not remembered: clients choose what they ask for."""
+"""Decisions on resources with longer names are not cached, as clients choose the names."""
 
 SOME_NAME = "hardcode"
 """The resource that stands for those without ACLs of their own, as in Kafka."""
@@ -40,11 +40,11 @@ _IMPLIED_BY: Mapping[Operation, tuple[Operation, ...]] = MappingProxyType({
     Operation.DESCRIBE: (*_DESCRIBES, Operation.ALL),
     Operation.DESCRIBE_CONFIGS: (*_DESCRIBES_CONFIGS, Operation.ALL),
 })  # fmt: skip
-"""By operation, those which an ACL may allow so that the operation is allowed; what is denied implies nothing."""
+"""By operation, the operations that imply it if an ACL allows them; a denial implies none."""
 
 
 class Decision(NamedTuple):
-    """A decision to allow or deny, and the ACL that says so, or the name of the rule."""
+    """A decision to allow or deny, and the ACL or the name of the rule behind it."""
 
     is_allowed: bool
     rule: AclBinding | str

@@ -32,15 +32,15 @@ class Token:
     expires_max_ms: int
 
     def is_expired(self, now_ms: int) -> bool:
-        """Return whether it can neither be used nor renewed any more."""
+        """Return whether it can no longer be used or renewed."""
         return self.expires_max_ms < now_ms or self.expires_ms < now_ms
 
     def may_be_renewed_by(self, principal: str) -> bool:
-        """Return whether a principal may renew it, or let it expire."""
+        """Return whether a principal may renew it, or set its expiry."""
         return principal == self.owner or principal in self.renewers
 
     def renewed(self, principal: str, period_ms: int, lifetime: Lifetime, now_ms: int) -> Token:
-        """Return it with so long to live from now on; 0 or less: as the settings say.
+        """Return it with a lifetime from now on; 0 or less: that of the settings.
 
         Raises DELEGATION_TOKEN_EXPIRED, DELEGATION_TOKEN_OWNER_MISMATCH.
         """
@@ -49,7 +49,7 @@ class Token:
         return self.until(now_ms, min(period_ms, lifetime.expiry_ms) if period_ms > 0 else lifetime.expiry_ms)
 
     def expiring(self, principal: str, period_ms: int, now_ms: int) -> Token | None:
-        """Return it with so long to live, None if it is to be removed now, expired or not: after less than 0.
+        """Return it with a new lifetime; None if it must be removed now, expired or not: for less than 0.
 
         Raises DELEGATION_TOKEN_OWNER_MISMATCH, DELEGATION_TOKEN_EXPIRED.
         """

@@ -1,8 +1,8 @@
 """THE table of the served APIs: API key, versions, required access, handler.
 
-ApiVersions, dispatch and `docs/reference/apis.md` are all derived from it. What is not in it is not advertised, and
-asking for it closes the connection. Old versions stay in, since clients infer features from the advertised minimum
-(librdkafka drops compression when Produce v0 is missing).
+ApiVersions, dispatch and `docs/reference/apis.md` are all derived from it. APIs that are not in it are not advertised,
+and a request for one closes the connection. Old versions stay in, since clients infer features from the advertised
+minimum (librdkafka drops compression when Produce v0 is missing).
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ SASL_AUTHENTICATE = 36
 FETCH = 1
 METADATA = 3
 TELEMETRY = frozenset((71, 72))
-"""Those that are served where a receiver of telemetry is configured, or `telemetry.enable` asks for them."""
+"""APIs that are served if a receiver of telemetry is configured, or `telemetry.enable` is set."""
 
 HEARTBEATS = frozenset((12, 68))
-"""Those that a client repeats on its connection. Their handlers change neither requests nor what they have returned."""
+"""APIs that clients repeat on a connection. Their handlers modify neither requests nor returned responses."""
 
 DELEGATION_TOKENS = frozenset((38, 39, 40))
-"""Those that create, renew and expire delegation tokens."""
+"""APIs that create, renew and expire delegation tokens."""
 
 SERVED_EARLY = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE))
-"""Those that are served before the controller has told a broker of its cluster, besides the controller's requests."""
+"""APIs served before the controller has sent a broker its metadata, besides the controller's requests."""
 
 SINCE_4_4 = frozenset((93,))
-"""Those that only a broker serves that is to be one of 4.4."""
+"""APIs that only a broker of release 4.4 serves."""
 
 UNSTABLE: Mapping[int, int] = MappingProxyType({22: 6})
 """Last versions by key that are not stable in Kafka, and are served with `unstable.api.versions.enable`."""
@@ -77,13 +77,13 @@ _ALTERED_RESOURCES = (
 class Api:
     """One served API. Codecs and handler are imported when the first request for it arrives.
 
-    `whole` is what the request needs before anything of it is done: all of these, in this order. `each` is what the
-    handler asks for itself: for each resource that the request or the answer names, or one instead of another, as its
-    head comment says. `controller` marks those that only the cluster's controller may answer; another broker answers
-    NOT_CONTROLLER, as Kafka does without forwarding (3.9 in ZooKeeper mode). `feature` is the one of the cluster that must
-    be on (KIP-584); without it the answer is UNSUPPORTED_VERSION. `member_only` marks what only a broker in a cluster on
-    ZooKeeper serves: what its controller and its brokers say to each other. `forwarded` marks those that a broker of a
-    KRaft quorum forwards to the active controller (KIP-590), as it does those with `controller`.
+    `whole` are the permissions for the whole request, checked first, in this order. `each` are those that the handler
+    checks itself: for each resource in the request or the response, or one instead of another, as its head explains.
+    `controller` marks APIs that only the cluster's controller may answer; another broker answers NOT_CONTROLLER, as
+    Kafka does without forwarding (3.9 in ZooKeeper mode). `feature` is the feature that must be on (KIP-584); without it
+    the answer is UNSUPPORTED_VERSION. `member_only` marks what only a broker in a cluster on ZooKeeper serves: what its
+    controller and its brokers say to each other. `forwarded` marks those that a broker of a KRaft quorum forwards to the
+    active controller (KIP-590), as it does those with `controller`.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Api:
 
 
 def row_of(api: Api) -> dict[str, Any]:
-    """Return what an API is made of: the arguments of `Api`."""
+    """Return the arguments of an `Api`."""
     return {name: getattr(api, name) for name in _COLUMNS}
 
 

@@ -95,7 +95,7 @@ class Handshakes:
         self._limiter: trio.CapacityLimiter | None = None
 
     async def run(self, step: Callable[[], None]) -> None:
-        """Run a step. Raises what it raises."""
+        """Run a step. Raises its errors."""
         if self._limiter is None:
             self._limiter = trio.CapacityLimiter(HANDSHAKES_MAX)
         await self._threads.run(step, limiter=self._limiter)

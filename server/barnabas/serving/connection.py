@@ -82,7 +82,7 @@ class Connection:
         self._unsent: Held | None = None
         self._frames = Frames()
         self._pace = Pace(parts.busy_poll)
-        # A request that was begun while the task waits, and what it waits for: None where the task only has to resume.
+        # a request that was begun while the task waits, and its deferred result; None if the task only has to resume
         self._request: Request | None = None
         self._wait: Deferred[Any] | None = None
         self._failure: Exception | None = None
@@ -200,9 +200,9 @@ class Connection:
             memory.discharge(size)
 
     async def _serve_partial(self, partial: PartialFrame) -> bool:
-        """Receive the rest of a frame that did not come in one read, and answer it.
+        """Receive the rest of a frame after a partial read, and answer it.
 
-        Holds what has arrived, at most twice as much, and waits for memory before it reads more.
+        Holds at most twice the received bytes, and waits for memory before it reads more.
         """
         parts, is_alive = self._parts, False
         self._pace.is_small = partial.size <= UNCOUNTED_BYTES_MAX
@@ -258,10 +258,9 @@ class Connection:
     # --- a request that is answered while the task waits ------------------------------------------------------------
 
     def _arrived(self) -> bool:
-        """Answer a request that has come while the task waits; return whether anything is left for the task.
+        """Answer a request that has arrived while the task waits; return whether work is left for the task.
 
-        Left is an answer that has to be waited for, a connection at its end, and what is more or less than one small
-        request.
+        That is a deferred answer, the end of the connection, or more or less than one small request.
         """
         try:
             return not self._answer_arrived()
@@ -269,7 +268,7 @@ class Connection:
             return self._has_failed(failure)
 
     def _answer_arrived(self) -> bool:
-        """Answer what has come if that needs no waiting; false where anything is left. Raises PeerError, OSError."""
+        """Answer a received request if that needs no wait; false if work is left. Raises PeerError, OSError."""
         if self._request is not None:
             # More has come before the answer; or the peer has gone, which is seen when that is sent.
             return False
@@ -300,7 +299,7 @@ class Connection:
         return self._sleeps_on(request)
 
     def _is_answered(self) -> None:
-        """Send the answer of the request that is parked; wake the task where anything is left for it."""
+        """Send the answer of the parked request; wake the task if work is left for it."""
         request = self._request
         assert request is not None, "parked"
         try:
@@ -319,7 +318,7 @@ class Connection:
         return True
 
     def _sleeps_on(self, request: Request) -> bool:
-        """Forget a request that is done with if the task may stay asleep, and say whether it may."""
+        """Drop a finished request if the task may stay asleep, and return whether it may."""
         if (
             self._wait is not None
             or not request.is_alive
@@ -394,7 +393,7 @@ class Connection:
                 self._note_arrival()
                 held.moved_s = self.last_active
         self._transport.expect(0)
-        # The read that filled the scratch buffer was of this frame: it says nothing of the next one.
+        # the read that filled the scratch buffer was of this frame, and tells nothing about the next
         self._is_more_there = False
         return True
 
@@ -437,7 +436,7 @@ class Connection:
         self.last_active = now_s
 
     def reset(self) -> None:
-        """Have the end of this connection be a TCP reset."""
+        """Make the end of this connection a TCP reset."""
         self._transport.reset()
 
     def expect_nothing_soon(self) -> None:
@@ -448,7 +447,7 @@ class Connection:
     # --- a reader that does not keep up, seen by the transport ----------------------------------------------------
 
     def fell_behind(self, size: int) -> None:
-        """Count what of a response stays in memory, beyond what its handler has reserved."""
+        """Count the bytes of a response that stay in memory, beyond the handler's reservation."""
         self._unsent = Held(self._close_for_memory)
         self._parts.memory.unsent.begin(self._unsent, max(size - self.info.reserved, 0))
 
@@ -459,7 +458,7 @@ class Connection:
             self._parts.memory.unsent.moved(self._unsent)
 
     def caught_up(self) -> None:
-        """Count no longer what was unread."""
+        """Stop counting the unread bytes."""
         if self._unsent is not None:
             self._parts.memory.unsent.end(self._unsent)
             self._unsent = None

@@ -1,9 +1,9 @@
 """Limits on the number and the rate of connections: of the broker, of a listener, of an address.
 
-The rule: what is beyond a limit of the broker or of a listener waits, and with it all that come to this listener; what is
-beyond a limit of its address is closed: at once if there are too many, after a while if they come too fast (KIP-612).
-The listener that brokers use among themselves does not wait for the others where there are several. Limits are those of
-the settings and quotas as they are now.
+The rule: a connection beyond a limit of the broker or of a listener waits, and with it all later ones of this listener;
+one beyond a limit of its address is closed: immediately if there are too many, after a while if they come too fast
+(KIP-612). The listener that brokers use among themselves does not wait for the others where there are several. Limits
+are those of the settings and quotas as they are now.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class ConnectionLimits:
         """Return the number of open connections on a listener."""
         return self.per_listener[listener]
 
-    # --- what is allowed ------------------------------------------------------------------------------------
+    # --- present limits -------------------------------------------------------------------------------------
 
     def _limits_changed(self) -> None:
         config = self._config
@@ -97,7 +97,7 @@ class ConnectionLimits:
         self._is_rated = min(self._rate, *self._rate_on.values(), INT_MAX) < INT_MAX
 
     def settings_changed(self) -> None:
-        """Apply the settings as they are now; waiting tasks check again."""
+        """Apply the present settings; waiting tasks check again."""
         self._limits_changed()
         self._wake()
 
@@ -125,7 +125,7 @@ class ConnectionLimits:
         return wait_ms
 
     async def wait_for_turn(self, listener: str, delay_ms: int) -> None:
-        """Wait for so many ms, and then until there is room."""
+        """Wait for this many ms, and then until there is room."""
         await trio.sleep(delay_ms / 1000)
         while not self.has_room(listener):
             self._log_limit.log(
@@ -136,7 +136,7 @@ class ConnectionLimits:
             await self.wait_for_change()
 
     def throttle_ms(self, listener: str, host: str) -> int:
-        """Count a new connection of an address; return in how many ms it is to be closed, 0 if it may stay."""
+        """Count a new connection of an address; return the ms after which it is to be closed, 0 if it may stay."""
         if not self._addresses.is_set:
             return 0
         address, limit = self._addresses.of(host)

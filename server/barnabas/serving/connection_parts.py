@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class ConnectionParts:
     """Parts that all connections of a broker share.
 
-    `begin` returns the request in a frame (without its size field), before its first stage; `on_closed` is told the id of
-    each connection that is at its end.
+    `begin` returns the request in a frame (without its size field), before its first stage; `on_closed` is called with
+    the id of each closed connection.
     """
 
     __slots__ = (

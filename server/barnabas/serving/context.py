@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from barnabas.serving.request_quotas import BrokerQuotas, Mutations, RequestQuotas
 
 audit = logging.getLogger("barnabas.authorizer")
-"""Logger that stands for Kafka's `kafka.authorizer.logger`: refusals are warnings, what was allowed is at debug."""
+"""Logger in place of Kafka's `kafka.authorizer.logger`: denials at warning, permissions at debug."""
 
 ANONYMOUS = "User:ANONYMOUS"
 """The principal of a connection that has not authenticated, as Kafka names it."""
@@ -40,11 +40,11 @@ ANONYMOUS = "User:ANONYMOUS"
 
 NAME_SHOWN: Final = 300
 REASON_SHOWN: Final = 1000
-"""So many characters of a name, and of a rule, are logged."""
+"""Characters of a name, and of a rule, that are logged."""
 
 
 def shown_client(client_id: str | None) -> str:
-    """Return a client id as it is logged: quoted, and the rest of a long one left out."""
+    """Return a client id for log lines: quoted, and truncated if it is long."""
     if client_id is None or len(client_id) <= NAME_SHOWN:
         return repr(client_id)
     return f"{client_id[:NAME_SHOWN]!r}... ({len(client_id)} characters)"
@@ -100,7 +100,7 @@ class ConnectionInfo:
         self.client_software_name = client_software_name
         self.client_software_version = client_software_version
         self.login = login
-        """State of the connection's login, which says what may be asked; None on a listener without SASL."""
+        """State of the connection's login, which decides on allowed requests; None on a listener without SASL."""
         self.token_authenticated = token_authenticated
         """True if the client has logged in with a delegation token (KIP-48)."""
         self.muted_ms = muted_ms
@@ -120,7 +120,7 @@ class ConnectionInfo:
 
     @property
     def requester(self) -> Requester:
-        """The client at the other end, as an authorizer is told of it."""
+        """The client at the other end, as the authorizer sees it."""
         address = self.peer_address[0]
         return Requester(self.principal, host_of(address) if ":" in address else address)
 
@@ -134,7 +134,7 @@ class ConnectionInfo:
 
 
 class ContextParts:
-    """Services that all requests of a broker share; without `quotas` no client is throttled, whatever the quotas are."""
+    """Services that all requests of a broker share; without `quotas` no client is throttled."""
 
     __slots__ = ("asks_authorizer", "authorizer", "log_limit", "memory", "quotas")
 
@@ -215,22 +215,23 @@ class RequestContext:
     async def reserve(self, size: int) -> None:
         """Reserve memory of `size` bytes until the response has been sent; waits while there is not enough.
 
-        To be called before the memory is taken. Only the first reservation of a request waits: reserve what is needed
-        at least in one piece.
+        Call it before the allocation. Only the first reservation of a request waits: so reserve the minimum in one
+        piece.
         """
         if self.reservation is None:
             self.reservation = Reservation(self.shared.memory)
         await self.reservation.add(size)
 
     def unreserve(self, size: int) -> None:
-        """Give back `size` bytes of what was reserved, for memory that is no longer held."""
+        """Release `size` reserved bytes that are no longer held."""
         if self.reservation is not None:
             self.reservation.reduce(size)
 
     def mutations(self, *, refuses: bool) -> Mutations | None:
-        """Return what new and deleted partitions are charged to, None where no quota applies (KIP-599).
+        """Return the quota for new and deleted partitions, None if none applies (KIP-599).
 
-        `refuses` where the version of the request has an error for it; otherwise the client is throttled afterwards.
+        `refuses` is true if the version of the request has an error for it; otherwise the client is throttled
+        afterwards.
         """
         return self.quotas.mutations(refuses=refuses) if self.quotas is not None else None
 
@@ -244,7 +245,7 @@ class RequestContext:
     ) -> bool:
         """Return whether the requester may do `operation` on a resource.
 
-        `is_asked_for`: whether a refusal is one that the client learns of; what is only left out of a list is not logged.
+        `is_asked_for`: whether the client sees a denial; an entry that is only omitted from a list is not logged.
         """
         shared = self.shared
         if not shared.asks_authorizer:

@@ -1,7 +1,7 @@
-"""Results that are not always there yet: most are, and are returned as they are.
+"""Results that may not be available yet: most are, and are returned directly.
 
-The rule: code that can answer without waiting is a plain function that returns the result; only where it cannot does
-it return a `Deferred`, which its caller awaits, in any task. A `Future` can also be waited for without a task.
+The rule: code that can answer without waiting is a plain function that returns the result; only otherwise it returns a
+`Deferred`, which its caller awaits, in any task. A `Future` can also be waited for without a task.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ class Deferred(Generic[T]):
     """A result that takes waiting; its work begins with the first `wait`."""
 
     def __init__(self, begin: Callable[[], Awaitable[T]]) -> None:
-        """`begin` returns what is awaited for the result: nothing begins for a client that goes away before."""
+        """`begin` returns the awaitable of the result; it is called only when the result is awaited."""
         self._begin = begin
 
     def wait(self) -> Awaitable[T]:
-        """Return what is awaited for the result, once."""
+        """Return the awaitable of the result, once."""
         return self._begin()
 
 
 async def resolved(result: T | Deferred[T]) -> T:
-    """Return a result that is there, or wait for it."""
+    """Return an available result, or wait for it."""
     return await result.wait() if isinstance(result, Deferred) else result
 
 
 class Future(Deferred[T]):
-    """A result that something else brings about, and that calls back when it is there.
+    """A result that is set elsewhere, with callbacks.
 
     Lifecycle: `add_done_callback` and, when that is called, `result`; or `wait`; or `cancel`.
     """
@@ -39,7 +39,7 @@ class Future(Deferred[T]):
         """There is nothing to begin."""
 
     def add_done_callback(self, call: Callable[[], None]) -> None:
-        """Have `call`, which raises nothing, called when the result is there."""
+        """Register a callback, which must not raise, called when the result is available."""
         raise NotImplementedError
 
     def result(self) -> T | Deferred[T]:
@@ -47,7 +47,7 @@ class Future(Deferred[T]):
         raise NotImplementedError
 
     def wait(self) -> Awaitable[T]:
-        """Return what is awaited for the result; nothing is called back from then on."""
+        """Return the awaitable of the result; the callback is not called from then on."""
         raise NotImplementedError
 
     def cancel(self) -> None:

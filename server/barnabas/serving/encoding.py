@@ -31,25 +31,27 @@ T = TypeVar("T")
 
 INLINE_BYTES_MAX: Final = 32 * 1024
 INLINE_ENTRIES_MAX: Final = 1000
-"""Requests up to this size with so many entries of arrays are decoded at once, and responses with so many encoded: that
-takes a millisecond or two. So are requests to produce with so many, of any size: their records are not decoded."""
+"""Requests and responses with up to this many array entries are decoded and encoded in the event loop.
+
+That takes a millisecond or two. So are Produce requests of any size with as many: their records are not decoded.
+"""
 
 CHUNKS_PER_JOIN: Final = 20_000
 """Pieces of an encoded response that are copied together in one call, during which no other thread runs: a millisecond."""
 ENTRIES_PER_JOIN: Final = 2_500
-"""Entries of a response that has about so many pieces. To count pieces takes a fifth of a response's time."""
+"""Entries of a response between two joins of its pieces; counting pieces takes a fifth of a response's time."""
 
 DECODED_FACTOR: Final = 16
-"""Growth of a request without records when it is decoded, about: more is known when that is done."""
+"""Approximate growth of a request without records when it is decoded; the exact size is known afterwards."""
 UNDECODED_RESERVED_MAX: Final = 16 << 20
 ENTRY_BYTES: Final = 512
 """Bytes that an entry of a request takes until it is answered: decoded, its answer, and that encoded, about."""
 
 
 class JoinedChunks(list["Chunk"]):
-    """The chunks of a large response, of which many are joined as soon as there are so many: they take more than it does.
+    """The chunks of a large response, joined whenever there are many, as many small chunks take more memory.
 
-    The first one is left alone. Lifecycle: `append`, then `join`.
+    The first one is kept separate. Lifecycle: `append`, then `join`.
     """
 
     def __init__(self, joined: Callable[[list[Chunk]], list[Chunk]]) -> None:
@@ -64,13 +66,13 @@ class JoinedChunks(list["Chunk"]):
             self.join()
 
     def join(self) -> None:
-        """Join what is not joined."""
+        """Join the pending chunks."""
         self[self._unjoined :] = self._joined(self[self._unjoined :])
         self._unjoined = len(self)
 
 
 class CodecWorker:
-    """Decodes and encodes what is large. One at a time: Python does no two at once.
+    """Decodes and encodes large messages. One at a time, as Python does not run two in parallel.
 
     `entries_max`: how many entries of arrays and tagged fields a request may have.
     """
@@ -81,9 +83,9 @@ class CodecWorker:
         self.entries_max = entries_max
 
     async def decode(self, api: Api, context: RequestContext, frame: memoryview, position: int) -> Any:
-        """Decode the body of a request that is not decoded at once, and reserve memory for it and its answer.
+        """Decode the body of a large request, and reserve memory for it and its response.
 
-        Raises PeerError, TooManyEntriesError for more entries than `entries_max`, of which none is kept.
+        Raises PeerError, and TooManyEntriesError for more entries than `entries_max`, none of which is kept.
         """
         decode = api.decoders[context.api_version]
         is_produce = api.key == PRODUCE
@@ -92,7 +94,7 @@ class CodecWorker:
         entries_max = NO_LIMIT if _is_of_brokers(api, context) else self.entries_max
 
         def decoded() -> tuple[Any, int]:
-            # Single bytes of these are read in two thirds of the time. Only what is produced stays where it lies.
+            # single bytes of `bytes` are read in two thirds of the time; only produced records stay in place
             request = decode(frame if is_produce else bytes(frame), position, entries_max)[0]
             return request, entries_of(request)
 
@@ -105,7 +107,7 @@ class CodecWorker:
         return request
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Do what is long by the size of a message, in the thread; returns what it returns, raises what it raises."""
+        """Run a long function in the thread; returns its result, raises its errors."""
         return await self._threads.run(work, limiter=self._limiter)
 
     async def encode(self, context: RequestContext, response: Any) -> tuple[list[Chunk], dict[int, int]]:

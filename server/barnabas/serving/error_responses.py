@@ -183,7 +183,7 @@ def error_response(api: Api, context: RequestContext, request: Any, code: int, m
         moved = code == ErrorCode.NOT_CONTROLLER
         if api.key not in _ALSO_TOP_LEVEL or (moved and api.key != _ELECT_LEADERS):
             return response
-        if moved and request.topic_partitions:  # each of them says so, and nothing else
+        if moved and request.topic_partitions:  # every entry has the error, and nothing else
             response.error_code = ErrorCode.NONE
     else:
         response = registry.response_codec(api.key).message()

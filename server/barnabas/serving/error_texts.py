@@ -1,7 +1,7 @@
-"""Error texts in a response that are longer than a string may be: cut, wherever they stand.
+"""Truncation of error texts in a response that exceed the limit of a string.
 
-The rule: a text may repeat a name of the client's, which may be as long as a string may be, and says more besides. What is
-cut is the text, never the answer.
+The rule: a text may repeat a name of the client's, which may already have that length. Only the text is truncated, never
+the response.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 from barnabas.wire.primitives import STRING_BYTES_MAX
 
 SHOWN: Final = 1_000
-"""So many characters of a text that is too long are kept."""
+"""Characters of a truncated text."""
 _FIELD_SUFFIXES: Final = ("error_message", "status_detail")
 
 

@@ -41,7 +41,7 @@ class Reader(Protocol):
 
 
 class SessionPartition:
-    """One partition of a fetch: what the fetcher wants of it, and what it was last told about it."""
+    """One partition of a fetch: its limits for the fetcher, and the state in the last response."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -84,7 +84,7 @@ class SessionPartition:
     def tell(
         self, high_watermark: int, last_stable_offset: int, log_start_offset: int, *, is_error: bool
     ) -> bool:
-        """Remember what the fetcher is told, and say whether any of it is new or an error."""
+        """Remember the state in a response, and return whether any of it is new or an error."""
         is_news = (
             is_error
             or self.told_error
@@ -100,10 +100,9 @@ class SessionPartition:
 
 
 class Session:
-    """A fetcher's remembered partitions, in the order in which they are served.
+    """A fetcher's partitions, in the order in which they are served.
 
-    `changed` are those of them that are not watched, in the same order among themselves as far as they were served.
-    `reader` is told of each that stops to be watched.
+    `changed` are the unwatched ones, in the same relative order. `reader` is called for each that stops being watched.
     """
 
     __slots__ = (
@@ -138,12 +137,12 @@ class Session:
         self.is_open = True
         self.looked_at_all_ms = 0
         self.broker_epoch = -1
-        """The one with which a follower has sent its last request."""
+        """The epoch in a follower's last request."""
 
     def due(self, now_ms: int, *, all_after_ms: int, broker_epoch: int = -1) -> list[SessionPartition]:
-        """Return the partitions that a request must look at: those that have changed, or all of them.
+        """Return the partitions that a request must visit: the changed ones, or all.
 
-        All after so many ms, since not everything that changes is watched, and for a follower that has registered again.
+        All after some time, since not every change is watched, and for a follower that has registered again.
         """
         if 0 <= now_ms - self.looked_at_all_ms < all_after_ms and broker_epoch == self.broker_epoch:
             return list(self.changed.values())
@@ -165,7 +164,7 @@ class Session:
             self.changed[key] = partition
 
     def end(self) -> None:
-        """Watch no partition any more."""
+        """Stop watching partitions."""
         self.is_open = False
         for partition in self.partitions.values():
             if partition.watch is not None:
@@ -177,7 +176,7 @@ class Session:
         requested: Iterable[SessionPartition],
         forgotten: Iterable[tuple[TopicKey, int]],
     ) -> None:
-        """Apply what an incremental request changes."""
+        """Apply the changes of an incremental request."""
         for partition in requested:
             partition_before = self.partitions.get((partition.topic, partition.index))
             if partition_before is None:
@@ -251,7 +250,7 @@ class FetchSessions:
         return session
 
     def close(self, session_id: int) -> None:
-        """Forget a session; unknown ids are fine."""
+        """Remove a session; unknown ids are ignored."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             session.end()

@@ -1,4 +1,4 @@
-"""Frames out of the bytes of a connection. Pure: the reader of the socket passes the bytes in.
+"""Splits the bytes of a connection into frames. Pure: the reader of the socket passes the bytes in.
 
 The rule: an idle connection holds no buffer at all, and memory is taken only for bytes that have arrived. A frame that
 merely *claims* to be large costs nothing until its bytes come.
@@ -58,10 +58,10 @@ class BufferPool:
 
 
 class PartialFrame:
-    """A frame of which some bytes have come.
+    """A frame that has arrived in part.
 
-    Lifecycle, until `missing` is 0: `needed` says how many bytes of memory the next read takes, which `target` makes room
-    for; `received` takes what the read put there, and says how many of them were not used.
+    Lifecycle, until `missing` is 0: `needed` is the memory for the next read, and `target` its buffer; `received` takes
+    the bytes that were read, and returns how many are left over.
     """
 
     __slots__ = ("_buffer", "_is_checked", "_pool", "_pooled", "_scratch_bytes", "size", "used")
@@ -84,7 +84,7 @@ class PartialFrame:
 
     @property
     def needed(self) -> int:
-        """Bytes of memory that the next read takes beside what is held: it at most doubles that."""
+        """Bytes of memory for the next read, beyond the bytes held: at most as many."""
         if self._is_little:
             return min(self.missing, SCRATCH_BYTES)
         if self.used < len(self._buffer):
@@ -127,7 +127,7 @@ class PartialFrame:
         return memoryview(self._buffer)[: self.size]
 
     def give_back(self, *, is_answered: bool) -> None:
-        """Let other frames have the buffer, once this one is answered; what was taken for it and not used in any case."""
+        """Return the buffer for other frames, once this one is answered; unused memory in any case."""
         if self._pooled is not None:
             self._pool.give(self._pooled)
             self._pooled = None
@@ -165,11 +165,11 @@ class Frames:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing is left."""
+        """True if no bytes are left."""
         return self._position == len(self._data)
 
     def feed(self, data: bytes) -> None:
-        """Add what has come."""
+        """Add received bytes."""
         rest = self._data[self._position :]
         self._data = rest + data if rest else data
         self._position = 0
@@ -192,7 +192,7 @@ class Frames:
         return memoryview(bytearray(data[start:end]))
 
     def only(self, bytes_max: int) -> memoryview | None:
-        """Return the next frame if it is all that is there, and no size is wrong; otherwise None, and it stays there."""
+        """Return the next frame if there are no other bytes, and its size is valid; otherwise None, and it stays."""
         data, start = self._data, self._position + SIZE_BYTES
         size = len(data) - start
         if size < 0 or size > bytes_max:
@@ -203,7 +203,7 @@ class Frames:
         return memoryview(bytearray(data[start:]))
 
     def partial(self, pool: BufferPool, bytes_max: int) -> PartialFrame:
-        """Return the next frame, of which the size is there and the rest not all, and hold nothing any more.
+        """Return the next frame, which has its size but not all of its bytes, and hold nothing any more.
 
         Raises DecodeError.
         """

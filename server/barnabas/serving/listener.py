@@ -42,7 +42,8 @@ CLOSED_PER_TURN = 50
 """Most connections that are closed in one turn of the event loop, each by its own task."""
 
 THROTTLED_MAX = 1000
-"""So many connections that come too fast from their address are kept open until they are closed; others are at once."""
+"""Connections that come too fast from an address and are kept open until their time; beyond, they are closed immediately.
+"""
 
 _OUT_OF_DESCRIPTORS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
@@ -50,7 +51,7 @@ _OUT_OF_DESCRIPTORS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 class Listener:
     """One bound address with its name and security protocol, as in `PLAINTEXT://127.0.0.1:9092`.
 
-    `channel` says how clients are secured: it is given before the listener accepts.
+    `channel` secures the clients: it is set before the listener accepts.
     """
 
     def __init__(self, name: str, security_protocol: str, acceptors: Sequence[Acceptor]) -> None:
@@ -134,8 +135,8 @@ class Connections:
         unauthenticated: UnauthenticatedConnections | None = None,
         doorkeeper: Doorkeeper | None = None,
     ) -> None:
-        """`count_max` is what the system allows, None for any number; `unauthenticated` bounds the peers that
-        have not authenticated.
+        """`count_max` is the system's limit, None for any number; `unauthenticated` bounds the peers that have not
+        authenticated.
 
         `doorkeeper` is as in `Seams`.
         """
@@ -211,7 +212,7 @@ class Connections:
             transport.close()
 
     def start(self, listener: Listener, transport: Transport) -> None:
-        """Serve an accepted connection in a task of its own, or refuse it when there are too many."""
+        """Serve an accepted connection in a separate task, or refuse it when there are too many."""
         host = transport.peer_address[0]
         if self.limits.refuses(host):
             self.parts.log_limit.log(
@@ -313,10 +314,10 @@ class Connections:
             await self.parts.budget.checkpoint()
 
     async def _close_some(self, is_leaving: Callable[[Connection], bool], reason: str) -> None:
-        """Close the connections for which `is_leaving` is true, only so many in one turn of the event loop."""
+        """Close the connections for which `is_leaving` is true, only some in one turn of the event loop."""
         closed = 0
         for connection in tuple(self.open_connections):
-            if is_leaving(connection):  # as it is now: others have run since the last one
+            if is_leaving(connection):  # checked again: others have run since the last one
                 log.debug("closing %s: %s", connection.info, reason)
                 connection.scope.cancel()
                 closed += 1
@@ -325,7 +326,7 @@ class Connections:
             await self.parts.budget.checkpoint()
 
     async def drain(self) -> None:
-        """Let requests in hand finish for a moment, then close everything."""
+        """Give requests in progress a moment to finish, then close all connections."""
         for connection in self.open_connections:
             connection.stopping = True
         with trio.move_on_after(DRAIN_SECONDS):

@@ -1,6 +1,6 @@
 """Lines of the log that a client can cause again and again: the first few each minute, then their number.
 
-The rule: what is written does not grow with what a client sends, and neither does what is remembered for it.
+The rule: neither the log nor the memory for it grows with the input of clients.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Period:
 class LogLimit:
     """Writes lines of the log, of one kind from one source no more than `LINES_MAX` in a period.
 
-    What was left out is told in one line after the period. Lifecycle: `run` in a task until cancelled.
+    The number of suppressed lines is logged after the period. Lifecycle: `run` in a task until cancelled.
     """
 
     def __init__(self, clock: Callable[[], float] = trio.current_time) -> None:
@@ -73,13 +73,13 @@ class LogLimit:
             self.left_out += 1
 
     async def run(self) -> None:
-        """Tell what was left out, until cancelled."""
+        """Log the numbers of suppressed lines, until cancelled."""
         while True:
             await trio.sleep(PERIOD_SECONDS / 4)
             self.summarize()
 
     def summarize(self) -> None:
-        """Tell what was left out in the periods that are over, and forget these."""
+        """Log the numbers of suppressed lines in finished periods, and drop these."""
         now = self._clock()
         for key, period in [period for period in self._periods.items() if period[1].ends <= now]:
             self._end(key, period)

@@ -1,6 +1,6 @@
-"""A client's token on its way through the login of its connection.
+"""Processing of a client's tokens in the login of its connection.
 
-The rule: a failure is logged with its cause, and answered with what the client may know; tokens are never logged.
+The rule: a failure is logged with its cause, and answered without secrets; tokens are never logged.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from weakref import WeakKeyDictionary
 import trio
 
 BUDGET_SECONDS: Final = 0.002
-"""A client that sends little waits for a turn or two. A turn by itself costs a twentieth of it."""
+"""A client that sends little waits for a turn or two. An empty turn takes a twentieth of it."""
 LONG_WORK_SHARE: Final = 0.5
 """Share of the budget that long work may use up before it yields."""
 LONG_SECONDS: Final = 0.001
@@ -42,7 +42,7 @@ AT_ONCE_SECONDS: Final = 0.000_5
 """For how long after the beginning of a turn a task may begin its next request without another turn."""
 CROWD: Final = 8
 CROWD_SECONDS: Final = 0.5
-"""So many active connections that have found a turn used up are a crowd; it is over when none has for so long."""
+"""Time after which a crowd, of active connections that found a turn used up, is over."""
 UNKNOWN: Final = 1 << 30
 STALL_SECONDS: Final = 0.2
 """From this length on a turn is reported, not only counted."""
@@ -53,10 +53,13 @@ an upper bound, too."""
 BOUNDS_SECONDS = (0.005, 0.02, 0.05, 0.2, 1.0)
 
 LET_THROUGH_MAX: Final = 32
-"""Most requests of each queue that are let through in a turn. As many as the turns before had time for: the
-number doubles after a turn that took less than half of its budget and is halved after one that took more."""
+"""Most requests of each queue that are resumed in a turn.
+
+The actual number adapts: it doubles after a turn that took less than half of its budget, and is halved after one that
+took more.
+"""
 REQUESTS_PER_LONG_WORK: Final = 8
-"""Requests that are let through for each piece of long work; one piece of it in every turn at least."""
+"""Requests that are resumed for each piece of long work; one piece of it in every turn at least."""
 
 _Queue = OrderedDict[trio.lowlevel.Task, None]
 
@@ -84,10 +87,10 @@ class TaskTime:
         self._task = task
         self._taken = 0.0
         self.seconds = seconds
-        """Those of the steps that have ended."""
+        """Seconds of the finished steps."""
 
     def take(self) -> float:
-        """Return the seconds since this was asked before. To be called by the task itself."""
+        """Return the seconds since the last call. The task itself calls it."""
         total = self.seconds + self._budget.step_seconds
         taken, self._taken = self._taken, total
         return max(total - taken, 0.0)
@@ -256,7 +259,7 @@ class LoopBudget:
 
     @property
     def is_used_up(self) -> bool:
-        """True if this turn has taken so long that a task with more to do must yield."""
+        """True if this turn has taken so long that a task with more work must yield."""
         return self._clock() >= self._ends
 
     @property
@@ -275,13 +278,13 @@ class LoopBudget:
         return self._runnable == 0 and self._clock() - self._turn_began >= self._at_once_seconds
 
     def begin_next(self, task: trio.lowlevel.Task | None = None) -> None:
-        """Count what is done from here on as a step of its own: the next request of the running task, or of `task`."""
+        """Count from here on as a separate step: the next request of the running task, or of `task`."""
         self._begin_step(task or self._task)
 
     async def checkpoint(self) -> None:
-        """Let others run if this turn has used up its budget, or long work its share; otherwise nothing is waited for.
+        """Yield to other tasks if this turn has used up its budget, or long work its share; otherwise return immediately.
 
-        What others may change must be looked at again afterwards.
+        State that other tasks may change must be read again afterwards.
         """
         now = self._clock()
         is_long = now - self._step_began >= LONG_SECONDS
@@ -293,7 +296,7 @@ class LoopBudget:
             await self._give_way(self._long_work if score >= SCORE_OF_LONG_WORK else self._inactive)
 
     async def admit(self, *, is_active: bool) -> None:
-        """Have a request that has just arrived wait for a turn with time for it: call where `is_used_up`.
+        """Make a request that has just arrived wait for a turn with time for it; called if `is_used_up`.
 
         `is_active` says whether its connection has been active just before: such connections and all others queue
         separately.
@@ -339,7 +342,7 @@ class LoopBudget:
             queue.move_to_end(task, last=False)
 
     async def _let_through(self) -> None:
-        """Let some of each queue run in each turn, until all queues are empty."""
+        """Resume some tasks of each queue in each turn, until all queues are empty."""
         count = 1
         try:
             while self._active or self._inactive or self._long_work:
@@ -356,7 +359,7 @@ class LoopBudget:
 
 
 def _wake(queue: _Queue, count: int) -> None:
-    """Let the first tasks of a queue run in the next turn."""
+    """Resume the first tasks of a queue in the next turn."""
     for task in list(islice(queue, count)):
         del queue[task]
         trio.lowlevel.reschedule(task)

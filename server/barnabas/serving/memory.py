@@ -39,7 +39,7 @@ SHED_INTERVAL_SECONDS: Final = 1.0
 
 GIVE_BACK_BYTES = 16 * MIB
 GIVE_BACK_AFTER_LOOKS: Final = 3
-"""When for so long so much less is held than some time before, the process gives back what is free."""
+"""After this many checks with much less memory held than before, the process returns free memory to the system."""
 
 
 class MemoryPool:
@@ -69,7 +69,7 @@ class MemoryPool:
         return True
 
     async def acquire(self, size: int) -> None:
-        """Reserve `size` bytes, after those that were asked for earlier. No checkpoint if they are free."""
+        """Reserve `size` bytes, after earlier requests for memory. No checkpoint if they are free."""
         if self.try_acquire(size):
             return
         waiter = (size, trio.Event())
@@ -90,7 +90,7 @@ class MemoryPool:
         self.held_most = max(self.held_most, self.held)
 
     def release(self, size: int) -> None:
-        """Give back what was reserved or charged."""
+        """Release reserved or charged bytes."""
         self.held -= size
         if self._waiting:
             self._let_in()
@@ -107,9 +107,9 @@ class MemoryPool:
 
 
 class Held:
-    """Bytes that one connection holds of a request on its way in, or of a response on its way out.
+    """Bytes that a connection holds of an incoming request, or of an outgoing response.
 
-    `moved_s` is when a byte last came or went; `close` ends the connection.
+    `moved_s` is the time of the last received or sent byte; `close` ends the connection.
     """
 
     __slots__ = ("close", "moved_s", "size")
@@ -121,7 +121,7 @@ class Held:
 
 
 class IncomingMemory:
-    """Bytes of requests: those that are still on their way in, and those that are being answered.
+    """Bytes of requests: those that are still arriving, and those that are being answered.
 
     A request that needs more than is free waits, and its socket is not read meanwhile. The request that began to arrive
     before all others never waits, so one of them always proceeds; if its sender stops, `shed` closes it.
@@ -140,7 +140,7 @@ class IncomingMemory:
 
     @property
     def waiting(self) -> int:
-        """Number of requests on their way in that wait for memory."""
+        """Number of arriving requests that wait for memory."""
         return len(self._waiting)
 
     @property
@@ -156,7 +156,7 @@ class IncomingMemory:
         self.held += size
 
     async def grow(self, held: Held, size: int) -> None:
-        """Reserve `size` more bytes of a request on its way in. No checkpoint if they are free."""
+        """Reserve `size` more bytes of an arriving request. No checkpoint if they are free."""
         if (not self._waiting and self._fits(size)) or self._is_first(held):
             self._grant(held, size)
             return
@@ -168,7 +168,7 @@ class IncomingMemory:
             self._waiting.pop(held, None)
 
     def shrink(self, held: Held, size: int) -> None:
-        """Give back what was reserved and did not come."""
+        """Release reserved bytes that did not arrive."""
         held.size -= size
         self.held -= size
         held.moved_s = self._clock()
@@ -263,7 +263,7 @@ class UnsentMemory:
         return bool(self._stuck)
 
     def begin(self, held: Held, size: int) -> None:
-        """Count a response of `size` bytes in memory, beside what was reserved for it, that waits for its reader."""
+        """Count a response of `size` bytes in memory, beyond its reservation, that waits for its reader."""
         held.size = size
         held.moved_s = self._clock()
         self._stuck[held] = None
@@ -347,7 +347,7 @@ class Memory:
         return requests + self.large_responses.held + self.small_responses.held + self.unsent.held
 
     async def run(self) -> None:
-        """Close the connections that block memory for others, and release what they held, until cancelled."""
+        """Close the connections that block memory for others, and release their memory, until cancelled."""
         while True:
             await trio.sleep(SHED_INTERVAL_SECONDS)
             self.large_requests.shed()
@@ -357,7 +357,7 @@ class Memory:
                 await self._give_back()
 
     def _is_much_free(self) -> bool:
-        """Look how much is held; return whether what was held before should be given back."""
+        """Check the held memory; return whether memory that was held before should be returned to the system."""
         held = self.held
         pools = (
             self.small_requests,
@@ -405,12 +405,12 @@ class Reservation:
         self.size += size
 
     def reduce(self, size: int) -> None:
-        """Give back `size` bytes, at most what is reserved."""
+        """Release `size` bytes, at most the reserved ones."""
         size = min(size, self.size)
         if size:
             self.size -= size
             self._pool.release(size)
 
     def reduce_to(self, size: int) -> None:
-        """Give back what is reserved beyond `size` bytes."""
+        """Release the reserved bytes beyond `size`."""
         self.reduce(max(self.size - size, 0))

@@ -1,7 +1,6 @@
 """Counts of requests, their errors, their bytes and their time. Pure: the caller passes the seconds in.
 
-The rule: what is counted is bounded by what the broker serves: APIs, versions, error codes, listeners, and the topics
-that there are.
+The rule: the counters are bounded by APIs, versions, error codes, listeners, and existing topics.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class RequestMeter:
         bytes_out: int,
         seconds: float,
     ) -> None:
-        """Count a request of `bytes_in` answered in `bytes_out` with so many of each error code."""
+        """Count a request of `bytes_in` answered in `bytes_out`, with these numbers of error codes."""
         counts = self.requests.get((name, version))
         if counts is None:
             counts = self.requests[name, version] = RequestCounts()
@@ -74,7 +73,7 @@ class RequestMeter:
                 yield
 
     def forget_topics(self, exists: Callable[[str], bool]) -> None:
-        """Forget what was fetched of topics that are no longer there."""
+        """Remove the counts of topics that no longer exist."""
         for name in [name for name in self.fetched_bytes if not exists(name)]:
             del self.fetched_bytes[name]
 
@@ -87,7 +86,7 @@ class Places(NamedTuple):
 
 
 def count_error_codes(response: Any) -> dict[int, int]:
-    """Return how often each error code is in a response, 0 for what went well: one per topic, partition or group."""
+    """Return how often each error code is in a response, 0 for success: one per topic, partition or group."""
     counts: dict[int, int] = {}
     _count_codes(response, places_of(type(response)), counts)
     return counts

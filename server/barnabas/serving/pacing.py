@@ -1,4 +1,4 @@
-"""The pace of a connection: when its next request is to be expected, and how it is waited for.
+"""The pace of a connection: the expected time of its next request, and the way of waiting for it.
 
 | State | The next request | How it is waited for |
 |---|---|---|
@@ -24,7 +24,7 @@ UNCOUNTED_BYTES_MAX: Final = 4096
 ACTIVE_SECONDS: Final = 1.0
 """A connection is active if its last request came so soon after the response before it."""
 OTHERS_SECONDS: Final = 0.1
-"""For so long after connections have taken turns each of them counts as one among others."""
+"""Time after taking turns for which each of the connections counts as one among others."""
 BUSY_POLL_WITHIN_SECONDS: Final = 0.000_4
 """A request that came so soon after the response before it lets its connection busy-poll for the next one."""
 BUSY_POLL_SECONDS: Final = 0.000_3
@@ -62,7 +62,7 @@ class Arrivals:
     def __init__(self) -> None:
         self.last_id = 0
         self.changed_s = -math.inf
-        """When a connection last sent something after another one."""
+        """Time at which a connection last sent data after another one."""
 
     def is_alone(self, connection_id: int, now_s: float) -> bool:
         """Note an arrival; say whether the one before it was on the same connection."""
@@ -90,7 +90,7 @@ class Pace:
         self._skip_next = 0
 
     def arrived(self, waited_s: float, *, is_first: bool, is_alone: bool) -> None:
-        """Note that bytes have come so many seconds after the last ones, or the answer to them."""
+        """Note bytes that arrived this many seconds after the last ones, or after the answer to them."""
         if is_first or waited_s >= ACTIVE_SECONDS:
             self.state = State.IDLE
         elif is_alone and waited_s < self._busy_poll.within_s:

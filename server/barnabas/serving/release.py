@@ -31,7 +31,7 @@ class ReleaseProfile(NamedTuple):
 
     name: str
     apis: Mapping[int, Api]
-    """By key; what is not in it is neither advertised nor answered."""
+    """By key; other APIs are neither advertised nor answered."""
     features: tuple[Feature, ...]
     features_epoch: int = 0
     """Would count the changes of feature levels; they are fixed. -1 where there is nothing like it."""
@@ -42,7 +42,7 @@ class ReleaseProfile(NamedTuple):
     kept_for_all: tuple[str, ...] = ()
     """Settings that are always settings of all brokers, and never of a single one (KIP-966)."""
     advertises_member_apis: bool = False
-    """True if clients are told of the APIs between brokers, as by releases that may run on ZooKeeper."""
+    """True if clients see the APIs between brokers, as in releases that may run on ZooKeeper."""
 
     def has(self, feature: str) -> bool:
         """Return whether a feature is on by default, before any switch of it."""
@@ -123,7 +123,7 @@ _TRANSACTIONS, _GROUPS, _SHARES, _STREAMS = KAFKA_4.features
 SHARES_WITH_QUEUES = _SHARES._replace(max_level=2, finalized_level=2)
 """Share groups with dead letter queues (KIP-1191), as since Kafka 4.4."""
 METADATA_VERSIONS = (7, 33)
-"""Levels of metadata.version of which all records are known here: 3.3-IV3 to 4.4-IV2."""
+"""Levels of metadata.version with all records implemented: 3.3-IV3 to 4.4-IV2."""
 IN_QUORUM = KAFKA_4._replace(
     features=(
         Feature("metadata.version", *METADATA_VERSIONS, METADATA_VERSIONS[1]),
@@ -150,7 +150,9 @@ def profile_of(config: BrokerConfig) -> ReleaseProfile:
 
 
 def release(name: str) -> ReleaseProfile:
-    """Return the profile of a release, named as in `releases.NAMES`: what it serves, as far as it is served here."""
+    """Return the profile of a release, named as in `releases.NAMES`: its APIs and features, as far as they are
+    implemented.
+    """
     rows = {}
     for key, (first, last) in releases.versions_of(name).items():
         api = apis.BY_KEY.get(key)

@@ -1,7 +1,7 @@
-"""One request, from its frame to the answer that is sent: an object that runs until it must wait.
+"""One request, from its frame to the sent response: an object that runs until it must wait.
 
-`advance` runs its stages (`serving/stages.py`) until one must wait, and says for what. The driver of the request awaits
-that with `finish`, or has a `Future` call back and continues with `resume`.
+`advance` runs its stages (`serving/stages.py`) until one must wait, and returns the awaitable. The driver of the request
+awaits it with `finish`, or registers a callback of a `Future` and continues with `resume`.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ NO_API: Final = apis.Api(NOT_READ, 0, 0)
 NO_HEADER: Final = RequestHeader(NOT_READ, NOT_READ, 0, None, 0, None)
 
 Stage = Callable[["Request"], "Deferred[Any] | None"]
-"""Does its part of a request; what it returns must be awaited before the next one."""
+"""Does its part of a request; its result must be awaited before the next stage."""
 
 
 class Request(RequestContext):
-    """A request in hand.
+    """A request in progress.
 
-    `message` is the decoded request, `response` its answer, `chunks` that answer encoded: none where nothing is answered.
+    `message` is the decoded request, `response` the response, `chunks` the encoded response: none without a response.
     `refusal` is the error with which it is refused once it is decoded. `last_heartbeat` is its connection's, if it is a
-    heartbeat. `is_alive` says whether the connection continues after it. `future` is what it is parked on, if that calls
-    back.
+    heartbeat. `is_alive` says whether the connection continues after it. `future` is the result that it waits for, if
+    that has callbacks.
     """
 
     __slots__ = (
@@ -89,7 +89,7 @@ class Request(RequestContext):
         self.started_s = 0.0
         self.handler: Callable[[RequestContext, Any], Any] | None = None
         self.refusal: RequestError | None = None
-        self.is_handling = False  # whether what it waits for is its response
+        self.is_handling = False  # whether it waits for its response
         self.is_responded = False
         self.last_heartbeat: LastRequest | None = None
         self.transport = transport
@@ -106,7 +106,7 @@ class Request(RequestContext):
     # --- running ----------------------------------------------------------------------------------------------------
 
     def advance(self) -> Deferred[Any] | None:
-        """Run stages; return what must be awaited before the next one, None at the end. Raises PeerError, OSError."""
+        """Run stages; return the awaitable that the next stage needs, None at the end. Raises PeerError, OSError."""
         try:
             while self._next < len(self._stages):
                 stage = self._stages[self._next]
@@ -138,7 +138,7 @@ class Request(RequestContext):
         return self.advance() if wait is None else wait
 
     async def finish(self, wait: Deferred[Any] | None) -> bool:
-        """Await what it waits for, and run all stages that are left; false when the connection must be closed.
+        """Await the present stage, and run all remaining ones; false if the connection must be closed.
 
         Raises PeerError, OSError.
         """
@@ -153,7 +153,7 @@ class Request(RequestContext):
         return self.is_alive
 
     async def _awaited(self, wait: Deferred[Any]) -> Deferred[Any] | None:
-        """Await what a stage waits for; return what must be awaited after it."""
+        """Await the present stage; return the next awaitable."""
         if not self.is_handling:
             await wait.wait()
             return None
@@ -168,16 +168,16 @@ class Request(RequestContext):
         return None if failure is None else self.refuse(failure)
 
     def cancel(self) -> None:
-        """Drop its answer: the connection is gone."""
+        """Drop its response: the connection is closed."""
         if self.future is not None:
             self.future.cancel()
             self.future = None
         self.close()
 
     def close(self) -> None:
-        """Give back what it holds: memory reserved for its response, the count of its time, its bytes.
+        """Release its resources: memory reserved for its response, the count of its time, its bytes.
 
-        Its connection keeps it until the next one, to say what it was.
+        Its connection keeps it until the next request, for messages about it.
         """
         if self.quotas is not None:
             self.quotas.end()
@@ -201,9 +201,9 @@ class Request(RequestContext):
         self.is_alive = is_alive
 
     def refuse(self, error: Exception) -> Deferred[None] | None:
-        """Respond with an error for all that was asked; of a large request that is made in a thread.
+        """Respond with an error for the whole request; a large response is made in a thread.
 
-        An error that is no refusal is our own, and logged.
+        An error that is no refusal is a bug, and logged.
         """
         if isinstance(error, StorageError):
             error = self.parts.failures.failed(error)

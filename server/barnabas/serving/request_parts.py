@@ -1,6 +1,6 @@
-"""Parts that all requests of a broker share, and what may stand around them.
+"""Parts that all requests of a broker share, and their interceptors.
 
-The way of a request are `STAGES` (`serving/stages.py`), which use these parts.
+The `STAGES` of a request (`serving/stages.py`) use these parts.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ Handle = Callable[[RequestContext, Any], Any]
 Handler = Callable[[RequestContext, Any], Awaitable[Any]]
 """Checks and handles a decoded request, as an interceptor has it done."""
 Interceptor = Callable[[RequestContext, Any, Handler], Awaitable[Any]]
-"""Stands around authorisation and handler of every request: gets context, request, and what would answer it.
+"""Wraps authorisation and handler of every request: gets context, request, and the function that would answer it.
 
-It returns the response; None has nothing answered.
+It returns the response; None for no response.
 """
 Sender = Callable[[RequestContext, "Transport", list[Chunk]], Awaitable[bool]]
-"""Sends an answer in place of its transport, no chunks where nothing is to be answered; false closes the connection."""
+"""Sends a response in place of its transport, without chunks if there is no response; false closes the connection."""
 
 
 class Handlers(Protocol):
-    """Handlers of all APIs, with what is checked before them."""
+    """Handlers of all APIs, with the checks before them."""
 
     @property
     def made(self) -> Mapping[int, Handle]:

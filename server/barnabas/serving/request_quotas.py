@@ -1,7 +1,7 @@
-"""The quotas of the client that has sent a request: what the request uses up, and for how long the client is throttled.
+"""The quotas of the sender of a request: the use of the request, and the throttle time.
 
-The rule: a client that is over a quota is answered at once, told for how long it is throttled, and not read from for that
-long (KIP-219); of several throttle times the longest counts. Only a Fetch is answered with nothing instead, and only
+The rule: a client over a quota is answered immediately, with its throttle time, and its connection is not read for that
+time (KIP-219); of several throttle times the longest counts. Only a Fetch gets an empty response instead, and only
 changes of the cluster are refused (KIP-599). Requests between brokers count against no quota.
 """
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 PRODUCE, FETCH = 0, 1
 RESPONSE_BYTES = 40
-"""About so much does a Fetch response have beside its partitions, and each of its partitions beside its records."""
+"""Approximate size of a Fetch response without its partitions, and of each partition without its records."""
 
 
 class BrokerQuotas:
-    """Throttles the clients of a broker. `is_set` says whether anybody has a quota."""
+    """Throttles the clients of a broker. `is_set` says whether any client has a quota."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class BrokerQuotas:
 
     @property
     def clients(self) -> ClientQuotas:
-        """Quotas of clients, with what is counted for them."""
+        """Quotas of clients, with their counts."""
         return self._clients
 
     @property
@@ -118,10 +118,10 @@ class RequestQuotas:
         self._stop_time()
 
     def empties_fetch(self, response_bytes: int) -> bool:
-        """Charge a Fetch for a response of about so many bytes; return whether it must be answered with nothing.
+        """Charge a Fetch for a response of about this many bytes; return whether it must get an empty response.
 
-        Then it is not charged for the bytes. A response that is over the quota all by itself, since its first batch is
-        larger, is sent nevertheless if nothing was fetched before it: it would never be.
+        Then it is not charged for the bytes. A response that alone exceeds the quota, since its first batch is larger,
+        is sent if nothing was fetched before: otherwise it would never be.
         """
         self._is_fetch_charged = True
         now_ms = self._now_ms()
@@ -140,9 +140,9 @@ class RequestQuotas:
         return True
 
     def charge_fetch(self, response_bytes: int) -> None:
-        """Charge a ShareFetch for so many bytes of records. They are locked by now, and sent whatever the quota is.
+        """Charge a ShareFetch for its bytes of records. They are locked by now, and sent regardless of the quota.
 
-        Kafka answers with nothing instead, and the records stay locked until their locks end (KIP-932).
+        Kafka sends an empty response instead, and the records stay locked until their locks expire (KIP-932).
         """
         self._is_fetch_charged = True
         now_ms = self._now_ms()
@@ -157,9 +157,9 @@ class RequestQuotas:
     # --- changes of the cluster -----------------------------------------------------------------------------
 
     def mutations(self, *, refuses: bool) -> Mutations | None:
-        """Return what changes of the cluster are charged to, None where no quota applies.
+        """Return the quota for changes of the cluster, None if none applies.
 
-        `refuses` where the version of the request has the error for it.
+        `refuses` is true if the version of the request has the error for it.
         """
         now_ms = self._now_ms()
         meter = self._clients.mutation.of(*self._client, now_ms)
@@ -220,7 +220,7 @@ class RequestQuotas:
             self._time = None
 
     def end(self) -> None:
-        """Count what the response has taken of the event loop; no client is throttled for that any more."""
+        """Count the time that the response took of the event loop, without throttling for it."""
         if self._time is not None:
             now_ms = self._now_ms()
             meter = self._clients.request.of(*self._client, now_ms)

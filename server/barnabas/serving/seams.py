@@ -27,7 +27,7 @@ class Seams(NamedTuple):
     sender: Sender | None = None
     doorkeeper: Doorkeeper | None = None
     around_store: Callable[[RemoteStorage], RemoteStorage] | None = None
-    """Returns what stands around the store of tiered storage."""
+    """Wraps the store of tiered storage."""
 
 
 NO_SEAMS = Seams()
@@ -43,4 +43,4 @@ class Watcher(Protocol):
         """Return an interceptor that watches, and has `inner` answer if it is one."""
 
     def running(self) -> AbstractAsyncContextManager[None]:
-        """Do what is to be done beside the broker as long as it runs. Raises OSError."""
+        """Run beside the broker as long as it runs. Raises OSError."""

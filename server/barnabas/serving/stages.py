@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# --- before it is known which request it is ---------------------------------------------------------------------------
+# --- before the request is decoded ------------------------------------------------------------------------------------
 
 
 def take_token(request: Request) -> Deferred[None] | None:
@@ -62,7 +62,7 @@ async def send_token(request: Request) -> None:
 
 
 def read_header(request: Request) -> None:
-    """Read which API it is, in which version. Raises PeerError for what is not served, or not before a login."""
+    """Read API and version. Raises PeerError for an API that is not served, or not before a login."""
     parts, connection = request.parts, request.connection
     last = connection.last_request
     if last is not None and last.is_repeated_by(request.frame):
@@ -104,7 +104,7 @@ def answer_unserved(request: Request, header: RequestHeader) -> None:
 
 
 def find_handler(request: Request) -> Deferred[None] | None:
-    """Find the handler, also of a request that is refused: it is decoded with what is loaded then."""
+    """Find the handler, also of a request that is refused: its module has the codec."""
     request.handler = request.parts.handlers.made.get(request.api_key)
     return None if request.handler is not None else Deferred(partial(make_handler, request))
 
@@ -119,7 +119,7 @@ async def make_handler(request: Request) -> None:
 
 
 def begin_quotas(request: Request) -> None:
-    """Count what the request takes of its client's quotas, where anybody has one."""
+    """Begin to count the request against its client's quotas, if there are any."""
     quotas, connection = request.shared.quotas, request.connection
     if quotas is not None and quotas.is_set and (connection.login is None or connection.login.is_done):
         request.quotas = quotas.begin(connection.user, request.client_id, request.api_key)
@@ -135,7 +135,7 @@ def decode(request: Request) -> Deferred[None] | None:
         return None
     is_produce = api.key == PRODUCE
     if len(frame) <= INLINE_BYTES_MAX or is_produce:
-        # Single bytes of these are read in two thirds of the time. Only what is produced stays where it lies.
+        # single bytes of `bytes` are read in two thirds of the time; only produced records stay in place
         data = frame if is_produce else bytes(frame)
         try:
             decoder = api.decoders[request.api_version]
@@ -165,7 +165,7 @@ async def decode_aside(request: Request) -> None:
 
 
 def malformed(request: Request, error: PeerError) -> PeerError:
-    """Return the error of a request that cannot be decoded, with what it is."""
+    """Return the error of a request that cannot be decoded, with its description."""
     return PeerError(
         f"{request.api.name} v{request.api_version} (correlation id {request.correlation_id}) "
         f"from client {shown_client(request.client_id)}: {error}"
@@ -173,7 +173,10 @@ def malformed(request: Request, error: PeerError) -> PeerError:
 
 
 def refuse_entries(request: Request, error: TooManyEntriesError) -> None:
-    """Answer a request with too many entries, none of which is known. Raises PeerError if it can be told nowhere."""
+    """Answer a request with too many entries, none of which is known.
+
+    Raises PeerError if the response has no place for the error.
+    """
     from barnabas.serving.error_responses import top_level_response
 
     problem = (
@@ -181,7 +184,7 @@ def refuse_entries(request: Request, error: TooManyEntriesError) -> None:
         "which max.request.entries allows"
     )
     response = top_level_response(request.api, request.api_version, ErrorCode.INVALID_REQUEST, problem)
-    if response is None:  # errors stand beside each entry: such an answer is as large as what is refused
+    if response is None:  # errors stand beside each entry: such a response is as large as the refused request
         raise malformed(request, PeerError(problem)) from error
     request.log(log, logging.WARNING, "requests with too many entries", "refused %s", problem)
     request.respond(response)
@@ -189,7 +192,7 @@ def refuse_entries(request: Request, error: TooManyEntriesError) -> None:
 
 
 def intercept(request: Request) -> Deferred[Any] | None:
-    """Let an interceptor answer, if there is one: it may have the request checked and handled."""
+    """Call the interceptor, if there is one: it may have the request checked and handled."""
     interceptor = request.parts.interceptor
     if interceptor is None:
         return None
@@ -227,7 +230,7 @@ def raise_refusal(request: Request, message: Any) -> None:
 
 
 def have_handled(request: Request) -> Deferred[Any] | None:
-    """Have the handler respond."""
+    """Call the handler."""
     if request.is_responded:
         return None
     assert request.handler is not None, "found"
@@ -338,7 +341,7 @@ def send(request: Request) -> Deferred[None] | None:
 
 
 async def send_slowly(request: Request) -> None:
-    """Send after a failed login, which has the client wait, or by what stands in for the transport."""
+    """Send with a delay after a failed login, or through a replacement of the transport."""
     login = request.connection.login
     if login is not None and login.has_failed:
         request.close_after_response = True

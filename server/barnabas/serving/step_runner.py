@@ -1,8 +1,8 @@
-"""Steps of long work, done in turns with other work.
+"""Runs steps of long work, interleaved with other work.
 
-The rule: what is short is done at once and costs nothing more; what takes several steps looks at the loop's budget
-after each; what is in libraries runs in a thread. Bytes that such work makes are counted by lanes: so much work of each
-size is in hand at a time, first come, first served, and small work never waits for large.
+The rule: short work is done directly; work of several steps checks the loop's budget after each; work in libraries runs
+in a thread. The bytes of such work are counted in lanes by size: each lane has a limit, first come, first served, and
+small work never waits for large.
 """
 
 from __future__ import annotations

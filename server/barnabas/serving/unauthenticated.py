@@ -1,7 +1,7 @@
 """Connections that have not authenticated: bounded in number and time.
 
-The rule: an address that opens many of them evicts its own. Another one is accepted even at the limit: the oldest one of
-the address that has most of them is evicted.
+The rule: an address that opens many of them evicts its own. At the limit a new connection is still accepted: the oldest
+one of the address with the most is evicted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class UnauthenticatedConnections:
         return self._count
 
     def add(self, connection: Connection, now_s: float) -> Connection | None:
-        """Count a connection; returns the one that must go for it."""
+        """Count a connection; returns the one to evict for it, if any."""
         host = connection.info.peer_address[0]
         gone = None
         if self._count >= self._count_max:

@@ -22,7 +22,7 @@ MORE_FOLLOWS: Final[int] = getattr(socket, "MSG_MORE", 0)
 MEMORY: Final = "/dev/shm"
 """Linux's file system in memory; where it is missing, the system's directory for temporary files is used."""
 OPEN_FILES_MACOS = 10_240
-"""Its OPEN_MAX: what a process may ask for where the hard limit is said to be unlimited."""
+"""macOS's OPEN_MAX: the most that a process may request if the hard limit is unlimited."""
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _ZEROS = bytes(1 << 20)
@@ -42,9 +42,9 @@ def flush_device(
     full_sync: Callable[[int], None] = _full_sync,
     plain_sync: Callable[[int], None] = os.fsync,
 ) -> None:
-    """Return when what a file holds is on the medium: on macOS `fsync` leaves it in the cache of the device.
+    """Sync a file to the medium: on macOS `fsync` leaves data in the cache of the device.
 
-    File systems that are not on a local device know no other way than `fsync`.
+    File systems that are not on a local device support only `fsync`.
     """
     try:
         full_sync(descriptor)
@@ -114,7 +114,7 @@ def lock(descriptor: int, *, is_shared: bool = False) -> None:
 
 
 def boot_id() -> bytes:
-    """Return what names this run of the machine, from boot to power cut; empty if the system does not tell."""
+    """Return an id of this run of the machine, from boot to power cut; empty if the system has none."""
     try:
         with open(_BOOT_ID, "rb") as file:
             return file.read().strip()

@@ -78,12 +78,12 @@ def _signal_by_thread(number: int) -> None:
 
 
 HAS_PARENT_SIGNAL: Final = hasattr(ctypes.CDLL(None), "prctl")
-"""True where the kernel tells a process that its parent has ended, also after `exec`: another program may be told."""
+"""True if the kernel signals a process when its parent ends, also after `exec`."""
 
 signal_when_parent_ends: Final[Callable[[int], None]] = (
     _signal_by_kernel if HAS_PARENT_SIGNAL else _signal_by_thread
 )
-"""Have a signal sent to this process when its parent ends; on Linux when the thread that has started it does."""
+"""Request a signal to this process when its parent ends; on Linux when the thread that has started it does."""
 
 
 SHOWS_PROCESSES: Final = os.path.exists("/proc/net/tcp")
@@ -91,7 +91,7 @@ SHOWS_PROCESSES: Final = os.path.exists("/proc/net/tcp")
 
 
 def is_running(process: int) -> bool:
-    """Say whether a process of this id runs, as far as that can be known."""
+    """Say whether a process with this id runs, if that can be determined."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -13,7 +13,7 @@ READABLE: Final = 1
 
 
 class ReadableSet(Protocol):
-    """Descriptors that are watched for something to read, level-triggered. One that is closed leaves it by itself."""
+    """Descriptors that are watched for readability, level-triggered. A closed one is removed automatically."""
 
     def fileno(self) -> int:
         """Return a descriptor that is itself readable while one in the set is."""
@@ -25,7 +25,7 @@ class ReadableSet(Protocol):
         """Watch a descriptor no longer. Raises OSError."""
 
     def poll(self, timeout: float, events_max: int, /) -> list[tuple[int, int]]:
-        """Return so many at most that can be read, as pairs of descriptor and events: those first that wait longest."""
+        """Return at most this many readable descriptors, as pairs of descriptor and events: the longest waiting first."""
 
 
 class KqueueSet:

@@ -64,7 +64,7 @@ class DirectoryStorage:
     def read(self, segment: RemoteSegment, start: int, length: int) -> bytes:
         """Bytes of a segment's log. Raises RemoteStorageError."""
         expected = max(0, min(length, segment.size - start))
-        with failures(f"the log of {_name(segment)}"):
+        with self._reading(f"the log of {_name(segment)}"):
             data = read_range(self._path(segment, LOG), start, expected)
         if len(data) < expected:
             raise RemoteStorageError(
@@ -74,8 +74,14 @@ class DirectoryStorage:
 
     def read_index(self, segment: RemoteSegment, kind: IndexKind) -> bytes:
         """Whole bytes of an index. Raises RemoteStorageError."""
-        with failures(f"{kind.value} of {_name(segment)}"):
-            return self._path(segment, kind.value).read_bytes()
+        path = self._path(segment, kind.value)
+        with self._reading(f"{kind.value} of {_name(segment)}"):
+            try:
+                return path.read_bytes()
+            except FileNotFoundError:
+                if not self._path(segment, LOG).exists():
+                    raise
+                return path.read_bytes()  # a store that has just come back has it
 
     def delete(self, segment: RemoteSegment) -> None:
         """Remove all files of a segment. Raises RemoteStorageError."""
@@ -106,6 +112,17 @@ class DirectoryStorage:
 
     def close(self) -> None:
         """Nothing is open between calls."""
+
+    @contextmanager
+    def _reading(self, subject: str) -> Iterator[None]:
+        """Raise errors of files as those of a store; without the store, as on a volume that is away, all are failures."""
+        try:
+            with failures(subject):
+                yield
+        except RemoteObjectNotFoundError as error:
+            if self._root.is_dir():
+                raise
+            raise RemoteStorageError(f"{subject}: {self._root} does not exist") from error
 
     def _folder(self, partition: TopicIdPartition) -> Path:
         return self._root / f"{partition.topic}-{partition.partition}-{uuid_text(partition.topic_id.bytes)}"

@@ -41,17 +41,19 @@ class PartitionSegments:
     def __init__(self) -> None:
         self._segments: dict[UUID, RemoteSegment] = {}
         self._epochs: dict[int, _Epoch] = {}
+        self._transactional: list[RemoteSegment] | None = None
 
     def __len__(self) -> int:
         return len(self._segments)
 
     def clear(self) -> None:
-        """Forget all records."""
+        """Remove all records."""
         self._segments.clear()
         self._epochs.clear()
+        self._transactional = None
 
     def get(self, segment_id: UUID) -> RemoteSegment | None:
-        """Return a segment that is not deleted, whatever its state is."""
+        """Return a segment that is not deleted, in any state."""
         return self._segments.get(segment_id)
 
     def apply(self, record: RemoteSegment | SegmentUpdate) -> RemoteSegment:
@@ -62,6 +64,7 @@ class PartitionSegments:
             LineageError: the state may not follow the segment's present one.
 
         """
+        self._transactional = None
         current = self._segments.get(record.segment_id)
         if isinstance(record, RemoteSegment):
             if record.state is not SegmentState.COPY_STARTED:
@@ -102,6 +105,16 @@ class PartitionSegments:
         while segment is not None and segment.is_transaction_index_empty:
             segment = self.segment_for(epoch, segment.end_offset + 1)
         return segment
+
+    def with_transactions(self) -> list[RemoteSegment]:
+        """Return the copied segments with a transaction index, in the order of their start offsets; not to be changed."""
+        if self._transactional is None:
+            self._transactional = _sorted(
+                segment
+                for segment in self._segments.values()
+                if segment.state is SegmentState.COPY_FINISHED and not segment.is_transaction_index_empty
+            )
+        return self._transactional
 
     def highest_offset(self, epoch: int) -> int | None:
         """Return the highest offset of a leader epoch that was ever copied, None for none.

@@ -22,7 +22,7 @@ class StoreSettings:
         self._read: set[str] = set()
 
     def required(self, name: str) -> str:
-        """Return a text that has to be there. Raises StoreSettingsError."""
+        """Return a required text. Raises StoreSettingsError."""
         value = self.text(name)
         if not value:
             raise StoreSettingsError(f"{name} has to be set")
@@ -71,7 +71,7 @@ class StoreSettings:
         return [word.strip() for word in self.text(name, "").split(",") if word.strip()]
 
     def without_effect(self, names: Collection[str]) -> None:
-        """Accept settings that change nothing here, whatever they are."""
+        """Accept settings that have no effect here, with any values."""
         self._read.update(names)
 
     def fixed(self, name: str, value: str, way_out: str) -> None:

@@ -15,7 +15,7 @@ from barnabas.tiered.segment import RemoteSegment, TopicIdPartition
 
 
 class RemoteStorageError(Exception):
-    """A store did not do what was asked: it may be done all the same, and may be asked again."""
+    """A store did not carry out a request: it may have taken effect all the same, and may be repeated."""
 
 
 class RemoteObjectNotFoundError(RemoteStorageError):
@@ -107,5 +107,5 @@ class RemoteStorage(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of connections, caches and threads."""
+        """Release connections, caches and threads."""
         ...

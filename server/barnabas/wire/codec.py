@@ -21,7 +21,7 @@ V = TypeVar("V")
 
 _NUMBER = Struct(">h")
 KEY_TYPE_SIZE = _NUMBER.size
-"""So many bytes of a record's key say its type."""
+"""Bytes of a record's key that have its type."""
 
 
 class Decoder(Protocol[M_co]):
@@ -114,7 +114,7 @@ class MessageCodec(Generic[M]):
             raise EncodeError(f"{self.name} v{version} holds a file region") from error
 
     def joined(self, chunks: list[Chunk]) -> list[Chunk]:
-        """Copy small neighbours of an encoded message together; what is large or in a file stays as it is."""
+        """Join small adjacent chunks of an encoded message; large ones and file regions stay."""
         if not self.carries_records:
             return [b"".join(chunks)]  # type: ignore[arg-type]
         return joined(chunks)

@@ -7,7 +7,7 @@ from barnabas.errors import PeerError
 
 
 class DecodeError(PeerError):
-    """Bytes that are no message of the stated version; what is wrong is `field` at byte `offset`."""
+    """Bytes that are not a valid message of the stated version: `field` at byte `offset` is wrong."""
 
     def __init__(self, problem: str, field: str, offset: int) -> None:
         super().__init__(problem, field, offset)
@@ -24,7 +24,7 @@ class TooManyEntriesError(DecodeError):
 
 
 class EncodeError(Exception):
-    """A message holds what its version cannot carry: a number out of range, a text too long, a null."""
+    """A message has a value that its version cannot carry: a number out of range, a text too long, a null."""
 
 
 class NullFieldError(EncodeError):

@@ -22,7 +22,7 @@ from barnabas.wire.primitives import (
 from barnabas.wire.registry import is_flexible, request_codec, response_codec
 
 API_VERSIONS: Final = 18
-"""Its response header is always version 0, since the client does not know yet what the broker speaks."""
+"""Its response header is always version 0, since the client does not know the broker's versions yet."""
 
 CONTROLLED_SHUTDOWN: Final = 7
 """Its requests of version 0 have a header without a client id, older than all others."""

@@ -34,7 +34,7 @@ JOINED_BYTES_MAX: Final = 16 * 1024
 
 
 def joined(chunks: list[Chunk]) -> list[Chunk]:
-    """Copy small neighbours of an encoded message together; what is large or in a file stays as it is."""
+    """Join small adjacent chunks of an encoded message; large ones and file regions stay."""
     out: list[Chunk] = []
     small: list[bytes | bytearray | memoryview] = []
     for chunk in chunks:

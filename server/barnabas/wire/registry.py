@@ -1,6 +1,6 @@
 """Lookup of APIs and record types, and of their codecs.
 
-The rule: looking something up imports only what it names; everything else stays unloaded.
+The rule: a lookup imports only the named module; all others stay unloaded.
 """
 
 from __future__ import annotations

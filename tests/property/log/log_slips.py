@@ -33,10 +33,8 @@ def _excesses(candidates, excess):
         excess -= one.size
 
 
-def _whole_log(segments, *, config, now_ms, log_start_offset, high_watermark):
-    return _plan(
-        segments, config=config, now_ms=now_ms, log_start_offset=log_start_offset, high_watermark=1 << 60
-    )
+def _whole_log(segments, *, high_watermark, **arguments):
+    return _plan(segments, high_watermark=1 << 60, **arguments)
 
 
 def _whole_segments(self, offset):
@@ -98,7 +96,7 @@ SLIPS = {
         Replica, "is_high_watermark_behind", property(lambda self: False),
     ),
     "a time is looked for in what is deleted": (
-        readable, "find_timestamp_steps", lambda live, ms, start: timestamps.find_timestamp_steps(live, ms, 0),
+        readable, "find_timestamp_steps", lambda live, ms, _, *more: timestamps.find_timestamp_steps(live, ms, 0, *more),
     ),
     "read_committed is not asked for": (
         list_offsets, "_upper", lambda partition, request: partition.log.high_watermark,

@@ -51,10 +51,6 @@ class Place(NamedTuple):
     transactional_id: str
 
 
-def of_share(place: Place) -> dict[str, Any]:
-    return {"group_id": place.share_group, "topics": [{"topic_name": "t", "partitions": [place.partition]}]}
-
-
 def values_for(key: int, names: Names, version: int, place: Place) -> dict[str, Any]:
     """Return the table's request, with the place's names where it has its own for nobody."""
     match apis.BY_KEY[key].name:

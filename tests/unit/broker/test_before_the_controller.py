@@ -9,6 +9,7 @@ from barnabas.client.connection import open_connection
 from barnabas.testing.simulation.broker import PORT, quiet_logs
 from barnabas.testing.simulation.world import World
 from barnabas.wire.generated.metadata import MetadataRequest
+from tests.support.programs import run_with
 from tests.support.replicating import in_world
 from tests.support.zookeeper_cluster import ZooKeeperCluster, clustered
 
@@ -27,26 +28,23 @@ async def described(cluster: ZooKeeperCluster, broker_id: int) -> list[tuple[int
     return [(topic.error_code, topic.name) for topic in answer.topics]
 
 
-def test_first_answer_of_a_returning_broker_knows_the_topics() -> None:
+@run_with(in_world)
+async def test_first_answer_of_a_returning_broker_knows_the_topics(world: World) -> None:
     """After a crash it waits for others to take over first, and clients that knew it ask in the meantime."""
-
-    async def program(world: World) -> None:
-        async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
-            await cluster.create(client)
-            killed = cluster.leader()
-            refused = 0
-            with quiet_logs():
-                cluster.machines[killed].kill()
-                async with trio.open_nursery() as starting:
-                    starting.start_soon(cluster.start, killed)
-                    while True:
-                        try:
-                            first = await described(cluster, killed)
-                            break
-                        except ClientError:
-                            refused += 1
-                            await trio.sleep(0.1)
-            assert refused
-            assert first == [(0, "t")]
-
-    in_world(program)
+    async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
+        await cluster.create(client)
+        killed = cluster.leader()
+        refused = 0
+        with quiet_logs():
+            cluster.machines[killed].kill()
+            async with trio.open_nursery() as starting:
+                starting.start_soon(cluster.start, killed)
+                while True:
+                    try:
+                        first = await described(cluster, killed)
+                        break
+                    except ClientError:
+                        refused += 1
+                        await trio.sleep(0.1)
+        assert refused
+        assert first == [(0, "t")]

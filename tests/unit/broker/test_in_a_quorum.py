@@ -26,6 +26,7 @@ from barnabas.wire.generated.incremental_alter_configs import (
 )
 from barnabas.wire.generated.metadata_records.config import ConfigRecord
 from barnabas.wire.headers import encode_response
+from tests.support.programs import run_with
 from tests.support.scripted_broker import SILENCE
 from tests.support.simulated_controller import (
     TOPIC_ID,
@@ -84,69 +85,59 @@ def fail_disk(machine: QuorumMember, path: str) -> None:
 # --- log dirs ----------------------------------------------------------------------------------------------------------
 
 
-def test_new_replica_is_assigned_to_the_dir_of_its_log():
-    async def program(machine):
-        path = await led(machine)
-        assert machine.broker.services.replicas.find("t", 0).log.log_dir == path
-        [request] = machine.controller.all_of(AssignReplicasToDirsRequest)
-        assert request.broker_epoch == machine.controller.image.brokers[1].epoch
-
-    run(program)
+@run_with(run)
+async def test_new_replica_is_assigned_to_the_dir_of_its_log(machine):
+    path = await led(machine)
+    assert machine.broker.services.replicas.find("t", 0).log.log_dir == path
+    [request] = machine.controller.all_of(AssignReplicasToDirsRequest)
+    assert request.broker_epoch == machine.controller.image.brokers[1].epoch
 
 
-def test_assignment_follows_a_move_to_another_dir():
-    async def program(machine):
-        target = "/b" if await led(machine) == "/a" else "/a"
-        topic = AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic("t", [0])
-        async with machine.client() as client:
-            response = await client.ask_broker(
-                1,
-                AlterReplicaLogDirsRequest([AlterReplicaLogDirsRequest.AlterReplicaLogDir(target, [topic])]),
-            )
-        assert response.results[0].partitions[0].error_code == 0
-        await machine.until(lambda: home(machine) == directory_id(target))
-
-    run(program)
+@run_with(run)
+async def test_assignment_follows_a_move_to_another_dir(machine):
+    target = "/b" if await led(machine) == "/a" else "/a"
+    topic = AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic("t", [0])
+    async with machine.client() as client:
+        response = await client.ask_broker(
+            1,
+            AlterReplicaLogDirsRequest([AlterReplicaLogDirsRequest.AlterReplicaLogDir(target, [topic])]),
+        )
+    assert response.results[0].partitions[0].error_code == 0
+    await machine.until(lambda: home(machine) == directory_id(target))
 
 
-def test_offline_dir_is_told_and_another_broker_may_lead():
-    async def program(machine):
-        path = await led(machine)
-        fail_disk(machine, path)
-        await machine.until(lambda: machine.controller.image.partitions[TOPIC_ID, 0].leader == -1)
+@run_with(run)
+async def test_offline_dir_is_told_and_another_broker_may_lead(machine):
+    path = await led(machine)
+    fail_disk(machine, path)
+    await machine.until(lambda: machine.controller.image.partitions[TOPIC_ID, 0].leader == -1)
+    await trio.sleep(5)
+    last = heartbeats(machine.controller)[-2:]
+    assert [request.offline_log_dirs for request in last] == [[directory_id(path)]] * 2
+    assert machine.broker.services.replicas.find("t", 0) is None
+
+
+@run_with(run)
+async def test_dir_that_fails_before_its_assignment_is_assigned(machine):
+    machine.controller.answers[AssignReplicasToDirsRequest] = lambda _: SILENCE
+    machine.controller.create()
+    await machine.until(machine.is_led)
+    fail_disk(machine, machine.broker.services.replicas.find("t", 0).log.log_dir)
+    del machine.controller.answers[AssignReplicasToDirsRequest]
+    await machine.until(lambda: machine.controller.image.partitions[TOPIC_ID, 0].leader == -1, 60)
+    assert machine.broker.services.replicas.find("t", 0) is None
+
+
+@run_with(run, **{"cordoned.log.dirs": "/a"})
+async def test_dir_offline_at_a_start_is_not_registered_nor_replaced(machine):
+    assert await led(machine) == "/b"  # the dir of the metadata has to work
+    await machine.machine.stop()
+    with machine.machine.disk.failing("list", "/b"):
+        await machine.machine.start()
+        assert registrations(machine.controller)[-1].log_dirs == [A]
         await trio.sleep(5)
-        last = heartbeats(machine.controller)[-2:]
-        assert [request.offline_log_dirs for request in last] == [[directory_id(path)]] * 2
-        assert machine.broker.services.replicas.find("t", 0) is None
-
-    run(program)
-
-
-def test_dir_that_fails_before_its_assignment_is_assigned():
-    async def program(machine):
-        machine.controller.answers[AssignReplicasToDirsRequest] = lambda _: SILENCE
-        machine.controller.create()
-        await machine.until(machine.is_led)
-        fail_disk(machine, machine.broker.services.replicas.find("t", 0).log.log_dir)
-        del machine.controller.answers[AssignReplicasToDirsRequest]
-        await machine.until(lambda: machine.controller.image.partitions[TOPIC_ID, 0].leader == -1, 60)
-        assert machine.broker.services.replicas.find("t", 0) is None
-
-    run(program)
-
-
-def test_dir_offline_at_a_start_is_not_registered_nor_replaced():
-    async def program(machine):
-        assert await led(machine) == "/b"  # the dir of the metadata has to work
-        await machine.machine.stop()
-        with machine.machine.disk.failing("list", "/b"):
-            await machine.machine.start()
-            assert registrations(machine.controller)[-1].log_dirs == [A]
-            await trio.sleep(5)
-        assert machine.broker.services.replicas.find("t", 0) is None
-        assert "t-0" not in {entry.name for entry in machine.machine.disk.list("/a")}
-
-    run(program, **{"cordoned.log.dirs": "/a"})
+    assert machine.broker.services.replicas.find("t", 0) is None
+    assert "t-0" not in {entry.name for entry in machine.machine.disk.list("/a")}
 
 
 def test_broker_stops_when_a_lost_dir_cannot_be_told(caplog):
@@ -176,25 +167,23 @@ def test_broker_stops_when_the_dir_of_its_metadata_fails():
     assert run(program)
 
 
-def test_cordoned_dirs_are_told_and_get_no_logs():
-    async def program(machine):
-        controller = machine.controller
-        await machine.until(lambda: heartbeats(controller)[-1].cordoned_log_dirs == [A])
-        for number in range(4):
-            controller.create(f"t{number}", bytes([number + 1]) * 16)
-        await machine.until(lambda: machine.is_led("t3"))
-        services = machine.broker.services
-        assert {partition_log.log_dir for partition_log in services.logs} == {"/b"}
-        async with machine.client() as client:
-            topic = AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic("t0", [0])
-            move = AlterReplicaLogDirsRequest.AlterReplicaLogDir("/a", [topic])
-            response = await client.ask_broker(1, AlterReplicaLogDirsRequest([move]))
-        assert response.results[0].partitions[0].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
-        controller.write(ConfigRecord(BROKER, "1", "cordoned.log.dirs", ""))
-        await machine.until(lambda: heartbeats(controller)[-1].cordoned_log_dirs == [])
-        assert services.logs.cordoned == frozenset()
-
-    run(program, **{"cordoned.log.dirs": "/a"})
+@run_with(run, **{"cordoned.log.dirs": "/a"})
+async def test_cordoned_dirs_are_told_and_get_no_logs(machine):
+    controller = machine.controller
+    await machine.until(lambda: heartbeats(controller)[-1].cordoned_log_dirs == [A])
+    for number in range(4):
+        controller.create(f"t{number}", bytes([number + 1]) * 16)
+    await machine.until(lambda: machine.is_led("t3"))
+    services = machine.broker.services
+    assert {partition_log.log_dir for partition_log in services.logs} == {"/b"}
+    async with machine.client() as client:
+        topic = AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic("t0", [0])
+        move = AlterReplicaLogDirsRequest.AlterReplicaLogDir("/a", [topic])
+        response = await client.ask_broker(1, AlterReplicaLogDirsRequest([move]))
+    assert response.results[0].partitions[0].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    controller.write(ConfigRecord(BROKER, "1", "cordoned.log.dirs", ""))
+    await machine.until(lambda: heartbeats(controller)[-1].cordoned_log_dirs == [])
+    assert services.logs.cordoned == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -296,22 +285,20 @@ def test_broker_ends_when_its_metadata_dir_fails_to_write(caplog):
 # --- broker epochs over a stop -------------------------------------------------------------------------------------------
 
 
-def test_epoch_is_handed_on_by_a_clean_stop_and_not_by_a_crash():
-    async def program(machine):
-        controller = machine.controller
-        await machine.machine.stop()
-        assert mark(machine) == mark(machine, "/b") == 1
-        await machine.machine.start()
-        second = controller.image.brokers[1].epoch
-        machine.machine.kill()
-        await machine.machine.start()
-        await machine.machine.stop()
-        await machine.machine.start()
-        epochs = [request.previous_broker_epoch for request in registrations(controller)]
-        assert epochs[:3] == [-1, 1, -1]
-        assert epochs[3] > second
-
-    run(program)
+@run_with(run)
+async def test_epoch_is_handed_on_by_a_clean_stop_and_not_by_a_crash(machine):
+    controller = machine.controller
+    await machine.machine.stop()
+    assert mark(machine) == mark(machine, "/b") == 1
+    await machine.machine.start()
+    second = controller.image.brokers[1].epoch
+    machine.machine.kill()
+    await machine.machine.start()
+    await machine.machine.stop()
+    await machine.machine.start()
+    epochs = [request.previous_broker_epoch for request in registrations(controller)]
+    assert epochs[:3] == [-1, 1, -1]
+    assert epochs[3] > second
 
 
 def test_epoch_is_handed_on_without_a_controlled_shutdown():
@@ -322,12 +309,10 @@ def test_epoch_is_handed_on_without_a_controlled_shutdown():
     assert run(program, **{"controlled.shutdown.enable": "false"}) == 1
 
 
-def test_start_without_registration_keeps_the_last_epoch():
-    async def program(machine):
-        await machine.machine.stop()
-        for answer in (lambda _: SILENCE, lambda _: BrokerRegistrationResponse(error_code=101)):
-            machine.controller.answers[BrokerRegistrationRequest] = answer
-            await machine.machine.start_and_stop(3.0)
-            assert mark(machine) == 1
-
-    run(program)
+@run_with(run)
+async def test_start_without_registration_keeps_the_last_epoch(machine):
+    await machine.machine.stop()
+    for answer in (lambda _: SILENCE, lambda _: BrokerRegistrationResponse(error_code=101)):
+        machine.controller.answers[BrokerRegistrationRequest] = answer
+        await machine.machine.start_and_stop(3.0)
+        assert mark(machine) == 1

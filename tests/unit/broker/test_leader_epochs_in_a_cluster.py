@@ -12,6 +12,7 @@ from barnabas.records.batch import iter_batches
 from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.testing.simulation.world import World
 from barnabas.wire.generated.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from tests.support.programs import run_with
 from tests.support.replicating import consume, in_world, produce
 from tests.support.zookeeper_cluster import SESSION_S, ZooKeeperCluster, clustered
 
@@ -52,56 +53,51 @@ async def end(cluster: ZooKeeperCluster, broker_id: int, how: str) -> None:
 @pytest.mark.parametrize("pause_s", [0.0, 2 * SESSION_S])
 @pytest.mark.parametrize("how", ["killed", "stopped"])
 @pytest.mark.parametrize(("brokers", "is_controller"), [((1,), True), ((1, 2), True), ((1, 2), False)])
-def test_reader_beyond_the_only_replica_is_told_where_it_ends(
-    brokers: tuple[int, ...], how: str, pause_s: float, is_controller: bool
+@run_with(in_world)
+async def test_reader_beyond_the_only_replica_is_told_where_it_ends(
+    world: World, brokers: tuple[int, ...], how: str, pause_s: float, is_controller: bool
 ) -> None:
-    async def program(world: World) -> None:
-        async with clustered(world, *brokers, **SETTINGS) as cluster, cluster.client() as client:
-            await cluster.create(client, factor=1)
-            leader = cluster.leader()
-            if is_controller is not (cluster.controller_id == leader):
-                before = cluster.controller_id
-                await cluster.machines[before].stop()
-                await cluster.until(lambda: cluster.controller_id not in (-1, before))
-                await cluster.start(before)
-                await cluster.until(lambda: cluster.leader() == leader)
-            for _ in range(4):
-                await produce(client, *VALUES)
-            known = cluster.known(leader)
-            assert known is not None
-            old = known.leader_epoch
-            assert await end_of(client, old) == (old, 20)
-            await end(cluster, leader, how)
-            await trio.sleep(pause_s)
-            await cluster.start(leader)
+    async with clustered(world, *brokers, **SETTINGS) as cluster, cluster.client() as client:
+        await cluster.create(client, factor=1)
+        leader = cluster.leader()
+        if is_controller is not (cluster.controller_id == leader):
+            before = cluster.controller_id
+            await cluster.machines[before].stop()
+            await cluster.until(lambda: cluster.controller_id not in (-1, before))
+            await cluster.start(before)
             await cluster.until(lambda: cluster.leader() == leader)
-            assert await end_of(client, old) == (old, 15)
-            assert await produce(client, *VALUES, *VALUES) == 15
-            assert await end_of(client, old) == (old, 15)
-
-    in_world(program)
+        for _ in range(4):
+            await produce(client, *VALUES)
+        known = cluster.known(leader)
+        assert known is not None
+        old = known.leader_epoch
+        assert await end_of(client, old) == (old, 20)
+        await end(cluster, leader, how)
+        await trio.sleep(pause_s)
+        await cluster.start(leader)
+        await cluster.until(lambda: cluster.leader() == leader)
+        assert await end_of(client, old) == (old, 15)
+        assert await produce(client, *VALUES, *VALUES) == 15
+        assert await end_of(client, old) == (old, 15)
 
 
 @pytest.mark.parametrize("how", ["killed", "stopped"])
-def test_leader_and_controller_back_at_once_follows_its_follower(how: str) -> None:
+@run_with(in_world)
+async def test_leader_and_controller_back_at_once_follows_its_follower(world: World, how: str) -> None:
     """Whatever its mark of a clean shutdown says, its log may have lost what is acknowledged."""
-
-    async def program(world: World) -> None:
-        async with clustered(world, 1, 2, **SETTINGS) as cluster, cluster.client() as client:
-            await cluster.create(client, factor=2)
-            if cluster.leader() != cluster.controller_id:
-                await cluster.machines[cluster.leader()].stop()
-                await cluster.until(lambda: cluster.leader() == cluster.controller_id)
-                await cluster.start(*({1, 2} - cluster.live()))
-                await cluster.until(lambda: cluster.isr() == {1, 2})
-            leader = cluster.leader()
-            for _ in range(4):
-                await produce(client, *VALUES)
-            await end(cluster, leader, how)
-            await cluster.start(leader)
-            assert await produce(client, *VALUES) == 20
+    async with clustered(world, 1, 2, **SETTINGS) as cluster, cluster.client() as client:
+        await cluster.create(client, factor=2)
+        if cluster.leader() != cluster.controller_id:
+            await cluster.machines[cluster.leader()].stop()
+            await cluster.until(lambda: cluster.leader() == cluster.controller_id)
+            await cluster.start(*({1, 2} - cluster.live()))
             await cluster.until(lambda: cluster.isr() == {1, 2})
-            assert len(await consume(client)) == 25
-            await cluster.until_equal()
-
-    in_world(program)
+        leader = cluster.leader()
+        for _ in range(4):
+            await produce(client, *VALUES)
+        await end(cluster, leader, how)
+        await cluster.start(leader)
+        assert await produce(client, *VALUES) == 20
+        await cluster.until(lambda: cluster.isr() == {1, 2})
+        assert len(await consume(client)) == 25
+        await cluster.until_equal()

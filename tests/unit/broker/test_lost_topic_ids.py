@@ -15,6 +15,7 @@ from barnabas.client import Client, ClientError
 from barnabas.cluster.zookeeper import znodes
 from barnabas.testing.simulation.world import World
 from barnabas.wire.generated.delete_topics import DeleteTopicsRequest
+from tests.support.programs import run_with
 from tests.support.replicating import consume, in_world, produce
 from tests.support.zookeeper_cluster import ZooKeeperCluster, clustered
 
@@ -89,26 +90,23 @@ def test_records_survive_an_old_tool_and_a_controller_change(caplog) -> None:
 
 
 @pytest.mark.parametrize("first", [1, 2, 3])
-def test_records_survive_brokers_returning_without_topic_ids(first: int) -> None:
+@run_with(in_world)
+async def test_records_survive_brokers_returning_without_topic_ids(world: World, first: int) -> None:
     """The first one is the controller; with one replica, two of the three know nothing of the topic."""
-
-    async def program(world: World) -> None:
-        async with clustered(world, 1, 2, 3, min_insync_replicas="1") as cluster, cluster.client() as client:
-            await cluster.create(client, factor=1)
-            await produce(client, b"kept")
-            topic_id = stored(cluster).topic_id
-            for machine in cluster.machines.values():
-                await machine.stop()
-            lose_id(cluster)
-            await cluster.start(first)
-            await cluster.until(lambda: cluster.controller_id == first)
-            await cluster.start(*{1, 2, 3} - {first})
-            await cluster.until(lambda: stored(cluster).topic_id == topic_id)
-            client.forget()
-            await produce(client, b"new")
-            assert await consume(client) == [b"kept", b"new"]
-
-    in_world(program)
+    async with clustered(world, 1, 2, 3, min_insync_replicas="1") as cluster, cluster.client() as client:
+        await cluster.create(client, factor=1)
+        await produce(client, b"kept")
+        topic_id = stored(cluster).topic_id
+        for machine in cluster.machines.values():
+            await machine.stop()
+        lose_id(cluster)
+        await cluster.start(first)
+        await cluster.until(lambda: cluster.controller_id == first)
+        await cluster.start(*{1, 2, 3} - {first})
+        await cluster.until(lambda: stored(cluster).topic_id == topic_id)
+        client.forget()
+        await produce(client, b"new")
+        assert await consume(client) == [b"kept", b"new"]
 
 
 async def with_another_id(cluster: ZooKeeperCluster, client: Client, *, restart: bool) -> bytes:
@@ -137,53 +135,47 @@ async def with_another_id(cluster: ZooKeeperCluster, client: Client, *, restart:
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_logs_under_another_id_stay_and_are_served_under_theirs(restart, caplog) -> None:
-    async def program(world: World) -> None:
-        async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
-            topic_id = await with_another_id(cluster, client, restart=restart)
-            client.forget()
-            with pytest.raises(ClientError):
-                await produce(client, b"refused", timeout_ms=1_000)
-            in_sync = cluster.isr()
-            assert in_sync == {1, 2, 3} or restart
-            assert all(directories(cluster, broker_id) == ["0"] for broker_id in in_sync)
-            assert "the topic was not deleted" in caplog.text
-            cluster.zookeeper.tree.delete("/controller", ANY_VERSION)  # the way back that the log names
-            write(cluster, replace(stored(cluster), topic_id=topic_id))
-            await assert_served(cluster, client, b"kept")
-            await cluster.until(lambda: cluster.isr() == {1, 2, 3})
-            await produce(client, b"new")
-            await cluster.until_equal()
-            assert all(directories(cluster, broker_id) == ["0"] for broker_id in in_sync)
-
-    in_world(program)
+@run_with(in_world)
+async def test_logs_under_another_id_stay_and_are_served_under_theirs(world: World, restart, caplog) -> None:
+    async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
+        topic_id = await with_another_id(cluster, client, restart=restart)
+        client.forget()
+        with pytest.raises(ClientError):
+            await produce(client, b"refused", timeout_ms=1_000)
+        in_sync = cluster.isr()
+        assert in_sync == {1, 2, 3} or restart
+        assert all(directories(cluster, broker_id) == ["0"] for broker_id in in_sync)
+        assert "the topic was not deleted" in caplog.text
+        cluster.zookeeper.tree.delete("/controller", ANY_VERSION)  # the way back that the log names
+        write(cluster, replace(stored(cluster), topic_id=topic_id))
+        await assert_served(cluster, client, b"kept")
+        await cluster.until(lambda: cluster.isr() == {1, 2, 3})
+        await produce(client, b"new")
+        await cluster.until_equal()
+        assert all(directories(cluster, broker_id) == ["0"] for broker_id in in_sync)
 
 
-def test_deleting_a_topic_under_another_id_deletes_no_other_log() -> None:
-    async def program(world: World) -> None:
-        async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
-            await with_another_id(cluster, client, restart=False)
-            request = DeleteTopicsRequest(topic_names=["t"], timeout_ms=30_000)
-            await client.ask_controller(request, version=5)
-            await cluster.until(lambda: znodes.topic_path("t") not in cluster.zookeeper.dump())
-            assert [directories(cluster, broker_id) for broker_id in (1, 2, 3)] == [["stray"]] * 3
-            await trio.sleep(300)
-            assert [directories(cluster, broker_id) for broker_id in (1, 2, 3)] == [["stray"]] * 3
-
-    in_world(program)
+@run_with(in_world)
+async def test_deleting_a_topic_under_another_id_deletes_no_other_log(world: World) -> None:
+    async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
+        await with_another_id(cluster, client, restart=False)
+        request = DeleteTopicsRequest(topic_names=["t"], timeout_ms=30_000)
+        await client.ask_controller(request, version=5)
+        await cluster.until(lambda: znodes.topic_path("t") not in cluster.zookeeper.dump())
+        assert [directories(cluster, broker_id) for broker_id in (1, 2, 3)] == [["stray"]] * 3
+        await trio.sleep(300)
+        assert [directories(cluster, broker_id) for broker_id in (1, 2, 3)] == [["stray"]] * 3
 
 
-def test_deleted_topic_is_deleted_everywhere_and_for_good() -> None:
-    async def program(world: World) -> None:
-        async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
-            await cluster.create(client)
-            await produce(client, b"gone")
-            await client.ask_controller(DeleteTopicsRequest(topic_names=["t"], timeout_ms=30_000), version=5)
-            await cluster.until(lambda: znodes.topic_path("t") not in cluster.zookeeper.dump())
-            assert [directories(cluster, broker_id) for broker_id in (1, 2, 3)] == [["delete"]] * 3
-            await cluster.until(lambda: directories(cluster, 1) == [], 120)
-
-    in_world(program)
+@run_with(in_world)
+async def test_deleted_topic_is_deleted_everywhere_and_for_good(world: World) -> None:
+    async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
+        await cluster.create(client)
+        await produce(client, b"gone")
+        await client.ask_controller(DeleteTopicsRequest(topic_names=["t"], timeout_ms=30_000), version=5)
+        await cluster.until(lambda: znodes.topic_path("t") not in cluster.zookeeper.dump())
+        assert [directories(cluster, broker_id) for broker_id in (1, 2, 3)] == [["delete"]] * 3
+        await cluster.until(lambda: directories(cluster, 1) == [], 120)
 
 
 def test_topic_recreated_while_a_broker_was_down_is_not_mixed(caplog) -> None:
@@ -215,42 +207,37 @@ def test_topic_recreated_while_a_broker_was_down_is_not_mixed(caplog) -> None:
     assert "nothing removes it" in caplog.text
 
 
-def test_topic_recreated_by_hand_starts_empty_and_keeps_old_logs() -> None:
-    async def program(world: World) -> None:
-        async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
-            await cluster.create(client)
-            await produce(client, b"old")
-            tree = cluster.zookeeper.tree
-            path = znodes.topic_path("t")
-            for node in sorted((one for one in tree.nodes if one.startswith(path)), reverse=True):
-                tree.delete(node, ANY_VERSION)
-            await trio.sleep(1)
-            make_again(cluster)
-            await cluster.until(lambda: cluster.isr() == {1, 2, 3})
-            client.forget()
-            await produce(client, b"new")
-            await cluster.until_equal()
-            assert await consume(client) == [b"new"]
-            for broker_id in (1, 2, 3):
-                assert [one for one in directories(cluster, broker_id) if one != "0"] == ["stray"]
-
-    in_world(program)
+@run_with(in_world)
+async def test_topic_recreated_by_hand_starts_empty_and_keeps_old_logs(world: World) -> None:
+    async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
+        await cluster.create(client)
+        await produce(client, b"old")
+        tree = cluster.zookeeper.tree
+        path = znodes.topic_path("t")
+        for node in sorted((one for one in tree.nodes if one.startswith(path)), reverse=True):
+            tree.delete(node, ANY_VERSION)
+        await trio.sleep(1)
+        make_again(cluster)
+        await cluster.until(lambda: cluster.isr() == {1, 2, 3})
+        client.forget()
+        await produce(client, b"new")
+        await cluster.until_equal()
+        assert await consume(client) == [b"new"]
+        for broker_id in (1, 2, 3):
+            assert [one for one in directories(cluster, broker_id) if one != "0"] == ["stray"]
 
 
-def test_unassigned_replica_is_deleted_only_by_the_controller() -> None:
+@run_with(in_world)
+async def test_unassigned_replica_is_deleted_only_by_the_controller(world: World) -> None:
     """An assignment that somebody has written into a znode asks nobody to delete a log; Apache Kafka keeps it too."""
-
-    async def program(world: World) -> None:
-        async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
-            await cluster.create(client)
-            await produce(client, b"kept")
-            assigned = stored(cluster)
-            write(cluster, replace(assigned, partitions={0: znodes.ReplicaAssignment((7, 8, 9))}))
-            await change_controller(cluster)
-            await trio.sleep(10)
-            assert [directories(cluster, broker_id) for broker_id in (1, 2, 3)] == [["0"]] * 3
-            write(cluster, assigned)
-            await change_controller(cluster)
-            await assert_served(cluster, client, b"kept")
-
-    in_world(program)
+    async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
+        await cluster.create(client)
+        await produce(client, b"kept")
+        assigned = stored(cluster)
+        write(cluster, replace(assigned, partitions={0: znodes.ReplicaAssignment((7, 8, 9))}))
+        await change_controller(cluster)
+        await trio.sleep(10)
+        assert [directories(cluster, broker_id) for broker_id in (1, 2, 3)] == [["0"]] * 3
+        write(cluster, assigned)
+        await change_controller(cluster)
+        await assert_served(cluster, client, b"kept")

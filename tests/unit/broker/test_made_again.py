@@ -12,6 +12,7 @@ from barnabas.testing.simulation.world import World
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.delete_topics import DeleteTopicsRequest
 from barnabas.wire.generated.errors import ErrorCode
+from tests.support.programs import run_with
 from tests.support.replicating import consume, in_world, produce
 from tests.support.zookeeper_cluster import ZooKeeperCluster, clustered
 
@@ -47,48 +48,43 @@ def settings(cluster: ZooKeeperCluster, name: str) -> dict[str, str]:
     return dict(json.loads(cluster.zookeeper.dump()[f"/config/topics/{name}"])["config"])
 
 
-def test_who_saw_the_end_of_a_topic_can_make_it_again() -> None:
-    async def program(world: World) -> None:
-        async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
-            for number in range(TIMES):
-                setting = str(1_000_000 + number)
-                assert await made(cluster, client, "t", retention_ms=setting) == 0, number
-                client.forget("t")
-                await produce(client, b"%d" % number)
-                assert await consume(client) == [b"%d" % number]
-                assert settings(cluster, "t") == {"retention.ms": setting}
-                assert await deleted(cluster, client, "t") == 0
-
-    in_world(program)
-
-
-def test_others_wait_for_no_deletion_and_one_that_lasts_is_told() -> None:
-    """A replica on a broker that is gone keeps a deletion from its end; Kafka answers then that the topic exists."""
-
-    async def program(world: World) -> None:
-        async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
-            assert await made(cluster, client, "t") == 0
-            gone = next(one for one in (1, 2, 3) if one != cluster.controller_id)
-            with quiet_logs():
-                cluster.machines[gone].kill()
-                await cluster.until(lambda: gone not in cluster.live())
+@run_with(in_world)
+async def test_who_saw_the_end_of_a_topic_can_make_it_again(world: World) -> None:
+    async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
+        for number in range(TIMES):
+            setting = str(1_000_000 + number)
+            assert await made(cluster, client, "t", retention_ms=setting) == 0, number
+            client.forget("t")
+            await produce(client, b"%d" % number)
+            assert await consume(client) == [b"%d" % number]
+            assert settings(cluster, "t") == {"retention.ms": setting}
             assert await deleted(cluster, client, "t") == 0
-            began = trio.current_time()
-            answers: list[int] = []
 
-            async def make() -> None:
-                answers.append(await made(cluster, client, "t", factor=2))
 
-            async with cluster.client() as other, trio.open_nursery() as nursery:
-                nursery.start_soon(make)
-                await trio.sleep(0.5)
-                assert (await made(cluster, other, "u", factor=2), answers) == (0, [])
-                assert trio.current_time() - began < 2
-            assert answers == [ErrorCode.TOPIC_ALREADY_EXISTS]
-            assert 4 < trio.current_time() - began < 10
-            late = await made(cluster, client, "t", factor=2, timeout_ms=300)
-            assert late == ErrorCode.REQUEST_TIMED_OUT
-            await cluster.start(gone)
-            assert await made(cluster, client, "t") == 0
+@run_with(in_world)
+async def test_others_wait_for_no_deletion_and_one_that_lasts_is_told(world: World) -> None:
+    """A replica on a broker that is gone keeps a deletion from its end; Kafka answers then that the topic exists."""
+    async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
+        assert await made(cluster, client, "t") == 0
+        gone = next(one for one in (1, 2, 3) if one != cluster.controller_id)
+        with quiet_logs():
+            cluster.machines[gone].kill()
+            await cluster.until(lambda: gone not in cluster.live())
+        assert await deleted(cluster, client, "t") == 0
+        began = trio.current_time()
+        answers: list[int] = []
 
-    in_world(program)
+        async def make() -> None:
+            answers.append(await made(cluster, client, "t", factor=2))
+
+        async with cluster.client() as other, trio.open_nursery() as nursery:
+            nursery.start_soon(make)
+            await trio.sleep(0.5)
+            assert (await made(cluster, other, "u", factor=2), answers) == (0, [])
+            assert trio.current_time() - began < 2
+        assert answers == [ErrorCode.TOPIC_ALREADY_EXISTS]
+        assert 4 < trio.current_time() - began < 10
+        late = await made(cluster, client, "t", factor=2, timeout_ms=300)
+        assert late == ErrorCode.REQUEST_TIMED_OUT
+        await cluster.start(gone)
+        assert await made(cluster, client, "t") == 0

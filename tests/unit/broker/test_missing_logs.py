@@ -11,6 +11,7 @@ from barnabas.wire.generated.delete_topics import DeleteTopicsRequest
 from barnabas.wire.generated.elect_leaders import ElectLeadersRequest
 from barnabas.wire.generated.errors import ErrorCode
 from tests.support.brokers import running
+from tests.support.programs import run_with
 from tests.support.replicating import consume, in_world, produce
 from tests.support.zookeeper_cluster import clustered
 
@@ -154,32 +155,29 @@ def test_a_follower_copies_it_again_and_says_so(lose, caplog) -> None:
 
 
 @LOSSES
-def test_the_only_replica_in_sync_leads_nothing_that_is_gone(lose, caplog) -> None:
+@run_with(in_world)
+async def test_the_only_replica_in_sync_leads_nothing_that_is_gone(world: World, lose, caplog) -> None:
     """Followers would truncate all that they have, to be as the leader is."""
-
-    async def program(world: World) -> None:
-        async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
-            await cluster.create(client)
-            await produce(client, b"kept")
-            for machine in cluster.machines.values():
-                await machine.stop()
-            (last,) = cluster.isr()
-            disk = cluster.machines[last].disk
-            copy_tree(disk, "/data/t-0", "/backup")
-            lose(disk, "/data")
-            await cluster.start(1, 2, 3)
-            await trio.sleep(20)
-            for broker_id in {1, 2, 3} - {last}:
-                assert cluster.machines[broker_id].disk.stat("/data/t-0/00000000000000000000.log").size
-            assert "t-0 is offline: its log is gone from /data/t-0" in caplog.text
-            await cluster.machines[last].stop()
-            copy_tree(disk, "/backup", "/data/t-0")
-            await cluster.start(last)
-            await cluster.until(lambda: cluster.isr() == {1, 2, 3})
-            client.forget()
-            assert await consume(client) == [b"kept"]
-
-    in_world(program)
+    async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
+        await cluster.create(client)
+        await produce(client, b"kept")
+        for machine in cluster.machines.values():
+            await machine.stop()
+        (last,) = cluster.isr()
+        disk = cluster.machines[last].disk
+        copy_tree(disk, "/data/t-0", "/backup")
+        lose(disk, "/data")
+        await cluster.start(1, 2, 3)
+        await trio.sleep(20)
+        for broker_id in {1, 2, 3} - {last}:
+            assert cluster.machines[broker_id].disk.stat("/data/t-0/00000000000000000000.log").size
+        assert "t-0 is offline: its log is gone from /data/t-0" in caplog.text
+        await cluster.machines[last].stop()
+        copy_tree(disk, "/backup", "/data/t-0")
+        await cluster.start(last)
+        await cluster.until(lambda: cluster.isr() == {1, 2, 3})
+        client.forget()
+        assert await consume(client) == [b"kept"]
 
 
 def test_followers_keep_records_when_an_empty_leader_returns(caplog) -> None:

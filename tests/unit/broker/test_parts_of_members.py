@@ -14,6 +14,7 @@ from barnabas.cluster.replicas.alter_partition import RemoteAlterPartition
 from barnabas.cluster.replicas.isr_writing import WrittenIsrs
 from barnabas.config.loading import BrokerConfig
 from barnabas.testing.simulation.world import World
+from tests.support.programs import run_with
 from tests.support.replicating import in_world
 from tests.support.zookeeper_cluster import clustered
 
@@ -73,15 +74,13 @@ async def test_controller_hears_of_each_enabled_unclean_election(
     assert heard == told
 
 
-def test_log_dirs_of_a_member_name_cluster_and_node_as_kafka() -> None:
-    async def program(world: World) -> None:
-        async with clustered(world, 4) as cluster:
-            machine = cluster.machines[4]
-            assert machine.broker is not None
-            (directory,) = machine.broker.services.config.log_dirs
-            lines = set(machine.disk.read(f"{directory}/meta.properties").decode().splitlines())
-            image = machine.broker.services.metadata.image
-            assert {"broker.id=4", f"cluster.id={image.cluster_id}", "version=0"} <= lines
-            assert not any(line.startswith("node.id") for line in lines)
-
-    in_world(program)
+@run_with(in_world)
+async def test_log_dirs_of_a_member_name_cluster_and_node_as_kafka(world: World) -> None:
+    async with clustered(world, 4) as cluster:
+        machine = cluster.machines[4]
+        assert machine.broker is not None
+        (directory,) = machine.broker.services.config.log_dirs
+        lines = set(machine.disk.read(f"{directory}/meta.properties").decode().splitlines())
+        image = machine.broker.services.metadata.image
+        assert {"broker.id=4", f"cluster.id={image.cluster_id}", "version=0"} <= lines
+        assert not any(line.startswith("node.id") for line in lines)

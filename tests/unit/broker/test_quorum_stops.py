@@ -21,6 +21,7 @@ from barnabas.wire.generated.envelope import EnvelopeRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.metadata_records.config import ConfigRecord
 from barnabas.wire.generated.metadata_records.unregister_broker import UnregisterBrokerRecord
+from tests.support.programs import run_with
 from tests.support.replicating import consume, produce
 from tests.support.scripted_broker import SILENCE
 from tests.support.simulated_controller import (
@@ -83,27 +84,23 @@ def in_last_session(_):
     ],
     ids=["no answer", "within the last session", "fenced", "no heartbeat is answered"],
 )
-def test_stop_during_a_start_takes_seconds_and_is_clean(kind, answer, limit_s, epoch):
-    async def program(machine):
-        await machine.machine.stop()
-        machine.controller.answers[kind] = answer
-        took_s = await stop_during_start(machine, 5.0)
-        assert took_s < limit_s
-        assert mark(machine) == (epoch or machine.controller.image.brokers[1].epoch)
-
-    run(program)
+@run_with(run)
+async def test_stop_during_a_start_takes_seconds_and_is_clean(machine, kind, answer, limit_s, epoch):
+    await machine.machine.stop()
+    machine.controller.answers[kind] = answer
+    took_s = await stop_during_start(machine, 5.0)
+    assert took_s < limit_s
+    assert mark(machine) == (epoch or machine.controller.image.brokers[1].epoch)
 
 
-def test_start_without_controllers_that_ends_leaves_the_marks():
-    async def program(machine):
-        await led(machine)
-        await machine.machine.stop()
-        machine.controller.go()
-        with trio.move_on_after(5):
-            await machine.machine.start()
-        assert mark(machine) == mark(machine, "/b") == 1
-
-    run(program)
+@run_with(run)
+async def test_start_without_controllers_that_ends_leaves_the_marks(machine):
+    await led(machine)
+    await machine.machine.stop()
+    machine.controller.go()
+    with trio.move_on_after(5):
+        await machine.machine.start()
+    assert mark(machine) == mark(machine, "/b") == 1
 
 
 QUICK_ELECTIONS = {
@@ -212,19 +209,17 @@ def test_envelopes_that_no_controller_answers_are_not_kept():
 # --- unclean elections --------------------------------------------------------------------------------------------------
 
 
-def test_leader_of_an_unclean_election_reports_recovery():
-    async def program(machine):
-        machine.controller.create(leader_recovery_state=1)
-        partitions = machine.controller.image.partitions
-        assert partitions[TOPIC_ID, 0].leader_recovery_state != RECOVERED
-        await machine.until(
-            lambda: machine.controller.image.partitions[TOPIC_ID, 0].leader_recovery_state == RECOVERED
-        )
-        asked = len(machine.controller.all_of(AlterPartitionRequest))
-        await trio.sleep(10)
-        assert len(machine.controller.all_of(AlterPartitionRequest)) == asked
-
-    run(program)
+@run_with(run)
+async def test_leader_of_an_unclean_election_reports_recovery(machine):
+    machine.controller.create(leader_recovery_state=1)
+    partitions = machine.controller.image.partitions
+    assert partitions[TOPIC_ID, 0].leader_recovery_state != RECOVERED
+    await machine.until(
+        lambda: machine.controller.image.partitions[TOPIC_ID, 0].leader_recovery_state == RECOVERED
+    )
+    asked = len(machine.controller.all_of(AlterPartitionRequest))
+    await trio.sleep(10)
+    assert len(machine.controller.all_of(AlterPartitionRequest)) == asked
 
 
 # --- clients before the broker is unfenced ---------------------------------------------------------------------------

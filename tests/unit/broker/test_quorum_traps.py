@@ -44,6 +44,7 @@ from barnabas.wire.generated.metadata_records.remove_topic import RemoveTopicRec
 from barnabas.wire.generated.metadata_records.topic import TopicRecord
 from tests.support.certificates import authority, signed
 from tests.support.metadata_leader import SimulatedLeader
+from tests.support.programs import run_with
 from tests.support.replicating import consume, produce
 from tests.support.simulated_controller import CONTROLLER_ID, TOPIC_ID, QuorumMember, member
 
@@ -87,66 +88,58 @@ def image_of(*messages):
 # --- the log ------------------------------------------------------------------------------------------------------------
 
 
-def test_records_above_the_high_watermark_do_not_count():
-    async def program(machine):
-        controller = machine.controller
-        controller.commit(controller.end_offset)
-        controller.create()
-        await trio.sleep(5)
-        assert topics(machine) == set()
-        controller.commit(None)
-        await machine.until(machine.is_led)
-
-    run(program)
+@run_with(run)
+async def test_records_above_the_high_watermark_do_not_count(machine):
+    controller = machine.controller
+    controller.commit(controller.end_offset)
+    controller.create()
+    await trio.sleep(5)
+    assert topics(machine) == set()
+    controller.commit(None)
+    await machine.until(machine.is_led)
 
 
-def test_records_of_an_open_transaction_do_not_count():
-    async def program(machine):
-        controller = machine.controller
-        controller.write(BeginTransactionRecord("several"))
-        controller.create()
-        await trio.sleep(5)
-        assert topics(machine) == set()
-        controller.write(EndTransactionRecord())
-        await machine.until(machine.is_led)
-
-    run(program)
+@run_with(run)
+async def test_records_of_an_open_transaction_do_not_count(machine):
+    controller = machine.controller
+    controller.write(BeginTransactionRecord("several"))
+    controller.create()
+    await trio.sleep(5)
+    assert topics(machine) == set()
+    controller.write(EndTransactionRecord())
+    await machine.until(machine.is_led)
 
 
-def test_topic_that_a_snapshot_lacks_is_gone():
-    async def program(machine):
-        controller = machine.controller
-        controller.create()
-        controller.create("u", OTHER_ID)
-        await machine.until(lambda: topics(machine) == {"t", "u"} and machine.is_led())
-        machine.world.network.cut("broker-1", "controller")
-        await trio.sleep(1)
-        controller.write(RemoveTopicRecord(TOPIC_ID))
-        controller.take_snapshot()
-        machine.world.network.heal()
-        await machine.until(lambda: topics(machine) == {"u"}, 60)
-        await trio.sleep(1)
-        assert [name.rpartition("-")[2] for name in directories(machine)] == ["delete"]
-
-    run(program)
+@run_with(run)
+async def test_topic_that_a_snapshot_lacks_is_gone(machine):
+    controller = machine.controller
+    controller.create()
+    controller.create("u", OTHER_ID)
+    await machine.until(lambda: topics(machine) == {"t", "u"} and machine.is_led())
+    machine.world.network.cut("broker-1", "controller")
+    await trio.sleep(1)
+    controller.write(RemoveTopicRecord(TOPIC_ID))
+    controller.take_snapshot()
+    machine.world.network.heal()
+    await machine.until(lambda: topics(machine) == {"u"}, 60)
+    await trio.sleep(1)
+    assert [name.rpartition("-")[2] for name in directories(machine)] == ["delete"]
 
 
-def test_records_of_a_snapshot_have_no_offsets_of_the_log():
-    async def program(machine):
-        controller = machine.controller
-        for number in range(5):
-            controller.create(f"t{number}", bytes([number + 1]) * 16)
-            controller.write(PartitionChangeRecord(0, bytes([number + 1]) * 16, isr=[1]))
-        controller.take_snapshot()
-        end_offset = controller.end_offset
-        await machine.machine.start()
-        await machine.until(lambda: len(topics(machine)) == 5)
-        assert heartbeats(machine)[0].current_metadata_offset >= end_offset - 1
-        assert controller.image.brokers[1].epoch == end_offset
-        controller.create()
-        await machine.until(machine.is_led)
-
-    run(program, starts=False)
+@run_with(run, starts=False)
+async def test_records_of_a_snapshot_have_no_offsets_of_the_log(machine):
+    controller = machine.controller
+    for number in range(5):
+        controller.create(f"t{number}", bytes([number + 1]) * 16)
+        controller.write(PartitionChangeRecord(0, bytes([number + 1]) * 16, isr=[1]))
+    controller.take_snapshot()
+    end_offset = controller.end_offset
+    await machine.machine.start()
+    await machine.until(lambda: len(topics(machine)) == 5)
+    assert heartbeats(machine)[0].current_metadata_offset >= end_offset - 1
+    assert controller.image.brokers[1].epoch == end_offset
+    controller.create()
+    await machine.until(machine.is_led)
 
 
 def test_snapshot_is_at_its_id_whatever_its_records_count():
@@ -264,35 +257,31 @@ def test_cleared_eligible_replicas_raise_the_partition_epoch():
     assert partition_after(ClearElrRecord("t")) == (1, 5, 9)
 
 
-def test_topic_made_again_in_one_batch_begins_empty():
-    async def program(machine):
-        controller = machine.controller
-        controller.create()
-        await machine.until(machine.is_led)
-        async with machine.client() as client:
-            await produce(client, b"old")
-        fields = {"replicas": [1], "isr": [1], "leader": 1, "leader_epoch": 0, "partition_epoch": 0}
-        partition = PartitionRecord(0, OTHER_ID, directories=[bytes(15) + b"\1"], **fields)
-        controller.write(RemoveTopicRecord(TOPIC_ID), TopicRecord("t", OTHER_ID), partition)
-        await machine.until(lambda: machine.broker.services.metadata.image.topic_id("t") == OTHER_ID)
-        async with machine.client() as client:
-            await produce(client, b"new")
-            assert await consume(client) == [b"new"]
-
-    run(program)
+@run_with(run)
+async def test_topic_made_again_in_one_batch_begins_empty(machine):
+    controller = machine.controller
+    controller.create()
+    await machine.until(machine.is_led)
+    async with machine.client() as client:
+        await produce(client, b"old")
+    fields = {"replicas": [1], "isr": [1], "leader": 1, "leader_epoch": 0, "partition_epoch": 0}
+    partition = PartitionRecord(0, OTHER_ID, directories=[bytes(15) + b"\1"], **fields)
+    controller.write(RemoveTopicRecord(TOPIC_ID), TopicRecord("t", OTHER_ID), partition)
+    await machine.until(lambda: machine.broker.services.metadata.image.topic_id("t") == OTHER_ID)
+    async with machine.client() as client:
+        await produce(client, b"new")
+        assert await consume(client) == [b"new"]
 
 
-def test_image_does_not_depend_on_the_clock():
-    async def program(machine):
-        machine.machine.clock.step(-20 * 365 * 86_400_000)
-        machine.controller.create()
-        await machine.machine.start()
-        await machine.until(machine.is_led)
-        machine.machine.clock.step(40 * 365 * 86_400_000)
-        machine.controller.create("u", OTHER_ID)
-        await machine.until(lambda: machine.is_led("u"))
-
-    run(program, starts=False)
+@run_with(run, starts=False)
+async def test_image_does_not_depend_on_the_clock(machine):
+    machine.machine.clock.step(-20 * 365 * 86_400_000)
+    machine.controller.create()
+    await machine.machine.start()
+    await machine.until(machine.is_led)
+    machine.machine.clock.step(40 * 365 * 86_400_000)
+    machine.controller.create("u", OTHER_ID)
+    await machine.until(lambda: machine.is_led("u"))
 
 
 @pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO])
@@ -334,27 +323,23 @@ def test_offset_is_told_once_its_image_is_published():
     assert store.offset == image.position.offset
 
 
-def test_heartbeats_tell_no_offset_that_is_not_published():
-    async def program(machine):
-        controller = machine.controller
-        controller.commit(controller.end_offset)
-        for _ in range(5):
-            controller.write(NoOpRecord())
-        await trio.sleep(5)
-        assert heartbeats(machine)[-1].current_metadata_offset < controller.committed
-
-    run(program)
+@run_with(run)
+async def test_heartbeats_tell_no_offset_that_is_not_published(machine):
+    controller = machine.controller
+    controller.commit(controller.end_offset)
+    for _ in range(5):
+        controller.write(NoOpRecord())
+    await trio.sleep(5)
+    assert heartbeats(machine)[-1].current_metadata_offset < controller.committed
 
 
-def test_no_heartbeat_follows_a_granted_shutdown():
-    async def program(machine):
-        await machine.machine.stop()
-        asked = heartbeats(machine)
-        assert [request.want_shut_down for request in asked][-1]
-        assert sum(request.want_shut_down for request in asked) == 1
-        assert machine.controller.image.brokers[1].fenced is False  # no other heartbeat has changed anything
-
-    run(program)
+@run_with(run)
+async def test_no_heartbeat_follows_a_granted_shutdown(machine):
+    await machine.machine.stop()
+    asked = heartbeats(machine)
+    assert [request.want_shut_down for request in asked][-1]
+    assert sum(request.want_shut_down for request in asked) == 1
+    assert machine.controller.image.brokers[1].fenced is False  # no other heartbeat has changed anything
 
 
 def test_broker_registers_with_open_logs():
@@ -377,51 +362,43 @@ def test_broker_registers_with_open_logs():
 # --- logs, leaders and clients --------------------------------------------------------------------------------------------
 
 
-def test_image_that_is_not_complete_removes_no_log():
-    async def program(machine):
-        controller = machine.controller
-        controller.create()
-        await machine.until(machine.is_led)
-        async with machine.client() as client:
-            await produce(client, b"kept")
-        await machine.machine.stop()
-        controller.commit(-1)
-        with trio.move_on_after(10):
-            await machine.machine.start()
-        assert directories(machine) == ["t-0"]
-        controller.commit(None)
+@run_with(run)
+async def test_image_that_is_not_complete_removes_no_log(machine):
+    controller = machine.controller
+    controller.create()
+    await machine.until(machine.is_led)
+    async with machine.client() as client:
+        await produce(client, b"kept")
+    await machine.machine.stop()
+    controller.commit(-1)
+    with trio.move_on_after(10):
         await machine.machine.start()
-        await machine.until(machine.is_led)
-        async with machine.client() as client:
-            assert await consume(client) == [b"kept"]
-
-    run(program)
-
-
-def test_quorum_of_another_cluster_removes_no_log():
-    async def program(machine):
-        controller = machine.controller
-        controller.create()
-        await machine.until(machine.is_led)
-        await machine.machine.stop()
-        controller.answers[FetchRequest] = lambda _: FetchResponse(
-            error_code=ErrorCode.INCONSISTENT_CLUSTER_ID
-        )
-        with pytest.RaisesGroup(pytest.RaisesExc(StartupError), flatten_subgroups=True, allow_unwrapped=True):
-            await machine.machine.start()
-        assert directories(machine) == ["t-0"]
-
-    run(program)
+    assert directories(machine) == ["t-0"]
+    controller.commit(None)
+    await machine.machine.start()
+    await machine.until(machine.is_led)
+    async with machine.client() as client:
+        assert await consume(client) == [b"kept"]
 
 
-def test_metadata_names_a_live_broker_as_the_controller():
-    async def program(machine):
-        async with machine.client() as client:
-            response = await client.ask_broker(1, MetadataRequest(topics=[]))
-        assert response.controller_id != CONTROLLER_ID
-        assert response.controller_id in {one.node_id for one in response.brokers}
+@run_with(run)
+async def test_quorum_of_another_cluster_removes_no_log(machine):
+    controller = machine.controller
+    controller.create()
+    await machine.until(machine.is_led)
+    await machine.machine.stop()
+    controller.answers[FetchRequest] = lambda _: FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+    with pytest.RaisesGroup(pytest.RaisesExc(StartupError), flatten_subgroups=True, allow_unwrapped=True):
+        await machine.machine.start()
+    assert directories(machine) == ["t-0"]
 
-    run(program)
+
+@run_with(run)
+async def test_metadata_names_a_live_broker_as_the_controller(machine):
+    async with machine.client() as client:
+        response = await client.ask_broker(1, MetadataRequest(topics=[]))
+    assert response.controller_id != CONTROLLER_ID
+    assert response.controller_id in {one.node_id for one in response.brokers}
 
 
 def test_certificate_of_the_image_counts_before_clients_come():
@@ -454,13 +431,11 @@ def test_certificate_of_the_image_counts_before_clients_come():
     )
 
 
-def test_settings_without_a_meaning_in_a_quorum_change_nothing():
-    async def program(machine):
-        machine.controller.create()
-        await machine.until(machine.is_led)
-        assert machine.broker.services.broker_id == 1
-
-    run(program, **{"broker.id.generation.enable": "true", "inter.broker.protocol.version": "3.9"})
+@run_with(run, **{"broker.id.generation.enable": "true", "inter.broker.protocol.version": "3.9"})
+async def test_settings_without_a_meaning_in_a_quorum_change_nothing(machine):
+    machine.controller.create()
+    await machine.until(machine.is_led)
+    assert machine.broker.services.broker_id == 1
 
 
 def test_store_of_a_quorum_changes_nothing_itself():

@@ -25,6 +25,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.leader_and_isr import LeaderAndIsrRequest
 from barnabas.wire.generated.stop_replica import StopReplicaRequest
 from barnabas.wire.generated.update_metadata import UpdateMetadataRequest
+from tests.support.programs import run_with
 from tests.support.replicating import consume, in_world, produce
 from tests.support.zookeeper_cluster import ZooKeeperCluster, clustered
 
@@ -168,51 +169,49 @@ def sent_by_a_controller(
     ]  # fmt: skip
 
 
-def test_controller_unaware_of_its_ended_session_is_harmless() -> None:
-    async def program(world: World) -> None:
-        async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
-            await cluster.create(client, partitions=3)
-            await cluster.create(client, "d")
-            await cluster.create(client, "p")
-            await produce(client, b"a")
-            zombie = cluster.controller_id
-            broker, session = cluster.machines[zombie].broker, cluster.machines[zombie].session
-            assert broker is not None
-            assert session is not None
-            epoch = broker.services.controller.epoch
-            with quiet_logs():
-                session.disconnect()
-                await cluster.until(lambda: cluster.controller_id not in (-1, zombie))
-                await cluster.until(lambda: all(zombie not in cluster.isr("t", index) for index in range(3)))
-                assert broker.services.controller.is_active, "it knows"
-                leader = cluster.leader()
-                await cluster.until(lambda: (known := cluster.known(leader)) and known.leader == leader)
-                kept = what_is_kept(cluster)
+@run_with(in_world)
+async def test_controller_unaware_of_its_ended_session_is_harmless(world: World) -> None:
+    async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
+        await cluster.create(client, partitions=3)
+        await cluster.create(client, "d")
+        await cluster.create(client, "p")
+        await produce(client, b"a")
+        zombie = cluster.controller_id
+        broker, session = cluster.machines[zombie].broker, cluster.machines[zombie].session
+        assert broker is not None
+        assert session is not None
+        epoch = broker.services.controller.epoch
+        with quiet_logs():
+            session.disconnect()
+            await cluster.until(lambda: cluster.controller_id not in (-1, zombie))
+            await cluster.until(lambda: all(zombie not in cluster.isr("t", index) for index in range(3)))
+            assert broker.services.controller.is_active, "it knows"
+            leader = cluster.leader()
+            await cluster.until(lambda: (known := cluster.known(leader)) and known.leader == leader)
+            kept = what_is_kept(cluster)
 
-                for request, version in asked_of_a_controller(cluster, leader):
-                    await ask(cluster, zombie, request, version)
-                    assert what_is_kept(cluster) == kept, request
+            for request, version in asked_of_a_controller(cluster, leader):
+                await ask(cluster, zombie, request, version)
+                assert what_is_kept(cluster) == kept, request
 
-                for other in {1, 2, 3} - {zombie}:
-                    machine = cluster.machines[other].broker
-                    before = cluster.known(other)
-                    assert machine is not None
-                    assert before is not None
-                    image = machine.services.metadata.image
-                    for request, version in sent_by_a_controller(
-                        zombie, epoch, image.topics["t"].id, image.broker_epoch(other), list(before.replicas)
-                    ):
-                        answer = await ask(cluster, other, request, version)
-                        assert answer is not None, request
-                        assert answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH, request
-                        assert cluster.known(other) == before
-                client.forget()
-                await produce(client, b"b")
+            for other in {1, 2, 3} - {zombie}:
+                machine = cluster.machines[other].broker
+                before = cluster.known(other)
+                assert machine is not None
+                assert before is not None
+                image = machine.services.metadata.image
+                for request, version in sent_by_a_controller(
+                    zombie, epoch, image.topics["t"].id, image.broker_epoch(other), list(before.replicas)
+                ):
+                    answer = await ask(cluster, other, request, version)
+                    assert answer is not None, request
+                    assert answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH, request
+                    assert cluster.known(other) == before
+            client.forget()
+            await produce(client, b"b")
 
-                session.connect_soon()
-                await cluster.until(lambda: not broker.services.controller.is_active)
-                await cluster.until(lambda: all(cluster.isr("t", index) == {1, 2, 3} for index in range(3)))
-            assert await consume(client) == [b"a", b"b"]
-            await cluster.until_equal()
-
-    in_world(program)
+            session.connect_soon()
+            await cluster.until(lambda: not broker.services.controller.is_active)
+            await cluster.until(lambda: all(cluster.isr("t", index) == {1, 2, 3} for index in range(3)))
+        assert await consume(client) == [b"a", b"b"]
+        await cluster.until_equal()

@@ -128,11 +128,40 @@ async def test_offset_below_the_log_start_is_out_of_range(tier):
     assert offsets_in(answer)[0] == 4
 
 
-async def test_missing_segment_is_out_of_range(tier):
+async def test_missing_segment_is_an_error_that_resets_no_client(tier):
     for path in tier.directory.rglob("*.log"):
         path.unlink()
     (answer,) = await fetch(tier, 0)
-    assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (await offset_of(tier, NOW_MS + 1)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+async def test_store_that_is_away_has_no_offset_out_of_range(tier):
+    root, away = tier.directory / "kafka-tiered-storage", tier.directory / "away"
+    root.rename(away)
+    (answer,) = await fetch(tier, 0, isolation=1)
+    assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    away.rename(root)
+    (answer,) = await fetch(tier, 0, isolation=1)
+    assert offsets_in(answer)[0] == 0
+
+
+async def test_segment_deleted_while_it_is_read_is_out_of_range(tier):
+    await fetch(tier, 0)
+    tier.store.gate = threading.Event()
+    answers = []
+
+    async def read() -> None:
+        answers.extend(await fetch(tier, 0))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(read)
+        while not tier.tiered.reads.pending:
+            await trio.sleep(0.001)
+        tier.log().delete_records_before(20)
+        await tier.rounds()
+        tier.store.gate.set()
+    assert [answer.error_code for answer in answers] == [ErrorCode.OFFSET_OUT_OF_RANGE]
 
 
 async def test_failing_store_is_an_error_of_its_partition(tier):

@@ -92,7 +92,6 @@ async def test_errors_have_the_statuses_and_codes_of_the_original() -> None:
     assert not wrong
 
 
-SELF = {"self": str, "resource_name": str}
 SHAPES: tuple[tuple[str, str, set[str]], ...] = (
     # path, kind, fields beside kind and metadata
     ("$", "KafkaCluster", {

@@ -59,6 +59,18 @@ def test_what_is_not_stored_is_not_found(store, tmp_path) -> None:
         store.read_index(SEGMENT, IndexKind.TRANSACTION)
 
 
+def test_store_that_is_away_fails_and_is_not_empty(store, files, tmp_path) -> None:
+    store.copy(SEGMENT, files)
+    (tmp_path / "store" / "kafka-tiered-storage").rename(tmp_path / "away")
+    for read in (
+        lambda: store.read(SEGMENT, 0, 10),
+        lambda: store.read_index(SEGMENT, IndexKind.TRANSACTION),
+    ):
+        with pytest.raises(RemoteStorageError, match="kafka-tiered-storage does not exist") as refused:
+            read()
+        assert not isinstance(refused.value, RemoteObjectNotFoundError)
+
+
 def test_log_that_lost_its_end_is_damaged(store, files, tmp_path) -> None:
     store.copy(SEGMENT, files)
     log = tmp_path / "store" / f"{NAME}.log"

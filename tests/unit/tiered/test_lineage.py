@@ -94,6 +94,17 @@ def test_next_transaction_index_skips_segments_without_one(segments) -> None:
     assert segments.next_with_transactions(1, 5) is None
 
 
+def test_copied_segments_with_transaction_index_are_listed(segments) -> None:
+    copied(segments, 0, 9, number=1, is_transaction_index_empty=True)
+    later = copied(segments, 20, 29, number=2)
+    earlier = copied(segments, 10, 19, number=3)
+    assert segments.with_transactions() == [earlier, later]
+    segments.apply(remote_segment(30, 39, number=4))
+    assert segments.with_transactions() == [earlier, later]
+    segments.clear()
+    assert segments.with_transactions() == []
+
+
 ALLOWED = {(STARTED, FINISHED), (STARTED, DELETING), (FINISHED, FINISHED), (FINISHED, DELETING), (DELETING, DELETING),
            (DELETING, DELETED)}  # fmt: skip
 WAYS = {STARTED: (), FINISHED: (FINISHED,), DELETING: (DELETING,), DELETED: (DELETING, DELETED)}

@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
+from pathlib import Path
 from random import Random
 from threading import Thread
 
@@ -78,6 +79,24 @@ def settings(s3_port):
     }
 
 
+def copy_read_and_delete(settings: dict[str, str], directory: Path) -> None:
+    """Copy a segment, read it through another store with the same settings, and delete it."""
+    store = open_store("aiven", settings)
+    files = local_files(directory, LOG)
+    segment = replace(SEGMENT, custom_metadata=store.copy(SEGMENT, files))
+    reader = open_store("aiven", settings)
+    for start, length in ((0, 10), ((4 << 20) - 1, 2), (0, len(LOG)), (len(LOG) - 3, 50)):
+        assert reader.read(segment, start, length) == LOG[start : start + length]
+    assert reader.read_index(segment, IndexKind.TIMESTAMP) == files.time_index.read_bytes()
+    assert list(reader.partitions()) == [PARTITION]
+    assert len(list(reader.objects(PARTITION))) == 3
+    reader.delete(segment)
+    reader.delete(segment)
+    assert list(reader.objects(PARTITION)) == []
+    with pytest.raises(RemoteObjectNotFoundError):
+        open_store("aiven", settings).read(segment, 0, 1)
+
+
 @pytest.mark.parametrize("is_transformed", [False, True])
 def test_segment_in_s3_is_read_as_it_was_copied(settings, tmp_path, is_transformed) -> None:
     if is_transformed:
@@ -87,20 +106,7 @@ def test_segment_in_s3_is_read_as_it_was_copied(settings, tmp_path, is_transform
             "encryption.key.pairs": "a", "encryption.key.pairs.a.public.key.file": str(public),
             "encryption.key.pairs.a.private.key.file": str(private), "custom.metadata.fields.include": "REMOTE_SIZE",
         }  # fmt: skip
-    store = open_store("aiven", settings)
-    files = local_files(tmp_path, LOG)
-    segment = replace(SEGMENT, custom_metadata=store.copy(SEGMENT, files))
-    reader = open_store("aiven", settings)
-    for start, length in ((0, 10), ((4 << 20) - 1, 2), (0, len(LOG)), (len(LOG) - 3, 50)):
-        assert reader.read(segment, start, length) == LOG[start : start + length]
-    assert reader.read_index(segment, IndexKind.TIMESTAMP) == files.time_index.read_bytes()
-    assert list(reader.partitions()) == [PARTITION]
-    assert len(list(reader.objects(PARTITION))) == 3
-    reader.delete(segment)
-    reader.delete(segment)
-    assert list(reader.objects(PARTITION)) == []
-    with pytest.raises(RemoteObjectNotFoundError):
-        open_store("aiven", settings).read(segment, 0, 1)
+    copy_read_and_delete(settings, tmp_path)
 
 
 def test_segment_in_gcs_is_read_as_it_was_copied(gcs_url, tmp_path) -> None:
@@ -110,20 +116,7 @@ def test_segment_in_gcs_is_read_as_it_was_copied(gcs_url, tmp_path) -> None:
         "chunk.size": str(4 << 20),
         "key.prefix": "in gcs/",
     }
-    store = open_store("aiven", settings)
-    files = local_files(tmp_path, LOG)
-    segment = replace(SEGMENT, custom_metadata=store.copy(SEGMENT, files))
-    reader = open_store("aiven", settings)
-    for start, length in ((0, 10), ((4 << 20) - 1, 2), (0, len(LOG)), (len(LOG) - 3, 50)):
-        assert reader.read(segment, start, length) == LOG[start : start + length]
-    assert reader.read_index(segment, IndexKind.TIMESTAMP) == files.time_index.read_bytes()
-    assert list(reader.partitions()) == [PARTITION]
-    assert len(list(reader.objects(PARTITION))) == 3
-    reader.delete(segment)
-    reader.delete(segment)
-    assert list(reader.objects(PARTITION)) == []
-    with pytest.raises(RemoteObjectNotFoundError):
-        open_store("aiven", settings).read(segment, 0, 1)
+    copy_read_and_delete(settings, tmp_path)
 
 
 def test_credentials_file_is_read_again(settings, tmp_path) -> None:

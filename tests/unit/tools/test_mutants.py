@@ -8,19 +8,15 @@ from dataclasses import replace
 
 import pytest
 
-from tools.mutants import report
 from tools.mutants.choosing import (
     Equivalent,
     equivalents,
     is_in,
-    place_of,
     planted,
     sampled,
-    sources,
 )
 from tools.mutants.coverage_map import CoverageMap
 from tools.mutants.forks import LEFT_OPEN
-from tools.mutants.report import Verdict
 from tools.mutants.slips import Mutant, mutants
 from tools.mutants.source import ROOT, Source
 
@@ -92,17 +88,6 @@ def test_a_slip_is_planted(line, slip, after):
 )
 def test_what_mypy_sees_and_what_nobody_misses_is_left_alone(line):
     assert {change for change in changes(line) if change != ("dropped", "pass")} == set()
-
-
-def test_swapped_arguments_of_commutative_call_are_equivalent():
-    assert {slip for slip, _ in changes("return max(now_ms, start_ms)")} == {"number", "like-named"}
-
-
-def test_parameters_of_other_types_are_not_alike():
-    head = "def f(one_id: str, other_id: int, third_id: str) -> str:"
-    assert {after for slip, after in changes("return one_id", head) if slip == "like-named"} == {
-        "return third_id"
-    }
 
 
 def test_only_functions_are_changed():
@@ -184,51 +169,6 @@ def test_tests_run_the_line_or_any_line_of_a_changed_function(kept, one):
         "tests/unit/a.py::one",
         "tests/unit/a.py::three",
     ]
-
-
-@pytest.mark.parametrize(
-    ("name", "path", "package"),
-    [
-        ("log", "server/barnabas/log", "log"),
-        ("log/cleaner", "server/barnabas/log/cleaner", "log"),
-        ("server/barnabas/log/damage.py", "server/barnabas/log/damage.py", "log"),
-        ("serving/apis.py", "server/barnabas/serving/apis.py", "serving"),
-        ("errors.py", "server/barnabas/errors.py", "errors"),
-        ("coordinators/groups", "server/barnabas/coordinators/groups", "coordinators/groups"),
-        ("pipeline/schema.py", "pipeline/barnabas_pipeline/schema.py", "pipeline"),
-        ("pipeline/lake/table.py", "pipeline/barnabas_pipeline/lake/table.py", "pipeline/lake"),
-        ("pipeline/barnabas_pipeline/lake", "pipeline/barnabas_pipeline/lake", "pipeline/lake"),
-        ("pipeline/jobs/mirror", "pipeline/barnabas_pipeline/jobs/mirror", "pipeline/jobs/mirror"),
-    ],
-)
-def test_packages_of_broker_and_pipeline_are_found_by_name(name, path, package):
-    assert str(place_of(name)) == path
-    result = [source.path for source in sources([name])]
-    assert result
-    assert all(each.startswith(path) for each in result)
-    assert {report.package_of(each) for each in result} == {package}
-
-
-def test_the_whole_broker_is_looked_at_where_nothing_is_named():
-    with pytest.raises(SystemExit, match="there is no"):
-        next(sources(["nothing"]))
-    assert {source.path.split("/")[0] for source in sources([])} == {"server"}
-
-
-def test_scores_of_other_packages_stay_on_the_page(monkeypatch, tmp_path, one):
-    page = tmp_path / "page.md"
-    page.write_text(
-        f"above\n{report.BEGIN}\n{report.table([('log', '1', '2', '50 %', '0', 'all')])}\n{report.END}\nbelow\n"
-    )
-    monkeypatch.setattr(report, "PAGE", page)
-    report.write(report.rows([Verdict(one, "a test", True), Verdict(one, "", False)], "2 of each, seed 0"))
-    text = page.read_text()
-    assert text.startswith("above\n")
-    assert text.endswith("below\n")
-    assert (
-        "| coordinators/transactions | 1 | 2 | 50 % | 1 | 2 of each, seed 0 |\n| log | 1 | 2 | 50 % | 0 | all |"
-        in text
-    )
 
 
 def test_bugs_planted_by_hand_are_where_their_text_says():

@@ -1,7 +1,7 @@
-"""Work of one task: copy what the target lacks of some partitions, each in transactions of its own.
+"""Work of one task: copies the missing records of some partitions, each in separate transactions.
 
-The rule: first it takes the transactional id of the partition, which ends whatever an earlier mirror had begun and shuts it
-out; only then it asks how far that one has come. Records, and the position after them, are committed together.
+The rule: first it initializes the partition's transactional id, which aborts an earlier mirror's open transaction and
+fences it; only then it reads the position. Records, and the position after them, are committed together.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from barnabas.client.producing.outbox import Delivery
 
 PARTS_TOGETHER = 4
-"""Partitions of a task that are copied at the same time; each has a buffer, and what a fetch has brought."""
+"""Partitions of a task that are copied in parallel; each has a buffer, and the content of a fetch."""
 RECORDS_PER_TRANSACTION, BYTES_PER_TRANSACTION = 10_000, 8 << 20
 DEFAULTS = {
     "linger.ms": "20",
@@ -51,7 +51,7 @@ VISIBLE_POLL_SECONDS = 0.01
 
 
 def copy_parts(parts: Iterable[Part]) -> list[PartResult]:
-    """Copy parts, some of them at the same time; a part that fails says so in its result."""
+    """Copy parts, some of them in parallel; a failed part has its error in its result."""
     return trio.run(_copy_parts, list(parts))
 
 
@@ -130,7 +130,7 @@ class _Copy:
     """Fate of the newest record."""
 
     async def run(self, start: int) -> None:
-        """Copy up to the end of the part, or up to what cannot be read, which is raised then."""
+        """Copy up to the end of the part, or up to an unreadable record; then its error is raised."""
         counts = Counts()
         offset_range = OffsetRange(self.part.place.partition, start, self.part.bound.end)
         blocks = read_blocks(self.log, offset_range, counts)
@@ -178,7 +178,7 @@ class _Copy:
         self.size += len(record.value or b"") + len(record.key or b"")
 
     async def _commit(self, position: int) -> None:
-        """Commit what was sent, with the position after it."""
+        """Commit the sent records, with the position after them."""
         if not self.is_open:
             self.producer.begin_transaction()
         place = self.part.place

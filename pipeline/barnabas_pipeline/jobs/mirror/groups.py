@@ -1,7 +1,7 @@
 """Committed offsets of the source's groups, committed in the target for the groups of the same names.
 
-The rule: nothing is taken from a group that lives: where it has members in the target, or is further there, it stays
-as it is. An offset beyond what is mirrored waits for the next round.
+The rule: an active group is not changed: not if it has members in the target, or is further there. An offset beyond the
+mirrored records waits for the next round.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Mirrored:
 
 
 class Groups:
-    """Offsets of groups, in one round after the other; what has not changed is not looked at again."""
+    """Offsets of groups, over all rounds; unchanged ones are skipped."""
 
     def __init__(self, target: Site, options: MirrorOptions) -> None:
         self._target = target
@@ -125,7 +125,7 @@ class Groups:
         faults.point("mirror.after_groups")
 
     def _translated(self, mirrored: Mirrored, offset: int) -> int | None:
-        """Return an offset of the target; None while what comes before it is not mirrored, or not to be seen."""
+        """Return an offset of the target; None while the records before it are not mirrored, or not visible."""
         if offset > mirrored.position:
             return None
         place = mirrored.place

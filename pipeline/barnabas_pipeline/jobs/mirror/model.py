@@ -35,7 +35,7 @@ class Coordinates(NamedTuple):
 
 
 def parse_coordinates(value: bytes | str | None) -> Coordinates | None:
-    """Read a header's value; None if it is none of ours."""
+    """Parse a header's value; None if it is not a mirror's."""
     try:
         text = value.decode() if isinstance(value, bytes) else value or ""
         cluster_id, topic_id, partition, offset = text.split("/")
@@ -167,7 +167,7 @@ class MirrorSummary:
     failures: list[str] = field(default_factory=list)
 
     def add_part(self, result: PartResult) -> None:
-        """Count in what a task did."""
+        """Add the counts of a task."""
         self.mirrored += result.mirrored
         self.skipped_loops += result.looped
         self.skipped_control += result.control

@@ -13,7 +13,7 @@ _FIELD = re.compile(r"\{[^{}]*\}")
 
 
 def check_rename(pattern: str, choice: Choice, sources: int) -> None:
-    """Check that a naming pattern gives each topic a name of its own. Raises UsageError."""
+    """Check that a naming pattern gives each topic a distinct name. Raises UsageError."""
     fields = set(_FIELD.findall(pattern))
     unknown = fields - {"{source}", "{topic}"}
     if unknown or "{" in _FIELD.sub("", pattern) or "}" in _FIELD.sub("", pattern):

@@ -1,4 +1,4 @@
-"""Records of a range, as they are: keys, values and headers to the byte.
+"""Records of a range, unchanged: keys, values and headers byte by byte.
 
 The rule: a record that cannot be read ends the range with an error, after all those before it.
 """

@@ -1,8 +1,7 @@
-"""Resuming: how far the mirror of a partition has come, as the target says.
+"""Resuming: the position of a partition's mirror, read from the target.
 
-The rule: what a transaction has committed in the group of positions counts; it is there with the records of that
-transaction, or not at all. Where there is nothing (an offset expires, an older mirror wrote none), the newest source
-header of the target counts.
+The rule: the position is that committed in the group of positions, by the same transaction as its records. Without one
+(an offset expires, an older mirror wrote none), the newest source header in the target counts.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ NEW_TOPIC_POLL_SECONDS = 0.1
 
 
 async def resume(client: Client, part: Part, result: PartResult) -> tuple[int, bool]:
-    """Return the next source offset that the target lacks, and whether the group of positions says so.
+    """Return the next source offset that the target lacks, and whether it comes from the group of positions.
 
-    To be asked for when no other mirror can write any more. Raises DataLossError; what `on_data_loss` has recorded instead
-    is put into `result`.
+    Called when no other mirror can write any longer. Raises DataLossError; a loss recorded by `on_data_loss` is put into
+    `result`.
     """
     kept = position = await committed_position(client, part)
     if position is None:
@@ -59,7 +58,7 @@ async def resume(client: Client, part: Part, result: PartResult) -> tuple[int, b
 
 
 async def committed_position(client: Client, part: Part) -> Coordinates | None:
-    """Return the position that the group keeps, with the offset of what comes next. Raises ClientError."""
+    """Return the position in the group, with the offset after it in the target. Raises ClientError."""
     place = part.place
     group, target = GroupMetadata(part.group), TopicPartition(place.target, place.partition)
     try:
@@ -119,7 +118,9 @@ def newest_header(log: Log, part: Part, there: Bounds) -> Coordinates | None:
 
 
 def _is_mine(part: Part, coordinates: Coordinates) -> bool:
-    """Return whether coordinates are of this mirror; in a topic of its own those of any are, and are checked afterwards."""
+    """Return whether coordinates are of this mirror; in a dedicated topic those of any mirror are, and are checked
+    afterwards.
+    """
     if not part.shares_topics:
         return coordinates.partition == part.place.partition
     return (coordinates.cluster_id, coordinates.topic_id, coordinates.partition) == (

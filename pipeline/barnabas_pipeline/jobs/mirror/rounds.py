@@ -1,7 +1,7 @@
-"""Rounds of a mirror: what is new in all topics is copied by one Spark job, then the next round begins.
+"""Rounds of a mirror: new records of all topics are copied by one Spark job, then the next round begins.
 
-The rule: a round asks both sides where they are, and needs nothing of the one before. What fails is a cluster, a topic
-or a partition; the others go on.
+The rule: a round reads the positions on both sides, and needs no state of the last round. A failure concerns a cluster,
+a topic or a partition; the others continue.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Stream:
 
 @dataclass(slots=True)
 class MirrorRound(Round):
-    """A round of a mirror: what it has found and copied."""
+    """A round of a mirror: its plan and its results."""
 
     summary: MirrorSummary = field(default_factory=lambda: MirrorSummary(rounds=1))
     failures: list[Failure] = field(default_factory=list)
@@ -82,7 +82,7 @@ class MirrorRound(Round):
     behind: int = 0
 
     def fail(self, where: object, error: Exception) -> None:
-        """Note what has failed, and where."""
+        """Note a failure, and its place."""
         self.failures.append(Failure.of(str(where), error))
 
 
@@ -108,7 +108,7 @@ class Mirror(Rounds[list[Part], MirrorRound, MirrorSummary]):
             target_name(options.rename, options.sources[0].name, name)
         self.summary = MirrorSummary()
         self.failures: list[Failure] = []
-        """Those of the newest round."""
+        """Failures of the newest round."""
         self._spark = spark
         self._options = options
         self._target = Site(options.target)
@@ -173,13 +173,13 @@ class Mirror(Rounds[list[Part], MirrorRound, MirrorSummary]):
         return done.parts
 
     def apply(self, plan: list[Part], done: MirrorRound) -> None:
-        """Copy all parts in one Spark job; each commits by itself."""
+        """Copy all parts in one Spark job; each commits separately."""
         faults.point("mirror.after_plan")
         self._copy(plan, done)
         faults.point("mirror.after_tasks")
 
     def conclude(self, done: MirrorRound) -> None:
-        """Move the groups that follow what was copied."""
+        """Move the groups after the copied records."""
         done.summary.topics = len(done.streams)
         done.summary.behind = done.behind
         if self._options.groups:
@@ -190,7 +190,7 @@ class Mirror(Rounds[list[Part], MirrorRound, MirrorSummary]):
         done.fail(f"target {self._options.target}", error)
 
     def _find_streams(self, done: MirrorRound) -> None:
-        """Find the topics that are mirrored, and what they are called; no two are called the same."""
+        """Find the mirrored topics, and their names in the target, which must be distinct."""
         options = self._options
         by_target: dict[str, list[Stream]] = {}
         for cluster, source in self._sources:
@@ -298,7 +298,7 @@ class Mirror(Rounds[list[Part], MirrorRound, MirrorSummary]):
     def _start(
         self, stream: Stream, place: Place, bound: Bounds, position: Coordinates | None, *, is_empty: bool
     ) -> int | None:
-        """Return where to begin, as far as is known; None if there is nothing to do. Raises DataLossError."""
+        """Return the start offset, if it is known; None if there is nothing to copy. Raises DataLossError."""
         if position is None:
             return None if is_empty and bound.start >= bound.end and not bound.end else bound.start
         try:

@@ -1,7 +1,7 @@
-"""Topics of the target: made, grown and set as those of the source.
+"""Topics of the target: created, enlarged and configured like those of the source.
 
-The rule: a topic has the source's number of partitions, or more; only settings that say how records are kept are copied,
-and of those only what was set for the topic itself.
+The rule: a topic has the source's number of partitions, or more; only settings of retention and compaction are copied,
+and only those set for the topic itself.
 """
 
 from __future__ import annotations
@@ -101,7 +101,10 @@ class TargetTopics:
         }
 
     def _create(self, name: str, source: Site | None, topic: Topic) -> int:
-        """Make a topic; returns how many were. Raises IncompleteError, UsageError for what the target refuses."""
+        """Create a topic; returns the number of created topics.
+
+        Raises IncompleteError, UsageError if the target refuses.
+        """
         configs = {} if source is None else settings_of(source, [topic.name])[topic.name]
         new_topic = NewTopic(name, topic.partitions, self._options.replication_factor, configs)
         error = self._target.ask(lambda admin: admin.create_topics([new_topic]))[name]
@@ -130,7 +133,7 @@ class TargetTopics:
     def _sync(
         self, names: list[str], targets: Mapping[str, tuple[Site | None, Topic]], summary: MirrorSummary
     ) -> dict[str, PipelineError]:
-        """Set what differs, and take back what the source has no more."""
+        """Set differing settings, and reset those that the source no longer has."""
         failed: dict[str, PipelineError] = {}
         mine = settings_of(self._target, names)
         changes: dict[Resource, list[ConfigChange]] = {}
@@ -161,7 +164,7 @@ class TargetTopics:
         return failed
 
     def _wait_for(self, counts: Mapping[str, int]) -> dict[str, Topic]:
-        """Wait until all brokers that are asked know of topics, with leaders. Raises IncompleteError."""
+        """Wait until all brokers have the topics' metadata, with leaders. Raises IncompleteError."""
         deadline = time.monotonic() + READY_SECONDS_MAX
 
         async def ready(admin: Admin) -> bool:

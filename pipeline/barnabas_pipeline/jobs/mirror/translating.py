@@ -1,7 +1,7 @@
 """Offsets of a source as offsets of the target, found by the coordinates that records carry.
 
-The rule: a consumer that goes on at the translated offset reads exactly the records that it would have read at the source,
-whatever compaction, aborted transactions and markers have made of the numbers on both sides.
+The rule: a consumer that continues at the translated offset reads exactly the records that it would have read at the
+source, although compaction, aborted transactions and markers shift the offsets on both sides.
 """
 
 from __future__ import annotations
@@ -22,15 +22,13 @@ class Translator:
 
     @property
     def is_settled(self) -> bool:
-        """True if no transaction is open: all that was committed is to be seen."""
+        """True if no transaction is open: all committed records are visible."""
         return self._bound.end == self._bound.high_watermark
 
     def offset_of(self, offset: int) -> int:
         """Return the offset after the last record that comes before `offset` at the source, or that of the next record."""
         low, high = self._bound.start, self._bound.end
-        while (
-            low < high
-        ):  # what is mirrored below `low` comes before, what is mirrored from `high` on does not
+        while low < high:  # records mirrored from below `low` come before, those from `high` on do not
             middle = (low + high) // 2
             mirrored = self._first_mirrored(middle, high)
             if mirrored is None or mirrored[1] >= offset:

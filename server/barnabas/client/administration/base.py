@@ -1,4 +1,4 @@
-"""Asking several brokers at once, and outcomes by what was asked for."""
+"""Requests to several brokers in parallel, and outcomes by item."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 Outcome = ClientError | None
-"""None for what was done."""
+"""None for success."""
 
 BROKER_TIMEOUT_MS_MAX = 30_000
 GROUPS_PER_REQUEST = 20
-"""Groups that are asked for together: what a turn of the event loop decodes stays small."""
+"""Groups in one request: decoding the response must fit a turn of the event loop."""
 PARTITIONS_PER_TURN = 500
 """Number of partitions for which leaders are looked up before other tasks run."""
 
@@ -38,7 +38,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 class Base:
-    """A client, and how several of its brokers are asked."""
+    """A client, with requests to several of its brokers."""
 
     def __init__(self, client: BaseClient[Any]) -> None:
         self.client = client
@@ -49,7 +49,7 @@ class Base:
         return min(BROKER_TIMEOUT_MS_MAX, self.client.settings.request_timeout_ms * 4 // 5)
 
     async def _version(self, key: int) -> int:
-        """Return the version in which any broker is asked. Raises UnsupportedVersionError."""
+        """Return the version for requests to any broker. Raises UnsupportedVersionError."""
         connection: BaseConnection = await self.client.any_connection()
         return connection.version_of(key)
 
@@ -69,7 +69,7 @@ class Base:
         partitions: Iterable[TopicPartition],
         ask: Callable[[int, list[TopicPartition]], Awaitable[Mapping[TopicPartition, V | ClientError]]],
     ) -> dict[TopicPartition, V | ClientError]:
-        """Ask the leaders of partitions, each once for all of its own; again where the leader was another.
+        """Ask the leaders of partitions, each once for all of its own; again after a change of the leader.
 
         `ask(broker, partitions)` returns a result or an error for each.
         """

@@ -26,7 +26,7 @@ class BrokerInfo(NamedTuple):
 
 
 class ClusterInfo(NamedTuple):
-    """A cluster; a controller of -1 says that none is known."""
+    """A cluster; a controller of -1 means that none is known."""
 
     cluster_id: str
     controller_id: int
@@ -55,7 +55,7 @@ class LogDir(NamedTuple):
 
 
 class Feature(NamedTuple):
-    """A feature: the levels that the broker supports, and the one that is finalized, None if none is."""
+    """A feature: the levels that the broker supports, and the finalized one, None if there is none."""
 
     name: str
     min_level: int
@@ -266,7 +266,7 @@ class Cluster(Base):
         }
 
     async def unregister_broker(self, broker: int) -> None:
-        """Have a cluster in KRaft mode forget a broker that has stopped. Raises ClientError."""
+        """Remove the registration of a stopped broker from a cluster in KRaft mode. Raises ClientError."""
         from barnabas.wire.generated.unregister_broker import UnregisterBrokerRequest
 
         response = await self.client.ask_controller(UnregisterBrokerRequest(broker))

@@ -25,7 +25,7 @@ _LIST_RESOURCES = 74
 
 
 class Resource(NamedTuple):
-    """A thing that has settings: its kind of `TYPES` and its name; a broker without a name stands for all of them."""
+    """A resource with settings: its kind of `TYPES` and its name; a broker without a name stands for all of them."""
 
     kind: str
     name: str
@@ -85,7 +85,7 @@ class Configs(Base):
     async def alter_configs(
         self, changes: Mapping[Resource, Iterable[ConfigChange]], *, only_check: bool = False
     ) -> dict[Resource, Outcome]:
-        """Change some settings of resources, and leave the others as they are."""
+        """Change some settings of resources, and keep the others."""
         from barnabas.wire.generated.incremental_alter_configs import (
             IncrementalAlterConfigsRequest as Request,
         )

@@ -196,7 +196,7 @@ def _info(kind: str, group: Any, coordinator: int) -> GroupInfo:
     doing = f"describing group {group_id!r}"
     check(group.error_code, doing, group.error_message)
     if kind == CLASSIC:
-        # Versions that have no error for a group that is not there say so by its state.
+        # versions without an error for a missing group report it by its state
         if group.group_state == "Dead":
             raise ResponseError(ErrorCode.GROUP_ID_NOT_FOUND, doing)
         members = tuple(_classic_member(member, group.protocol_type) for member in group.members)

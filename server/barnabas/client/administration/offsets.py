@@ -1,4 +1,4 @@
-"""Offsets of groups: what they have committed, set anew, and forgotten; of share groups where they begin."""
+"""Offsets of groups: committed ones, altered or deleted; of share groups their start offsets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Offsets(Base):
     async def _committed_of(
         self, coordinator: int, group_ids: list[str]
     ) -> dict[str, Committed | ClientError]:
-        """Return what groups of one coordinator have committed. Raises UnsupportedVersionError."""
+        """Return the committed offsets of groups of one coordinator. Raises UnsupportedVersionError."""
         from barnabas.wire.generated.offset_fetch import OffsetFetchRequest as Request
 
         connection = await self.client.broker(coordinator)

@@ -1,4 +1,4 @@
-"""Topics: which there are, made, enlarged, deleted; their offsets, and what is cut off at their start."""
+"""Topics: list, create, enlarge, delete; their offsets, and deletion of records at their start."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ class Topics(Base):
     ) -> dict[TopicPartition, OffsetAt | ClientError]:
         """Return the offset of the first record at or after a time (ms), or of EARLIEST, LATEST, MAX_TIMESTAMP.
 
-        `is_committed`: LATEST is the end of what transactions have decided.
+        `is_committed`: LATEST is the last stable offset.
         """
         from barnabas.wire.generated.list_offsets import ListOffsetsRequest as Request
 

@@ -1,4 +1,4 @@
-"""Transactions: which there are, what they touch, producers of partitions, and those that hang."""
+"""Transactions: list, describe; producers of partitions, and hanging transactions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Assignors of the classic protocol: which member of a group gets which partitions. Pure.
+"""Assignors of the classic protocol, which assign partitions to the members of a group. Pure.
 
-The rule: members and topics are taken in the order of their names, so that all leaders of a group decide alike.
-Range and roundrobin assign as Kafka's do, without regard to racks; the sticky ones keep what can be kept (`sticky`).
+The rule: members and topics are taken in the order of their names, so that all leaders of a group decide alike. Range
+and roundrobin assign like Kafka's, without regard to racks; the sticky ones keep as much as possible (`sticky`).
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Assign = Callable[[Sequence[Member], Mapping[str, int]], Assignment]
 
 
 class Assignor(NamedTuple):
-    """A way to assign, and what it needs of the protocol."""
+    """A method of assignment, and its use of the protocol."""
 
     assign: Assign
     java_class: str
     is_cooperative: bool = False
     """True if members keep their partitions while the group rebalances (KIP-429)."""
     has_memory: bool = False
-    """True if members of an eager group are to say what they had."""
+    """True if members of an eager group must report their former partitions."""
 
 
 def assign_range(members: Sequence[Member], counts: Mapping[str, int]) -> Assignment:

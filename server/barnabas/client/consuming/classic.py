@@ -1,8 +1,8 @@
 """Membership by the classic protocol: join, assign as the leader, and send heartbeats until the group rebalances.
 
-The rule: one task joins, `run`, and with it another sends heartbeats while the member is in a generation. An eager member
-gives everything up before it joins; a cooperative one keeps what it has, gives up what it no longer gets, and joins again
-for what that makes possible (KIP-429).
+The rule: one task joins, `run`, and with it another sends heartbeats while the member is in a generation. An eager
+member gives up all partitions before it joins; a cooperative one keeps its partitions, gives up those that it no longer
+gets, and then joins again for new ones (KIP-429).
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ class ClassicMembership(Membership):
                 self.take_beat(response.error_code)
 
     def take_beat(self, code: int) -> None:
-        """Do what the error code of a heartbeat asks for. Raises ClientError."""
+        """React to the error code of a heartbeat. Raises ClientError."""
         if not code or code in COORDINATOR_ERRORS:
             return
         if code in _UNKNOWN:
@@ -284,7 +284,7 @@ class ClassicMembership(Membership):
 
     async def _step_back(self) -> None:
         """Leave the group because the program exceeds `max_poll_interval_ms`, and join again at its next call."""
-        with suppress(ClientError):  # the session ends by itself
+        with suppress(ClientError):  # the session will time out
             await self._send_leave()
         self._forget_member()
         self.member_id = ""

@@ -1,6 +1,6 @@
-"""Commits of a consumer's offsets: when the program says so, and from time to time.
+"""Commits of a consumer's offsets: on request of the program, and periodically.
 
-The rule: a commit counts only for the member that the consumer is now; where it is refused, the partitions are another's.
+The rule: a commit counts only for the present membership; if it is refused, the partitions belong to another member.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Commits:
                 partition.done_offset = max(partition.done_offset, value.offset)
 
     async def commit_done(self, places: Iterable[TopicPartition]) -> None:
-        """Commit offsets of what the program is done with, as far as that is new. Raises ClientError."""
+        """Commit offsets of records that the program is done with, if they are new. Raises ClientError."""
         values = {}
         for place in places:
             partition = self._partitions.get(place)

@@ -1,7 +1,7 @@
 """Fetching ahead of the program, from all brokers, within a limit of bytes.
 
-The rule: one task decides, `run`; one request at a time is on its way to each broker, and what comes back counts only if
-the position it was asked for still is the one to fetch next.
+The rule: one task decides, `run`; there is one request at a time to each broker, and a response counts only if the
+requested position is still the next one.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class _Broker:
 
 
 class Fetcher:
-    """Fetches what the consumer has and has not fetched yet. `run` is a task of the consumer."""
+    """Fetches from the consumer's partitions, ahead of the program. `run` is a task of the consumer."""
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class Fetcher:
     # --- fetching -------------------------------------------------------------------------------------------
 
     async def fetch_from(self, source: int, broker: _Broker, asked: Asked, size: int) -> None:
-        """Ask a broker for records of some partitions, of so many bytes, and take its response."""
+        """Fetch from some partitions of a broker, up to a number of bytes, and process its response."""
         partitions = [partition for partition, _, _ in asked.values()]
         settings = self._client.settings
         try:
@@ -251,7 +251,7 @@ class Fetcher:
         asked: Asked,
         source: int,
     ) -> None:
-        """Take a response of a broker: records, errors and other leaders of the partitions that were asked for."""
+        """Process a response of a broker: records, errors and new leaders of the requested partitions."""
         for topic in response.responses:
             name = topic.topic or names.get(topic.topic_id, "")
             for answer in topic.partitions:
@@ -292,7 +292,7 @@ class Fetcher:
         partition.add(chunk)
         if partition not in self.ready:
             self.ready.append(partition)
-        # What has sent something is asked for last the next time, where the broker keeps no session.
+        # partitions that returned records come last in the next request, if the broker keeps no session
         self._partitions[partition.place] = self._partitions.pop(partition.place)
 
     def _take_error(self, partition: Partition, code: int, offset: int, source: int) -> None:

@@ -1,6 +1,6 @@
-"""Handing out records, and knowing whether the program is done with them.
+"""Delivers records to the program, and tracks whether it is done with them.
 
-The rule: a program is done with what it was handed when it asks for more, and busy until then.
+The rule: a program is done with delivered records when it requests more, and busy until then.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from barnabas.client.values import ConsumedRecord, FetchedRecords, TopicPartitio
 
 
 class Handing:
-    """Records on their way from the fetcher to the program."""
+    """Records between the fetcher and the program."""
 
     def __init__(self, fetcher: Fetcher, partitions: dict[TopicPartition, Partition]) -> None:
         self.idle = trio.Event()
@@ -25,7 +25,7 @@ class Handing:
         self._fetcher = fetcher
         self._partitions = partitions
         self._handed: set[Partition] = set()
-        """Partitions of which the program has records that it may not be done with."""
+        """Partitions with delivered records that the program may not be done with."""
         self._busy_since: float | None = None
 
     def next(self) -> ConsumedRecord | None:
@@ -60,7 +60,7 @@ class Handing:
                 partition.add_opened(records, records_max)
 
     def unopened(self, ends: Mapping[Any, int], bytes_max: int) -> list[FetchedRecords]:
-        """Return what responses had of partitions, in turn, until it is about `bytes_max`; pauses those at their end."""
+        """Return fetched batches of partitions, in turn, up to about `bytes_max`; pauses partitions at their end."""
         batches: list[FetchedRecords] = []
         size = 0
         while size < bytes_max and (fetched := self._next_unopened()) is not None:
@@ -74,7 +74,7 @@ class Handing:
         return batches
 
     def _next_unopened(self) -> FetchedRecords | None:
-        """Return what one response had of a partition, of the partitions in turn; None if there is nothing."""
+        """Return the batches of one response for a partition, of the partitions in turn; None if there are none."""
         ready = self._fetcher.ready
         for _ in range(len(ready)):
             partition = ready[0]
@@ -113,5 +113,5 @@ class Handing:
         return 0.0 if self._busy_since is None else trio.current_time() - self._busy_since
 
     def drop(self, partition: Partition) -> None:
-        """Forget that records of a partition were handed out: it is another's."""
+        """Drop the delivery of records of a partition, which now belongs to another member."""
         self._handed.discard(partition)

@@ -40,7 +40,7 @@ class ConsumerMembership(Membership):
         self.beat_due = trio.Event()
         self.reconcile_due = trio.Event()
         self.target: TopicIds | None = None
-        """Newest assignment of the broker's, as far as it is not reconciled."""
+        """The broker's newest assignment, until it is reconciled."""
         self._said: dict[str, Any] = {}
         """Fields that the broker knows, which are left out until they change."""
         self.owned: TopicIds = {}
@@ -79,7 +79,7 @@ class ConsumerMembership(Membership):
                         self.has_left = True
                         self._host.fail(error)
                         return
-                    self._said.clear()  # it is unknown what has arrived
+                    self._said.clear()  # it is unknown whether the request arrived
                     await self._pause()
                 else:
                     await self._next_beat(self.interval_ms)

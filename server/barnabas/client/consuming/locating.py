@@ -1,6 +1,6 @@
-"""Looking up positions: committed offsets, beginnings and ends, and whether the log still has what was read.
+"""Looks up positions: committed offsets, start and end offsets, and divergence of the log after a change of the leader.
 
-The rule: one task does it for all partitions that need it; a position that was moved meanwhile stays where it was moved to.
+The rule: one task does it for all partitions that need it; a position that the program moves meanwhile is not changed.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Locator:
             self.changed()
 
     async def locate_all(self) -> bool:
-        """Look up all that is missing, and say whether nothing is left."""
+        """Look up all missing positions, and return whether none is left."""
         self._is_done = True
         for step in (self._find_committed, self._find_bounds, self._validate):
             partitions = list(self._partitions.values())

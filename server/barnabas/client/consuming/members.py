@@ -1,4 +1,4 @@
-"""Members of a classic group, as its leader hears of them, and what it answers. Pure."""
+"""Members of a classic group, as its leader receives them, and their assignments. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Membership of a consumer in its group: what both protocols share.
+"""Membership of a consumer in its group: the common part of both protocols.
 
-The rule: a membership decides which partitions the consumer has; the consumer, its `Host`, makes it so and runs the
-program's callbacks. Partitions are given up only once the program is done with what it was handed, or has lost them.
+The rule: a membership decides on the consumer's partitions; the consumer, its `Host`, applies that and runs the
+program's callbacks. Partitions are given up only once the program is done with the delivered records, or has lost the
+partitions.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Subscription:
         self.pattern = pattern
 
     def topics(self, watch: TopicWatch) -> frozenset[str]:
-        """Return the names of the topics, as far as they are known."""
+        """Return the names of the topics that are known."""
         if self.pattern is None:
             return self.names
         matches = self.pattern.match

@@ -83,7 +83,7 @@ async def epoch_ends(
 ) -> Found[tuple[int, int]]:
     """Look where leader epochs end: the largest epoch up to one, and its end; (-1, -1) for none. Raises ClientError.
 
-    Leaves out what brokers before 2.1 say of that to consumers, which is nothing.
+    Omits partitions of brokers before 2.1, which do not tell consumers.
     """
     from barnabas.wire.generated.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 
@@ -132,9 +132,9 @@ def _by_leader(
 async def committed(
     client: Client, group: GroupMetadata, places: Iterable[TopicPartition], *, stable: bool
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the offsets that a group has committed, leaving out where there is none. Raises ClientError.
+    """Return the committed offsets of a group, without partitions that have none. Raises ClientError.
 
-    `stable`: refuse what an open transaction may still change (UNSTABLE_OFFSET_COMMIT, which passes).
+    `stable`: refuse offsets that an open transaction may still change (UNSTABLE_OFFSET_COMMIT, a transient error).
     """
     from barnabas.wire.generated.offset_fetch import OffsetFetchRequest
 

@@ -1,6 +1,6 @@
-"""Opening batches that a response had: checksums, aborted transactions and markers; records one after the other. Pure.
+"""Opens the batches of a response: checksums, aborted transactions and markers; records one after the other. Pure.
 
-The rule: what is damaged is told when it is reached; what comes before it is good.
+The rule: damage is reported when it is reached; earlier records are good.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from barnabas.records.varint import Buffer
 
 
 class OpenedBatch(NamedTuple):
-    """Records of one batch, as they are in the log."""
+    """Records of one batch, in the order of the log."""
 
     topic: str
     partition: int
@@ -60,9 +60,9 @@ def readable_batches(
 
 
 def opened(fetched: FetchedRecords, end: int, *, checks_crcs: bool = True) -> Iterator[OpenedBatch]:
-    """Yield the batches of a response with their records from the offset that was asked for up to `end`.
+    """Yield the batches of a response with their records from the requested offset up to `end`.
 
-    Raises DamagedRecordsError, after those before the damage.
+    Raises DamagedRecordsError, after the records before the damage.
     """
     place = TopicPartition(fetched.topic, fetched.partition)
     aborted = AbortedBatches([_Aborted(*pair) for pair in fetched.aborted])

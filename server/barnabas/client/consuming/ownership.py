@@ -123,7 +123,7 @@ class Ownership:
             raise copy_of(self._failure)
 
     async def finish(self, leave: Callable[[], Awaitable[None]] | None) -> None:
-        """Commit, call `revoked`, and leave the group by `leave`. Raises ClientError, and what a callback raises."""
+        """Commit, call `revoked`, and leave the group by `leave`. Raises ClientError, and the errors of callbacks."""
         places = list(self._partitions)
         if (
             self._settings.group_id is not None

@@ -1,6 +1,6 @@
-"""State of a partition that a consumer has: where it stands, what was fetched. No I/O.
+"""State of a consumer's partition: its position, and fetched records. No I/O.
 
-The rule: whatever moves the position from outside (`seek`) makes answers to older requests worthless; `seeks` tells them.
+The rule: a change of the position from outside (`seek`) invalidates answers to older requests; `seeks` identifies them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from barnabas.records.varint import Buffer
 
 
 class Chunk:
-    """Records of one partition from one response; batches are opened when the first of their records is wanted."""
+    """Records of one partition from one response; batches are opened when their first record is needed."""
 
     __slots__ = ("aborted", "data", "end_epoch", "end_offset", "offset", "records", "size")
 
@@ -32,13 +32,13 @@ class Chunk:
         *,
         checks_crcs: bool,
     ) -> None:
-        """Look through the batches. Raises DamagedRecordsError if there is none that can be told from the next."""
+        """Parse the headers of the batches. Raises DamagedRecordsError if the first one is damaged."""
         self.size = len(data)
         self.data, self.offset, self.aborted = data, offset, aborted
         self.end_offset, self.end_epoch = offset, -1
         batches: list[tuple[int, BatchHeader]] = []
         try:
-            batches.extend(iter_batches(data))  # those before an error stay
+            batches.extend(iter_batches(data))  # batches before an error are kept
         except RecordsError as error:
             if not batches:
                 raise DamagedRecordsError(f"{place} at {offset}: {error.message}") from error
@@ -90,14 +90,14 @@ class Partition:
         self.fetch_epoch = -1
         """Leader epoch of the record before that."""
         self.reset = ""
-        """Place to begin, if that was said: earliest or latest; to be looked up."""
+        """Requested start: earliest or latest, still to be looked up; None if none was requested."""
         self.chunks: deque[Chunk] = deque()
         self.seeks = 0
         self.is_paused = False
         self.is_revoked = False
-        """True if it is about to go: nothing is handed out any more."""
+        """True if it is about to be revoked: no more records are delivered."""
         self.is_under_way = False
-        """True if a request for it is on its way."""
+        """True while a request for it is in flight."""
         self.leader_epoch = -1
         """Epoch of the leader by which the position was found good."""
         self.high_watermark = self.last_stable_offset = self.log_start_offset = -1
@@ -139,7 +139,7 @@ class Partition:
         self.failure = None
 
     def add(self, chunk: Chunk) -> None:
-        """Keep what was fetched."""
+        """Keep fetched records."""
         self.chunks.append(chunk)
         self.fetch_offset = chunk.end_offset
         if chunk.end_epoch >= 0:
@@ -158,7 +158,7 @@ class Partition:
                 self.offset, self.epoch = record.offset + 1, record.leader_epoch
                 return record
             self.chunks.popleft()
-            # What follows the last record is markers, or was aborted or compacted: the program is done with it.
+            # after the last record there are only markers, aborted or compacted records: the program is done with them
             is_done = self.done_offset == self.offset
             self.offset = chunk.end_offset
             if chunk.end_epoch >= 0:
@@ -200,6 +200,6 @@ class Partition:
         return FetchedRecords(*self.place, chunk.offset, chunk.end_offset, chunk.data, aborted)
 
     def lag(self, *, is_committed_only: bool) -> int | None:
-        """Return how many offsets are left up to the end, as far as is known."""
+        """Return the number of offsets up to the end, if it is known."""
         end = self.last_stable_offset if is_committed_only else self.high_watermark
         return None if end < 0 or self.offset < 0 else max(0, end - self.offset)

@@ -1,4 +1,4 @@
-"""Texts that members of a classic group leave for its leader, and the leader for them. Pure.
+"""Subscriptions that members of a classic group send to its leader, and the leader's assignments. Pure.
 
 The rule: as Kafka's clients write them, so that members of any client can share a group: subscriptions in version 3, with
 what the sticky assignors add, and assignments in version 0.
@@ -56,7 +56,7 @@ def encode_subscription(
 
 
 def decode_member(assignor: str, member_id: str, instance_id: str | None, data: bytes) -> Member:
-    """Read what a member tells. Raises DecodeError."""
+    """Decode a member's metadata. Raises DecodeError."""
     version = _version_of(data, SUBSCRIPTION_VERSION)
     value, _ = subscription_data.CODEC.decode(data, _INT16.size, version)
     owned = [

@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): a request names only what has changed since the one before. No I/O.
+"""Fetch sessions (KIP-227): a request names only changes since the last one. No I/O.
 
 The rule: after each answer the broker and this side have the same list of partitions, or the session begins anew.
 """
@@ -47,7 +47,7 @@ class FetchSession:
         before, self._known = self._known, dict(fetches)
         if self.epoch == FIRST:
             return self._known, {}
-        # A topic that was made again is another one: out with the old, in with the new.
+        # a recreated topic is another one: remove the old, add the new
         removed = {
             place: old.topic_id
             for place, old in before.items()
@@ -64,6 +64,6 @@ class FetchSession:
         self.epoch = self.epoch % EPOCH_MAX + 1
 
     def end(self) -> None:
-        """Begin anew: what the broker knows is not certain."""
+        """Restart the session: the broker's state of it is uncertain."""
         self.id, self.epoch = 0, FIRST
         self._known = {}

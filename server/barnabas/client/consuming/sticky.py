@@ -29,7 +29,7 @@ def assign(members: Sequence[Member], counts: Mapping[str, int]) -> Assignment:
         _trim(assignment, len(everything))
     taken = {place for places in assignment.values() for place in places}
     free = [place for place in everything if place not in taken]
-    # Those that few may have come first: others find room elsewhere.
+    # partitions with few candidates first: others find room elsewhere
     for place in sorted(free, key=lambda place: len(subscribers[place.topic])):
         least = min(subscribers[place.topic], key=lambda member_id: (len(assignment[member_id]), member_id))
         assignment[least].append(place)
@@ -54,7 +54,7 @@ def claims_of(members: Sequence[Member], counts: Mapping[str, int]) -> dict[Topi
 
 
 def _kept(members: Sequence[Member], counts: Mapping[str, int]) -> Assignment:
-    """Return what members may keep."""
+    """Return the partitions that members may keep."""
     assignment: Assignment = {member.id: [] for member in members}
     for place, claimants in sorted(claims_of(members, counts).items()):
         if len(claimants) == 1:
@@ -65,7 +65,7 @@ def _kept(members: Sequence[Member], counts: Mapping[str, int]) -> Assignment:
 def _trim(assignment: Assignment, count: int) -> None:
     """Take partitions above its share from each member, where all members read the same topics."""
     share, more = divmod(count, len(assignment))
-    # Those with the most keep the larger shares: that moves the least.
+    # members with the most keep the larger shares: that moves the least
     for member_id in sorted(assignment, key=lambda member: (-len(assignment[member]), member)):
         limit = share + (more > 0)
         if len(assignment[member_id]) >= limit and more > 0:

@@ -28,7 +28,7 @@ class Identity:
 
     is_transactional = False
     is_aborting = False
-    """True if what was not sent yet is to be dropped."""
+    """True if unsent records are to be dropped."""
     is_v2 = False
     """True if transactions are those of KIP-890."""
 
@@ -36,7 +36,7 @@ class Identity:
         self.producer: Producer | None = NO_PRODUCER if settings.is_idempotent else None
         """Id and epoch; None if the producer is not idempotent."""
         self.failure: ClientError | None = None
-        """Why the producer can send nothing any more."""
+        """Reason why the producer can no longer send; None if it can."""
         self._client = client
         self._settings = settings
         self._wake = wake
@@ -51,7 +51,7 @@ class Identity:
             await self._needed.wait()
             self._needed = trio.Event()
             if self.producer != NO_PRODUCER:
-                continue  # it was asked for again while the answer was on its way
+                continue  # a new id was requested again while the answer was in flight
             try:
                 self.producer = await self._new_producer()
             except ClientError as error:

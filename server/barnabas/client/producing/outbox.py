@@ -1,8 +1,8 @@
-"""Batches of records on their way, what becomes of each record, and the sequences of a partition. No I/O.
+"""Batches of a partition, the outcome of each record, and sequence numbers. No I/O.
 
-The rule: batches leave in the order in which their records came, also those that are sent again; of several that are sent
-again only the first is under way. A batch keeps its sequence for as long as the broker may have appended it: numbers are
-given out anew only in a new epoch, after the broker has refused the sequence or nothing is under way any more (KIP-360).
+The rule: batches are sent in the order of their records, also when they are repeated; of several repeated ones only the
+first is in flight. A batch keeps its sequence while the broker may have appended it: numbers are assigned anew only in a
+new epoch, after the broker has refused the sequence or nothing is in flight any longer (KIP-360).
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Batch:
         self.memory_bytes = 0
         self.body = bytearray()
         self.payload: Buffer | None = None
-        """The body as it is sent, once the batch is closed."""
+        """The encoded body, once the batch is closed."""
         self.codec = 0
         self.first_timestamp_ms = self.max_timestamp_ms = 0
         self.producer = NO_PRODUCER
@@ -104,7 +104,7 @@ class Batch:
         self.failures: dict[int, ClientError] = {}
         """Failures of single records, by index, where they differ."""
         self.is_seen = False
-        """True if anybody has asked for the result of one of its records."""
+        """True if the program has read the result of one of its records."""
         self.is_done = False
         self.done = trio.Event()
 
@@ -116,7 +116,7 @@ class Batch:
     def append(
         self, key: bytes | None, value: bytes | None, headers: Headers, timestamp_ms: int, memory_bytes: int
     ) -> Delivery:
-        """Add a record. Raises OverflowError, ValueError, TypeError for what cannot be written; nothing is added then."""
+        """Add a record. Raises OverflowError, ValueError, TypeError for an unencodable one; then nothing is added."""
         index = len(self.deliveries)
         if not index:
             self.first_timestamp_ms = self.max_timestamp_ms = timestamp_ms
@@ -134,7 +134,7 @@ class Batch:
             self.payload = compress(codec, self.body, level) if codec else self.body
 
     def encoded(self, *, transactional: bool) -> bytearray:
-        """Return the batch as it is sent, with its producer and its sequence."""
+        """Return the encoded batch, with its producer and its sequence."""
         assert self.payload is not None
         count = self.count
         header = BatchHeader(
@@ -251,7 +251,7 @@ class Outbox:
         self.unacknowledged.append(batch)
 
     def restart(self, producer: Producer) -> None:
-        """Begin a new epoch: the sequences of what is not acknowledged start at 0."""
+        """Begin a new epoch: the sequences of unacknowledged records start at 0."""
         self.producer, self.next_sequence = producer, 0
         self.last_acknowledged = self.last_offset = -1
         self.is_unresolved = False

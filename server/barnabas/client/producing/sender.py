@@ -1,7 +1,7 @@
-"""Sender of a producer: which batches go to which broker now, and what becomes of them.
+"""Sender of a producer: distributes batches to brokers, and handles the outcomes.
 
-The rule: one task decides, `run`; it never waits for a broker. Each request is a task that ends with its batches settled:
-acknowledged, failed, or back in their outboxes to be sent again. The rules for sequences are in `outbox`.
+The rule: one task decides, `run`; it never waits for a broker. Each request is a task that ends with its batches
+settled: acknowledged, failed, or back in their outboxes to be sent again. The rules for sequences are in `outbox`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
 
 LANE = "records"
 PRODUCE = 0
-BY_NAME_VERSION = 12  # from 13 on topics have ids, and a topic that is made again is another one
+BY_NAME_VERSION = 12  # from 13 on topics have ids, and a recreated topic is another one
 BEFORE_TRANSACTIONS_V2 = 11
 MAGIC_2_SINCE, ZSTD_SINCE = 3, 7
 COMPRESSED_IN_THREAD_BYTES = 64 << 10
-"""Size from which records are compressed in a thread: gzip takes some 3 ms for so much."""
+"""Size from which records are compressed in a thread: gzip takes some 3 ms for it."""
 REQUEST_OVERHEAD = 512
 _METADATA_IS_OLD = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -72,7 +72,7 @@ class Sender:
         self.unseen: dict[Batch, None] = {}
         """Batches that have failed, until the program has read the failure."""
         self.flushers = 0
-        """Tasks that want everything sent now."""
+        """Tasks that require everything to be sent now."""
         self._client = client
         self._topics = topics
         self._identity = identity
@@ -117,7 +117,7 @@ class Sender:
                 if leader >= 0:
                     due.setdefault(leader, []).append(batch)
                 else:
-                    # Metadata is on its way; its arrival does not wake the sender.
+                    # metadata has been requested; its arrival does not wake the sender
                     next_look = min(next_look, now + self._client.settings.retry_backoff_ms / 1000)
         for leader, batches in due.items():
             broker = self._brokers.setdefault(leader, _Broker())
@@ -156,7 +156,7 @@ class Sender:
         """Take as many of the batches as a request holds, and send them in a task."""
         taken: list[Batch] = []
         size = 0
-        # Those that wait for the longest time first, or others would always fill the request.
+        # the longest waiting first, or others would always fill the request
         for batch in sorted(batches, key=lambda batch: batch.created_at):
             size += len(batch.body) + REQUEST_OVERHEAD
             if taken and size > self.settings.request_bytes_max:
@@ -268,7 +268,7 @@ class Sender:
         self._has_returned(batch)
         code = answer.error_code
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-            # A duplicate that is so old that the broker does not know its offset any more.
+            # a duplicate so old that the broker no longer knows its offset
             self._complete(batch, answer.base_offset if not code else -1, answer.log_append_time_ms)
             return
         if batch.is_done:
@@ -278,7 +278,7 @@ class Sender:
         if code == ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
             del self.incomplete[batch]
             halves = dict.fromkeys(batch.outbox.split(batch))
-            self.incomplete = halves | self.incomplete  # they are older than what has not been sent
+            self.incomplete = halves | self.incomplete  # they are older than the unsent ones
         elif self.may_retry(batch, code, answer.log_start_offset):
             self.retry(batch)
         else:
@@ -361,7 +361,7 @@ class Sender:
             self._end(batch, error)
 
     def first_unseen(self) -> ClientError | None:
-        """Return the first failure that the program has not read, and forget all of them."""
+        """Return the first failure that the program has not read, and drop all of them."""
         failures = [batch.failure for batch in self.unseen if not batch.is_seen]
         self.unseen.clear()
         return failures[0] if failures else None

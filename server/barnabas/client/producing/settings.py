@@ -41,7 +41,7 @@ class ProducerSettings:
     """none, gzip, snappy, lz4 or zstd."""
     compression_level: int | None = None
     is_idempotent: bool = True
-    """True if each record is in the log once and in its place, whatever is sent again."""
+    """True if each record is in the log once and in order, in spite of retries."""
     transactional_id: str | None = None
     transaction_timeout_ms: int = 60_000
     """After which the coordinator aborts a transaction that is still open."""

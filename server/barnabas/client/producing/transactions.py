@@ -1,8 +1,8 @@
-"""Transactions of a producer: its identity from the coordinator, what is part of a transaction, and how one ends.
+"""Transactions of a producer: its identity from the coordinator, the partitions of a transaction, and its end.
 
-The rule: a transaction that has lost a record can only be aborted, and a producer that was fenced does nothing more. With
-transactions of version 2 (KIP-890) the broker adds partitions and offsets by itself and each end begins a new epoch;
-before that, the producer adds them, and begins a new epoch after what has failed (KIP-360).
+The rule: a transaction that has lost a record can only be aborted, and a fenced producer stops. With transaction version
+2 (KIP-890) the broker adds partitions and offsets itself and each end begins a new epoch; before, the producer adds
+them, and begins a new epoch after a failure (KIP-360).
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Transactions(Identity):
     # --- for the sender -------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Add partitions to the transaction when something is to be sent to them."""
+        """Add partitions to the transaction before records are sent to them."""
         while True:
             await self._needed.wait()
             self._needed = trio.Event()
@@ -192,7 +192,7 @@ class Transactions(Identity):
         self.producer = response.producer_id, response.producer_epoch
 
     def begin(self) -> None:
-        """Begin a transaction. Raises RuntimeError in one, and what the producer has failed with."""
+        """Begin a transaction. Raises RuntimeError inside one, and the failure of the producer."""
         self._check_alive()
         if self.state is not State.READY:
             raise RuntimeError(f"the producer is {self.state.value}")
@@ -207,7 +207,7 @@ class Transactions(Identity):
             raise RuntimeError(f"the producer is {self.state.value}; a transaction has to be begun")
 
     def begin_end(self, *, commit: bool) -> None:
-        """Begin to end the transaction; nothing can be sent any more. Raises as `check_open`."""
+        """Begin to end the transaction; from now on nothing can be sent. Raises as `check_open`."""
         self._check_alive()
         states = (State.OPEN, State.COMMITTING) if commit else (State.OPEN, State.FAILED, State.ABORTING)
         if commit and self.state is State.FAILED:
@@ -346,7 +346,7 @@ class Transactions(Identity):
         version_of: Callable[[Connection], int],
         codes_of: Callable[[Any], set[int]] = lambda response: {response.error_code},
     ) -> Any:
-        """Ask a coordinator until it answers something that will not pass by itself."""
+        """Ask a coordinator until its answer is not a transient error."""
         settings = self._client.settings
         pause_s = settings.retry_backoff_ms / 1000
         while True:

@@ -1,6 +1,6 @@
-"""One controller, from its election to its end: what it reads, follows and carries out.
+"""One controller, from its election to its end: its reads, watches and writes.
 
-The rule: a watch only adds an event; when its turn comes everything that it is about is read, and watched once more.
+The rule: a watch only adds an event; when the event is handled, its znodes are read and watched again.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class ActiveController:
     # --- the beginning --------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Read everything, with watches on what may change, and repair what has happened without a controller."""
+        """Read everything, with watches, and repair changes that happened without a controller."""
         state, znodes = self.core.state, self.znodes
         for parent in (paths.LOG_DIR_EVENTS, paths.ISR_CHANGES):
             key, act = self._notified(parent)
@@ -216,7 +216,7 @@ class ActiveController:
         await self.run(brokers.reached(self.core, broker))
 
     async def log_dirs_failed(self) -> None:
-        """Ask the brokers that have lost a log dir what they have lost."""
+        """Ask the brokers that reported failed log dirs which replicas they have lost."""
         key, act = self._notified(paths.LOG_DIR_EVENTS)
         notifications = await self.znodes.notifications(paths.LOG_DIR_EVENTS, self._watch(key, act))
         failed = set()
@@ -235,8 +235,8 @@ class ActiveController:
     async def _read_topics(self, names: Sequence[str]) -> dict[str, TopicFound]:
         """Read topics; one without an id gets one (KIP-516).
 
-        A topic that has states was there before: its id was lost, and the logs of its replicas have it. It is the one that
-        this broker was told, or has to be found out by `_told_without_id`.
+        A topic with partition states existed before: its id was lost, but is in the logs of its replicas. It is the id
+        that this broker knows, or is determined by `_told_without_id`.
         """
         topics_read = await self.znodes.topics(names, self._topic_watch)
         if not self.core.settings.uses_topic_ids:
@@ -261,7 +261,7 @@ class ActiveController:
         return topics_read
 
     async def _told_without_id(self, sent: Outgoing, names: Collection[str]) -> None:
-        """Give ids to topics of which no replica has written one back, as each does that knows it."""
+        """Give ids to topics for which no replica has written one back, as each replica does that knows it."""
         broker = self.core.state.brokers.get(sent.broker_id)
         if broker is not None and broker.epoch == sent.broker_epoch:
             await self._name(topics.known_to_nobody(self.core, names, sent.broker_id))
@@ -403,7 +403,7 @@ class ActiveController:
 
     def _answered(self, sent: Outgoing, response: Any) -> None:
         if response.error_code:
-            # A process that has replaced another one, while that one's session lasts, is told everything once it registers.
+            # a process that replaced another during that one's session gets everything once it registers
             is_expected = response.error_code == ErrorCode.STALE_BROKER_EPOCH
             log.log(
                 logging.INFO if is_expected else logging.ERROR,

@@ -1,7 +1,7 @@
-"""Requests that have to be sent to brokers after a change, gathered and built. Pure.
+"""Collects and builds the requests to brokers after a change. Pure.
 
-The rule: a request says what is true when it is built, in the version that `inter.broker.protocol.version` stands for,
-with the epoch of the broker that gets it. For each broker LeaderAndIsr comes first, then UpdateMetadata, then StopReplica.
+The rule: a request has the state at the time when it is built, in the version of `inter.broker.protocol.version`, with
+the epoch of the receiving broker. For each broker LeaderAndIsr comes first, then UpdateMetadata, then StopReplica.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class RequestVersions:
 
     @classmethod
     def of(cls, protocol: ProtocolVersion) -> RequestVersions:
-        """Return what Apache Kafka sends with this `inter.broker.protocol.version`."""
+        """Return the versions that Apache Kafka sends with this `inter.broker.protocol.version`."""
         v = versions
         return cls(
             _version(protocol, [
@@ -105,7 +105,7 @@ class Batch:
     def stop_replica(
         self, state: ControllerState, broker: int, partition: TopicPartition, *, delete: bool
     ) -> None:
-        """Have a broker stop a replica, or delete it."""
+        """Stop a replica on a broker, or delete it."""
         if state.is_deleting(partition[0]):
             epoch = EPOCH_DURING_DELETE
         else:
@@ -321,9 +321,9 @@ class Batch:
 def _requests(
     state: ControllerState, items: list[LeaderAndIsrState], newest: int
 ) -> Iterator[tuple[int, list[LeaderAndIsrState]]]:
-    """Yield what goes into one LeaderAndIsr each, with its version.
+    """Yield the content of each LeaderAndIsr, with its version.
 
-    From v5 on a broker answers by topic id: of a topic that has none it is asked in a version that answers by name.
+    From v5 on a broker answers by topic id: topics without an id go into a version that answers by name.
     """
     groups: defaultdict[int, list[LeaderAndIsrState]] = defaultdict(list)
     for item in items:

@@ -1,7 +1,7 @@
-"""Brokers that come, go, come back, lose a log dir or are about to stop. Pure.
+"""Brokers that start, end, restart, lose a log dir or shut down. Pure.
 
-The rule: a broker that has gone leads nothing and is in no ISR where another one is; one that has come is sent everything
-that it should know, then takes part in elections. A broker with a newer epoch has gone and come.
+The rule: an absent broker leads nothing and is in no ISR with other replicas; a new broker gets all metadata, then takes
+part in elections. A broker with a newer epoch has restarted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ UNKNOWN_EPOCH = -1
 
 
 def start(core: Core) -> Steps[None]:
-    """Begin to be the controller, once everything has been read: repair what happened meanwhile, and tell all brokers.
+    """Take office as the controller, once everything has been read: repair changes that happened meanwhile, and inform
+    all brokers.
 
     Brokers get to know of live brokers before they get to know of leaders.
     """
@@ -145,7 +146,7 @@ def log_dirs_failed(core: Core, broker_ids: Iterable[int]) -> Steps[None]:
 
 
 def replicas_answered(core: Core, broker: Broker, errors: Mapping[TopicPartition, int]) -> Steps[None]:
-    """Take over what a broker has answered to LeaderAndIsr: which of its replicas are offline, and which are not."""
+    """Note a broker's answer to LeaderAndIsr: which of its replicas are offline, and which are online."""
     state = core.state
     if state.brokers.get(broker.id) is None or state.brokers[broker.id].epoch != broker.epoch:
         return
@@ -170,7 +171,8 @@ def replicas_answered(core: Core, broker: Broker, errors: Mapping[TopicPartition
 
 
 def shut_down(core: Core, broker_id: int, broker_epoch: int) -> Steps[list[TopicPartition]]:
-    """Move leaders away from a broker that is about to stop; return what it still leads though others have replicas.
+    """Move leaders away from a broker that shuts down; return the partitions that it still leads though others have
+    replicas.
 
     Raises RequestError: STALE_BROKER_EPOCH, BROKER_NOT_AVAILABLE.
     """
@@ -211,8 +213,8 @@ def reached(core: Core, broker: Broker) -> Steps[None]:
 
 
 def _leave(core: Core, broker_id: int, *, stops: bool) -> Steps[list[TopicPartition]]:
-    """Take a broker out of the ISRs where others are, leaders first; returns what it still leads though others have
-    replicas. `stops` has it follow no more.
+    """Remove a broker from ISRs with other replicas, leaders first; returns the partitions that it still leads though
+    others have replicas. With `stops` it also stops following.
     """
     state = core.state
     state.shutting_down.add(broker_id)

@@ -1,8 +1,8 @@
-"""Control requests on their way to brokers: one connection and one task for each.
+"""Delivery of control requests to brokers: one connection and one task for each.
 
-The rule: a broker gets its requests in order, one at a time; each is sent again until it is answered, or the broker is
-gone, registers once more, or the controller ends. This broker is one of them: it gets its requests by its own port.
-That the process of a broker has ended is said as soon as it shows (`contact`).
+The rule: a broker gets its requests in order, one at a time; each is repeated until it is answered, the broker is gone
+or registers again, or the controller ends. This broker itself gets its requests through its own port. The end of a
+broker's process is reported as soon as it is detected (`contact`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Contact = Callable[["Broker", bool], None]
 
 
 class ControlChannels(Protocol):
-    """Carries control requests to brokers. Nothing of what was given to it comes after `close` or `stop`."""
+    """Delivers control requests to brokers. After `close` or `stop` nothing more is delivered."""
 
     def open(self, broker: Broker) -> None:
         """Be ready to send to a broker, in its new registration if it had one before."""
@@ -49,10 +49,10 @@ class ControlChannels(Protocol):
         """Send a request after those before it; it is dropped if there is no such broker."""
 
     def stop(self) -> None:
-        """Forget all brokers."""
+        """Drop all brokers."""
 
     def on_contact(self, contact: Contact) -> None:
-        """Have `contact` called for the brokers that are open."""
+        """Call `contact` for the brokers with open channels."""
 
 
 class _Channel:

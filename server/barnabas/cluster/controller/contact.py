@@ -1,8 +1,8 @@
-"""Processes that have ended before their sessions with ZooKeeper: what tells them from those that are only silent.
+"""Detection of processes that have ended before their sessions with ZooKeeper, as opposed to silent ones.
 
 The rule: a connection that breaks and a port that then refuses connections, several times in a row, mean that no process
-listens there. Silence, and any other error, mean nothing: then the session's end decides, as in Apache Kafka. What is done
-about it is safe where it was a mistake: a broker wrongly taken for gone is fenced by epochs, as any old leader.
+listens there. Silence, and any other error, mean nothing: then the session's end decides, as in Apache Kafka. A mistake
+is safe: a broker that was wrongly taken as gone is fenced by epochs, like any former leader.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class ControllerContact:
         """Do nothing."""
 
     def publish(self, delta: Delta) -> None:
-        """Look for the controller again, if another one may be it."""
+        """Look for the controller again, if it may have changed."""
         if (delta.old.controller_id, delta.old.brokers) != (delta.new.controller_id, delta.new.brokers):
             self._changed.set()
             self._changed = trio.Event()

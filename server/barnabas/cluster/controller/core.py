@@ -1,4 +1,4 @@
-"""State and settings of a controller, and requests to send, at hand for every part of the core. Pure."""
+"""State and settings of a controller, and requests to send, for all parts of the core. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from barnabas.config.loading import BrokerConfig
 
 @dataclass(frozen=True, slots=True)
 class ControllerSettings:
-    """Settings of the broker that the controller obeys. `listener` is the one by which brokers speak with each other."""
+    """Settings of the broker that affect the controller. `listener` is that between brokers."""
 
     broker_id: int
     listener: str = "PLAINTEXT"
@@ -57,7 +57,7 @@ class ControllerSettings:
 
 
 class Core:
-    """The state of one controller, its settings, and what is to be sent when the event in hand is over."""
+    """The state of one controller, its settings, and the requests to send after the present event."""
 
     def __init__(self, settings: ControllerSettings, state: ControllerState) -> None:
         self.settings = settings

@@ -1,8 +1,8 @@
-"""Deleting topics. Pure.
+"""Deletion of topics. Pure.
 
-The rule: a topic is gone when every replica is deleted; only then its znodes go. First all brokers are sent that it
-has no leaders. A replica that cannot be deleted waits until its broker, or log dir, is back; nothing is deleted while one
-of the topic's partitions is being reassigned.
+The rule: the znodes of a topic are removed after every replica is deleted. Before, all brokers are informed that it has
+no leaders. A replica that cannot be deleted waits until its broker, or log dir, is back; nothing is deleted while one of
+the topic's partitions is being reassigned.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from barnabas.wire.topic_partitions import TopicPartition
 
 
 def wanted(core: Core, topics: Collection[str]) -> Steps[None]:
-    """Begin to delete these topics, those that are known and not on their way yet; where that is forbidden, or there
-    is no such topic, the request is removed."""
+    """Begin to delete those of these topics that are known and not being deleted yet; if deletion is disabled, or a topic
+    does not exist, the request is removed.
+    """
     state = core.state
     refused = [
         topic for topic in topics if topic not in state.assignments or not core.settings.delete_topic_enable
@@ -33,7 +34,7 @@ def wanted(core: Core, topics: Collection[str]) -> Steps[None]:
 
 
 def proceed(core: Core, topics: Iterable[str] | None = None) -> Steps[None]:
-    """Go on with deletions: ask the brokers that can be asked, remove topics that have no replica left."""
+    """Continue deletions: ask available brokers, remove topics without replicas."""
     state = core.state
     for topic in list(state.deletions) if topics is None else list(topics):
         deletion = state.deletions.get(topic)
@@ -71,7 +72,7 @@ def _ask(core: Core, topic: str, deletion: Deletion) -> Steps[None]:
 
 
 def answered(core: Core, broker_id: int, errors: dict[TopicPartition, int]) -> Steps[None]:
-    """Note what a broker has made of the replicas that it was to delete."""
+    """Note a broker's answer about the replicas that it was to delete."""
     topics = {topic for topic, _ in errors}
     for (topic, index), code in errors.items():
         deletion = core.state.deletions.get(topic)
@@ -84,7 +85,7 @@ def answered(core: Core, broker_id: int, errors: dict[TopicPartition, int]) -> S
 
 
 def brokers_changed(core: Core, broker_ids: Collection[int]) -> None:
-    """Forget what these brokers were asked, and could not do: they have gone, or come back."""
+    """Reset the deletions of brokers that have gone or come back."""
     for deletion in core.state.deletions.values():
         for replicas in (deletion.asked, deletion.failed):
             replicas.difference_update([replica for replica in replicas if replica[1] in broker_ids])

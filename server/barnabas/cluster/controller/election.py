@@ -118,7 +118,7 @@ class Elections:
             log.info("broker %d stays the controller until its session ends: %s", controller_id, error)
 
     async def give_up(self, epoch_version: int) -> None:
-        """Let another broker be elected, if this one is the newest controller."""
+        """Resign, so that another broker is elected, if this one is the newest controller."""
         try:
             await self._zookeeper.multi(
                 [Check(znodes.CONTROLLER_EPOCH, epoch_version), Delete(znodes.CONTROLLER)]

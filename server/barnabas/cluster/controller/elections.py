@@ -1,8 +1,7 @@
 """Choice of the next leader of a partition. Pure.
 
-The rule: only an in-sync replica that can be used becomes leader, the first in the order of the assignment; out of sync
-only where that is allowed and none in sync is left. None means that no replica can be elected. Each election is a new
-leader epoch.
+The rule: the first available in-sync replica in the order of the assignment becomes leader; one out of sync only if that
+is allowed and none in sync is available. None means that no replica can be elected. Each election is a new leader epoch.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ def after_loss(
 def after_absence(
     replicas: Sequence[int], now: PartitionState, online: Online, stayed: Online
 ) -> PartitionState:
-    """Take replicas that were away out of the ISR, as if they had been missed.
+    """Remove replicas that were away from the ISR, as if their absence had been noticed.
 
-    Where none has stayed, the leader leads again if it can, in a new epoch: it may have lost what it had.
+    If all were away, the leader leads again if it can, in a new epoch, as it may have lost records.
     """
     able = stayed if any(map(stayed, now.isr)) else online
     order = (now.leader, *replicas)
@@ -59,7 +58,7 @@ def preferred(replicas: Sequence[int], now: PartitionState, online: Online) -> P
 
 
 def restricted(replicas: Sequence[int], now: PartitionState, online: Online) -> PartitionState | None:
-    """Let only these replicas be in sync and lead; the leader stays if it is one of them.
+    """Restrict ISR and leadership to these replicas; the leader stays if it is one of them.
 
     With one of them in sync, but none online, there is no leader until it is back. None if none of them is in sync.
     """

@@ -35,14 +35,17 @@ class Call:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Event:
-    """Something to deal with. `key` is what it is about, empty for what must not be left out."""
+    """An event to handle.
+
+    `key` is its subject: an event is dropped while one with the same key waits; with an empty key, never.
+    """
 
     name: str
     act: Callable[[], Awaitable[None]]
     key: str = ""
     call: Call | None = None
     needs_controller: bool = True
-    """True if the event means nothing when this broker is not the controller any more."""
+    """True if the event is meaningless once this broker is not the controller any longer."""
 
 
 def not_controller() -> RequestError:
@@ -80,7 +83,7 @@ class EventQueue:
         return event
 
     def drop(self) -> None:
-        """Drop the events of the controller that has ended; its callers are told."""
+        """Drop the events of a controller that has ended; their callers get an error."""
         waiting, self._waiting, self._keys = self._waiting, deque(), set()
         for event in waiting:
             if not event.needs_controller:

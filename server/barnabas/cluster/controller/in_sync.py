@@ -1,7 +1,7 @@
 """Proposals of leaders for the ISRs of their partitions (AlterPartition, KIP-497). Pure.
 
-The rule: a proposal is accepted if it comes from the leader in the epoch that is known, starts from the state that is
-known, and only brokers that live would be in sync (KIP-841, KIP-903). The same proposal once more has the same answer.
+The rule: a proposal is accepted if it comes from the leader of the present epoch, is based on the present state, and has
+only live brokers (KIP-841, KIP-903). A repeated proposal gets the same answer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def check_broker(core: Core, broker_id: int, broker_epoch: int, unknown: int) ->
 def alter(
     core: Core, broker_id: int, broker_epoch: int, proposals: Sequence[ProposedState]
 ) -> Steps[list[Answer]]:
-    """Decide on proposals of a leader, write what is accepted, send it to all as metadata. Raises RequestError."""
+    """Decide on proposals of a leader, write accepted ones, and send them to all brokers. Raises RequestError."""
     check_broker(core, broker_id, broker_epoch, ErrorCode.STALE_BROKER_EPOCH)
     state = core.state
     answers: list[Answer | None] = []
@@ -100,12 +100,12 @@ def _partition(core: Core, proposal: ProposedState) -> TopicPartition:
 def _decided(
     core: Core, broker_id: int, partition: TopicPartition, proposal: ProposedState
 ) -> PartitionState | AcceptedState:
-    """Return the state to write, or the accepted one if it is there already. Raises RequestError."""
+    """Return the state to write, or the present one if the proposal was accepted before. Raises RequestError."""
     now, assignment = core.state.states.get(partition), core.state.assignment(partition)
     if now is None or assignment is None:
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
     if proposal.partition_epoch > now.version or proposal.leader_epoch > now.leader_epoch:
-        # The leader knows more than this controller, which may not be the controller any more.
+        # the leader has newer state: this broker may not be the controller any longer
         raise RequestError(
             ErrorCode.NOT_CONTROLLER,
             f"known are leader epoch {now.leader_epoch} and partition epoch {now.version}",
@@ -135,7 +135,7 @@ def _decided(
 def _check_eligible(
     core: Core, partition: TopicPartition, proposal: ProposedState, now: PartitionState
 ) -> None:
-    """Raise INELIGIBLE_REPLICA for a broker that is gone, shuts down, or has been started again since it caught up."""
+    """Raise INELIGIBLE_REPLICA for a broker that is gone, shutting down, or has restarted since it caught up."""
     state = core.state
     for replica, epoch in proposal.isr:
         restarted = (

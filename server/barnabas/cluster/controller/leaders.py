@@ -1,4 +1,4 @@
-"""Elections that are asked for, and those that put leaders back to where they should be. Pure."""
+"""Elections on request, and periodic ones that restore preferred leaders. Pure."""
 
 from __future__ import annotations
 

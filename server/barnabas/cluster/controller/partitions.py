@@ -1,7 +1,7 @@
 """Partitions: first states, elections, and replicas that leave the ISR. Pure.
 
-The rule: decide, write, and after a conflict read, decide and write once more; what was written goes to the
-brokers with the next `Core.send`.
+The rule: decide, write, and after a conflict read, decide and write again; written states go to the brokers with the
+next `Core.send`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from barnabas.cluster.controller.steps import (
 from barnabas.wire.topic_partitions import TopicPartition
 
 Choose = Callable[[TopicPartition, Assignment, PartitionState], PartitionState | None]
-"""Returns the next state: None if there can be none, the same one if nothing is to be written."""
+"""Returns the next state: None if there is none, the same state if nothing must be written."""
 
 NOBODY = "no replica can be elected"
 
@@ -74,7 +74,7 @@ def update(
             elif chosen is not None and chosen is not now:
                 new_states[partition] = replace(chosen, controller_epoch=state.epoch)
             elif is_retry:
-                tell(partition)  # what was read may be a write of ours with an answer that was lost
+                tell(partition)  # this may be a write of ours with a lost answer
         remaining = unread
         if new_states:
             written: Written = yield WriteStates(new_states)
@@ -132,9 +132,9 @@ def begin(core: Core, partitions: Iterable[TopicPartition]) -> Steps[None]:
 def elect_offline(
     core: Core, partitions: Iterable[TopicPartition] | None = None, *, returning: Collection[int] = ()
 ) -> Steps[None]:
-    """Elect leaders for those of these partitions, or of all, that have none.
+    """Elect leaders for the leaderless ones of these partitions, or of all.
 
-    Where one of `returning` is in sync, the election is clean whatever the topic allows.
+    If a broker of `returning` is in sync, the election is clean even if the topic allows an unclean one.
     """
     state = core.state
     if partitions is None:

@@ -88,8 +88,8 @@ def _checked(
 def reassign(core: Core, partition: TopicPartition, reassigned: Assignment) -> Steps[RequestError | None]:
     """Begin a reassignment, resume it, or end it if the target is in sync; returns why it cannot begin.
 
-    Replicas that are dropped leave the ISR before the assignment says so: a controller that ends in between leaves a
-    smaller ISR, not one of replicas that are none.
+    Removed replicas leave the ISR before the assignment: if the controller ends in between, the ISR is smaller, but has
+    no unassigned replicas.
     """
     state = core.state
     now = state.assignment(partition)
@@ -125,7 +125,7 @@ def reassign(core: Core, partition: TopicPartition, reassigned: Assignment) -> S
 def _begun_by(
     core: Core, partition: TopicPartition, now: Assignment, refusal: RequestError | None
 ) -> RequestError | None:
-    """Forget a reassignment that was refused, unless another one is in progress."""
+    """Drop a reassignment that was refused, unless another one is in progress."""
     if refusal is not None and not now.is_reassigned:
         core.state.reassigning.pop(partition, None)
     return refusal
@@ -141,7 +141,9 @@ def _would_lose(partition: TopicPartition) -> RequestError:
 def _restrict(
     core: Core, partition: TopicPartition, replicas: Sequence[int], *, all_in_sync: bool = False
 ) -> Steps[str]:
-    """Let only these replicas be in sync; returns why not: `all_in_sync` demands that all of them are still."""
+    """Restrict the ISR to these replicas; returns the reason if that fails: with `all_in_sync` all of them must be in
+    sync.
+    """
 
     def choose(_: TopicPartition, __: Assignment, now: PartitionState) -> PartitionState | None:
         if all_in_sync and not set(replicas) <= set(now.isr):

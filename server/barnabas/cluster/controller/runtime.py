@@ -1,7 +1,7 @@
-"""The controller of a cluster on ZooKeeper: stands for election, and deals with what happens while it is elected.
+"""The controller of a cluster on ZooKeeper: stands for election, and handles events while it is elected.
 
-The rule: one event at a time, each on what is known when its turn comes; what the core decides is carried out on znodes
-and channels here. When the session is lost, or another controller is found, everything that was known is dropped at once.
+The rule: events are handled one at a time, each on the state of that time; the core decides, and this module writes
+znodes and sends requests. When the session is lost, or another controller is found, all state is dropped immediately.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 REBALANCE_FIRST_SECONDS = 5.0
-"""After so long a new controller looks for leaders that are not where they should be."""
+"""Time after which a new controller first looks for leaders that are not the preferred ones."""
 PRODUCER_IDS_PER_BLOCK = 1_000
 IMAGE_SECONDS = 0.01
 """Time between two looks whether this broker knows of new leaders, while a caller waits for that."""
@@ -68,8 +68,9 @@ class ControllerRuntime:
         known_topic_id: Callable[[str], bytes | None],
         image: Callable[[], ClusterImage] | None = None,
     ) -> None:
-        """`allows_unclean` says whether a topic with these settings of its own allows unclean elections, `known_topic_id`
-        which id this broker was told of a topic; `image` is what it knows of the cluster."""
+        """`allows_unclean` says whether a topic with these own settings allows unclean elections, `known_topic_id`
+        returns the id of a topic that this broker knows; `image` is its metadata image.
+        """
         self._settings = settings
         self._zookeeper = zookeeper
         self._channels = channels
@@ -86,7 +87,7 @@ class ControllerRuntime:
         self._scope = trio.CancelScope()
         self._nursery: trio.Nursery | None = None
         self.controller_id = NOBODY
-        """Id of the controller, as far as this broker has read it."""
+        """Id of the controller, as last read by this broker."""
 
     # --- life -----------------------------------------------------------------------------------------------
 
@@ -123,7 +124,7 @@ class ControllerRuntime:
             self._stand_soon()
 
     def _resign(self, why: str) -> None:
-        """End being the controller, at once: the event in hand is broken off, what waits is dropped."""
+        """Stop being the controller, immediately: the present event is interrupted, pending ones are dropped."""
         if self._active is None:
             return
         log.warning("this broker is not the controller any more, epoch %d: %s", self.epoch, why)
@@ -183,7 +184,7 @@ class ControllerRuntime:
         self._begin(elected)
 
     def controller_gone(self, controller_id: int) -> None:
-        """Have another controller elected: the process of this one has ended, its session lasts for a while."""
+        """Start the election of another controller: this one's process has ended, though its session lasts for a while."""
         if self._active is None and controller_id != self._settings.broker_id:
             self._events.put(
                 Event(
@@ -256,7 +257,7 @@ class ControllerRuntime:
         act: Callable[[ActiveController], Awaitable[T]],
         then: Callable[[Core, T], Steps[None]] | None = None,
     ) -> T:
-        """Return what the active controller answers, after the steps `then`. Raises RequestError."""
+        """Return the active controller's answer, after the steps `then`. Raises RequestError."""
         active = self._active
         if active is None:
             raise not_controller()
@@ -308,7 +309,7 @@ class ControllerRuntime:
         return results
 
     async def _unknown_here(self, epochs: dict[TopicPartition, int], deadline: float) -> list[TopicPartition]:
-        """Wait until this broker knows of these leader epochs; return those of which it does not at the deadline."""
+        """Wait until this broker knows these leader epochs; return those that it does not know at the deadline."""
         waiting = dict(epochs) if self._image is not None else {}
         while waiting and self._image is not None:
             image = self._image()

@@ -1,8 +1,8 @@
 """The controller of a broker that is a cluster by itself.
 
-The rule: with one replica of each partition there is no other one to elect, or to reassign a partition to. A partition has
-the leader that it should have unless its log is offline; only of a log dir that is gone for good it is believed that
-what was in it is given up.
+The rule: with one replica of each partition there is no other replica to elect, or to reassign a partition to. A
+partition has its leader unless its log is offline; an unclean election gives up records only in a log dir that is gone
+for good.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class LocalReplicas(Protocol):
-    """The replicas of this broker, as far as an election is about them."""
+    """The replicas of this broker, as an election needs them."""
 
     def leader(self, topic: str, index: int) -> object:
         """Return the leader of a partition. Raises RequestError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR."""
@@ -100,7 +100,7 @@ class EmbeddedController:
     async def reassignments(
         self, partitions: Iterable[TopicPartition] | None
     ) -> dict[TopicPartition, Reassignment]:
-        """None: no partition is on its way anywhere."""
+        """None: no partition is being reassigned."""
         del partitions
         return {}
 

@@ -1,7 +1,7 @@
-"""State of the cluster, as far as the controller knows it. Pure.
+"""State of the cluster as the controller knows it. Pure.
 
-The rule: ZooKeeper has the truth, this is what the controller of one epoch has read of it and written to it; it changes
-only after ZooKeeper has changed. Whether a partition is new, online or offline follows from it, and is kept nowhere.
+The rule: ZooKeeper has the truth; this is a copy of the controller's reads and writes in one epoch, and changes only
+after ZooKeeper. Whether a partition is new, online or offline is derived, not stored.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ class Assignment:
         return bool(self.adding or self.removing)
 
     def reassigned_to(self, target: Sequence[int]) -> Assignment:
-        """Return the assignment with which a reassignment to these replicas begins, whatever is in progress now."""
+        """Return the assignment with which a reassignment to these replicas begins, whether or not another one is in
+        progress.
+        """
         replicas = tuple(dict.fromkeys((*target, *self.origin)))
         return Assignment(replicas, _without(replicas, self.origin), _without(replicas, target))
 
@@ -109,7 +111,7 @@ class Deletion:
     begun: bool = False
     """All brokers have been sent that the topic has no leaders."""
     asked: set[tuple[int, int]] = field(default_factory=set)
-    """Replicas that their brokers are asked to delete."""
+    """Replicas that brokers have been asked to delete."""
     deleted: set[tuple[int, int]] = field(default_factory=set)
     failed: set[tuple[int, int]] = field(default_factory=set)
     """Replicas that could not be deleted; tried again when their broker comes back."""
@@ -125,9 +127,9 @@ class ControllerState:
         self.brokers: dict[int, Broker] = {}
         """Registered brokers, those included that are shutting down."""
         self.shutting_down: set[int] = set()
-        """Those that stop, and those that are gone before their sessions are: they are not elected."""
+        """Brokers that shut down, or ended before their sessions: they are not elected."""
         self.refusing: set[int] = set()
-        """Those of them that refuse connections, and have not asked to shut down."""
+        """Those of them that refuse connections without having asked for a shutdown."""
         self.topic_ids: dict[str, bytes] = {}
         self.topic_names: dict[bytes, str] = {}
         self.unnamed: dict[str, set[int]] = {}
@@ -196,7 +198,7 @@ class ControllerState:
         return [(topic, index) for index in self.assignments.get(topic, {})]
 
     def is_deleting(self, topic: str) -> bool:
-        """Say whether a topic is being deleted: that begins when none of its partitions is being reassigned."""
+        """Say whether a topic is being deleted, which begins when none of its partitions is being reassigned."""
         deletion = self.deletions.get(topic)
         return deletion is not None and (deletion.begun or not self.is_reassigned(topic))
 
@@ -225,7 +227,7 @@ class ControllerState:
         self.unnamed.pop(topic, None)
 
     def remove_topic(self, topic: str) -> None:
-        """Forget a topic and all that is known of it."""
+        """Remove a topic with all its state."""
         for index in self.assignments.pop(topic, {}):
             partition = (topic, index)
             self.states.pop(partition, None)

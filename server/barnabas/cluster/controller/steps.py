@@ -93,7 +93,7 @@ class WatchState:
 
 @dataclass(frozen=True, slots=True)
 class WriteReassignments:
-    """Write /admin/reassign_partitions, or remove it if nothing is left."""
+    """Write /admin/reassign_partitions, or remove it if it is empty."""
 
     targets: Mapping[TopicPartition, tuple[int, ...]]
 
@@ -118,14 +118,14 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True)
 class GiveWay:
-    """Let others run."""
+    """Yield to other tasks."""
 
 
 GIVE_WAY = GiveWay()
 PIECE = 50
-"""So many partitions are dealt with between two GIVE_WAY."""
+"""Partitions handled between two GIVE_WAY."""
 SCANNED = 500
-"""So many partitions are looked at between two GIVE_WAY."""
+"""Partitions searched between two GIVE_WAY."""
 
 Step = (
     ReadStates

@@ -20,7 +20,7 @@ def changed(core: Core, names: Collection[str], topics_read: Mapping[str, TopicF
     for topic, (topic_id, assignments) in topics_read.items():
         core.state.add_topic(topic, topic_id, assignments)
     new = [partition for topic in topics_read for partition in core.state.partitions_of(topic)]
-    # A state may be there: of a write of ours with an answer that was lost, or of a topic made by hand.
+    # a state may exist: from a write of ours with a lost answer, or of a topic created by hand
     yield from partitions.elect_offline(core, new)
     yield from core.send()
 
@@ -38,9 +38,9 @@ def named(core: Core, topic: str, topic_id: bytes) -> Steps[None]:
 
 
 def known_to_nobody(core: Core, topics: Collection[str], broker_id: int | None = None) -> list[str]:
-    """Return those of these topics without an id that no live broker with a replica knows one of.
+    """Return those of these topics without an id for which no live replica knows an id.
 
-    `broker_id` was told of them without an id, and has written none: it does not know one.
+    `broker_id` got them without an id and has not written one: so it knows none.
     """
     state, unknown_topics = core.state, []
     for topic in topics:

@@ -1,8 +1,8 @@
-"""Reads from ZooKeeper and writes to it by one controller, in one epoch.
+"""Reads and writes of ZooKeeper by one controller, in one epoch.
 
-The rule: every write is a transaction that begins with a check of the znode of the controller's epoch, so that a
-controller that does not know yet that there is a newer one changes nothing. A request without an answer is made
-once more in the same session; what it may have done already shows as a conflict. A lost session is the end.
+The rule: every write is a transaction that begins with a check of the controller epoch's znode, so that an outdated
+controller changes nothing. A request without an answer is repeated in the same session; if it had taken effect, the
+repetition fails with a conflict. A lost session ends the controller.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 STATES_PER_WRITE = 100
-"""So many states are written by one transaction."""
+"""States written by one transaction."""
 READS_PER_BATCH = 1_000
 WRITES_CONCURRENT = 4
 WATCHED_READS_CONCURRENT = 200
@@ -124,7 +124,7 @@ class ControllerZnodes:
     async def get_watched(
         self, paths: Sequence[str], watch: Callable[[str], Watch]
     ) -> list[tuple[bytes, Stat] | None]:
-        """Read many znodes and watch each that is there."""
+        """Read many znodes, and watch each existing one."""
         nodes: list[tuple[bytes, Stat] | None] = [None] * len(paths)
 
         async def read(number: int) -> None:
@@ -140,7 +140,7 @@ class ControllerZnodes:
     async def _in_parallel(
         self, do: Callable[[T], Awaitable[None]], items: Sequence[T], at_once: int
     ) -> None:
-        """Do this for all items, some at a time; raises the first error as it is."""
+        """Apply a function to all items, some in parallel; raises the first error unchanged."""
         waiting = iter(items)
         errors: list[Exception] = []
 
@@ -201,7 +201,7 @@ class ControllerZnodes:
     async def write_topic(
         self, topic: str, topic_id: bytes | None, assignments: Mapping[int, Assignment]
     ) -> bool:
-        """Write a topic's replicas, and its id or None for the one it has; False if there is no such topic any more."""
+        """Write a topic's replicas, and its id, None for the present one; returns False if the topic no longer exists."""
         parts = {
             index: znodes.ReplicaAssignment(assignment.replicas, assignment.adding, assignment.removing)
             for index, assignment in sorted(assignments.items())
@@ -212,7 +212,7 @@ class ControllerZnodes:
         return written is not None
 
     async def give_topic_id(self, topic: str, topic_id: bytes) -> bytes | None:
-        """Write a topic's id if it has none; return the one that it has then, None if there is no such topic."""
+        """Write a topic's id if it has none; return the resulting id, None if the topic does not exist."""
         written = await self._rewrite_topic(
             topic,
             lambda current: replace(current, topic_id=topic_id) if current.topic_id is None else current,
@@ -316,7 +316,7 @@ class ControllerZnodes:
         return states
 
     async def watch_state(self, partition: TopicPartition, watch: Watch) -> None:
-        """Have the watch called when the state of a partition changes."""
+        """Call the watch when the state of a partition changes."""
         await self.ask(lambda: self._zookeeper.exists(znodes.state_path(*partition), watch))
 
     async def write_states(self, states: Mapping[TopicPartition, PartitionState]) -> Written:
@@ -452,7 +452,7 @@ class ControllerZnodes:
             await self._delete_present(paths[start : start + STATES_PER_WRITE])
 
     async def notifications(self, parent: str, watch: Watch) -> dict[str, bytes]:
-        """Read what is below a znode of notifications, by path."""
+        """Read the notifications below a znode, by path."""
         paths = [f"{parent}/{name}" for name in await self.children(parent, watch)]
         nodes = await self.get_many(paths)
         return {path: node[0] for path, node in zip(paths, nodes, strict=True) if node is not None}

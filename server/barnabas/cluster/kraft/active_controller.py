@@ -1,7 +1,7 @@
-"""The active controller of a quorum, as requests find it.
+"""The active controller of a quorum, as requests reach it.
 
-The rule: `Peers` keeps the connections; where the active controller is, the metadata log says: the leader of its newest
-epoch, by the listener of the controllers.
+The rule: `Peers` keeps the connections. The active controller is the leader of the newest epoch in the metadata log, at
+its address on the controller listener.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def controllers(
     leader: Callable[[], Leader], listener: str, network: Network, settings: ClientSettings
 ) -> Peers:
-    """Return peers of which `ask_controller` asks the active controller; `leader` names it, with its address."""
+    """Return peers through which `ask_controller` asks the active controller; `leader` returns its id and address."""
 
     def image() -> ClusterImage:
         active = leader()

@@ -1,7 +1,7 @@
-"""Applies what is committed of a metadata log, delivers each change of the image, and keeps snapshots.
+"""Applies the committed records of a metadata log, delivers each change of the image, and keeps snapshots.
 
-The rule: one task applies, and never holds up the one that changes the log; one removes what is old. Each step on the event
-loop is short, and what syncs runs in a thread.
+The rule: one task applies and never delays the task that appends to the log; another removes old snapshots and log
+segments. Each step on the event loop is short; fsync runs in a thread.
 """
 
 from __future__ import annotations
@@ -27,27 +27,28 @@ from barnabas.errors import StorageError
 log = logging.getLogger(__name__)
 
 CLEAN_SECONDS: Final = 60.0
-"""Interval of the search for old snapshots and files that wait for their removal, as in Kafka."""
+"""Interval of the search for old snapshots and for files that are due for deletion, as in Kafka."""
 
 
 class ImageSubscriber(Protocol):
-    """A follower of the image. None of its methods raises for what a disk or a client does."""
+    """A follower of the image. Its methods do not raise for faults of a disk or a client."""
 
     async def prepare(self, delta: ImageDelta) -> None:
-        """Make what the new image needs; other code still sees the old one."""
+        """Prepare what the new image needs; other code still sees the old image."""
 
     def publish(self, delta: ImageDelta) -> None:
-        """Follow the new image, which all code sees from now on; takes time for the changes alone."""
+        """Follow the new image, which all code sees from now on. Time: proportional to the changes."""
 
     async def clean_up(self, delta: ImageDelta) -> None:
         """Remove what only the old image needed."""
 
 
 class ImageApplier:
-    """The image of a log that is kept by another task. Lifecycle: `begin` its tasks; `committed` and `load` meanwhile.
+    """The image of a log that another task keeps. Lifecycle: `begin` starts the tasks; `committed` and `load` may be
+    called while they run.
 
-    A subscriber's first delta goes from EMPTY to the image of that time. `fault` says why the image is not followed any
-    more, empty while it is.
+    A subscriber's first delta leads from EMPTY to the current image. `fault` is the reason why the image stopped
+    following the log, empty while it follows.
     """
 
     def __init__(
@@ -76,16 +77,16 @@ class ImageApplier:
         self._has_image = trio.Event()
         self._is_writing = False
 
-    # --- for those that follow ------------------------------------------------------------------------------
+    # --- for subscribers ------------------------------------------------------------------------------------
 
     @property
     def in_transaction(self) -> bool:
-        """True if the applied records end inside of a metadata transaction."""
+        """True if the applied records end inside a metadata transaction."""
         return self._loader.state.in_transaction
 
     @property
     def applied_offset(self) -> int:
-        """The offset of the last record that the published image has; -1 before the first image."""
+        """The offset of the last record in the published image; -1 before the first image."""
         return self.image.position.offset
 
     @property
@@ -94,12 +95,12 @@ class ImageApplier:
         return self._loader.state.leadership
 
     def subscribe(self, subscriber: ImageSubscriber) -> None:
-        """Have a subscriber follow each change, in order, after a first delta with all that there is."""
+        """Subscribe to each change, in order, after a first delta with the whole image."""
         self._new_subscribers.append(subscriber)
         self._wake()
 
     async def wait_for_image(self) -> QuorumImage:
-        """Wait until an image is complete, and return it."""
+        """Wait for the first image, and return the newest one."""
         await self._has_image.wait()
         return self.image
 
@@ -111,11 +112,11 @@ class ImageApplier:
         self._wake()
 
     def load(self, snapshot: Snapshot) -> None:
-        """Take a snapshot, after which the log begins anew, in place of all so far."""
+        """Replace the image by that of a snapshot, after which the log starts anew."""
         self._snapshot = snapshot
 
     def begin(self, nursery: trio.Nursery, start: Callable[[Callable[[], Any], str], None]) -> None:
-        """Start the tasks; `start` runs a function as a task of a name, and ends all of them when it fails."""
+        """Start the tasks; `start` runs a function as a named task, and cancels all of them if it fails."""
         self._timer.reset(0, self._now_ms())
         start(lambda: self._apply(nursery), "metadata apply")
         start(self._clean, "metadata retention")
@@ -195,7 +196,7 @@ class ImageApplier:
             await subscriber.clean_up(delta)
 
     async def _admit_subscribers(self) -> None:
-        """Give new subscribers all that there is, as a first delta."""
+        """Deliver the whole image to each new subscriber, as its first delta."""
         while self._new_subscribers and self._loader.has_published:
             subscriber = self._new_subscribers.pop(0)
             changes = []
@@ -208,7 +209,7 @@ class ImageApplier:
     # --- snapshots and retention ----------------------------------------------------------------------------
 
     async def _write_snapshot(self, image: QuorumImage, leadership: Leadership) -> None:
-        """Write the snapshot of an image; where the disk fails, the next one may succeed."""
+        """Write the snapshot of an image. A failure of the disk is logged; the next snapshot may succeed."""
         stored, position = self._stored, 0
         snapshot_id = SnapshotId(image.position.offset + 1, image.position.epoch)
         try:
@@ -239,7 +240,7 @@ class ImageApplier:
 
 
 class AppliedImage:
-    """A replica that runs, as those that follow its image see it: `_applier` has the image."""
+    """A running replica as the subscribers of its image see it: `_applier` has the image."""
 
     _applier: ImageApplier
 
@@ -255,13 +256,13 @@ class AppliedImage:
 
     @property
     def applied_offset(self) -> int:
-        """The offset of the last record that the published image has; -1 before the first image."""
+        """The offset of the last record in the published image; -1 before the first image."""
         return self._applier.applied_offset
 
     def subscribe(self, subscriber: ImageSubscriber) -> None:
-        """Have a subscriber follow each change, in order, after a first delta with all that there is."""
+        """Subscribe to each change, in order, after a first delta with the whole image."""
         self._applier.subscribe(subscriber)
 
     async def wait_for_image(self) -> QuorumImage:
-        """Wait until an image is complete, and return it."""
+        """Wait for the first image, and return the newest one."""
         return await self._applier.wait_for_image()

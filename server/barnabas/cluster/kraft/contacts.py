@@ -1,7 +1,8 @@
-"""Choice of the controller that is asked next, and of the time. Pure.
+"""Choice of the controller to ask next, and of the time. Pure.
 
-The rule: the leader is asked while it answers; otherwise the named controllers in turn, each further round with a longer
-pause. A leader that gives no usable answer for the fetch timeout is doubted: another node may know a later one.
+The rule: the leader is asked while it answers; otherwise the bootstrap controllers in turn, with a longer pause after
+each failure. A leader that gives no usable answer for the fetch timeout is doubted: another node may have a newer
+leader.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Contacts:
         backoff_ms: int = 20,
         fetch_timeout_ms: int = 2_000,
     ) -> None:
-        """`bootstrap` is asked in turn from index `first` on; best a random one, so that observers spread."""
+        """`bootstrap` is asked in turn from index `first` on; a random `first` spreads observers."""
         self._bootstrap = tuple(bootstrap)
         self._turn = first
         self._backoff_ms = backoff_ms
@@ -51,7 +52,7 @@ class Contacts:
         return self._bootstrap[self._turn % len(self._bootstrap)]
 
     def answered(self, taken: Taken, now_ms: int) -> None:
-        """Take note of an answer and of its meaning."""
+        """Note an answer: whether it was usable, and when to send the next request."""
         if not taken.asks_elsewhere and not taken.must_wait:
             self._failures = 0
             self._useful_at_ms = now_ms
@@ -64,13 +65,13 @@ class Contacts:
         self.ready_at_ms = now_ms + (self._pause_ms() if taken.must_wait else 0)
 
     def elected(self, now_ms: int) -> None:
-        """Take note that there is another leader, which is asked at once."""
+        """Note a new leader, which is asked immediately."""
         self._failures = 0
         self._useful_at_ms = self.ready_at_ms = now_ms
         self._trusts_leader = True
 
     def failed(self, now_ms: int) -> None:
-        """Take note that a node was not reached, did not answer in time, or gave an answer that does not fit."""
+        """Note a failure: the node was not reached, timed out, or gave an invalid answer."""
         self._doubt(now_ms)
         self.ready_at_ms = now_ms + self._pause_ms()
 

@@ -1,7 +1,7 @@
 """Connections to the controllers of a quorum: one at a time, TLS and SASL by the settings of the client.
 
-The rule: what a controller cannot do, and each failure of a connection, is a ControllerError that names the cause; the
-connection is then gone.
+The rule: a missing capability of a controller, and each failure of a connection, raises a ControllerError that names the
+cause; the connection is closed then.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ControllerConnections:
         request_timeout_ms: int = REQUEST_TIMEOUT_MS,
         dial: Dial = dial_tcp,
     ) -> None:
-        """`request_timeout_ms` is for connecting and the answer together (controller.quorum.request.timeout.ms)."""
+        """`request_timeout_ms` covers connecting and the answer together (controller.quorum.request.timeout.ms)."""
         self._settings = settings
         self._timeout_s = request_timeout_ms / 1000
         self._dial = dial
@@ -60,7 +60,7 @@ class ControllerConnections:
                 self._close()
 
     async def ask(self, address: Address, make: Callable[[int], Any]) -> Any:
-        """Return the answer to a request, made for the version of Fetch that both know. Raises ControllerError."""
+        """Return the answer to a request, made for the version of Fetch that both sides support. Raises ControllerError."""
         await self._has_begun.wait()
         answered = False
         try:

@@ -1,6 +1,6 @@
-"""Damage in the directory of a metadata log that has one writer, found before anything is opened to be changed.
+"""Damage in the directory of a metadata log with one writer, detected before anything in it changes.
 
-The rule: what a crash can leave is no damage: one append at the end that was not written whole, and not acknowledged.
+The rule: traces of a crash are not damage: one append at the end that was not written completely, nor acknowledged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DAMAGED = ".damaged"
 
 
 def find_damage(disk: Disk, path: str) -> list[str]:
-    """Describe the places of a directory that are damaged. Raises OSError."""
+    """Describe the damaged places of a directory. Raises OSError."""
     present = file_names(disk, path)
     parsed = (names.parse_file_name(name) for name in present)
     segments = sorted(file.base_offset for file in parsed if file and file[1:] == (names.LOG, ""))
@@ -39,7 +39,7 @@ def find_damage(disk: Disk, path: str) -> list[str]:
 
 
 def _in_segment(disk: Disk, path: str, base_offset: int, damage: list[str], *, is_last: bool) -> int:
-    """Add the damage of a segment, and return the offset after its last sound batch."""
+    """Append the damage of a segment, and return the offset after its last sound batch."""
     file, next_offset = disk.open(path), base_offset
     problems: list[tuple[int, str]] = []
     for _, header in iter_checked(
@@ -47,7 +47,7 @@ def _in_segment(disk: Disk, path: str, base_offset: int, damage: list[str], *, i
     ):
         next_offset = header.next_offset
     for position, text in problems:
-        from barnabas.cluster.kraft.salvage import has_batch_from  # not on the way of a start
+        from barnabas.cluster.kraft.salvage import has_batch_from  # not needed by most starts
 
         if not is_last or has_batch_from(file, position, base_offset):
             damage.append(f"{path}, byte {position}: {text}")
@@ -57,7 +57,7 @@ def _in_segment(disk: Disk, path: str, base_offset: int, damage: list[str], *, i
 
 
 def _in_snapshots(disk: Disk, path: str, snapshots: list[str]) -> list[str]:
-    """Describe what is damaged of snapshots, the newest last: of those before it nothing but the header is read."""
+    """Describe damaged snapshots, the newest last; only the newest is read beyond its header."""
     damage = []
     for name in snapshots:
         file = disk.open(f"{path}/{name}")
@@ -70,7 +70,7 @@ def _in_snapshots(disk: Disk, path: str, snapshots: list[str]) -> list[str]:
 
 
 def _in_newest(file: File, size: int, problems: list[str]) -> None:
-    """Add the damage of a snapshot as a whole."""
+    """Append the damage of the newest snapshot, read as a whole."""
     next_offset, is_control = 0, False
     for position, header in iter_checked(
         file, size, base_offset=0, on_problem=lambda at, text: problems.append(f"byte {at}: {text}")
@@ -83,7 +83,7 @@ def _in_newest(file: File, size: int, problems: list[str]) -> None:
 
 
 def set_aside_election(disk: Disk, path: str) -> None:
-    """Give `quorum-state` another name if it cannot be read: the only voter's epoch is in its log. Raises OSError."""
+    """Rename `quorum-state` if it cannot be read: the only voter's epoch is in its log. Raises OSError."""
     file = f"{path}/{QUORUM_STATE}"
     try:
         QuorumState.decode(disk.read(file))

@@ -1,7 +1,7 @@
-"""Decisions of an observer: values that say what is to be done to a metadata log and its directory. Pure.
+"""Decisions of an observer: values that describe changes to a metadata log and its directory. Pure.
 
-The rule: decisions are carried out in their order, each whole before the next; a crash between two of them leaves a
-directory that a start repairs.
+The rule: decisions are carried out in order, each completely before the next; after a crash between two of them, the
+next start repairs the directory.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ class SnapshotId(NamedTuple):
 
 
 class Append(NamedTuple):
-    """Append whole batches; the log then ends at an offset."""
+    """Append whole batches, after which the log ends at an offset."""
 
     records: bytes
     end_offset: int
 
 
 class Truncate(NamedTuple):
-    """Cut the log: an offset, and all after it, go."""
+    """Truncate the log to an offset."""
 
     end_offset: int
 
 
 class WritePiece(NamedTuple):
-    """Write a piece of a snapshot that is being fetched; the one at position 0 begins it anew."""
+    """Write a piece of a snapshot that is being fetched; the piece at position 0 begins the file anew."""
 
     snapshot_id: SnapshotId
     position: int
@@ -40,7 +40,7 @@ class WritePiece(NamedTuple):
 
 
 class InstallSnapshot(NamedTuple):
-    """Decode the snapshot, of which all pieces are written, and begin the log anew after it.
+    """Decode the snapshot, of which all pieces are written, and start the log anew after it.
 
     `Observer.installed` or `Observer.abandon_snapshot` must be called before the next request.
     """
@@ -49,7 +49,7 @@ class InstallSnapshot(NamedTuple):
 
 
 class DropSnapshot(NamedTuple):
-    """Remove a partly written snapshot: it is not continued."""
+    """Remove a partly fetched snapshot."""
 
     snapshot_id: SnapshotId
 
@@ -61,7 +61,7 @@ class SaveElection(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """The high watermark has moved: all records before it may be applied."""
+    """Raise the high watermark: all records before it may be applied."""
 
     high_watermark: int
 
@@ -70,7 +70,7 @@ Decision = Append | Truncate | WritePiece | InstallSnapshot | DropSnapshot | Sav
 
 
 class Taken(NamedTuple):
-    """Meaning of an answer: decisions to carry out, whether to ask another node, and whether to wait before."""
+    """Result of an answer: decisions to carry out, whether to ask another node, and whether to wait before."""
 
     decisions: tuple[Decision, ...] = ()
     asks_elsewhere: bool = False

@@ -1,6 +1,6 @@
-"""Entries of the image in words: what `barnabas metadata` shows, as values that JSON knows. Pure.
+"""Entries of the image in words: the output of `barnabas metadata`, as values of JSON. Pure.
 
-The rule: numbers of the wire have their names where there is one, ids are as Kafka writes them, and nothing that is secret
+The rule: numbers of the protocol are shown by name where there is a name, ids are as Kafka writes them, and no secret
 leaves this module.
 """
 
@@ -86,7 +86,7 @@ def partition_row(partition: Partition) -> Row:
 
 
 def setting_row(key: tuple[int, str, str], value: str) -> Row:
-    """Return a setting's columns; its value is hidden if it is or may be a secret."""
+    """Return a setting's columns; the value is hidden if it is or may be secret."""
     resource_type, resource, name = key
     return {
         "kind": RESOURCE_KINDS.get(resource_type, str(resource_type)),
@@ -122,12 +122,12 @@ def quota_name(entity: Entity) -> str:
 
 
 def user_row(key: tuple[str, int], credential: Credential) -> Row:
-    """Return the columns of a user's credential: nothing of its salt and keys."""
+    """Return the columns of a user's credential, without its salt and keys."""
     return {"user": key[0], "mechanism": mechanism_name(key[1]), "iterations": credential.iterations}
 
 
 def token_row(token: Token) -> Row:
-    """Return a token's columns. Its id is no secret: the HMAC, which is, needs the cluster's key."""
+    """Return a token's columns. Its id is not secret: to compute the HMAC from it needs the cluster's key."""
     return {
         "token_id": token.token_id,
         "owner": token.owner,
@@ -150,7 +150,7 @@ def mechanism_name(number: int) -> str:
 
 
 class ChangeNames:
-    """Changes in words: `entry` names what has changed, `before` and `after` have the columns that differ.
+    """Changes in words: `entry` names the changed entry, `before` and `after` have the columns that differ.
 
     Names of topics are learned from the changes themselves, and from `topics`: a partition has only the topic's id.
     """
@@ -166,7 +166,7 @@ class ChangeNames:
         old, new = (_columns(kind, key, value) for value in (before, after))
         if old is not None and new is not None:
             changed = [name for name in new if old.get(name) != new[name]]
-            if not changed:  # secrets of a user: they differ, and are not shown
+            if not changed:  # only secrets of the user differ, and they are not shown
                 changed = list(new)
             old, new = ({name: side[name] for name in changed} for side in (old, new))
         return {"kind": kind, "entry": self._entry(kind, key), "before": old, "after": new}

@@ -1,9 +1,9 @@
-"""Log dirs of this broker's replicas, as the controller is told of them (AssignReplicasToDirs, KIP-858).
+"""Reports of the log dirs of this broker's replicas to the controller (AssignReplicasToDirs, KIP-858).
 
-With one log dir the controller assigns it itself. With several a new replica is unassigned: this broker makes its log where
-it likes, and says where; until it has, the loss of that dir would not be noticed by the controller.
+With one log dir, the controller assigns it itself. With several, a new replica is unassigned: this broker chooses the
+dir of its log and reports it; until then the controller cannot tell that the failure of that dir affects the replica.
 
-The rule: what is assigned is where the log is. A difference is told until the image shows it, one request at a time.
+The rule: the assignment is the dir of the log. A difference is reported until the image shows it, one request at a time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Assigned = tuple[bytes, int]
 
 
 class DirectoryAssignments:
-    """Tells the controller of log dirs. Lifecycle: subscribed to the store, `run` in a task until cancelled."""
+    """Reports log dirs to the controller. Lifecycle: subscribed to the store, `run` in a task until cancelled."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class DirectoryAssignments:
         directory_of: Callable[[str, int], bytes | None],
         budget: LoopBudget,
     ) -> None:
-        """`directory_of` returns the id of the log dir that has the log of a partition, None if none has."""
+        """`directory_of` returns the id of the log dir of a partition's log, None if it has no log."""
         self._broker_id = broker_id
         self._store = store
         self._controllers = controllers
@@ -66,7 +66,7 @@ class DirectoryAssignments:
         """Do nothing: logs are in place once the image is cleaned up."""
 
     async def clean_up(self, delta: Delta) -> None:
-        """Compare the dirs of replicas that the change concerns."""
+        """Compare the log dirs of replicas that the change affects."""
         for name in delta.topics:
             await self._compare_topic(name)
 
@@ -77,24 +77,24 @@ class DirectoryAssignments:
             await self._budget.checkpoint()
 
     def compare(self, topic: str, index: int) -> None:
-        """Tell the controller where a replica is, if the image has another log dir for it."""
+        """Queue a report of a replica's log dir if the image has another."""
         info, topic_id = self._store.image.partition(topic, index), self._store.image.topic_id(topic)
         if info is None or topic_id is None or self._broker_id not in info.replicas or not info.directories:
             return
         assigned = info.directories[info.replicas.index(self._broker_id)]
         actual = self._directory_of(topic, index)
         if actual is None:
-            return  # a log that went with its dir is told all the same: its leader moves once the controller knows the dir
+            return  # a log in a failed dir is reported all the same: its leader moves once the controller knows the dir
         if actual == assigned:
             self._waiting.pop((topic_id, index), None)
         else:
             self._waiting[topic_id, index] = actual
             self._wake.set()
 
-    # --- telling --------------------------------------------------------------------------------------------
+    # --- reports --------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Compare all replicas, and tell of differences until cancelled."""
+        """Compare all replicas, then send reports until cancelled."""
         for name in tuple(self._store.image.topics):
             await self._compare_topic(name)
         backoff_s = BACKOFF_SECONDS_MIN
@@ -113,7 +113,7 @@ class DirectoryAssignments:
                     backoff_s = min(backoff_s * 2, BACKOFF_SECONDS_MAX)
 
     async def _tell(self, assignments: Mapping[Assigned, bytes]) -> bool:
-        """Send assignments once; returns whether any was settled."""
+        """Send one request; returns whether any assignment was accepted."""
         request = _request(self._broker_id, self._broker_epoch(), assignments)
         try:
             response = await self._controllers.ask_controller(request, channel=CHANNEL)

@@ -1,8 +1,8 @@
 """The directory of a metadata log, read without a broker: segments and snapshots, up to an offset or a time.
 
-The rule: nothing is written, not even a lock; what cannot be read is an error that names file and offset, except for the
-end of the last segment, which its writer may be writing: that is a note. Records count as soon as they are in the log: a
-directory does not say which of them a majority has.
+The rule: nothing is written, not even a lock. Unreadable data is an error that names file and offset; at the end of the
+last segment, which may be written just now, only a note. All records in the log are applied: a directory does not tell
+which of them a majority has.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DIRECTORY = names.CLUSTER_METADATA_DIR
 
 
 class Until(NamedTuple):
-    """The end of what is read: an offset, or a time in ms since 1970, inclusive; None for no bound."""
+    """The end of reading: an offset, or a time in ms since 1970, inclusive; None for no bound."""
 
     offset: int | None = None
     time_ms: int | None = None
@@ -42,13 +42,13 @@ END = Until()
 
 
 class MetadataLog:
-    """A metadata log that is read. Lifecycle: `begin`, then `steps` as often as need be, each continuing the last.
+    """A metadata log for reading. Lifecycle: `begin`, then `steps` any number of times, each continuing the last.
 
-    `state` is that of the last step; `notes` are what a person should know of.
+    `state` is that of the last step; `notes` are messages for the user.
     """
 
     def __init__(self, disk: Disk, path: str) -> None:
-        """`path` is the directory of the log, or that of a log dir with it. Raises MetadataLogError."""
+        """`path` is the directory of the log, or a log dir that contains it. Raises MetadataLogError."""
         self._disk = disk
         self.path = _find(disk, path)
         file_names = [entry.name for entry in disk.list(self.path) if not entry.is_dir]
@@ -66,12 +66,12 @@ class MetadataLog:
 
     @property
     def oldest(self) -> Until:
-        """The oldest state that there is: before the first segment, or of the first snapshot that the log continues."""
+        """The oldest state available: before the first segment, or that of the first snapshot that the log continues."""
         log_start = self._segments[0] if self._segments else 0
         return Until(offset=self._oldest(log_start) if log_start or not self._segments else -1)
 
     def begin(self, until: Until = END) -> None:
-        """Begin with the newest snapshot within a bound that the log continues. Raises MetadataLogError."""
+        """Load the newest snapshot within a bound that the log continues. Raises MetadataLogError."""
         log_start = self._segments[0] if self._segments else 0
         for end_offset, epoch in reversed(self._snapshots):
             if (until.offset is not None and end_offset - 1 > until.offset) or (
@@ -91,7 +91,7 @@ class MetadataLog:
             )
 
     def steps(self, until: Until = END) -> Iterator[Step]:
-        """Yield each record up to a bound, applied. Raises MetadataLogError for one that cannot be read or applied."""
+        """Apply and yield each record up to a bound. Raises MetadataLogError for an unreadable or invalid record."""
         expected = self._segments[0] if self._segments else 0
         for base_offset in self._segments:
             path = f"{self.path}/{names.file_name(base_offset, names.LOG)}"
@@ -113,7 +113,7 @@ class MetadataLog:
                     self._start = record.offset + 1
 
     def _batches(self, path: str, base_offset: int) -> Iterator[tuple[BatchHeader, list[Record]]]:
-        """Yield the batches of a segment, without the records of those that a snapshot has in it."""
+        """Yield the batches of a segment, without the records that the loaded snapshot covers."""
         file = self._disk.open(path)
         problems: list[str] = []
         for position, header in iter_checked(
@@ -139,7 +139,7 @@ class MetadataLog:
 
 
 def read_snapshot(disk: Disk, path: str) -> Snapshot:
-    """Read a `.checkpoint` file whole. Raises MetadataLogError if it is damaged or ends before its footer."""
+    """Read a `.checkpoint` file completely. Raises MetadataLogError if it is damaged or ends before its footer."""
     ids = names.parse_checkpoint_name(path.rpartition("/")[2])
     if ids is None:
         raise MetadataLogError(f"{path} is not the name of a snapshot")
@@ -159,7 +159,7 @@ def read_snapshot(disk: Disk, path: str) -> Snapshot:
 
 
 def _find(disk: Disk, path: str) -> str:
-    """Return the directory of the metadata log at a path, or in it. Raises MetadataLogError."""
+    """Return the directory of the metadata log: the path itself, or a directory in it. Raises MetadataLogError."""
     path = path.rstrip("/") or "/"
     try:
         entries = disk.list(path)

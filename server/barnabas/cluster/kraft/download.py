@@ -1,6 +1,6 @@
 """A snapshot of the metadata log that is being fetched, piece by piece (KIP-630). Pure.
 
-The rule: all pieces come from one leader of one epoch; another leader's snapshot begins anew.
+The rule: all pieces come from one leader of one epoch; with another leader the download starts over.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The directory of a metadata log: segments, snapshots and `quorum-state`, as a broker of Kafka has them.
+"""The directory of a metadata log: segments, snapshots and `quorum-state`, in Kafka's layout.
 
-The rule: a snapshot counts once it is synced and renamed, and the log begins anew only then; a start finishes what a crash
-has cut short. One task owns the log; methods that sync may be run in a thread while nothing else is done to it.
+The rule: a snapshot counts once it is synced and renamed, and only then does the log start anew; a start completes steps
+that a crash interrupted. One task owns the log; a method that syncs may run in a thread while no other method does.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ PART = ".part"
 DELETED = ".deleted"
 READ_BYTES_MAX = 1 << 20
 NEVER_MS = (1 << 31) - 1
-"""After how long a producer expires, of which a metadata log has none (Kafka's Integer.MAX_VALUE)."""
+"""Expiration time of producers, of which a metadata log has none (Kafka's Integer.MAX_VALUE)."""
 
 
 class DurableLog:
-    """A metadata log on a disk. Lifecycle: `open`, then carry out what an observer decides, `close`.
+    """A metadata log on a disk. Lifecycle: `open`, carry out an observer's decisions, `close`.
 
     Methods raise StorageError or OSError when the disk fails.
     """
@@ -54,15 +54,15 @@ class DurableLog:
         self.log: PartitionLog
         self.snapshots: list[StoredSnapshot] = []
         self.loaded: Snapshot | None = None
-        """The newest snapshot, as `open` has found it."""
+        """The newest snapshot, as loaded by `open`."""
         self._has_bootstrap = self._has_topic_id = False
 
     # --- opening --------------------------------------------------------------------------------------------
 
     def open(self, now_ms: int) -> StoredLog:
-        """Open or make the log, check it, and finish what a crash has cut short; may take long.
+        """Open or create the log, check it, and complete steps that a crash interrupted; may take long.
 
-        Raises OSError, MetadataLogError for a directory that cannot be continued.
+        Raises OSError, and MetadataLogError for a directory that cannot be continued.
         """
         disk, settings = self._disk, self._settings
         disk.make_dirs(self.path)
@@ -99,12 +99,13 @@ class DurableLog:
         for name in file_names(self._disk, self.path):
             snapshot_id = names.parse_checkpoint_name(name)
             if snapshot_id is not None and snapshot_id[0] >= self.log.log_start_offset:
-                if not snapshot_id[0]:  # a controller has its first voters there, until they are in the log
+                # a bootstrap snapshot: the first voters of a controller, until they are in the log
+                if not snapshot_id[0]:
                     self._has_bootstrap = True
                 else:
                     self.snapshots.append(self._stored(SnapshotId(*snapshot_id)))
             elif snapshot_id is not None or f"{names.CHECKPOINT}." in name:
-                self._disk.remove(f"{self.path}/{name}")  # not whole, deleted, or before the log
+                self._disk.remove(f"{self.path}/{name}")  # incomplete, deleted, or before the log start
         self.snapshots.sort()
         if self.log.log_start_offset and not self.snapshots:
             raise MetadataLogError(
@@ -113,7 +114,7 @@ class DurableLog:
             )
 
     def _begin_at_newest(self) -> None:
-        """Begin the log anew after a snapshot that is newer than its end: the crash came before that was done."""
+        """Start the log anew after a snapshot that is newer than its end: a crash interrupted that step."""
         if not self.snapshots:
             return
         newest, latest_epoch = self.snapshots[-1].id, max(self.log.epochs.latest, 0)
@@ -143,7 +144,7 @@ class DurableLog:
         raise AssertionError
 
     def _controls(self) -> Iterator[tuple[int, Leadership]]:
-        """Yield the leadership after the snapshot, and after each control record of the log behind it."""
+        """Yield the leadership after the snapshot, and after each later control record of the log."""
         leadership, start = Leadership(), 0
         if self.loaded is not None:
             leadership, start = self.loaded.leadership, self.loaded.end_offset
@@ -170,18 +171,18 @@ class DurableLog:
     # --- the log --------------------------------------------------------------------------------------------
 
     def append(self, records: bytes, now_ms: int) -> None:
-        """Append whole batches; not synced: what a crash loses of an observer is fetched again."""
-        if not self._has_topic_id:  # not before: on a full disk a log can be opened
+        """Append whole batches without a sync: an observer fetches again the records that a crash loses."""
+        if not self._has_topic_id:  # only now: a log can be opened on a full disk
             self.log.save_topic_id(METADATA_TOPIC_ID)
             self._has_topic_id = True
         self.log.append_as_follower(records, now_ms=now_ms)
 
     def truncate(self, end_offset: int, now_ms: int) -> None:
-        """Drop an offset and all after it."""
+        """Truncate the log to an offset."""
         self.log.truncate_to(end_offset, now_ms=now_ms)
 
     def commit(self, high_watermark: int) -> None:
-        """Move the high watermark."""
+        """Raise the high watermark."""
         self.log.advance_high_watermark(high_watermark)
 
     def read(self, offset: int, upper_offset: int) -> bytes:
@@ -200,12 +201,12 @@ class DurableLog:
         return self.log.log_start_offset
 
     def read_log(self, offset: int, bytes_max: int) -> bytes:
-        """Return whole batches from an offset on, at least one if there is one; they may be uncommitted."""
+        """Return whole batches from an offset on, at least one unless the log ends there; they may be uncommitted."""
         data = self.log.read(offset, max_bytes=bytes_max, upper_offset=self.log.log_end_offset).to_bytes()
         return data[: whole_size(data)]
 
     async def sync(self, threads: Threads, wall_clock_ms: Callable[[], int]) -> int:
-        """Sync the log in a thread, and return the offset up to which that was done."""
+        """Sync the log in a thread, and return the end offset of the synced records."""
         flush = self.log.begin_flush()
         if flush is None:
             return self.log.log_end_offset
@@ -237,7 +238,7 @@ class DurableLog:
         return f"{self.path}/{end_offset:020d}-{epoch:010d}{names.CHECKPOINT}{suffix}"
 
     def write_piece(self, snapshot_id: SnapshotId, position: int, data: bytes) -> None:
-        """Write a piece of a snapshot that is not whole yet; the one at 0 begins it."""
+        """Write a piece of an incomplete snapshot; the piece at position 0 begins the file anew."""
         file = self._disk.open(self._path(snapshot_id, PART), create=not position)
         if not position:
             file.truncate(0)
@@ -248,14 +249,14 @@ class DurableLog:
         self._disk.remove(self._path(snapshot_id, PART))
 
     def part_steps(self, snapshot_id: SnapshotId) -> Iterator[Snapshot | None]:
-        """Decode a snapshot of which all pieces are written, by steps of None; the last value is it.
+        """Decode a snapshot of which all pieces are written, in steps that yield None; the last yields the snapshot.
 
         Raises MetadataLogError if it is damaged.
         """
         return self.decode_steps(self._path(snapshot_id, PART), snapshot_id)
 
     def decode_steps(self, path: str, snapshot_id: SnapshotId) -> Iterator[Snapshot | None]:
-        """Decode the file of a snapshot, as `part_steps` does."""
+        """Decode a snapshot's file, in steps like `part_steps`."""
         return snapshot_steps(snapshot_id, path, self._batches(path))
 
     def _batches(self, path: str) -> Iterator[tuple[BatchHeader, bytes]]:
@@ -264,24 +265,24 @@ class DurableLog:
             yield header, file.read(header.size, position)
 
     def finish_snapshot(self, snapshot_id: SnapshotId) -> None:
-        """Sync a snapshot of which all pieces are written, and give it its name: from then on it counts."""
+        """Sync a completely written snapshot, and rename it to its final name, from which on it counts."""
         part = self._path(snapshot_id, PART)
         self._disk.open(part).sync()
         self._disk.rename(part, self._path(snapshot_id))
         self._disk.sync_dir(self.path)
 
     def takes_snapshot(self, snapshot_id: SnapshotId) -> bool:
-        """Say whether a snapshot of one's own may be added: it is newer than all others, and not before the log."""
+        """Say whether a snapshot made here may be added: it is newer than all others, and after the log start."""
         newest = self.snapshots[-1].id if self.snapshots else SnapshotId(0, 0)
         return snapshot_id > newest and snapshot_id.end_offset > self.log.log_start_offset
 
     def add_snapshot(self, snapshot_id: SnapshotId, now_ms: int) -> None:
-        """Take a finished snapshot into the list; one that the log has left behind meanwhile goes."""
+        """Add a finished snapshot to the list; remove it if the log start has passed it."""
         self.snapshots = sorted([*self.snapshots, self._stored(snapshot_id)])
         self._remove_before(SnapshotId(self.log.log_start_offset, 0), now_ms)
 
     def install(self, snapshot_id: SnapshotId, now_ms: int) -> None:
-        """Begin the log anew after a finished snapshot; those before it go."""
+        """Start the log anew after a finished snapshot, and remove older ones."""
         self.add_snapshot(snapshot_id, now_ms)
         self._restart_at(snapshot_id, now_ms=now_ms)
 
@@ -292,7 +293,7 @@ class DurableLog:
     # --- retention ------------------------------------------------------------------------------------------
 
     def clean(self, now_ms: int) -> int:
-        """Remove the oldest snapshots, and the log before the next one, as retention asks; returns how many went."""
+        """Remove the oldest snapshots by retention, and the log before the next snapshot; returns the number removed."""
         count = 0
         while is_oldest_beyond(
             self.snapshots,
@@ -317,10 +318,10 @@ class DurableLog:
             self._trash.add(now_ms + self._settings.delete_delay_ms, self._log_dir, [path + DELETED])
 
     def begin_removal(self, now_ms: int) -> RemovalTask | None:
-        """Return the removal of files that were renamed long enough ago; None if there are none."""
+        """Return the removal of files that are due for deletion; None if there are none."""
         due = self._trash.take_due(now_ms)
         return RemovalTask(self._disk, self._trash, due) if due else None
 
     def close(self) -> None:
-        """Write what belongs to a clean end, and let all files go."""
+        """Close the log, with the files of a clean shutdown."""
         self.log.close()

@@ -1,4 +1,4 @@
-"""Levels of the features of a cluster: the supported ones, and those of a new cluster (KIP-584). Pure."""
+"""Supported levels of the features of a cluster, and those of a new cluster (KIP-584). Pure."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from barnabas.wire.generated.metadata_records.feature_level import FeatureLevelRecord
 
 LEVEL: Final = 30
-"""The metadata.version of a new cluster where none is asked for: that of 4.3."""
+"""The default metadata.version of a new cluster: that of 4.3."""
 LEVEL_MIN: Final = 7
 ELR: Final = "eligible.leader.replicas.version"
 
 
 class FeatureLevel(NamedTuple):
-    """A level of a feature: the metadata.version with which new clusters have it, and what it depends on."""
+    """A level of a feature: the metadata.version from which on new clusters have it, and its dependencies."""
 
     default_from: int
     needs: tuple[tuple[str, int], ...] = ()
@@ -37,20 +37,20 @@ LEVELS: Mapping[str, tuple[FeatureLevel, ...]] = MappingProxyType(
         "streams.version": (FeatureLevel(LEVEL_MIN), FeatureLevel(29)),
     }
 )
-"""Levels of features from 0 on."""
+"""Levels of each feature, from 0 on."""
 SUPPORTED: Mapping[str, LevelRange] = MappingProxyType(
     {
         METADATA_VERSION: LevelRange(LEVEL_MIN, 33),
         **{name: LevelRange(0, len(levels) - 1) for name, levels in LEVELS.items()},
     }
 )
-"""Levels that this controller supports, and registers."""
+"""Levels that this controller supports, as registered."""
 
 
 def formatting_records(level: int) -> tuple[FeatureLevelRecord, ...]:
-    """Return the records of the features that a cluster begins with if it is formatted with a metadata.version.
+    """Return the feature records of a cluster that is formatted with a metadata.version.
 
-    kraft.version is not among them: control records have it.
+    kraft.version is not among them: it is in control records.
     """
     from barnabas.wire.generated.metadata_records.feature_level import FeatureLevelRecord
 

@@ -1,7 +1,8 @@
-"""Follows a KRaft quorum: asks its controllers, keeps the log, and delivers each change of the image to subscribers.
+"""Follows a KRaft quorum: fetches from its controllers, keeps the log, and delivers each change of the image to
+subscribers.
 
-The rule: one task asks and is the only one that changes the log's records; those of `applying` apply what is committed and
-remove what is old. A disk that fails, and what can only mean a broken cluster, end all of them.
+The rule: one task fetches and is the only one that changes the log's records; the tasks of `applying` apply committed
+records and remove old files. A disk failure, or an answer that only a broken cluster can give, ends all of them.
 """
 
 from __future__ import annotations
@@ -29,26 +30,26 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 REPORT_FAILURES: Final = 10
-"""A line in the log for the first failure, and for each so many after it."""
+"""One in this many consecutive failures is logged, beginning with the first."""
 
 
 class ControllerError(Exception):
-    """A controller was not reached, did not answer in time, or is none; another may answer."""
+    """A controller was not reached, did not answer in time, or the node is no controller; another may answer."""
 
 
 class RefusedError(ControllerError):
-    """Nothing listens at the address: the process has ended, or has not begun."""
+    """Nothing listens at the address: the process has ended, or has not started."""
 
 
 class Controllers(Protocol):
-    """Sends requests to controllers, over connections that it keeps."""
+    """Sends requests to controllers over persistent connections."""
 
     async def ask(self, address: Address, make: Callable[[int], Any]) -> Any:
-        """Return the answer to a request, made for the version of Fetch that both know. Raises ControllerError."""
+        """Return the answer to a request, made for the version of Fetch that both sides support. Raises ControllerError."""
 
 
 class MetadataFollower(AppliedImage):
-    """An observer that runs. Lifecycle: `run` in a task until cancelled; `subscribe` before or meanwhile."""
+    """A running observer. Lifecycle: `run` in a task until cancelled; `subscribe` before or while it runs."""
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class MetadataFollower(AppliedImage):
         threads: Threads,
         clean_seconds: float = CLEAN_SECONDS,
     ) -> None:
-        """`stored` is open, and `observer` has begun with what it holds."""
+        """`stored` is open, and `observer` was created with its content."""
         self.observer = observer
         self._contacts = contacts
         self._controllers = controllers
@@ -77,7 +78,7 @@ class MetadataFollower(AppliedImage):
         self._failures = 0
         self._has_followed = False
 
-    # --- for those that follow ------------------------------------------------------------------------------
+    # --- for subscribers ------------------------------------------------------------------------------------
 
     @property
     def leadership(self) -> Leadership:
@@ -136,7 +137,7 @@ class MetadataFollower(AppliedImage):
         if self._failures % REPORT_FAILURES == 0:
             begins_later = (
                 isinstance(error, RefusedError) and not self._has_followed and self._failures == 0
-            )  # of nodes that are started together, one is ready first
+            )  # expected when nodes start together
             level = logging.INFO if begins_later else logging.WARNING
             log.log(level, "controller at %s:%d: %s; asking another one", *address, error)
         self._failures += 1

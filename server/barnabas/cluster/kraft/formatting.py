@@ -1,7 +1,7 @@
 """Files of a controller's metadata dir before its first start: records of a new cluster, and its first voters (KIP-853).
 
-The rule: they are those of `kafka-storage format`, so that a controller of Kafka can start with them too, and ours with
-Kafka's; `meta.properties` is written after them, since it says that the dir is formatted.
+The rule: the files equal those of `kafka-storage format`, so that controllers of Kafka and ours can start with either.
+`meta.properties` is written last: it marks the dir as formatted.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def bootstrap_file(records: Iterable[Any], now_ms: int) -> bytes:
 
 
 def first_voters_file(voters: Sequence[Voter], now_ms: int) -> bytes:
-    """Return the content of the snapshot of which a quorum with voters in its log begins."""
+    """Return the content of the snapshot with the first voters, for a quorum with voters in its log."""
     from barnabas.cluster.kraft.snapshots import snapshot_batches
 
     image = EMPTY._replace(position=Position(-1, 0, now_ms))
@@ -51,7 +51,8 @@ def first_voters_file(voters: Sequence[Voter], now_ms: int) -> bytes:
 
 
 def read_bootstrap(disk: Disk, log_dir: str) -> tuple[Any, ...]:
-    """Return the records with which the first leader of a cluster begins, those of a new one where there is no file.
+    """Return the records of the bootstrap file with which a cluster's first leader begins; without a file those of a new
+    cluster.
 
     Raises MetadataLogError for a damaged file, OSError.
     """
@@ -72,7 +73,7 @@ def read_bootstrap(disk: Disk, log_dir: str) -> tuple[Any, ...]:
 
 
 def begun_image(disk: Disk, log_dir: str, image: QuorumImage) -> tuple[QuorumImage, tuple[Any, ...]]:
-    """Return the image of a log with which its cluster begins, and the records for that; none if it has begun.
+    """Return the image of a new cluster's log, and its first records; no records if the log has begun.
 
     Raises as `read_bootstrap` does.
     """
@@ -89,7 +90,7 @@ def begun_image(disk: Disk, log_dir: str, image: QuorumImage) -> tuple[QuorumIma
 
 
 def parse_voters(text: str, listener: str) -> tuple[Voter, ...]:
-    """Return the voters of `ID@HOST:PORT:DIRECTORY,...`, reached by a listener. Raises ValueError."""
+    """Return the voters in `ID@HOST:PORT:DIRECTORY,...`, at the addresses of a listener. Raises ValueError."""
     voters = []
     for item in text.split(","):
         node, _, words = item.strip().partition("@")
@@ -114,7 +115,7 @@ def parse_voters(text: str, listener: str) -> tuple[Voter, ...]:
 
 
 def level_of(release: str) -> int:
-    """Return the metadata.version of a release, as of `4.3` or `4.2-IV1`. Raises ValueError."""
+    """Return the metadata.version of a release such as `4.3` or `4.2-IV1`. Raises ValueError."""
     line, _, step = release.strip().partition("-")
     name = ".".join(line.split(".")[:2])
     first, last = _LEVELS.get(name, (0, -1))
@@ -130,4 +131,4 @@ _LEVELS: Final = {
 }  # fmt: skip
 """First and last metadata.version of each release."""
 _STEPS_FROM: Final = {"3.3": 3}
-"""Number of a release's first metadata.version, where it is not IV0."""
+"""IV number of a release's first metadata.version, where it is not 0."""

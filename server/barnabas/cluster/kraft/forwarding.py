@@ -1,7 +1,7 @@
-"""Requests that the active controller answers in place of the broker (KIP-590).
+"""Client requests that the broker forwards to the active controller (KIP-590).
 
-The rule: the controller sees the client's request with its correlation id, principal and address, authorizes it, and
-answers it; a broker checks nothing before, and passes the answer on as it is.
+The rule: the controller sees the client's request with its correlation id, principal and address, authorizes and answers
+it; the broker checks nothing before, and returns the answer unchanged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from barnabas.serving.context import RequestContext
 
 FORWARDING_SECONDS = 60.0
-"""Longest wait for an active controller, that of Kafka's forwarding manager."""
+"""Longest wait for an active controller, as in Kafka's forwarding manager."""
 CHANNEL = "forwarding"
 
 
@@ -34,9 +34,9 @@ class Forwarder:
         self._controllers = controllers
 
     def advertised(self, api: Api) -> Api | None:
-        """Return a forwarded API in the versions that the controller serves too; None if there are none.
+        """Return a forwarded API with the versions that both broker and controller serve; None if there are none.
 
-        Without a connection to a controller the broker's own are advertised, as Kafka's broker does.
+        Without a connection to a controller the broker's own versions are returned, as in Kafka.
         """
         versions = self._controllers.controller_versions()
         if versions is None or not api.forwarded:
@@ -48,7 +48,7 @@ class Forwarder:
     async def forward(self, context: RequestContext, message: Any) -> Any:
         """Return the controller's response to a client's request.
 
-        A throttle time in it mutes the client's connection here too. Raises REQUEST_TIMED_OUT without a controller,
+        Its throttle time mutes the client's connection. Raises REQUEST_TIMED_OUT without a controller,
         UNKNOWN_SERVER_ERROR for a request that may not be forwarded; UnansweredError where the controller cannot read
         it, as Kafka's broker closes the connection.
         """
@@ -82,7 +82,7 @@ class Forwarder:
 
 
 def principal_data(principal: str, *, is_token: bool) -> bytes:
-    """Return a principal as an envelope has it: DefaultPrincipalData v0 after its version (KIP-590)."""
+    """Return a principal in the encoding of an envelope: DefaultPrincipalData v0 after its version (KIP-590)."""
     kind, _, name = principal.partition(":")
     parts = b"".join(encode_string_length(len(text) + 1) + text for text in (kind.encode(), name.encode()))
     return b"\0\0" + parts + bytes([is_token, 0])

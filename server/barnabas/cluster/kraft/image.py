@@ -1,7 +1,7 @@
-"""The image of a KRaft quorum's metadata at one offset, and what differs between two of them. Pure.
+"""The image of a KRaft quorum's metadata at one offset, and the difference between two images. Pure.
 
-The rule: an image never changes; a `Draft` makes the next one, which shares all that stayed the same. Each step of a draft
-is a `Change`: kind, key, value before, value after; `diff` finds the same between any two images.
+The rule: an image never changes; a `Draft` makes the next one, which shares all unchanged parts. Each step of a draft is
+a `Change`: kind, key, value before, value after; `diff` finds the same between any two images.
 
 | kind | key | value |
 |---|---|---|
@@ -44,7 +44,7 @@ _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
 class Change(NamedTuple):
-    """One entry of the image that differs; `before` is None for what was added, `after` for what was removed."""
+    """A changed entry of the image; `before` is None for an added entry, `after` for a removed one."""
 
     kind: str
     key: Any
@@ -52,12 +52,12 @@ class Change(NamedTuple):
     after: Any
 
     def __repr__(self) -> str:
-        """Leave out the values: passwords may be among them."""
+        """Omit the values: they may be passwords."""
         return f"Change({self.kind}, {self.key!r})"
 
 
 class Position(NamedTuple):
-    """The last record that an image has: its offset, epoch and time in ms; -1 before the first."""
+    """The last record that an image includes: its offset, epoch and time in ms; -1 before the first."""
 
     offset: int = -1
     epoch: int = -1
@@ -65,7 +65,7 @@ class Position(NamedTuple):
 
 
 class QuorumImage(NamedTuple):
-    """All that a quorum keeps, at one position of its log."""
+    """All metadata of a quorum, at one position of its log."""
 
     position: Position = Position()
     features: Mapping[str, int] = _NOTHING
@@ -74,7 +74,7 @@ class QuorumImage(NamedTuple):
     topics: Mapping[bytes, Topic] = _NOTHING
     topic_ids: Mapping[str, bytes] = _NOTHING
     partition_counts: Mapping[bytes, int] = _NOTHING
-    """By topic id; a topic of which no partition has been read yet has none."""
+    """By topic id; a topic is absent until its first partition record."""
     partitions: Mapping[tuple[bytes, int], Partition] = _NOTHING
     settings: Mapping[tuple[int, str], Mapping[str, str]] = _NOTHING
     acls: Mapping[bytes, Acl] = _NOTHING
@@ -85,7 +85,7 @@ class QuorumImage(NamedTuple):
     zk_migration: int | None = None
 
     def __repr__(self) -> str:
-        """Leave out the settings: passwords may be among them."""
+        """Omit the settings: they may be passwords."""
         return f"QuorumImage({self.position}, {len(self.topics)} topics, {len(self.brokers)} brokers)"
 
     @property
@@ -94,7 +94,7 @@ class QuorumImage(NamedTuple):
         return self.features.get(METADATA_VERSION, 0)
 
     def topic(self, name: str) -> Topic | None:
-        """Return the topic of a name, None if there is none."""
+        """Return the topic with a name, None if there is none."""
         topic_id = self.topic_ids.get(name)
         return None if topic_id is None else self.topics[topic_id]
 
@@ -106,7 +106,7 @@ class QuorumImage(NamedTuple):
                 yield index, partition
 
     def entries(self) -> Iterator[tuple[str, Any, Any]]:
-        """Iterate over everything as (kind, key, value), the keys and kinds of `Change`."""
+        """Iterate over all entries as (kind, key, value), with the kinds and keys of `Change`."""
         for kind, values in (
             ("feature", self.features),
             ("broker", self.brokers),
@@ -131,7 +131,7 @@ EMPTY = QuorumImage()
 
 
 ENTRIES_PER_STEP: Final = 2_000
-"""Entries that are compared between two checkpoints: about a millisecond."""
+"""Entries compared between two checkpoints: about a millisecond."""
 _FLAT: Final = {
     "feature": "features",
     "broker": "brokers",
@@ -145,7 +145,7 @@ _FLAT: Final = {
 
 
 def value_of(image: QuorumImage, kind: str, key: Any) -> Any:
-    """Return the value of an entry, None if there is none; kind and key are those of `Change`."""
+    """Return the value of an entry, None if it is absent; kind and key are those of `Change`."""
     if kind in _FLAT:
         return getattr(image, _FLAT[kind]).get(key)
     if kind == "setting":
@@ -156,12 +156,12 @@ def value_of(image: QuorumImage, kind: str, key: Any) -> Any:
 
 
 def diff(before: QuorumImage, after: QuorumImage) -> Iterator[Change]:
-    """Iterate over the differences: entries that `after` lacks first, then new and changed ones. Time: both images."""
+    """Iterate over the differences: removed entries first, then new and changed ones. Time: the size of both images."""
     return (change for change in _compared(before, after) if change is not None)
 
 
 def diff_steps(before: QuorumImage, after: QuorumImage) -> Iterator[list[Change]]:
-    """Do as `diff` in pieces, each of which takes about a millisecond and may be empty."""
+    """Yield the differences like `diff`, in pieces of about a millisecond, which may be empty."""
     changes: list[Change] = []
     for count, change in enumerate(_compared(before, after), 1):
         if change is not None:
@@ -173,7 +173,7 @@ def diff_steps(before: QuorumImage, after: QuorumImage) -> Iterator[list[Change]
 
 
 def _compared(before: QuorumImage, after: QuorumImage) -> Iterator[Change | None]:
-    """Compare entry by entry; None for one that differs in nothing."""
+    """Compare entry by entry; yield None for an unchanged entry."""
     for kind, key, value in before.entries():
         yield Change(kind, key, value, None) if value_of(after, kind, key) is None else None
     for kind, key, value in after.entries():
@@ -184,7 +184,7 @@ def _compared(before: QuorumImage, after: QuorumImage) -> Iterator[Change | None
 class Draft:
     """The next image, step by step; takes time for each step, and to copy a mapping that changes.
 
-    Each method sets the value of a key, None removes it; the step is appended to `changes` unless it changes nothing.
+    Each method sets the value of a key; None removes it. The step is appended to `changes` unless it changes nothing.
     """
 
     def __init__(self, before: QuorumImage) -> None:
@@ -205,7 +205,7 @@ class Draft:
         self.producer_ids = before.producer_ids
         self.zk_migration = before.zk_migration
         self._inner: dict[tuple[str, Any], dict[Any, Any]] = {}
-        """By kind and outer key, the inner mappings that this draft has made, and may change."""
+        """Inner mappings that this draft has copied and may modify, by kind and outer key."""
 
     def put(self, kind: str, mapping: Copied[Any, Any], key: Any, value: Any) -> None:
         """Set a value of one of the mappings."""
@@ -215,7 +215,7 @@ class Draft:
             self.changes.append(Change(kind, key, previous, value))
 
     def put_inner(self, kind: str, mapping: Copied[Any, Any], key: tuple[Any, ...], value: Any) -> None:
-        """Set a value of a mapping in a mapping; the key's last part is for the inner one, which goes when it is empty."""
+        """Set a value of a nested mapping by the last part of the key; an empty inner mapping is removed."""
         outer_key, name = (key[0] if len(key) == 2 else key[:-1]), key[-1]
         inner = mapping.now.get(outer_key, _NOTHING)
         previous = inner.get(name)
@@ -232,7 +232,7 @@ class Draft:
         self.changes.append(Change(kind, key, previous, value))
 
     def put_topic(self, topic: Topic) -> None:
-        """Add or replace a topic, found by its name too."""
+        """Add or replace a topic, in the index by name too."""
         self.put("topic", self.topics, topic.id, topic)
         self.topic_ids.put(topic.name, topic.id)
 
@@ -255,14 +255,14 @@ class Draft:
             self.topic_ids.put(topic.name, None)
 
     def put_single(self, kind: str, value: Any) -> None:
-        """Set what there is one of: `producer_ids` or `zk_migration`."""
+        """Set a value that exists once: `producer_ids` or `zk_migration`."""
         previous = getattr(self, kind)
         if previous != value:
             setattr(self, kind, value)
             self.changes.append(Change(kind, (), previous, value))
 
     def image(self, position: Position) -> QuorumImage:
-        """Return the image, at a position; the draft is not to be changed afterwards."""
+        """Return the image, at a position; the draft must not be changed afterwards."""
         return QuorumImage(
             position,
             self.features.now,

@@ -1,6 +1,7 @@
-"""Puts an observer of a KRaft quorum together: its formatted directory, its connections, its tasks.
+"""Assembles an observer of a KRaft quorum: its formatted directory, its connections, its tasks.
 
-The rule: a directory that was not formatted, or for another node or cluster, is refused before anything in it changes.
+The rule: a directory that is not formatted, or belongs to another node or cluster, is refused before anything in it
+changes.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def identity_of(disk: Disk, settings: QuorumSettings) -> Identity:
 
 
 def require_whole(meta: MetaProperties, path: str) -> tuple[int, str, bytes]:
-    """Return node, cluster and directory id of a formatted directory. Raises MetadataLogError if one is missing."""
+    """Return node, cluster and directory id of a formatted directory. Raises MetadataLogError if any is missing."""
     if meta.version != 1 or meta.node_id is None or meta.cluster_id is None or meta.directory_id is None:
         raise MetadataLogError(
             f"{path} is not of a KRaft cluster: it needs version=1, node.id, cluster.id and directory.id"
@@ -60,9 +61,9 @@ def require_whole(meta: MetaProperties, path: str) -> tuple[int, str, bytes]:
 async def opened(
     settings: QuorumSettings, environment: Environment
 ) -> AsyncIterator[tuple[Identity, DurableLog, StoredLog]]:
-    """Open the directory for the block: its identity, its log, and what is in it. Raises MetadataLogError, StorageError.
+    """Open the directory for the block, and yield its identity, its log, and the content of the log.
 
-    The log dir must be locked by the caller.
+    Raises MetadataLogError, StorageError. The caller must hold the lock of the log dir.
     """
     try:
         identity = identity_of(environment.disk, settings)
@@ -79,9 +80,9 @@ async def opened(
 
 @asynccontextmanager
 async def running(run: Callable[[], Awaitable[None]], log_dir: str) -> AsyncIterator[trio.Nursery]:
-    """Run a replica within the block, which is cancelled if that fails, and yield a nursery for tasks beside it.
+    """Run a replica within the block, and yield a nursery for further tasks; if the replica fails, the block is cancelled.
 
-    Raises what `run` raises, as StorageError for OSError; what the block raises leaves it as it is.
+    Raises the errors of `run`, OSError as StorageError; errors of the block propagate unchanged.
     """
     failures: list[Exception] = []
     async with background() as nursery:
@@ -102,7 +103,7 @@ async def running(run: Callable[[], Awaitable[None]], log_dir: str) -> AsyncIter
 
 
 def dial_in(environment: Environment) -> Dial:
-    """Return what connects by the network of an environment."""
+    """Return a function that connects by the network of an environment."""
 
     async def dial(endpoint: Endpoint) -> trio.abc.Stream:
         return await environment.network.dial(endpoint.host, endpoint.port)
@@ -120,9 +121,9 @@ async def observing(
 ) -> AsyncIterator[MetadataFollower]:
     """Open the directory and follow the quorum within the block; `client` has the security of the controllers' listener.
 
-    The log dir must be locked by the caller. `controllers` replaces the connections in simulations. Raises
-    MetadataLogError and StorageError, also while the block runs, which is cancelled then; what the block raises
-    leaves it as it is.
+    The caller must hold the lock of the log dir. `controllers` replaces the connections in simulations. Raises
+    MetadataLogError and StorageError; if either occurs while the block runs, the block is cancelled. Errors of the block
+    propagate unchanged.
     """
     async with opened(settings, environment) as (identity, stored_log, stored):
         observer = Observer(

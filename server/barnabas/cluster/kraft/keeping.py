@@ -1,6 +1,6 @@
-"""Carries out the decisions of a replica: its log on the disk, and what is committed of it.
+"""Carries out the decisions of a replica: writes its log to disk, and applies committed records.
 
-The rule: one task at a time has decisions carried out, each whole before the next; what syncs runs in a thread.
+The rule: decisions are carried out for one task at a time, each completely before the next; fsync runs in a thread.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ log = logging.getLogger(__name__)
 
 
 class Installing(Protocol):
-    """The machine that decides; `Observer` is one."""
+    """The state machine behind the decisions, such as `Observer`."""
 
     def installed(self, snapshot: Snapshot) -> Decision:
-        """Take note that the log begins anew after a snapshot."""
+        """Note that the log starts anew after a snapshot."""
 
     def abandon_snapshot(self) -> tuple[Decision, ...]:
-        """Give up the snapshot that is being fetched."""
+        """Abandon the snapshot that is being fetched."""
 
 
 class LogKeeper:
-    """The hands of a replica."""
+    """Carries out a replica's decisions."""
 
     def __init__(
         self, stored: DurableLog, applier: ImageApplier, *, wall_clock_ms: Callable[[], int], threads: Threads
@@ -52,7 +52,7 @@ class LogKeeper:
         self._threads = threads
 
     async def carry_out(self, decision: Decision, machine: Installing) -> bool:
-        """Carry out a decision; False for a snapshot that is damaged, and given up. Raises OSError, StorageError."""
+        """Carry out a decision; False for a damaged snapshot, which is abandoned. Raises OSError, StorageError."""
         stored = self._stored
         match decision:
             case Append(records):
@@ -92,5 +92,5 @@ class LogKeeper:
         return await self.carry_out(machine.installed(snapshot), machine)
 
     async def sync(self) -> int:
-        """Sync the log, and return the offset up to which that was done. Raises StorageError."""
+        """Sync the log, and return the end offset of the synced records. Raises StorageError."""
         return await self._stored.sync(self._threads, self._wall_clock_ms)

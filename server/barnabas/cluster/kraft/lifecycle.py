@@ -1,14 +1,14 @@
 """The life of a broker in a KRaft quorum: registration, heartbeats, fencing and controlled shutdown (KIP-631). Pure.
 
 The broker registers with the active controller and gets a broker epoch: the offset of its registration record. It is
-fenced then: in no ISR, leader of nothing, unknown to clients. Heartbeats tell the controller how far the broker has
-followed the metadata. Once the broker has seen its own registration and its logs are open, it asks to be unfenced, and
-serves. A controller that misses heartbeats for a session fences the broker; the next heartbeat unfences it again, with
-the same epoch. To stop, the broker asks for a controlled shutdown, and is told when nothing depends on it any more;
-after that it sends no heartbeat, which would unfence it.
+fenced then: in no ISR, leader of no partition, hidden from clients. Heartbeats report how far the broker has applied the
+metadata log. Once the broker has seen its own registration and its logs are open, it asks to be unfenced, and serves. A
+controller that misses heartbeats for the session timeout fences the broker; the next heartbeat unfences it again, with
+the same epoch. To stop, the broker asks for a controlled shutdown, and the controller answers when no partition depends
+on it; from then on the broker sends no heartbeat, which would unfence it.
 
-The rule: one request is in flight. `request` makes it, `take_registration` or `take_heartbeat` takes the answer and returns
-the wait (ms) before the next.
+The rule: one request is in flight. `request` returns it, `take_registration` or `take_heartbeat` processes the answer
+and returns the wait (ms) before the next.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from barnabas.wire.generated.broker_registration import BrokerRegistrationReques
 from barnabas.wire.generated.errors import ErrorCode
 
 CATCHING_UP_MS: Final = 10
-"""Wait between heartbeats until the broker has caught up, as Kafka's broker has it."""
+"""Wait between heartbeats until the broker has caught up, as in Kafka."""
 SHUTTING_DOWN_MS: Final = 50
 REGISTRATION_RETRY_MS: Final = 500
 UNREGISTERED: Final = (
@@ -40,7 +40,7 @@ _HOPELESS: Final[dict[int, str]] = {
 
 
 class RegistrationRefusedError(Exception):
-    """The controller will never register this broker as it is."""
+    """The controller will never register this broker in its present form."""
 
 
 class State(Enum):
@@ -67,7 +67,7 @@ class Identity(NamedTuple):
 
 
 class Lifecycle:
-    """See the head of the module."""
+    """State machine of a broker's membership; the head of the module explains it."""
 
     def __init__(self, identity: Identity, *, interval_ms: int) -> None:
         self._identity = identity
@@ -76,25 +76,25 @@ class Lifecycle:
         self.broker_epoch = -1
         """Offset of the registration record, -1 before the first answer."""
         self.problem = ""
-        """The last error that an answer named, empty after a success."""
+        """The last error in an answer, empty after a success."""
         self._is_caught_up = False
         self._is_ready = False
         self._wants_shutdown = False
         self._offline_dirs: set[bytes] = set()
         self._asked_dirs: frozenset[bytes] = frozenset()
         self.told_dirs: frozenset[bytes] = frozenset()
-        """The offline log dirs that a controller has confirmed."""
+        """Offline log dirs of which a controller has confirmed the report."""
         self._cordoned_dirs: tuple[bytes, ...] = ()
 
-    # --- what the broker says -------------------------------------------------------------------------------
+    # --- reports of the broker ------------------------------------------------------------------------------
 
     @property
     def has_untold_dirs(self) -> bool:
-        """True while no controller has confirmed all log dirs that are offline."""
+        """True while a controller has not confirmed every offline log dir."""
         return not self._offline_dirs <= self.told_dirs
 
     def ready(self) -> None:
-        """Note that logs are open and requests can be served: from now on the broker asks to be unfenced."""
+        """Note that logs are open and requests can be served: from now on heartbeats ask to be unfenced."""
         self._is_ready = True
 
     def lose_dirs(self, directory_ids: Sequence[bytes]) -> None:
@@ -102,11 +102,11 @@ class Lifecycle:
         self._offline_dirs.update(directory_ids)
 
     def cordon_dirs(self, directory_ids: Sequence[bytes]) -> None:
-        """Note the log dirs that get no new replicas (KIP-1066), all of them."""
+        """Set the log dirs that get no new replicas (KIP-1066); replaces the last set."""
         self._cordoned_dirs = tuple(sorted(directory_ids))
 
     def shut_down(self) -> None:
-        """Ask the controller to move leaders away from now on."""
+        """Ask the controller, from the next heartbeat on, to move leaders away."""
         if self.state is State.REGISTERING:
             self.state = State.SHUT_DOWN
         elif self.state is not State.SHUT_DOWN:
@@ -119,7 +119,8 @@ class Lifecycle:
     ) -> BrokerRegistrationRequest | BrokerHeartbeatRequest | None:
         """Return the next request; None when the broker has shut down.
 
-        `offset` is that of the last record in the published image. `has_cordoned_dirs`: metadata.version is 30 or more.
+        `offset` is that of the last record in the published image. `has_cordoned_dirs` is true from metadata.version 30
+        on.
         """
         self._asked_dirs = frozenset(self._offline_dirs)
         if self.state is State.SHUT_DOWN:
@@ -151,11 +152,14 @@ class Lifecycle:
         )
 
     def take_registration(self, response: BrokerRegistrationResponse) -> int:
-        """Take the answer to a registration; returns the wait before the next request. Raises RegistrationRefusedError."""
+        """Process the answer to a registration; returns the wait (ms) before the next request.
+
+        Raises RegistrationRefusedError.
+        """
         code = response.error_code
         if code == ErrorCode.NONE:
             self.problem = ""
-            self.told_dirs = self._asked_dirs  # they are not among those that were registered
+            self.told_dirs = self._asked_dirs  # offline log dirs were not among the registered ones
             self.broker_epoch = response.broker_epoch
             if self.state is State.REGISTERING:
                 self.state = State.FENCED
@@ -166,13 +170,13 @@ class Lifecycle:
         return REGISTRATION_RETRY_MS
 
     def take_heartbeat(self, response: BrokerHeartbeatResponse) -> int:
-        """Take the answer to a heartbeat; returns the wait (ms) before the next."""
+        """Process the answer to a heartbeat; returns the wait (ms) before the next."""
         if response.error_code:
             self.problem = describe(response.error_code)
             if response.error_code == ErrorCode.STALE_BROKER_EPOCH:
                 self.problem += f": {UNREGISTERED}"
                 if self.state is State.SHUTTING_DOWN:
-                    self.state = State.SHUT_DOWN  # nothing depends on a broker that is not registered
+                    self.state = State.SHUT_DOWN  # no partition depends on an unregistered broker
                     return 0
             return self._interval_ms
         self.problem = ""
@@ -190,6 +194,6 @@ class Lifecycle:
         return self._interval_ms if self._is_caught_up else CATCHING_UP_MS
 
     def failed(self, problem: str) -> int:
-        """Note that no answer came; returns the wait before the next request."""
+        """Note a request without an answer; returns the wait (ms) before the next."""
         self.problem = problem
         return self._interval_ms if self.state in (State.FENCED, State.RUNNING) else REGISTRATION_RETRY_MS

@@ -1,7 +1,7 @@
 """Committed batches of a metadata log in, deltas of the image out. Pure.
 
-The rule: a delta ends with a batch, since a batch is what a controller wrote as one; no delta is made before the log has
-been applied up to the first high watermark that was known. After an error nothing more is applied.
+The rule: a delta ends with a batch, since a controller writes a batch as a unit. The first delta comes after the log has
+been applied up to the first known high watermark. After an error nothing more is applied.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from barnabas.records.batch import iter_batches
 from barnabas.records.errors import RecordsError
 
 CHANGES_MAX: Final = 1_000
-"""A delta of so many changes is delivered as soon as its batch has ended."""
+"""A delta with this many changes is delivered as soon as its batch has ended."""
 METADATA_VERSION_MAX: Final = 33
-"""4.4-IV2: the highest metadata.version of which all records are known here."""
+"""4.4-IV2: the highest metadata.version of which all records are implemented here."""
 
 
 class UnknownMetadataVersionError(MetadataLogError):
-    """The cluster works with a metadata.version beyond the records that are known here."""
+    """The cluster has a metadata.version of which the records are not implemented here."""
 
 
 class ImageDelta(NamedTuple):
-    """A change of the image. `changes` are its entries in order, also several of one; `steps` the records behind it.
+    """A change of the image. `changes` are its entries in order, perhaps several of one entry; `steps` are their records.
 
-    A snapshot, and the first image, have no steps.
+    Snapshots and the first image have no steps.
     """
 
     before: QuorumImage
@@ -48,7 +48,7 @@ class Loader:
         self.bytes_applied = 0
         self._steps: list[Step] = []
         self._change_count = 0
-        self._is_compared = False  # what is published next is not what the steps lead to
+        self._is_compared = False  # the published change differs from the steps
 
     @property
     def next_offset(self) -> int:
@@ -57,11 +57,11 @@ class Loader:
 
     @property
     def is_due(self) -> bool:
-        """True if a delta should be taken before more is applied."""
+        """True if a delta should be taken before more records are applied."""
         return self.has_published and self._change_count >= CHANGES_MAX
 
     def load(self, snapshot: Snapshot) -> None:
-        """Take a snapshot in place of all so far. Raises UnknownMetadataVersionError."""
+        """Replace the state by that of a snapshot. Raises UnknownMetadataVersionError."""
         require_known_version(snapshot.image.metadata_version)
         self.state.load(snapshot)
         self._steps.clear()
@@ -69,7 +69,8 @@ class Loader:
         self._is_compared = True
 
     def apply(self, batches: bytes, *, upper_offset: int) -> Iterator[None]:
-        """Apply the batches from `next_offset` on that end before an offset, by steps; stops after one if a delta is due.
+        """Apply the batches from `next_offset` on that end before an offset, in steps; stops after a batch if a delta is
+        due.
 
         Raises MetadataLogError for a record that does not decode or does not fit.
         """
@@ -102,7 +103,7 @@ class Loader:
                 require_known_version(change.after)
 
     def take(self) -> Iterator[ImageDelta | None]:
-        """Make the delta since the last one, by steps of None; the last value is the delta, or nothing if there is none."""
+        """Make the delta since the last one, in steps that yield None; the last yields the delta, if there is one."""
         after = self.state.image
         if after.position == self.published.position and self.has_published:
             return
@@ -128,7 +129,7 @@ def _changes_of(steps: Iterable[Step]) -> tuple[Change, ...]:
 
 
 def require_known_version(level: int) -> None:
-    """Raise UnknownMetadataVersionError for a level of metadata.version that is not known here; 0 is none yet."""
+    """Raise UnknownMetadataVersionError for a metadata.version that is not implemented here; 0 means that none is set."""
     if level > METADATA_VERSION_MAX:
         raise UnknownMetadataVersionError(
             f"the cluster's metadata.version is {level}, and this release knows the records up to {METADATA_VERSION_MAX} "

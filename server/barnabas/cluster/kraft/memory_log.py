@@ -1,6 +1,6 @@
-"""An observer that keeps nothing, for what only reads a quorum (`barnabas metadata`): its log is in memory.
+"""An observer that keeps its log in memory, for mere readers of a quorum (`barnabas metadata`).
 
-The rule: only what is not applied yet is held, within limits.
+The rule: only records that are not applied yet are held, within limits.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from barnabas.wire.generated.fetch import FetchResponse
 from barnabas.wire.generated.fetch_snapshot import FetchSnapshotResponse
 
 HELD_BYTES_MAX: Final = 64 << 20
-"""Limit of what is held of a quorum that commits nothing, and of one snapshot."""
+"""Limit, in bytes, of uncommitted records, and of one snapshot."""
 
 
 class Read(NamedTuple):
-    """Meaning of an answer: steps that became committed, whether to ask another node, and whether to wait before."""
+    """Result of an answer: newly committed steps, whether to ask another node, and whether to wait before."""
 
     steps: tuple[Step, ...] = ()
     asks_elsewhere: bool = False
@@ -42,9 +42,9 @@ class _Batch(NamedTuple):
 
 
 class MemoryObserver:
-    """An observer with its log in memory. Lifecycle: `observer.request`, have it answered, `take` the answer, and so on.
+    """An observer with its log in memory. Lifecycle: send `observer.request`, `take` the answer, repeat.
 
-    `state` has what is committed.
+    `state` has the committed records.
     """
 
     def __init__(self) -> None:
@@ -55,11 +55,11 @@ class MemoryObserver:
 
     @property
     def is_caught_up(self) -> bool:
-        """True if all that was committed, at the last answer, has been applied."""
+        """True if all records that were committed at the last answer have been applied."""
         return self.observer.is_caught_up and self.observer.high_watermark <= self.state.position.offset + 1
 
     def take(self, response: FetchResponse | FetchSnapshotResponse) -> Read:
-        """Take in an answer. Raises MetadataLogError for one that does not fit, or has a damaged snapshot."""
+        """Process an answer. Raises MetadataLogError for an invalid answer or a damaged snapshot."""
         taken = self.observer.take(response)
         for decision in taken.decisions:
             self._carry_out(decision)

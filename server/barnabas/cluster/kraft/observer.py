@@ -1,8 +1,8 @@
-"""An observer of a KRaft quorum: which request comes next, and what an answer decides (KIP-595, KIP-630, KIP-853). Pure.
+"""An observer of a KRaft quorum: chooses the next request, and decides on answers (KIP-595, KIP-630, KIP-853). Pure.
 
-The rule: `take` returns decisions, which are carried out in their order before the next request. Nothing of an answer that
-does not fit is taken; records are cut above the high watermark only, which never goes back; voters count from where they
-stand in the log, and no longer once they are cut.
+The rule: `take` returns decisions, which are carried out in order before the next request. An invalid answer has no
+effect. Only records above the high watermark are truncated, and the high watermark never falls. Voters count as soon as
+they are in the log, and no longer once they are truncated.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 from barnabas.wire.generated.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 
 FETCH_VERSION_MIN: Final = 13
-"""The first version that names topics by id: the metadata log has no other name for Fetch."""
+"""The first version that names topics by id: the metadata topic is named by its id."""
 REPLICA_STATE_VERSION: Final = 15
-"""The first version of Fetch in which the sender is named by its replica state (KIP-903)."""
+"""The first version of Fetch that names the sender in its replica state (KIP-903)."""
 FETCH_BYTES_MAX: Final = 1 << 20
 FETCH_WAIT_MS: Final = 500
-"""Time that a controller may hold a Fetch when nothing is new, as Kafka's observers have it."""
+"""Longest time that a controller holds a Fetch without new records, as for Kafka's observers."""
 SNAPSHOT_BYTES_MAX: Final = 4 << 30
-"""A limit for the size that an answer gives; a cluster of a million partitions has a tenth of it."""
+"""Largest size accepted from an answer; a cluster of a million partitions has a tenth of it."""
 
 _ELSEWHERE: Final = frozenset(
     {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH}
@@ -71,9 +71,9 @@ _AGAIN: Final = frozenset(
 
 
 class Observer:
-    """State machine of an observer. Lifecycle: `request`, have it answered, `take` the answer, carry out, and so on.
+    """State machine of an observer. Lifecycle: send `request`, `take` the answer, carry out the decisions, repeat.
 
-    `leader` is where to ask, as far as answers said. `high_watermark` is -1 until an answer or a snapshot says it.
+    `leader` is the leader as named by answers. `high_watermark` is -1 until an answer or a snapshot has it.
     """
 
     def __init__(
@@ -86,10 +86,9 @@ class Observer:
         fetch_bytes_max: int = FETCH_BYTES_MAX,
         snapshot_bytes_max: int = FETCH_BYTES_MAX,
     ) -> None:
-        """`static_voters` are addresses of controller.quorum.voters, by id; the sizes are those of one answer.
+        """`static_voters` are the addresses in controller.quorum.voters, by id; the sizes are limits of one answer.
 
-        `listener` is the name of the listener by which voters of the log are reached; the first that they have if none is
-        named so.
+        `listener` is the listener at which voters of the log are reached; a voter without it is reached at its first.
         """
         self.identity = identity
         self._listener = listener
@@ -108,13 +107,13 @@ class Observer:
         self.vote = self._stored_vote(stored.election)
 
     def _stored_leader(self, election: QuorumState | None) -> Leader:
-        """Return the leader that was known at the end; an epoch that the log has seen since has none."""
+        """Return the leader in the stored `quorum-state`; if the log has a later epoch, no leader."""
         if election is None or election.leader_epoch < self.last_epoch:
             return Leader(epoch=self.last_epoch)
         return self._with_address(Leader(election.leader_id, election.leader_epoch))
 
     def _stored_vote(self, election: QuorumState | None) -> Vote:
-        """Return the vote of the epoch that was known at the end; a vote of an epoch before counts no more."""
+        """Return the vote in the stored `quorum-state`; a vote in an earlier epoch does not count."""
         if election is None or election.leader_epoch < self.leader.epoch:
             return NO_VOTE
         return Vote(election.voted_id, election.voted_directory_id)
@@ -126,7 +125,7 @@ class Observer:
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last record; that of the snapshot where nothing comes after it, 0 for an empty log."""
+        """The epoch of the last record; of the snapshot if no record follows it; 0 for an empty log."""
         if self._epochs.latest != UNDEFINED_EPOCH:
             return self._epochs.latest
         return self._snapshot_id.epoch if self._snapshot_id is not None else 0
@@ -137,7 +136,7 @@ class Observer:
         return self._controls[-1][1]
 
     def voters_offset(self) -> int:
-        """Return the offset from which on the voters of `leadership` count; -1 if no record of the log says them."""
+        """Return the offset of the record with the voters of `leadership`; -1 if the log has no such record."""
         voters, offset = self.leadership.voters, -1
         for record_offset, leadership in reversed(self._controls):
             if leadership.voters != voters:
@@ -147,7 +146,7 @@ class Observer:
 
     @property
     def is_caught_up(self) -> bool:
-        """True if the log had, at the last answer, all that was committed."""
+        """True if the log had, at the last answer, all committed records."""
         return self._download is None and 0 <= self._leaders_high_watermark <= self.high_watermark
 
     # --- requests -------------------------------------------------------------------------------------------
@@ -155,22 +154,24 @@ class Observer:
     def request(
         self, *, max_wait_ms: int, fetch_version: int = REPLICA_STATE_VERSION
     ) -> FetchRequest | FetchSnapshotRequest:
-        """Return the next request; a Fetch may be answered after `max_wait_ms` if nothing is new.
+        """Return the next request; without new records a Fetch is answered after `max_wait_ms`.
 
-        `fetch_version` is the version in which a Fetch will be sent.
+        `fetch_version` is the version in which the Fetch will be sent.
         """
         if self._download is not None:
             return self._download.request(self.identity, self.leader.epoch, self._snapshot_bytes_max)
         return self._fetch(self._end_offset, self.last_epoch, max_wait_ms, fetch_version)
 
     def epoch_start_request(self, fetch_version: int = REPLICA_STATE_VERSION) -> FetchRequest:
-        """Return a Fetch that asks where the leader's epoch begins: that of a log that ended in the epoch before."""
+        """Return a Fetch for the start offset of the leader's epoch, which the answer has as divergence from the epoch
+        before.
+        """
         return self._fetch(self._end_offset, self.leader.epoch - 1, 0, fetch_version)
 
     def first_record_request(
         self, response: FetchResponse, fetch_version: int = REPLICA_STATE_VERSION
     ) -> FetchRequest | None:
-        """Return a Fetch of the first record of that epoch, from the answer to the other one; None if it has gone."""
+        """Return a Fetch of that epoch's first record, after `epoch_start_request`; None if the record was removed."""
         diverging = _only(response.responses).diverging_epoch
         if diverging.end_offset < 0:
             return None
@@ -201,9 +202,9 @@ class Observer:
     # --- answers --------------------------------------------------------------------------------------------
 
     def take(self, response: FetchResponse | FetchSnapshotResponse) -> Taken:
-        """Take in the answer to the last request.
+        """Process the answer to the last request.
 
-        Raises WrongAnswerError if it does not fit, MetadataLogError if no answer of this cluster can be continued from.
+        Raises WrongAnswerError for an invalid answer, MetadataLogError if the log cannot follow this cluster.
         """
         try:
             if isinstance(response, FetchResponse):
@@ -231,7 +232,7 @@ class Observer:
         return Taken((*appended, *self.commit(partition.high_watermark)))
 
     def _append(self, data: bytes) -> tuple[Decision, ...]:
-        """Check the batches of an answer, all of them before the first is taken."""
+        """Validate the batches of an answer, all of them before the first is appended."""
         end_offset, epoch, position = self._end_offset, self.last_epoch, 0
         headers: list[BatchHeader] = []
         controls: list[tuple[int, Leadership]] = []
@@ -261,13 +262,13 @@ class Observer:
         return (Append(data[:position], end_offset),)
 
     def append_own(self, batches: bytes) -> Append:
-        """Take in batches of the sender's own, which leads. Raises WrongAnswerError for what does not continue the log."""
+        """Append batches of this node, which leads. Raises WrongAnswerError if they do not continue the log."""
         (decision,) = self._append(batches)
         assert isinstance(decision, Append)
         return decision
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
-        """Return the largest epoch of the log up to one, and the offset after its last record, as leaders answer."""
+        """Return the largest epoch of the log up to an epoch, and its end offset: the diverging epoch of a response."""
         found_epoch, end_offset = self._epochs.end_offset_for(epoch, self._end_offset)
         if end_offset < 0:
             return self.last_epoch, self._end_offset
@@ -285,7 +286,7 @@ class Observer:
             )
 
     def commit(self, high_watermark: int) -> tuple[Decision, ...]:
-        """Take note that a majority has the log up to an offset; a leader finds that out itself."""
+        """Raise the high watermark, as known from the leader, or computed by it."""
         high_watermark = min(high_watermark, self._end_offset)
         if high_watermark <= self.high_watermark:
             return ()
@@ -295,9 +296,10 @@ class Observer:
         return (Commit(high_watermark),)
 
     def _cut(self, epoch: int, end_offset: int) -> Truncate:
-        """Cut to the end of the largest own epoch that is not later. Raises MetadataLogError.
+        """Truncate to the end of the largest own epoch up to the leader's diverging epoch. Raises MetadataLogError.
 
-        Where that is the leader's, cut to its end at most: in other epochs that may be inside of a batch.
+        If both are the same epoch, to the leader's end of it at most; in another epoch that offset could be inside a
+        batch.
         """
         own_epoch, own_end = epoch, -1
         if self._epochs.entries:
@@ -336,7 +338,8 @@ class Observer:
         partition = _only(response.topics)
         elected = self._note_leader(partition, getattr(response, "node_endpoints", []))
         if partition.error_code in (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE):
-            return Taken((*elected, *self.abandon_snapshot()), must_wait=True)  # Fetch names another one
+            # Fetch names the next snapshot
+            return Taken((*elected, *self.abandon_snapshot()), must_wait=True)
         outcome = self._outcome(partition, elected)
         if outcome is not None:
             return outcome
@@ -348,7 +351,7 @@ class Observer:
         if not 0 < partition.size <= SNAPSHOT_BYTES_MAX:
             raise WrongAnswerError(f"{PLACE}: a snapshot has {partition.size} bytes")
         if position + len(data) > partition.size or (position and partition.size != download.size):
-            return Taken(self.abandon_snapshot(), must_wait=True)  # this size, or the one before, is wrong
+            return Taken(self.abandon_snapshot(), must_wait=True)  # this size or the last was wrong
         download.size = partition.size
         download.position += len(data)
         piece = WritePiece(download.id, position, data)
@@ -358,12 +361,12 @@ class Observer:
         return Taken((piece, InstallSnapshot(download.id)))
 
     def abandon_snapshot(self) -> tuple[Decision, ...]:
-        """Give up the snapshot that is being fetched, if there is one: the next request is a Fetch."""
+        """Abandon the snapshot that is being fetched, if any: the next request is a Fetch."""
         download, self._download = self._download, None
         return () if download is None else (DropSnapshot(download.id),)
 
     def installed(self, snapshot: Snapshot) -> Commit:
-        """Take note that the log begins anew after a snapshot."""
+        """Note that the log starts anew after a snapshot."""
         self._download = None
         self._snapshot_id = SnapshotId(snapshot.end_offset, snapshot.epoch)
         self._end_offset = self.high_watermark = snapshot.end_offset
@@ -372,10 +375,10 @@ class Observer:
         self._controls = [(snapshot.end_offset - 1, snapshot.leadership)]
         return Commit(snapshot.end_offset)
 
-    # --- who leads ------------------------------------------------------------------------------------------
+    # --- leader ---------------------------------------------------------------------------------------------
 
     def _note_leader(self, partition: Any, endpoints: list[Any]) -> tuple[Decision, ...]:
-        """Note the leader that an answer names. Raises MetadataLogError for a second one of the same epoch."""
+        """Note the leader in an answer. Raises MetadataLogError for a second leader of the same epoch."""
         leader_id, epoch = partition.current_leader.leader_id, partition.current_leader.leader_epoch
         before = self.leader
         if epoch < before.epoch or epoch < 0:
@@ -394,9 +397,9 @@ class Observer:
         return self.elect(Leader(leader_id, epoch, host, port))
 
     def elect(self, leader: Leader, vote: Vote | None = None) -> tuple[Decision, ...]:
-        """Take note of the leader of an epoch, -1 for none yet, and of the own vote in it; None keeps that of the epoch.
+        """Note the leader of an epoch (-1 for none yet), and this node's vote in it; None keeps its vote in that epoch.
 
-        The epoch must not be an earlier one.
+        The epoch must not be earlier than the present one.
         """
         before, named = self.leader, self._with_address(leader)
         kept = self.vote if named.epoch == before.epoch else NO_VOTE
@@ -411,7 +414,7 @@ class Observer:
         return (SaveElection(self._election()), *dropped)
 
     def _with_address(self, leader: Leader) -> Leader:
-        """Return a leader with the address that is known of it: of an answer, of the voters, or of the settings."""
+        """Return a leader with its address, from the answer, the voters or the settings."""
         if leader.host or leader.id < 0:
             return leader
         for voter in self.leadership.voters:
@@ -429,7 +432,7 @@ class Observer:
         return QuorumState(0, self.leader.id, self.leader.epoch, self.vote.id, voters=voters)
 
     def _outcome(self, partition: Any, elected: tuple[Decision, ...]) -> Taken | None:
-        """Return what to do if nothing of an answer is to be taken in: an error, or news of the leader."""
+        """Return the result of an answer without usable records (an error, a new leader); None if it has usable ones."""
         code = partition.error_code
         if code in _ELSEWHERE:
             is_behind = code != ErrorCode.FENCED_LEADER_EPOCH or self.leader.id < 0
@@ -444,7 +447,7 @@ class Observer:
         return None
 
     def _check(self, code: int) -> None:
-        """Raise WrongAnswerError for an error; MetadataLogError where all controllers are of another cluster."""
+        """Raise WrongAnswerError for an error code; MetadataLogError if the controllers belong to another cluster."""
         if code == ErrorCode.NONE:
             self._has_answered = True
             return
@@ -458,7 +461,7 @@ class Observer:
 
 
 def first_records(response: FetchResponse) -> bytes:
-    """Return the records of an answer, as they came. Raises WrongAnswerError."""
+    """Return the records of an answer, unparsed. Raises WrongAnswerError."""
     return bytes(_only(response.responses).records or b"")
 
 

@@ -1,4 +1,4 @@
-"""The metadata log of a broker that is alone, while it does not run."""
+"""The metadata log of a stopped broker that is a cluster by itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from barnabas.log.logdir import read_meta
 
 
 def image_of(disk: Disk, dirs: Sequence[str], metadata_log_dir: str | None = None) -> QuorumImage:
-    """Return what the metadata log in these log dirs leads to, or the records with which it will begin.
+    """Return the image of the metadata log in these log dirs; of a new log, after its first records.
 
     Raises StorageError.
     """
@@ -43,12 +43,12 @@ def image_of(disk: Disk, dirs: Sequence[str], metadata_log_dir: str | None = Non
 
 
 def latest_epoch(dirs: Sequence[str], disk: Disk) -> int:
-    """Return the latest leader epoch that the metadata log in these log dirs knows. Raises StorageError."""
+    """Return the latest leader epoch in the metadata log of these log dirs. Raises StorageError."""
     return image_alone(image_of(disk, dirs)).latest_epoch
 
 
 def keep_epoch(dirs: Sequence[str], disk: Disk, epoch: int) -> None:
-    """Make a stopped broker's next start begin a leader epoch after this one. Raises StorageError."""
+    """Make the next start of a stopped broker begin a leader epoch after this one. Raises StorageError."""
     image = image_alone(image_of(disk, dirs))
     if epoch <= image.latest_epoch or not image.topics:
         return

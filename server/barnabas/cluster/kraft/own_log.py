@@ -1,7 +1,8 @@
 """The metadata log of a broker that is a cluster by itself: it is the only voter, and the only writer.
 
-The rule: the directory is that of a quorum of one, so Apache Kafka can take it over, and ours Kafka's. A record counts once
-it is synced. What is damaged is copied aside before the log goes on with what could be read.
+The rule: the directory is that of a quorum of one voter, so Apache Kafka can take it over, and Barnabas can take over
+Kafka's. A record counts once it is synced. A damaged log is copied aside before the broker continues with the readable
+records.
 """
 
 from __future__ import annotations
@@ -39,25 +40,25 @@ from barnabas.wire.metadata_records import decode_record, encode_record
 log = logging.getLogger(__name__)
 
 ENDPOINT: Final = ("CONTROLLER", "localhost", 9093)
-"""Address that the log has for the voter where the settings have none: that of Apache Kafka's example settings."""
+"""Address of the voter in the log, if the settings have none: that of Apache Kafka's example settings."""
 BATCH_BYTES: Final = 1 << 20
-"""Records of one change beyond so many bytes are written in several batches, as one metadata transaction.
+"""A change with records of more bytes is written in several batches, as one metadata transaction.
 
-Below the level that has these they are written in one batch: a change is read again as a whole, or not at all.
+At a level without transactions it is written in one batch: a change is read again as a whole, or not at all.
 """
 LONG_BYTES_MIN: Final = 1 << 20
-"""A start makes a snapshot if the log after the last one is larger than this, and than twice that snapshot."""
+"""A start makes a snapshot if the log after the last snapshot is larger than this, and than twice that snapshot."""
 CLOSING_BYTES_MIN: Final = 1 << 16
-"""A clean end makes one if the log after the last one is larger than this, and than that snapshot."""
+"""A clean shutdown makes a snapshot if the log after the last one is larger than this, and than that snapshot."""
 
 Message = tuple[Any, int]
 """A metadata record, and the version in which it is written."""
 
 
 class LogContent(NamedTuple):
-    """Content of a log. `deleted` are ids of topics that were deleted; `lost` describes what could not be read.
+    """Content of a log. `deleted` are ids of deleted topics; `lost` describes unreadable places.
 
-    `first_records` are to be written: those of the formatting, with which the image of a log without any begins.
+    `first_records` are the records of formatting, still to be written, of a new log; its image includes them.
     """
 
     image: QuorumImage
@@ -67,15 +68,15 @@ class LogContent(NamedTuple):
 
 
 class OwnLog:
-    """The log. Lifecycle: `open`, `lead`, `append` as often as need be, `close`; all but `open` raise StorageError.
+    """The log. The log. Lifecycle: `open`, `lead`, `append` any number of times, `close`; all raise StorageError.
 
-    Methods wait for the disk: best called in a thread, one at a time.
+    Methods block on the disk: call them in a thread, one at a time.
     """
 
     def __init__(
         self, disk: Disk, log_dir: str, settings: LogSettings, wall_clock_ms: Callable[[], int]
     ) -> None:
-        """`log_dir` has `__cluster_metadata-0`, or will have."""
+        """`log_dir` contains `__cluster_metadata-0`, which `open` creates if it is missing."""
         self.log_dir = log_dir
         self._disk = disk
         self._settings = settings
@@ -83,7 +84,7 @@ class OwnLog:
         self._durable = DurableLog(disk, log_dir, settings)
         self._leadership = Leadership()
         self._election: QuorumState | None = None
-        self._epoch = 0  # of this leader, 0 before its first records
+        self._epoch = 0  # this leader's epoch, 0 before its first records
         self._key = ReplicaKey(-1)
         self._endpoint: Listener | None = None
         self._end_offset = 0
@@ -95,8 +96,8 @@ class OwnLog:
     def open(self, *, may_lose: bool = True) -> LogContent:
         """Open or create the log, and return its content. Raises StorageError, MetadataLogError.
 
-        A damaged log goes on with what can be read of it if it `may_lose` the rest; else LostMetadataError is raised,
-        and nothing was changed.
+        With `may_lose`, a damaged log is replaced by one of its readable records; otherwise LostMetadataError is raised,
+        and nothing changes.
         """
         try:
             self._disk.make_dirs(self._durable.path)
@@ -106,7 +107,7 @@ class OwnLog:
             if damage and not may_lose:
                 raise LostMetadataError(self.log_dir, damage)
             if damage:
-                from barnabas.cluster.kraft.salvage import salvage  # not on the way of a start
+                from barnabas.cluster.kraft.salvage import salvage  # not needed by most starts
 
                 lost = salvage(self._disk, self.log_dir, self._durable, damage, self._wall_clock_ms())
             set_aside_election(self._disk, self._durable.path)
@@ -121,8 +122,8 @@ class OwnLog:
         return content if content.image.metadata_version else self._begun(content)
 
     def _begun(self, content: LogContent) -> LogContent:
-        """Return the content with the records of the formatting, with which the log begins."""
-        from barnabas.cluster.kraft.formatting import begun_image  # not on the way of another start
+        """Return the content of a new log, with the records of formatting."""
+        from barnabas.cluster.kraft.formatting import begun_image  # not needed by most starts
 
         try:
             image, first_records = begun_image(self._disk, self.log_dir, content.image)
@@ -158,7 +159,7 @@ class OwnLog:
                 message, _ = decode_record(record.value or b"")
                 name = type(message).__name__
                 if name == "BeginTransactionRecord":
-                    replay.publish(position)  # the image that counts until the transaction ends
+                    replay.publish(position)  # the image without the unfinished transaction
                 replay.apply(message)
                 if name == "RemoveTopicRecord":
                     deleted.add(message.topic_id)
@@ -168,10 +169,10 @@ class OwnLog:
     # --- leading --------------------------------------------------------------------------------------------
 
     def lead(self, node_id: int, directory_id: bytes, endpoint: Listener | None = None) -> None:
-        """Set the leader: its epoch begins with the first records that are appended.
+        """Set this node as the leader: its epoch begins with its first append.
 
-        `endpoint` is the listener by which Kafka would be reached as the controller, once it takes the log over.
-        Raises StorageError if the log has other voters.
+        `endpoint` is the listener at which Kafka's controller is reached after it has taken over the log. Raises
+        StorageError if the log has other voters.
         """
         voters = self._leadership.voters
         if len(voters) > 1:
@@ -184,7 +185,7 @@ class OwnLog:
         self._endpoint = endpoint
 
     def _begun_epoch(self) -> tuple[QuorumState, Leadership, list[Control]]:
-        """Return the epoch that begins, the voters from then on, and the records with which it does."""
+        """Return the election, voters and control records of a new epoch."""
         key, leadership = self._key, self._leadership
         before = leadership.voters[0] if leadership.voters else None
         endpoints = before.endpoints if before is not None and before.endpoints else (ENDPOINT,)
@@ -206,7 +207,7 @@ class OwnLog:
         return QuorumState(1, key.id, epoch, key.id, key.directory_id), after, controls
 
     def _cut_back(self, now_ms: int) -> None:
-        """Cut off what an append that failed has left behind, for good: what is written there next may be shorter."""
+        """Truncate the rest of a failed append, and sync: the next append to that place may be shorter."""
         if self._durable.log.log_end_offset > self._end_offset:
             self._durable.truncate(self._end_offset, now_ms)
             self._sync()
@@ -217,9 +218,9 @@ class OwnLog:
         return self._end_offset
 
     def append(self, groups: Sequence[Sequence[Message]], level: int) -> None:
-        """Write and sync records; of each group all are read again, or none. After an error nothing was written.
+        """Write and sync records; a reader sees each group completely or not at all. After an error, none of them counts.
 
-        All is one write: what a crash leaves of it ends where it ends.
+        All groups are one write, of which a crash leaves a prefix.
         """
         now_ms, durable = self._wall_clock_ms(), self._durable
         data, end_offset, epoch, election = b"", self._end_offset, self._epoch, None
@@ -280,12 +281,12 @@ class OwnLog:
 
     @property
     def wants_snapshot(self) -> bool:
-        """True if so much was written that a snapshot is due."""
+        """True if enough bytes were written since the last snapshot for the next one."""
         return self._bytes_since_snapshot >= self._settings.snapshot_bytes
 
     @property
     def is_long(self) -> bool:
-        """True if a start has read much that a snapshot would have spared it."""
+        """True if the log after the last snapshot is so long that a snapshot would shorten the next start."""
         return self._bytes_since_snapshot > max(LONG_BYTES_MIN, 2 * self._snapshot_bytes)
 
     @property
@@ -293,7 +294,7 @@ class OwnLog:
         return self._durable.snapshots[-1].size if self._durable.snapshots else 0
 
     def begin_snapshot(self, image: QuorumImage) -> Iterator[None]:
-        """Write the snapshot of an image by steps of some milliseconds; then it is to be finished."""
+        """Write the snapshot of an image, in steps of some milliseconds; it counts after the last step."""
         from barnabas.cluster.kraft.snapshots import snapshot_batches
 
         self._bytes_since_snapshot = 0
@@ -308,15 +309,15 @@ class OwnLog:
         self._durable.finish_snapshot(snapshot_id)
         self._durable.add_snapshot(snapshot_id, self._wall_clock_ms())
         self._durable.clean(self._wall_clock_ms())
-        removal = self._durable.begin_removal(self._wall_clock_ms())  # of what went a while ago
+        removal = self._durable.begin_removal(self._wall_clock_ms())  # files that were renamed a while ago
         if removal is not None:
             removal.run()
             removal.finish()
 
     def snapshot_steps(self) -> Iterator[None]:
-        """Read the log up to here, and write the snapshot of it, by steps of some milliseconds. Raises OSError."""
+        """Read the log up to its end, and write the snapshot of it, in steps of some milliseconds. Raises OSError."""
         reader = MetadataLog(self._disk, self._durable.path)
-        until = Until(offset=self._end_offset - 1)  # what an append that failed has left is behind that
+        until = Until(offset=self._end_offset - 1)  # excludes the rest of a failed append
         reader.begin(until)
         for count, _ in enumerate(reader.steps(until), 1):
             if count % RECORDS_PER_STEP == 0:
@@ -324,7 +325,7 @@ class OwnLog:
         yield from self.begin_snapshot(reader.state.image)
 
     def close(self) -> None:
-        """Sync the log, and let all files go, if it was opened; what an error keeps from its end, a start puts right."""
+        """Sync and close the log, if it is open. A failure is logged; the next start repairs the log."""
         try:
             if self._is_open:
                 self._cut_back(self._wall_clock_ms())
@@ -337,7 +338,7 @@ class OwnLog:
 
 
 def _abort() -> list[Message]:
-    """Return the record that ends a metadata transaction that a crash has cut short: nothing of it counts."""
+    """Return the record that aborts a metadata transaction that a crash interrupted."""
     from barnabas.wire.generated.metadata_records.abort_transaction import AbortTransactionRecord
 
     return [(AbortTransactionRecord("the leader has ended"), 0)]

@@ -1,4 +1,4 @@
-"""Place of the metadata log of a broker that is a cluster by itself; a start without a log imports nothing more of it."""
+"""Place of the metadata log of a broker that is a cluster by itself; all that a start without a log imports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Listener = tuple[str, str, int]
 
 
 class LogPlace(NamedTuple):
-    """A log dir that has a metadata log, or will have one; `wall_clock_ms` dates its records."""
+    """A log dir for a metadata log, which may not exist yet; `wall_clock_ms` dates its records."""
 
     disk: Disk
     log_dir: str
@@ -29,25 +29,25 @@ class LogPlace(NamedTuple):
 
 
 class Node(NamedTuple):
-    """The broker, as the log names it: its number, the id of the dir of the log, and the security of its listeners."""
+    """The broker, as recorded in the log: its id, the id of the log's dir, and the security of its listeners."""
 
     id: int
     directory_id: bytes
     protocols: tuple[tuple[str, int], ...] = ()
-    """Names of listeners with the numbers of their security protocols, PLAINTEXT if they are missing."""
+    """Security protocols of the listeners by name, as numbers; PLAINTEXT if absent."""
     controller: Listener | None = None
-    """The listener that the settings have for a controller, which a broker that is alone does not open."""
+    """The controller listener of the settings, which a broker that is alone does not open."""
 
 
 class LostMetadataError(StorageError):
-    """The metadata log is damaged: records are missing from the readable part."""
+    """The metadata log is damaged: not all of its records can be read."""
 
     def __init__(self, log_dir: str, damage: Sequence[str]) -> None:
         super().__init__(log_dir, OSError(f"the metadata log is damaged: {'; '.join(damage)}"))
 
 
 def metadata_dir(disk: Disk, dirs: Iterable[str], metadata_log_dir: str | None) -> str:
-    """Return the dir of the metadata log: the one that is set, else the first log dir that has one, else the first."""
+    """Return the dir of the metadata log: metadata.log.dir, else the first log dir that has a log, else the first."""
     dirs = list(dirs)
     if metadata_log_dir:
         return metadata_log_dir.rstrip("/")
@@ -55,7 +55,7 @@ def metadata_dir(disk: Disk, dirs: Iterable[str], metadata_log_dir: str | None) 
 
 
 def has_log(disk: Disk, log_dir: str, name: str = names.CLUSTER_METADATA_DIR) -> bool:
-    """Say whether a log dir that can be read has a metadata log, or another directory of that name."""
+    """Say whether a readable log dir has a metadata log, or another entry of that name."""
     with suppress(OSError):
         return exists(disk, f"{log_dir}/{name}")
     return False

@@ -1,7 +1,7 @@
-"""The metadata of a broker that is a cluster by itself: a log of records, and the image of a broker that they lead to.
+"""The metadata of a broker that is a cluster by itself: a log of records, and the broker's image that they lead to.
 
-The rule: the image of the quorum is made at a start, and for a snapshot, and is not kept: the broker's own image has what a
-broker needs, and the log has the rest.
+The rule: the image of the quorum is made at a start and for a snapshot, and then dropped: a running broker needs only
+its own image; the rest is in the log.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ class OwnContent(NamedTuple):
 
 
 class OwnMetadata:
-    """The log with what keeps changes in it. Lifecycle: `open`, `lead`, then `keep` as often as need be, `close`.
+    """The log, and the recorder of changes. Lifecycle: `open`, `lead`, then `keep` any number of times, `close`.
 
-    Methods wait for the disk: best called in a thread, one at a time.
+    Methods block on the disk: call them in a thread, one at a time.
     """
 
     def __init__(self, place: LogPlace) -> None:
         self._log = OwnLog(*place)
-        self._image = EMPTY  # of the start, until `lead`
+        self._image = EMPTY  # the image at the start, dropped by `lead`
         self._first_records: tuple[Any, ...] = ()
 
     def open(self, *, may_lose: bool = True) -> OwnContent:
-        """Open the log, or make it, and read it. Raises StorageError. `may_lose` is that of `OwnLog.open`."""
+        """Open or create the log, and read it. Raises StorageError. `may_lose` is as in `OwnLog.open`."""
         try:
             content = self._log.open(may_lose=may_lose)
             self._image, self._first_records = content.image, content.first_records
@@ -63,9 +63,9 @@ class OwnMetadata:
             raise StorageError(self._log.log_dir, OSError(str(error))) from error
 
     def lead(self, node: Node, broker: BrokerInfo) -> Iterator[None]:
-        """Begin to write; returns the steps of a snapshot of what was read, none if that was short.
+        """Take over the log as its leader; returns the steps of a snapshot, none if the log is short.
 
-        Raises StorageError if the log is that of several brokers.
+        Raises StorageError if the log belongs to several brokers.
         """
         image, self._image = self._image, EMPTY
         _require_alone(self._log.log_dir, image, node.id)
@@ -84,13 +84,13 @@ class OwnMetadata:
         return self._log.end_offset
 
     def check(self, change: Change) -> None:
-        """Raise UNSUPPORTED_VERSION for a change that the log cannot keep at its metadata.version."""
+        """Raise UNSUPPORTED_VERSION for a change that has no records at the log's metadata.version."""
         self._recorder.check(change)
 
     def keep(self, image: ClusterImage, groups: Sequence[Sequence[Change]]) -> None:
-        """Write the records of changes to an image, the one that the log has; of each group all count, or none.
+        """Write the records of changes to the image of the log; each group counts completely or not at all.
 
-        Raises StorageError; then nothing was written.
+        Raises StorageError; then none of the changes counts.
         """
         draft = Draft(image)
         messages: list[list[Message]] = [[(record, 0) for record in self._first_records]]
@@ -106,23 +106,23 @@ class OwnMetadata:
 
     @property
     def wants_snapshot(self) -> bool:
-        """True if so much was written that a snapshot is due."""
+        """True if enough bytes were written since the last snapshot for the next one."""
         return self._log.wants_snapshot
 
     def snapshot_steps(self) -> Iterator[None]:
-        """Make a snapshot by steps of some milliseconds. Raises StorageError, OSError."""
+        """Make a snapshot, in steps of some milliseconds. Raises StorageError, OSError."""
         try:
             yield from self._log.snapshot_steps()
         except MetadataLogError as error:
             raise StorageError(self._log.log_dir, OSError(str(error))) from error
 
     def close(self) -> None:
-        """Let go of the log."""
+        """Close the log."""
         self._log.close()
 
 
 def image_alone(image: QuorumImage) -> ClusterImage:
-    """Return the image of a broker that is alone, of which there are no brokers yet: without what others do."""
+    """Return the image of a broker that is alone, without registered brokers."""
     changes: list[Change] = []
     for topic in image.topics.values():
         partitions = tuple(
@@ -148,7 +148,7 @@ def image_alone(image: QuorumImage) -> ClusterImage:
 
 
 def _require_alone(log_dir: str, image: QuorumImage, node_id: int) -> None:
-    """Raise StorageError if partitions are on other brokers too that are registered."""
+    """Raise StorageError if partitions also have replicas on other registered brokers."""
     others = {
         replica
         for partition in image.partitions.values()

@@ -1,7 +1,7 @@
 """The store of a broker that is a cluster by itself: its changes are records in the metadata log that it alone writes.
 
-The rule: a change is true once its records are on disk, forced; only then is anything done that follows from it, and
-only then does anybody see it. The start puts right what a crash has left undone.
+The rule: a change is made once its records are synced to disk; only then does it take effect and become visible. The
+next start completes effects that a crash interrupted.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PATIENCE_MS = 10_000
-"""Longest wait of a request with a timeout of 0: librdkafka sends that by default, and programs use the topic at once."""
+"""Longest wait of a request with a timeout of 0: librdkafka's default, and programs use a new topic immediately."""
 
 
 class _PendingChange:
-    """A change that a caller waits for: `image` is the one just after it."""
+    """A change, with a waiting caller; `image` is the image directly after it."""
 
     __slots__ = ("decide", "done", "failure", "image")
 
@@ -47,14 +47,14 @@ class _PendingChange:
 class OwnStore:
     """A MetadataStore for one broker.
 
-    Lifecycle: `read` (there are no brokers yet), `open`, changes, `close`. Only one broker may have it open, which the
-    locks of the log dirs see to. Changes that come while another one is being kept are kept together, with one sync of
-    the log. They are carried out in a task of their own, so that a caller may give up waiting for one; `close` breaks
-    off what makes a new image ready, which the next start does again.
+    Lifecycle: `read` (the image has no brokers yet), `open`, changes, `close`. The locks of the log dirs ensure that
+    only one broker has it open. Changes that arrive during a write are written together, with one sync of the log. A
+    separate task carries them out, so that a caller may stop waiting; `close` cancels subscribers that prepare for a new
+    image, and the next start repeats their work.
     """
 
     def __init__(self, place: LogPlace, threads: Threads, budget: LoopBudget | None = None) -> None:
-        """`place` is where the log is; a new one is made with the first change."""
+        """`place` is the place of the log, which the first change creates if it is missing."""
         self._place = place
         self._metadata: OwnMetadata | None = None
         self._threads = threads
@@ -65,27 +65,27 @@ class OwnStore:
         self.patience_ms = PATIENCE_MS
         self._waiting: list[_PendingChange] = []
         self._not_kept: list[Change] = []
-        self._kept = self.image  # as the log has it
+        self._kept = self.image  # set when no change is pending
         self._carrying_out: trio.Event | None = None  # set when nothing is left to do
         self._preparing = trio.CancelScope()
         self._is_open = False
         self.deleted_topics: frozenset[bytes] = frozenset()
-        """Ids of topics that the log knows as deleted: what is left of their logs is to be removed."""
+        """Ids of topics that were deleted in the log: the rest of their files is to be removed."""
         self.lost: tuple[str, ...] = ()
-        """Places of the log that could not be read: what was said there is not in the image."""
+        """Unreadable places of the log; the image lacks their records."""
         self.is_new = False
-        """True if there was no log before."""
+        """True if there was no log at the start."""
 
     def read(self, *, may_lose: bool = True) -> ClusterImage:
         """Open the log, if there is one, and read it; the image has no brokers yet. Raises StorageError.
 
-        `may_lose` is that of `OwnLog.open`.
+        `may_lose` is as in `OwnLog.open`.
         """
         disk, log_dir = self._place.disk, self._place.log_dir
         try:
             self.is_new = not exists(disk, f"{log_dir}/{names.CLUSTER_METADATA_DIR}")
             is_formatted = exists(disk, f"{log_dir}/{names.BOOTSTRAP_CHECKPOINT}")
-        except OSError as error:  # it may have a log
+        except OSError as error:  # the log may exist
             raise StorageError(log_dir, error) from error
         if is_formatted or not self.is_new:
             self._metadata = self._opened(may_lose=may_lose)
@@ -112,10 +112,10 @@ class OwnStore:
         node: Node,
         for_all: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Begin to lead, and register the broker. Raises StorageError, also if the log is that of several brokers.
+        """Take over the log, and register the broker. Raises StorageError, also if the log belongs to several brokers.
 
-        A new cluster begins with the settings `for_all` brokers, as Apache Kafka writes them with eligible leader
-        replicas (KIP-966).
+        A new cluster gets the settings `for_all` brokers, as Apache Kafka writes them for eligible leader replicas
+        (KIP-966).
         """
         self._node, self._broker = node, broker
         if self._metadata is not None:
@@ -133,11 +133,11 @@ class OwnStore:
         self._is_open = True
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Have `subscriber` follow each change, in order."""
+        """Subscribe to each change, in order."""
         self._subscribers.append(subscriber)
 
     async def change(self, decide: Decide) -> ClusterImage:
-        """See MetadataStore.change; no other writer could be quicker here."""
+        """See MetadataStore.change; there is no other writer with which a change could conflict."""
         pending_change = _PendingChange(decide)
         self._waiting.append(pending_change)
         if self._carrying_out is None:
@@ -155,9 +155,9 @@ class OwnStore:
         return pending_change.image
 
     async def change_even_if_full(self, decide: Decide) -> None:
-        """Make a change that the start cannot do without, before anybody follows.
+        """Make a change that the start needs, before there are subscribers.
 
-        On a full disk it is kept with the next one. Raises StorageError for a disk that fails.
+        On a full disk it is written with the next change. Raises StorageError for other disk errors.
         """
         try:
             await self.change(decide)
@@ -168,13 +168,13 @@ class OwnStore:
             self._not_kept += changes
 
     async def _carry_out_all(self, done: trio.Event) -> None:
-        """Make one change after the other until none waits."""
+        """Carry out pending changes until there are none."""
         with trio.CancelScope(shield=True):
             while self._waiting:
                 pending, self._waiting = self._waiting, []
                 try:
                     await self._carry_out(pending)
-                except Exception as error:  # a defect: the callers are told, and the next change is made
+                except Exception as error:  # a bug: the callers get the error, and the next changes are made
                     for pending_change in pending:
                         pending_change.failure = pending_change.failure or error
                 for pending_change in pending:
@@ -187,7 +187,7 @@ class OwnStore:
     async def _carry_out(self, pending: Sequence[_PendingChange]) -> None:
         """Decide on these changes, write and publish their records; each change gets its image or its error.
 
-        Raises StorageError, when nothing was kept.
+        Raises StorageError if none of them could be written.
         """
         old = new = self.image
         groups: list[list[Change]] = []
@@ -209,7 +209,7 @@ class OwnStore:
         await self._publish(Delta.of(old, new, [change for group in groups for change in group]))
 
     def _keep(self, groups: Sequence[Sequence[Change]]) -> None:
-        """Write the records of changes to the image that the log has; of each group all count, or none."""
+        """Write the records of changes to the log's image; each group counts completely or not at all."""
         if self._metadata is None:
             from barnabas.cluster.kraft.own_metadata import OwnMetadata
 
@@ -220,7 +220,7 @@ class OwnStore:
         self._metadata.keep(self._kept, groups)
 
     async def _take_snapshot(self, steps: Iterator[None]) -> None:
-        """Make a snapshot by its steps; a disk that fails, and a log that is damaged by now, have a line."""
+        """Make a snapshot; a disk error or a damaged log is only logged."""
         try:
             for _ in steps:
                 await self._budget.checkpoint()
@@ -228,7 +228,7 @@ class OwnStore:
             log.warning("no snapshot of the metadata log was made: %s", error)
 
     async def _decided(self, decide: Decide, image: ClusterImage) -> tuple[list[Change], ClusterImage]:
-        """Return the changes, and the image after them. Raises UNSUPPORTED_VERSION for what the log cannot keep."""
+        """Return the changes, and the image after them. Raises UNSUPPORTED_VERSION if the log cannot record one."""
         changes: list[Change] = []
         draft = Draft(image)
         for change in decide(image):
@@ -258,9 +258,9 @@ class OwnStore:
         return StorageError(self._place.log_dir, ValueError("the metadata store is closed"))
 
     async def close(self) -> None:
-        """Let go of the log, after the change that is being made; one that comes later fails.
+        """Close the log after the change that is being made; later changes fail.
 
-        What a change needs that has been kept is not made ready any more if that takes long.
+        A written change may not reach the subscribers any more: the next start repeats their work.
         """
         self._is_open = False
         self._preparing.cancel()

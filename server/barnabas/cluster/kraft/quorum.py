@@ -1,7 +1,7 @@
 """Control records of a metadata log: the leader of the quorum, its voters, and the bounds of a snapshot. Pure.
 
-The rule: voters of the log take effect where they stand, not where they are committed (KIP-853); a log without them has
-static voters, of which only LeaderChange tells the ids.
+The rule: voters take effect at their record, before it is committed (KIP-853); a log without such records has static
+voters, and only LeaderChange has their ids.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MODULES: Final = {
 
 
 class Leadership(NamedTuple):
-    """Leader and voters of a quorum, as its log says; -1 for no leader."""
+    """Leader and voters of a quorum, from its log; -1 for no leader."""
 
     leader_id: int = -1
     epoch: int = -1
@@ -71,9 +71,9 @@ def _voter(voter: Any) -> Voter:
 
 
 def decode_control(record: Record) -> tuple[ControlType, Any]:
-    """Decode a control record: its type, and its message; None for a type that is none of Raft's.
+    """Decode a control record into its type and its message; None for a type that is not Raft's.
 
-    Raises InvalidRecordsError for a key that makes no sense, DecodeError for such a value.
+    Raises InvalidRecordsError for an invalid key, DecodeError for an invalid value.
     """
     control_type = parse_type(record.key)
     module = _MODULES.get(control_type)
@@ -98,7 +98,7 @@ def control_batch(
 
 
 def encode_kraft_version(level: int) -> bytes:
-    """Encode the control record of a level of kraft.version."""
+    """Encode the control record of a kraft.version."""
     from barnabas.wire.generated.data import kraft_version_record
 
     return kraft_version_record.CODEC.encode_bytes(

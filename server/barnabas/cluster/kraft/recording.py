@@ -1,7 +1,7 @@
-"""Changes of a broker's image as records of the metadata log, for the broker that decides on them itself. Pure.
+"""Changes of a broker's image as records of the metadata log, for a broker without other controllers. Pure.
 
-The rule: what `translation` makes of the records, read again, is the same image. Each record is in the version that the
-log's metadata.version has, so that Apache Kafka can take the log over.
+The rule: `translation` turns the records back into the same image. Each record has the version of the log's
+metadata.version, so that Apache Kafka can take the log over.
 """
 
 from __future__ import annotations
@@ -41,21 +41,22 @@ if TYPE_CHECKING:
 
 
 class Recorder:
-    """Records of one log. Ids of ACLs are those that the log has, or follow from the ACL: a broker's image has none."""
+    """Records of one log. A broker's image has no ids of ACLs: they come from the log, or are derived from the ACL."""
 
     def __init__(
         self, broker: Broker, level: int, acl_ids: Mapping[AclBinding, bytes] = MappingProxyType({})
     ) -> None:
-        """`broker` is registered with its log dirs once they matter; `level` is the log's metadata.version.
+        """`broker` is the registration, written with the log dirs once they are known; `level` is the log's
+        metadata.version.
 
-        `acl_ids` are those of the ACLs that are in the log.
+        `acl_ids` are the ids of the ACLs in the log.
         """
         self._broker = broker
         self._level = level
         self._acl_ids = acl_ids
 
     def check(self, change: Change) -> None:
-        """Raise UNSUPPORTED_VERSION for a change that the level has no record for."""
+        """Raise UNSUPPORTED_VERSION for a change without a record at this level."""
         kind = type(change).__name__
         level = TOKENS_LEVEL if kind in _OF_TOKENS else SCRAM_LEVEL if kind == "ScramCredentialChanged" else 0
         if self._level < level:
@@ -65,7 +66,7 @@ class Recorder:
             )
 
     def records(self, before: Draft, change: Change, next_offset: int) -> Iterable[Any]:
-        """Return the records of a change to an image. Raises TypeError for a kind that is true only while a broker runs."""
+        """Return the records of a change to an image. Raises TypeError for changes that last only while a broker runs."""
         kind = type(change).__name__
         if kind == "LogDirsRegistered":
             return self._log_dirs(change, next_offset)  # type: ignore[arg-type]
@@ -95,7 +96,7 @@ class Recorder:
             yield partition_record(topic_id, index, partition_of(info), version)
 
     def _epoch_begun(self, before: Draft, change: EpochBegun) -> list[Any]:
-        """Return the records by which each partition begins an epoch: short where it is the next one, as mostly."""
+        """Return the records with which each partition begins an epoch: a short one if it is the next epoch."""
         from barnabas.wire.generated.metadata_records.partition_change import PartitionChangeRecord
 
         version = newest_version("PartitionRecord", self._level)
@@ -131,7 +132,7 @@ class Recorder:
         return [ProducerIdsRecord(self._broker.id, self._broker.epoch, change.next_id)]
 
     def _log_dirs(self, change: LogDirsRegistered, next_offset: int) -> list[Any]:
-        """Return the registration: as of a broker that is fenced, which is what another process finds in the log."""
+        """Return the registration, as a fenced broker: another process that reads the log must not take it as alive."""
         self._broker = self._broker._replace(
             id=change.broker_id, epoch=next_offset, log_dirs=tuple(sorted(change.directory_ids))
         )
@@ -218,7 +219,7 @@ _RECORDS: Mapping[str, Callable[..., Iterable[Any]]] = {
 
 
 def partition_of(info: PartitionInfo) -> Partition:
-    """Return a partition as records have it; log dirs that are not known are unassigned."""
+    """Return a partition as in records; unknown log dirs are unassigned."""
     directories = info.directories
     if len(directories) != len(info.replicas):
         directories = (UNASSIGNED,) * len(info.replicas)

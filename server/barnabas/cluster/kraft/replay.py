@@ -1,7 +1,7 @@
 """Replay of a metadata log: records in, images and changes out. Pure.
 
-The rule: only `publish` makes an image, and never one with half of a metadata transaction: what is between Begin and End
-applies at End, and an Abort drops it (KIP-868).
+The rule: only `publish` makes an image, and never with half of a metadata transaction: records between Begin and End are
+applied at End, and dropped at Abort (KIP-868).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from barnabas.cluster.kraft.transitions import MetadataRecordError, apply_record
 
 
 class Replay:
-    """The image of a log, record by record. Lifecycle: `apply` the records of a batch, `publish`, and so on.
+    """The image of a log, record by record. Lifecycle: `apply` the records of a batch, `publish`, repeat.
 
-    After a MetadataRecordError nothing more can be applied; `image` remains the last one that was published.
+    After a MetadataRecordError nothing more can be applied; `image` remains the last published one.
     """
 
     def __init__(self, image: QuorumImage = EMPTY) -> None:
@@ -26,13 +26,13 @@ class Replay:
 
     @property
     def in_transaction(self) -> bool:
-        """True between the begin of a metadata transaction and its end."""
+        """True between the Begin of a metadata transaction and its End or Abort."""
         return self._transaction is not None
 
     def apply(self, record: Any) -> tuple[Change, ...]:
-        """Apply one record; returns what it changed. Raises MetadataRecordError.
+        """Apply one record; returns its changes. Raises MetadataRecordError.
 
-        A record of a transaction changes nothing; its End returns the changes of all.
+        A record inside a transaction returns no changes; the End returns those of all.
         """
         name = type(record).__name__
         if name == "BeginTransactionRecord":
@@ -53,7 +53,7 @@ class Replay:
         return tuple(draft.changes[count:])
 
     def publish(self, position: Position) -> QuorumImage:
-        """Return the image after the records so far, at this position; inside of a transaction, that before it."""
+        """Return the image after the records so far, at this position; inside a transaction, the image before it."""
         if self._transaction is None:
             self.image = (
                 self.image._replace(position=position) if self._draft is None else self._draft.image(position)
@@ -62,7 +62,7 @@ class Replay:
         return self.image
 
     def load(self, image: QuorumImage) -> Iterable[Change]:
-        """Replace the image by that of a snapshot; returns the difference, with entries that it lacks as removed."""
+        """Replace the image by that of a snapshot; returns the difference between the two."""
         before = self.image
         self._draft = self._transaction = None
         self.image = image

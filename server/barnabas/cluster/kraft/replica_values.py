@@ -17,11 +17,11 @@ PLACE: Final = "the quorum's log"
 
 
 class WrongAnswerError(MetadataLogError):
-    """A response that does not fit its request: none of it is applied, and another controller may answer better."""
+    """A response that does not fit its request: it has no effect, and another controller may answer better."""
 
 
 class Identity(NamedTuple):
-    """The sender of requests: node id, id of its metadata directory, cluster; the defaults are of a mere reader."""
+    """The sender of requests: node id, id of its metadata directory, cluster; the defaults are for a mere reader."""
 
     node_id: int = -1
     directory_id: bytes = bytes(16)
@@ -29,7 +29,7 @@ class Identity(NamedTuple):
 
 
 class Leader(NamedTuple):
-    """The leader that answers have named; id -1 and no address where they did not."""
+    """The leader as named by answers; id -1 and no address if they name none."""
 
     id: int = -1
     epoch: int = 0
@@ -38,7 +38,7 @@ class Leader(NamedTuple):
 
 
 class Vote(NamedTuple):
-    """The replica that was voted for in an epoch; id -1 for none, zeros for a directory that is not known."""
+    """The replica that got the vote in an epoch; id -1 for none, a directory id of zeros if it is unknown."""
 
     id: int = -1
     directory_id: bytes = bytes(16)
@@ -50,8 +50,8 @@ NO_VOTE: Final = Vote()
 class StoredLog(NamedTuple):
     """Content of a metadata directory, as far as an observer needs it.
 
-    `controls` has the leadership after each control record that is in the log, with the offset of the record, the first
-    that of the snapshot; `epochs` is pairs of epoch and start offset.
+    `controls` are pairs of a control record's offset and the leadership after it; the first is that of the snapshot.
+    `epochs` are pairs of epoch and start offset.
     """
 
     end_offset: int = 0

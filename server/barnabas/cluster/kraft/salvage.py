@@ -1,7 +1,7 @@
-"""Salvage of a damaged metadata log: what can be read of it becomes a snapshot, with which the log begins anew.
+"""Salvage of a damaged metadata log: its readable records become a snapshot, with which the log starts anew.
 
-The rule: nothing is removed before a copy of the whole directory is beside it, and each place that was not read is named.
-Whether to go on without what is lost is the caller's decision.
+The rule: nothing is removed before the whole directory is copied aside, and each unreadable place is named. The caller
+decides whether to continue without the lost records.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 COPY_SUFFIX: Final = "barnabas-metadata.damaged"
-"""Directory beside the log that has a copy of it as it was; a number follows where there is one already."""
+"""Suffix of the directory with the copy of the log; a number follows if the name is taken."""
 SEARCH_BYTES: Final = 1 << 16
 OFFSETS_LEFT_OUT: Final = 1_000
-"""Distance of the new log from the last offset that could be read: what was lost has none of the new ones."""
+"""Offsets skipped after the last readable record: so lost records and new ones have different offsets."""
 
 
 def has_batch_from(file: File, position: int, base_offset: int) -> bool:
-    """Say whether there is a sound batch at or after a place where the log does not go on."""
+    """Say whether there is a sound batch at or after a damaged position."""
     return any(True for _ in _batches(file, position, base_offset))
 
 
 def salvage(
     disk: Disk, log_dir: str, durable: DurableLog, damage: Sequence[str], now_ms: int
 ) -> tuple[str, ...]:
-    """Copy the directory aside, and leave one with a snapshot of all that can be read. Returns what is lost.
+    """Copy the directory aside, and replace the log by a snapshot of all readable records. Returns the damaged places.
 
-    Raises OSError, and MetadataLogError for records that a newer version wrote; then the damaged log is as it was.
+    Raises OSError, and MetadataLogError for records that a newer version wrote; then the damaged log is unchanged.
     """
     reader = _Reader(disk, durable.path)
     image = reader.read()
@@ -70,7 +70,7 @@ def salvage(
 
 
 class _Reader:
-    """Reads all of a directory that makes sense."""
+    """Reads all sound batches of a directory."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
@@ -89,7 +89,8 @@ class _Reader:
                 continue
             file = self._disk.open(f"{self._path}/{name}")
             for position, header in _batches(file, 0, segment.base_offset):
-                if header.base_offset >= start:  # in the order of the file, which damaged offsets do not have
+                # in the order of the file: damaged offsets may be out of order
+                if header.base_offset >= start:
                     last_offset, epoch = max(last_offset, header.last_offset), max(epoch, header.leader_epoch)
                     if not header.is_control:
                         self._apply(replay, file.read(header.size, position))
@@ -101,7 +102,7 @@ class _Reader:
         )
 
     def _snapshot(self, present: Sequence[str]) -> tuple[QuorumImage, int]:
-        """Return the newest snapshot that can be read, and the offset after it."""
+        """Return the newest readable snapshot, and its end offset."""
         for name in reversed(present):
             snapshot_id = names.parse_checkpoint_name(name)
             if snapshot_id is None or not snapshot_id[0]:
@@ -118,7 +119,7 @@ class _Reader:
         for record in iter_any_records(batch):
             try:
                 message, _ = decode_record(record.value or b"")
-            except DecodeError as error:  # the batch is whole: a newer version wrote it
+            except DecodeError as error:  # the batch is sound: a newer version wrote it
                 raise MetadataLogError(f"{self._path}: record at offset {record.offset}: {error}") from None
             try:
                 replay.apply(message)
@@ -126,7 +127,7 @@ class _Reader:
                 self.lost.append(f"the record at offset {record.offset}: {error}")
 
     def _fill_gaps(self, replay: Replay) -> None:
-        """Give partitions without a record one without a leader: what comes after them keeps its number."""
+        """Give lost partitions a record without a leader, so that later partitions keep their numbers."""
         image = replay.publish(Position())
         for topic in image.topics.values():
             count = image.partition_counts.get(topic.id, 0)
@@ -148,7 +149,7 @@ def _abort() -> object:
 def _batches(file: File, position: int, base_offset: int) -> Iterator[tuple[int, BatchHeader]]:
     """Yield (position, header) of the sound batches of a segment, wherever they begin.
 
-    No checksum covers their offsets: those beyond what fits into a file without gaps are wrong.
+    No checksum covers offsets: one larger than the file could reach without gaps is wrong.
     """
     end = file.size()
     while position < end - HEADER_SIZE:

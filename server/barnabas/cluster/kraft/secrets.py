@@ -1,7 +1,7 @@
 """Secrets of the metadata, which are never shown: credentials, and the values of settings that are or may be secrets. Pure.
 
-The rule: a setting that the tables know is shown unless it is a password there; one that they do not know is hidden if it
-belongs to a plugin, or if its name reads like that of a secret.
+The rule: a setting in the tables is hidden if it is a password there; another one if it belongs to a plugin, or its name
+has a word such as "password".
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _HIDDEN_BYTES: Final = HIDDEN.encode()
 
 
 def shown_value(resource_type: int, name: str, value: str | None) -> str | None:
-    """Return a setting's value as it may be shown; None stays None."""
+    """Return a setting's value, hidden if it is secret; None stays None."""
     return HIDDEN if value and is_secret(resource_type, name) else value
 
 
@@ -43,7 +43,7 @@ def _find(resource_type: int, name: str) -> Setting[Any] | None:
 
 
 def without_secrets(message: Any) -> Any:
-    """Return a metadata record as it may be shown: the same, or a copy with secrets hidden."""
+    """Return a metadata record with its secrets hidden: the same record if it has none, otherwise a copy."""
     name = type(message).__name__
     if name == "ConfigRecord":
         return replace(message, value=shown_value(message.resource_type, message.name, message.value))

@@ -1,4 +1,4 @@
-"""Times of the snapshots of a metadata log (KIP-630): when one is due, and which ones go. Pure."""
+"""Schedule of the snapshots of a metadata log (KIP-630): when one is due, and which are removed. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from barnabas.cluster.kraft.decisions import SnapshotId
 
 
 class SnapshotTimer:
-    """Decides when a snapshot is due: after so many bytes of records, or so many ms; 0 ms for bytes alone."""
+    """Decides when a snapshot is due: after this many bytes of records, or ms; 0 ms for bytes alone."""
 
     def __init__(self, bytes_max: int, interval_ms: int, now_ms: int) -> None:
         self._bytes_max = bytes_max
@@ -17,7 +17,7 @@ class SnapshotTimer:
         self.reset(0, now_ms)
 
     def reset(self, bytes_applied: int, now_ms: int) -> None:
-        """Begin to count: a snapshot was made or loaded, with so many bytes applied in all."""
+        """Restart the counts after a snapshot was made or loaded; `bytes_applied` is the total so far."""
         self._bytes_at, self._begun_ms = bytes_applied, now_ms
 
     def is_due(self, bytes_applied: int, now_ms: int) -> bool:
@@ -39,9 +39,9 @@ class StoredSnapshot(NamedTuple):
 def is_oldest_beyond(
     snapshots: Sequence[StoredSnapshot], log_bytes: int, *, bytes_max: int, age_ms_max: int, now_ms: int
 ) -> bool:
-    """Say whether the first of the snapshots, the oldest, is to go, and the log before the second; -1 is no limit.
+    """Say whether the oldest snapshot is to be removed, and the log before the second; -1 is no limit.
 
-    The newest stays in any case.
+    The newest snapshot always stays.
     """
     if len(snapshots) < 2:
         return False

@@ -1,7 +1,7 @@
 """Snapshots of a metadata log (KIP-630): an image as records and batches. Pure.
 
-The rule: records are in the versions that the image's metadata.version has, the features first, so that any Kafka of that
-level can read them; what was read again is the same image. Offsets in a snapshot count from 0.
+The rule: records have the versions of the image's metadata.version, features first, so that any Kafka of that level can
+read them; replayed, they give the same image. Offsets in a snapshot count from 0.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from barnabas.wire.generated.metadata_records.zk_migration_state import ZkMigrat
 from barnabas.wire.metadata_records import encode_record
 
 RECORDS_PER_BATCH: Final = 256
-"""Records that are encoded between two checkpoints: a few milliseconds. Kafka's batches have up to 8 MiB."""
+"""Records encoded between two checkpoints: a few milliseconds. Kafka's batches have up to 8 MiB."""
 
 # --- an image as records --------------------------------------------------------------------------------------------
 

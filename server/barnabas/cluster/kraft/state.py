@@ -1,6 +1,7 @@
-"""A metadata log as far as it has been read: records in, steps out; the image, leader and voters. Pure.
+"""A metadata log up to the last record read: records in, steps out; the image, leader and voters. Pure.
 
-The rule: a record that cannot be decoded or applied is a MetadataLogError that names its place, and nothing of its value.
+The rule: a record that cannot be decoded or applied is a MetadataLogError that names its place, and no part of its
+value.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from barnabas.wire.metadata_records import decode_record, record_key, record_nam
 
 
 class MetadataLogError(Exception):
-    """There is no metadata log, or it does not lead to where it was to be read."""
+    """There is no metadata log, or it cannot be read as far as required."""
 
 
 class Step(NamedTuple):
-    """One record, and what it changed; `version` is that of its message, -1 for a control record."""
+    """One record, and its changes; `version` is that of its message, -1 for a control record."""
 
     offset: int
     epoch: int
@@ -49,7 +50,7 @@ class Snapshot(NamedTuple):
 
 
 class LogState:
-    """State that a log has led to. Lifecycle: `load` at most one snapshot, then `step` for each record after it."""
+    """State after the records read. Lifecycle: `load` at most one snapshot, then `step` for each record after it."""
 
     def __init__(self) -> None:
         self.leadership = Leadership()
@@ -58,16 +59,19 @@ class LogState:
 
     @property
     def image(self) -> QuorumImage:
-        """The image; inside of a metadata transaction, that before it."""
+        """The image; inside a metadata transaction, the image before it."""
         return self._replay.publish(self.position)
 
     @property
     def in_transaction(self) -> bool:
-        """True if the last step was inside of a metadata transaction."""
+        """True if the last step was inside a metadata transaction."""
         return self._replay.in_transaction
 
     def load(self, snapshot: Snapshot) -> None:
-        """Begin after a snapshot. Of that at offset 0 only the voters count: a controller writes its records again."""
+        """Begin after a snapshot.
+
+        Of one at offset 0 only the voters count: a controller writes its other records to the log.
+        """
         self._replay.load(snapshot.image if snapshot.end_offset else EMPTY)
         self.position = snapshot.image.position
         self.leadership = snapshot.leadership
@@ -86,14 +90,14 @@ class LogState:
                 message, version = decode_record(record.value or b"")
                 name = record_name(record_key(message))
                 if name == "BeginTransaction":
-                    self._replay.publish(before)  # the image that counts until the transaction ends
+                    self._replay.publish(before)  # the image without the unfinished transaction
                 changes = self._replay.apply(message)
         except (DecodeError, RecordsError, MetadataRecordError) as error:
             raise MetadataLogError(f"{place}: record at offset {record.offset}: {error}") from None
         return Step(record.offset, epoch, record.timestamp, name, version, message, changes)
 
     def note_leader(self, header: BatchHeader, record: Record, place: str) -> None:
-        """Take from a record before the snapshot since when its leader leads: snapshots do not say that."""
+        """Note the epoch of the leader from a LeaderChange before the snapshot, as snapshots lack it."""
         if not header.is_control:
             return
         try:
@@ -104,7 +108,7 @@ class LogState:
             self.leadership = self.leadership.after(message, header.leader_epoch, record)
 
     def note_leader_of(self, batches: bytes, place: str) -> None:
-        """Take from the first of some batches since when its leader leads, if it says that. Raises MetadataLogError."""
+        """Note the leader's epoch from the first of these batches, if it has a LeaderChange. Raises MetadataLogError."""
         for position, header in islice(iter_batches(batches), 1):
             for record in iter_any_records(batches[position : position + header.size]):
                 self.note_leader(header, record, place)
@@ -117,7 +121,7 @@ RECORDS_PER_STEP: Final = 200
 def snapshot_steps(
     snapshot_id: tuple[int, int], place: str, batches: Iterable[tuple[BatchHeader, bytes]]
 ) -> Iterator[Snapshot | None]:
-    """Decode a snapshot by steps of None; the last value is the snapshot.
+    """Decode a snapshot, in steps that yield None; the last yields the snapshot.
 
     Raises MetadataLogError if a checksum is wrong, a record does not decode, or its header or footer is missing.
     """
@@ -139,7 +143,7 @@ def snapshot_steps(
 
 
 class SnapshotReader:
-    """A snapshot, batch by batch. Lifecycle: `add` all of them, then `finish`."""
+    """A snapshot that is read batch by batch. Lifecycle: `add` all batches, then `finish`."""
 
     def __init__(self, end_offset: int, epoch: int, place: str) -> None:
         self._id = (end_offset, epoch)

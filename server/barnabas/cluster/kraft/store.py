@@ -1,7 +1,7 @@
 """The metadata store of a broker in a KRaft quorum.
 
-The rule: the image follows the committed records of the metadata log, in their order, and nothing else. A change is the
-active controller's: whatever wants one asks for it there, and sees it here once it is committed.
+The rule: the image follows the committed records of the metadata log, in their order, and nothing else. Only the active
+controller makes changes: other parts request them there, and see them here once they are committed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class QuorumStore:
     patience_ms = 0
 
     def __init__(self, cluster_id: str, broker_id: int, budget: LoopBudget) -> None:
-        image = ClusterImage(cluster_id).apply([ControllerChanged(broker_id)])  # as Kafka's names any broker
+        image = ClusterImage(cluster_id).apply([ControllerChanged(broker_id)])  # Kafka names any broker
         self._publication = Publication(image, budget)
         self._budget = budget
         self._offset = -1
@@ -48,13 +48,13 @@ class QuorumStore:
         return self._offset
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Have `subscriber` follow each change, in order."""
+        """Subscribe to each change, in order."""
         self._publication.subscribe(subscriber)
 
     async def follow(
         self, changes: Sequence[QuorumChange], image: QuorumImage, *, kraft_version: int = 0
     ) -> None:
-        """Publish what the records up to `image` have changed. Raises UntranslatableError: then nothing is published."""
+        """Publish the changes of the records up to `image`. Raises UntranslatableError: then nothing is published."""
         translated = []
         for change in translate(self.image, changes, image, kraft_version=kraft_version):
             translated.append(change)
@@ -63,7 +63,7 @@ class QuorumStore:
         self.isr_candidates = frozenset(
             broker.id for broker in self.image.brokers.values() if not broker.in_controlled_shutdown
         )
-        # Clients see the offset as the epoch of features (KIP-584), as Kafka's brokers show it.
+        # Clients see the offset as the epoch of features (KIP-584), as in Kafka.
         offset = image.position.offset
         self._publication.image = self.image._replace(features_epoch=max(offset, 0))
         self._offset = offset
@@ -84,15 +84,15 @@ class QuorumStore:
 
 
 class Projection:
-    """Has a store follow the image of the quorum. Implements `applying.ImageSubscriber`."""
+    """Updates a store from the image of the quorum. Implements `applying.ImageSubscriber`."""
 
     def __init__(self, store: QuorumStore, kraft_version: Callable[[], int]) -> None:
-        """`kraft_version` is the finalized level, which control records have."""
+        """`kraft_version` returns the finalized level, which is in control records."""
         self._store = store
         self._kraft_version = kraft_version
 
     async def prepare(self, delta: ImageDelta) -> None:
-        """Publish the changes to all that follow the store."""
+        """Publish the changes to all subscribers of the store."""
         await self._store.follow(delta.changes, delta.after, kraft_version=self._kraft_version())
 
     def publish(self, delta: ImageDelta) -> None:

@@ -1,8 +1,8 @@
-"""Takeover of the journal of an older version: what it says becomes the metadata log of a broker that is alone.
+"""Takeover of an older version's journal: its content becomes the metadata log of a broker that is alone.
 
-The rule: at each moment the log dirs have one truth. The log is made whole in a directory of its own, which is renamed when
-it is on the disk: from then on it counts. Then the files of the journal get another name, in which they stay, and the log
-gets its place. A crash in between is gone on with.
+The rule: at each moment either the journal or the log counts. The log is written completely in a staging directory, and
+counts once that is synced and renamed. Then the files of the journal are renamed and kept, and the log moves to its
+place. A start after a crash continues from there.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STAGING: Final = "barnabas-metadata.taking-over"
-"""Directory in which the log is made."""
+"""Staging directory of the log."""
 OUTCOME: Final = "takeover.json"
-"""File in the log that is ready: what could not be read of the journal, and ids of topics that were deleted."""
+"""File in the finished log: unreadable places of the journal, and ids of deleted topics."""
 
 
 class TakenOver(NamedTuple):
-    """Outcome of a takeover: the places of the journal that could not be read, and ids of topics that were deleted."""
+    """Outcome of a takeover: unreadable places of the journal, and ids of deleted topics."""
 
     lost: tuple[str, ...]
     deleted: frozenset[bytes]
 
 
 def has_journal(disk: Disk, dirs: Sequence[str]) -> bool:
-    """Say whether there is a journal that no log has taken the place of. Raises StorageError if there are both."""
+    """Say whether there is a journal that no log has replaced. Raises StorageError if there is a journal and a log."""
     if any(has_log(disk, path, READY) for path in dirs):
         return True
     journal = journal_files(disk, dirs)
@@ -83,11 +83,11 @@ def take_over(
     for_all: Mapping[str, str] = MappingProxyType({}),
     may_lose: bool = True,
 ) -> TakenOver:
-    """Put a metadata log in the place of the journal in these log dirs, which are locked.
+    """Replace the journal in these log dirs, which are locked, by a metadata log.
 
-    `node` is the number of the broker, and the id of the dir of the log; `for_all` are settings that all brokers have
-    unless others are set, as for `OwnStore.open`. A damaged journal is an error unless what is lost
-    of it `may_lose`. Raises StorageError; what was done then, another call goes on with.
+    `node` is the id of the broker, and the id of the dir of the log; `for_all` are defaults of cluster-wide settings, as
+    for `OwnStore.open`. A damaged journal is an error unless `may_lose`. Raises StorageError; a later call then
+    continues.
     """
     path = f"{log_dir}/{DIRECTORY}"
     try:
@@ -116,7 +116,7 @@ def _make(
     *,
     may_lose: bool,
 ) -> None:
-    """Make the log of what the journal says, ready to be put in place. Raises OSError, StorageError."""
+    """Write the log with the journal's content, ready to be moved to its place. Raises OSError, StorageError."""
     content = read_journal(disk, dirs)
     replayed = replay(content.changes)
     lost = [*content.lost, *replayed.left_out]
@@ -141,7 +141,7 @@ def _make(
 
 
 def _rename_journal(disk: Disk, dirs: Sequence[str]) -> None:
-    """Give the files of the journal their other name; what has that name from before keeps its content. Raises OSError."""
+    """Rename the files of the journal; files from an earlier takeover are not overwritten. Raises OSError."""
     for path in journal_files(disk, dirs):
         present = file_names(disk, path.rpartition("/")[0])
         target = path + TAKEN_OVER
@@ -149,11 +149,11 @@ def _rename_journal(disk: Disk, dirs: Sequence[str]) -> None:
             target += TAKEN_OVER
         disk.rename(path, target)
     for directory in {path.rpartition("/")[0] for path in journal_files(disk, dirs, TAKEN_OVER)}:
-        disk.sync_dir(directory)  # also after a rename of a process that was killed
+        disk.sync_dir(directory)  # also if a process was killed after the rename
 
 
 def changes_of(image: ClusterImage) -> Iterator[Change]:
-    """Yield the changes that lead from nothing to an image, without its brokers."""
+    """Yield the changes from an empty image to an image, without its brokers."""
     yield from map(TopicCreated, image.topics.values())
     for (kind, name), settings in image.configs.items():
         yield ConfigChanged(kind, name, tuple(settings.items()))

@@ -1,7 +1,7 @@
 """Transitions of the image by each metadata record. Pure.
 
-The rule: a record that does not fit the image (a partition that is not there, a broker of another epoch) or is not in the
-table is a MetadataRecordError: an image that guessed would differ from the cluster's.
+The rule: a record that does not fit the image (a missing partition, a broker of another epoch) or is not in the table is
+a MetadataRecordError: a guess would make the image differ from the cluster's.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from barnabas.cluster.kraft.values import (
 from barnabas.security.tokens import Token
 
 KRAFT_VERSION = "kraft.version"
-"""The feature of the Raft protocol: control records have its level, a FeatureLevelRecord of it means nothing."""
+"""The feature of the Raft protocol: control records have its level, and a FeatureLevelRecord of it is ignored."""
 UNCHANGED_LEADER = -2
 
 
 class MetadataRecordError(Exception):
-    """A metadata record that cannot be applied; the text says which and why, and has no values of settings."""
+    """A metadata record that cannot be applied; the text names the record and the reason, without values of settings."""
 
 
 def apply_record(draft: Draft, record: Any) -> None:
-    """Carry a record out. Raises MetadataRecordError, with the draft as it was."""
+    """Apply a record to a draft. Raises MetadataRecordError, and then leaves the draft unchanged."""
     transition = _TRANSITIONS.get(type(record).__name__)
     if transition is None:
         raise MetadataRecordError(f"a {type(record).__name__} has no meaning here")
@@ -135,7 +135,7 @@ def _features(listed: Sequence[Any]) -> tuple[tuple[str, LevelRange], ...]:
 
 
 def _sorted(directories: Sequence[bytes]) -> tuple[bytes, ...]:
-    """Sort ids of log dirs as Kafka does: as two signed numbers."""
+    """Sort ids of log dirs as Kafka does: as two signed numbers each."""
     return tuple(sorted(directories, key=_signed))
 
 
@@ -348,4 +348,4 @@ _TRANSITIONS: dict[str, Callable[[Draft, Any], None]] = {
     "ClearElrRecord": _clear_elr,
     "UnregisterControllerRecord": _unregister_controller,
 }
-"""By the names of the classes: the modules of records are not imported before one of their records comes."""
+"""By class name, so that the module of a record is imported only when such a record comes."""

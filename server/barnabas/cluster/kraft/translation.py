@@ -1,8 +1,8 @@
-"""Changes of a broker's image that follow from changes of the quorum's image. Pure.
+"""Translation of changes of the quorum's image into changes of a broker's image. Pure.
 
-The rule: only keys are taken from the changes; values are those of the image after all of them, so that a topic deleted
-and created again in one batch, or a partition that changed twice, is published once, as it is now. Brokers are in the
-image of a broker while they are registered: among those alive, or among those that are fenced.
+The rule: only keys are taken from the changes; values are read from the image after all changes, so that a topic deleted
+and created again in one batch, or a partition that changed twice, is published once, in its last state. A broker's image
+has each registered broker, either as alive or as fenced.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 
 class UntranslatableError(Exception):
-    """An entry of the quorum's image has a value that this broker does not know."""
+    """An entry of the quorum's image has a value that this broker does not support."""
 
 
 class _Transition(NamedTuple):
-    """Values of an entry before the first and after the last of the changes; None where the entry is absent."""
+    """An entry's value before the first and after the last change; None while it is absent."""
 
     before: Any
     after: Any
@@ -48,10 +48,10 @@ class _Transition(NamedTuple):
 def translate(
     before: ClusterImage, changes: Iterable[QuorumChange], after: QuorumImage, *, kraft_version: int = 0
 ) -> Iterator[Change]:
-    """Yield the changes of a broker's image that follow.
+    """Yield the resulting changes of a broker's image.
 
     `before` is the broker's image, `after` the quorum's with all `changes`. Deletions come first, then brokers, topics
-    with their partitions, settings, and access. Raises UntranslatableError, TypeError for no value of theirs.
+    with their partitions, settings, and access. Raises UntranslatableError.
     """
     transitions: dict[tuple[str, Any], _Transition] = {}
     for change in changes:
@@ -81,7 +81,7 @@ def translate(
 
 
 def partition_info(partition: Partition) -> PartitionInfo:
-    """Return a partition as a broker's image has it."""
+    """Return a partition in the form of a broker's image."""
     return PartitionInfo(
         partition.leader,
         partition.replicas,
@@ -98,7 +98,7 @@ def partition_info(partition: Partition) -> PartitionInfo:
 
 
 def broker_info(broker: Broker) -> BrokerInfo:
-    """Return a broker as a broker's image has it."""
+    """Return a broker in the form of a broker's image."""
     return BrokerInfo(
         broker.id,
         broker.rack,
@@ -135,7 +135,7 @@ def _partitions(
     after: QuorumImage,
     created: set[bytes],
 ) -> Iterator[Change]:
-    """Yield changes of partitions of topics that were there before; each topic's new ones together."""
+    """Yield changes of partitions of existing topics; a topic's new partitions are one change."""
     added: dict[str, list[int]] = {}
     for (topic_id, index), transition in changed.items():
         topic: Topic | None = after.topics.get(topic_id)
@@ -155,7 +155,7 @@ def _settings(changed: Iterable[tuple[int, str, str]], after: QuorumImage) -> It
     for resource in dict.fromkeys((kind, name) for kind, name, _ in changed):
         kind, name = resource
         if kind == TOPIC and name not in after.topic_ids:
-            continue  # they went with the topic
+            continue  # removed with the topic
         yield ConfigChanged(kind, name, tuple(sorted(after.settings.get(resource, {}).items())))
 
 
@@ -163,7 +163,7 @@ _KINDS_OF_ACCESS = frozenset(["quota", "acl", "user", "token"])
 
 
 def _access(by_kind: Mapping[str, Mapping[Any, _Transition]], after: QuorumImage) -> Iterator[Change]:
-    from barnabas.cluster.metadata.access_changes import (  # not on the way of a broker that has nothing of it
+    from barnabas.cluster.metadata.access_changes import (  # not needed by a broker without them
         AclAdded,
         AclRemoved,
         ClientQuotaChanged,
@@ -203,7 +203,7 @@ def _credential(credential: Credential | None) -> ScramCredential | None:
 
 
 def binding(acl: Acl) -> AclBinding:
-    """Return an ACL as the authorizer has it. Raises UntranslatableError."""
+    """Return an ACL in the form of the authorizer. Raises UntranslatableError."""
     try:
         pattern = ResourcePattern(
             ResourceType(acl.resource_type), PatternType(acl.pattern_type), acl.resource_name
@@ -217,16 +217,13 @@ def binding(acl: Acl) -> AclBinding:
 
 
 def acl_of(acl: AclBinding) -> Acl:
-    """Return an ACL with plain numbers, as records have it: the inverse of `binding`."""
+    """Return an ACL as plain numbers, as in records: the inverse of `binding`."""
     (kind, pattern_type, name), (principal, host, operation, permission) = acl
     return Acl(int(kind), name, int(pattern_type), principal, host, int(operation), int(permission))
 
 
 def access_changes(image: QuorumImage) -> Iterator[Change]:
-    """Yield the changes that lead from nothing to the quotas, ACLs, users and tokens of an image.
-
-    Raises UntranslatableError.
-    """
+    """Yield the changes that create the quotas, ACLs, users and tokens of an image. Raises UntranslatableError."""
     by_kind: dict[str, dict[Any, _Transition]] = {}
     for kind, key, value in image.entries():
         if kind in _KINDS_OF_ACCESS:

@@ -1,4 +1,4 @@
-"""Records of the metadata log that say a value of the image as a whole. Pure."""
+"""Records of the metadata log that set a whole value of the image. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def broker_record(broker: Broker, version: int) -> RegisterBrokerRecord:
-    """Return the record of a broker, for a version of it."""
+    """Return the record of a broker, in a version of the record."""
     from barnabas.wire.generated.metadata_records.register_broker import RegisterBrokerRecord
 
     record = RegisterBrokerRecord(
@@ -60,7 +60,7 @@ def _features(cls: Any, features: Sequence[tuple[str, LevelRange]]) -> list[Any]
 
 
 def partition_record(topic_id: bytes, index: int, partition: Partition, version: int) -> PartitionRecord:
-    """Return the record of a partition as a whole, for a version of it."""
+    """Return the record of a partition, in a version of the record."""
     from barnabas.wire.generated.metadata_records.partition import PartitionRecord
 
     record = PartitionRecord(

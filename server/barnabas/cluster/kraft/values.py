@@ -1,7 +1,7 @@
-"""Values of which the image of a KRaft quorum is made, as the records have them. Pure.
+"""Values of the image of a KRaft quorum, with the fields of the records. Pure.
 
-The rule: values are immutable and keep what the records say, numbers of protocols and types too, which newer releases
-may extend; secrets are not in a `repr`.
+The rule: values are immutable and keep the numbers of the records for protocols and types, which newer releases may
+extend; a `repr` has no secrets.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 UNASSIGNED: Final = bytes(15) + b"\1"
-"""As a replica's log dir: not chosen yet (KIP-858)."""
+"""Log dir of a replica that is not chosen yet (KIP-858)."""
 LOST: Final = bytes(15) + b"\2"
-"""As a replica's log dir: one that is offline, it is not known which."""
+"""Log dir of a replica in an unknown dir that is offline."""
 MIGRATING: Final = bytes(16)
-"""As a replica's log dir: from before log dirs had ids."""
+"""Log dir of a replica from before log dirs had ids."""
 NO_LEADER: Final = -1
 RECOVERED, RECOVERING = 0, 1
-"""Leader recovery states (KIP-704): a leader from the ISR, and one of an unclean election that has not recovered yet."""
+"""Leader recovery states (KIP-704): a leader from the ISR, and a leader of an unclean election that has not recovered yet.
+"""
 
 
 class Endpoint(NamedTuple):
@@ -37,7 +38,7 @@ class LevelRange(NamedTuple):
 
 
 class Broker(NamedTuple):
-    """A broker as it has registered, and as the controller has changed that since; log dirs by id, in Kafka's order."""
+    """A broker's registration, with later changes by the controller; log dirs by id, in Kafka's order."""
 
     id: int
     epoch: int
@@ -63,7 +64,7 @@ class Controller(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """A topic; its partitions are entries of their own."""
+    """A topic; the image has its partitions separately."""
 
     name: str
     id: bytes

@@ -48,7 +48,7 @@ class DelegationTokenChanged(Change):
 
 @dataclass(frozen=True, slots=True)
 class DelegationTokenRemoved(Change):
-    """A delegation token is gone."""
+    """A delegation token was removed."""
 
     token_id: str
 
@@ -86,7 +86,7 @@ class AclAdded(Change):
 
 @dataclass(frozen=True, slots=True)
 class AclRemoved(Change):
-    """An ACL is gone."""
+    """An ACL was removed."""
 
     acl: AclBinding
 

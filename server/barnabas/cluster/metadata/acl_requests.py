@@ -1,7 +1,7 @@
-"""ACLs and filters made of the numbers and texts in requests of CreateAcls, DeleteAcls and DescribeAcls. Pure.
+"""ACLs and filters from the fields of CreateAcls, DeleteAcls and DescribeAcls. Pure.
 
-The rule: each entry of a request is judged by itself, with Kafka's words; where Kafka closes the connection or fails the
-whole request with UNKNOWN_SERVER_ERROR for one entry, that entry is answered with INVALID_REQUEST.
+The rule: each entry of a request is checked on its own, with Kafka's messages; if Kafka would close the connection or
+fail the whole request with UNKNOWN_SERVER_ERROR for an entry, only that entry gets INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def binding_of(
     has_prefixes: bool = True,
     knows_networks: bool = False,
 ) -> AclBinding:
-    """Return the ACL that is to be created. Raises INVALID_REQUEST.
+    """Return the ACL to create. Raises INVALID_REQUEST. `in_znodes`: whether the resource's name becomes that of a znode.
 
-    `in_znodes`: whether the resource's name becomes that of a znode. `has_prefixes`: whether all brokers of the cluster
-    know of prefixed patterns (Kafka 2.0). `knows_networks`: whether the host may be a network (Kafka 4.4).
+    `has_prefixes`: whether all brokers support prefixed patterns (Kafka 2.0). `knows_networks`: whether the host may be
+    a network (Kafka 4.4).
     """
     kind = _known(ResourceType, asked.resource_type, "resourceType")
     name = asked.resource_name

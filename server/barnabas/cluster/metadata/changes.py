@@ -1,7 +1,7 @@
-"""The kinds of change of a cluster: each with what it is made of, what it does to an image, and what it concerns. Pure.
+"""The kinds of metadata changes: each has its content, its effect on an image, and its subject. Pure.
 
-The rule: one class per kind, immutable. Stores keep changes in formats of their own (`kraft.recording`,
-`zookeeper.writes`). Those of credentials, quotas and ACLs are in `access_changes`.
+The rule: one immutable class per kind. Stores have their own formats of changes (`kraft.recording`, `zookeeper.writes`).
+Changes of credentials, quotas and ACLs are in `access_changes`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from barnabas.cluster.metadata.image import (
 
 
 class TopicCreated(Change):
-    """A new topic, or another id for one that is there: that does not delete it."""
+    """A new topic, or another id for an existing one, which does not delete it."""
 
     __slots__ = __match_args__ = ("topic",)
 
@@ -41,7 +41,7 @@ class TopicCreated(Change):
         if has_similar(name):
             key = comparable(name)
             similar_names = draft.similar.now.get(key, ())
-            if name not in similar_names:  # it is there already where a topic gets its id later
+            if name not in similar_names:  # an existing topic that gets its id later
                 draft.similar.put(key, (*similar_names, name))
 
     def mark(self, subjects: Subjects) -> None:
@@ -90,7 +90,7 @@ class PartitionChanged(Change):
 class EpochBegun(Change):
     """All partitions begin this leader epoch: the broker that is a cluster by itself has started.
 
-    Made before anybody follows the image.
+    Made before the image has subscribers.
     """
 
     __slots__ = __match_args__ = ("epoch",)
@@ -104,7 +104,7 @@ class EpochBegun(Change):
 
 
 class TopicDeleted(Change):
-    """A topic is gone, and its settings with it."""
+    """A topic was deleted, and its settings with it."""
 
     __slots__ = __match_args__ = ("name",)
 
@@ -159,7 +159,7 @@ class BrokerRegistered(Change):
         self.broker = broker
 
     def apply(self, draft: Draft) -> None:
-        """Add the broker, or replace what was known of it."""
+        """Add the broker, or replace its registration."""
         draft.brokers.put(self.broker.id, self.broker)
         draft.fenced.put(self.broker.id, None)
 
@@ -179,7 +179,7 @@ class BrokerUnregistered(Change):
 
 
 class BrokerFenced(Change):
-    """A broker is registered, and not alive: its session is over, or it has not been let in yet (KIP-631)."""
+    """A broker is registered, but not alive: its session is over, or it has not been unfenced yet (KIP-631)."""
 
     __slots__ = __match_args__ = ("broker",)
 
@@ -187,7 +187,7 @@ class BrokerFenced(Change):
         self.broker = broker
 
     def apply(self, draft: Draft) -> None:
-        """Have the broker among those that are fenced, and no longer among those that are alive."""
+        """Move the broker from the live brokers to the fenced ones."""
         draft.brokers.put(self.broker.id, None)
         draft.fenced.put(self.broker.id, self.broker)
 
@@ -229,7 +229,7 @@ class LogDirsRegistered(Change):
         self.directory_ids = directory_ids
 
     def apply(self, draft: Draft) -> None:
-        """Replace the broker's log dirs; none: the broker is forgotten."""
+        """Replace the broker's log dirs; with none, remove the broker."""
         draft.log_dirs.put(self.broker_id, self.directory_ids or None)
 
 

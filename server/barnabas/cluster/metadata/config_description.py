@@ -1,7 +1,7 @@
-"""Settings as DescribeConfigs tells them: values, and everything that they could come from. Pure.
+"""Settings in the form of DescribeConfigs: values, and all their possible sources. Pure.
 
-The rule: which of several settings gives a topic's or a broker's value is said here, as Kafka has it. Values of passwords
-are never told, and nor are those of settings that are not known here: they may be a plugin's passwords.
+The rule: this module decides which of several settings gives a topic's or a broker's value, as in Kafka. Values of
+passwords are never shown, nor those of unknown settings, which may be a plugin's passwords.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _FAMILIES = (
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
     ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
 )
-"""Broker settings of which the first that is set counts."""
+"""Groups of broker settings of which the first that is set counts."""
 
 
 def value_of_topic_setting(
     config: BrokerConfig, row: Setting[Any], overrides: Mapping[str, str]
 ) -> tuple[Any, int]:
-    """The value that a topic with these settings of its own obeys, and its source as Kafka tells it.
+    """Return the effective value of a topic with these own settings, and its source in Kafka's terms.
 
     A default that comes from a setting in another unit (log.retention.hours) counts as a default.
     """
@@ -53,7 +53,7 @@ def value_of_topic_setting(
 
 
 def synonyms_of_broker_setting(config: BrokerConfig, name: str) -> list[tuple[str, str, int]]:
-    """(name, text, source) of everything that the value could come from, what counts first; none if it is unset."""
+    """Return (name, text, source) of all possible sources of the value, in order of precedence; none if it is unset."""
     family = next((names for names in _FAMILIES if name in names), (name,))
     if name.startswith("listener.name."):
         family = (name, tables.setting(name).base)
@@ -69,7 +69,7 @@ def synonyms_of_broker_setting(config: BrokerConfig, name: str) -> list[tuple[st
 
 
 def describe_topic(overrides: Mapping[str, str], config: BrokerConfig) -> list[Described]:
-    """Describe the settings of a topic that has these of its own."""
+    """Describe the settings of a topic, with these own settings."""
     entries = []
     for row in topic_settings.SETTINGS.values():
         if not topic_settings.is_shown(row, overrides, config.release):
@@ -142,7 +142,7 @@ def describe_all_brokers(own: Mapping[str, str], config: BrokerConfig) -> list[D
 
 
 def describe_group(own: Mapping[str, str], config: BrokerConfig) -> list[Described]:
-    """Describe the settings of a group that has these of its own, whether there is such a group or not (KIP-1043)."""
+    """Describe the settings of a group, with these own settings, whether the group exists or not (KIP-1043)."""
     values = group_settings.values(own, config)
     entries = []
     for name, bounded in group_settings.rows().items():
@@ -165,7 +165,7 @@ def describe_group(own: Mapping[str, str], config: BrokerConfig) -> list[Describ
 
 
 def describe_client_metrics(own: Mapping[str, str]) -> list[Described]:
-    """Describe a subscription that has these settings of its own."""
+    """Describe the settings of a client metrics subscription."""
     entries = []
     for row in client_metrics.ROWS:
         synonyms = []

@@ -1,7 +1,7 @@
 """Translation of a controller's requests into changes of the image. Pure.
 
-The rule: LeaderAndIsr and UpdateMetadata say the same of a partition, and either may come first: a state is taken over
-unless its (leader epoch, partition epoch) is older than what is known, and what one of them does not say stays.
+The rule: LeaderAndIsr and UpdateMetadata have the same state of a partition, and either may come first: a state is
+applied unless its (leader epoch, partition epoch) is older than the present one, and missing fields stay unchanged.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ LISTENERS_BY_PROTOCOL = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 @dataclass(slots=True)
 class Learned:
-    """Results of a request: changes of the image, and what is wrong with single partitions."""
+    """Results of a request: changes of the image, and errors of single partitions."""
 
     changes: list[Change] = field(default_factory=list)
     errors: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
     new: list[TopicPartition] = field(default_factory=list)
     """Replicas that begin with an empty log."""
     unnamed: list[str] = field(default_factory=list)
-    """Topics of which no id is said."""
+    """Topics without an id in the request."""
     deleted: list[tuple[TopicPartition, bytes]] = field(default_factory=list)
     """Partitions of topics that are being deleted, with the topic's id."""
 
@@ -70,11 +70,10 @@ class _Topic:
 
 
 def of_leader_and_isr(image: ClusterImage, request: LeaderAndIsrRequest, broker_id: int) -> Learned:
-    """Translate LeaderAndIsr: states of partitions of which this broker has replicas.
+    """Translate LeaderAndIsr: states of partitions with a replica on this broker.
 
     The errors: UNKNOWN_TOPIC_OR_PARTITION if it has none, STALE_CONTROLLER_EPOCH for an older leader epoch,
-    INCONSISTENT_TOPIC_ID if another topic has the name here, which was not deleted; that its replicas are new says that
-    it was.
+    INCONSISTENT_TOPIC_ID if another topic has the name here and was not deleted; new replicas imply a deletion.
     """
     learned = Learned(_controller(image, request.controller_id, request.controller_epoch))
     for topic in _topics(request):
@@ -124,8 +123,8 @@ def of_update_metadata(
 ) -> Learned:
     """Translate UpdateMetadata: the controller, the brokers that live, and states of partitions of all brokers.
 
-    `broker_id` and `broker_epoch` are those of this broker; no other epoch is known here. A topic that has another id
-    now takes the place of the one that is known; that it was deleted is said by a leader of -2 alone.
+    `broker_id` and `broker_epoch` are those of this broker; other epochs are unknown. A topic with a new id replaces the
+    present one of that name; only a leader of -2 reports a deletion.
     """
     deleted: list[tuple[TopicPartition, bytes]] = []
     changes = _controller(image, request.controller_id, request.controller_epoch)
@@ -162,7 +161,7 @@ def of_update_metadata(
 
 @dataclass(frozen=True, slots=True)
 class StoppedReplica:
-    """A replica that is to stop, and to be deleted if that is said."""
+    """A replica that is to stop, and perhaps to be deleted."""
 
     key: TopicPartition
     leader_epoch: int
@@ -185,10 +184,10 @@ def stopped_replicas(request: StopReplicaRequest) -> Iterator[StoppedReplica]:
 
 
 def of_stop_replica(image: ClusterImage, request: StopReplicaRequest, broker_id: int) -> Learned:
-    """Translate StopReplica: the replicas that this broker has no longer.
+    """Translate StopReplica: the replicas that this broker must no longer have.
 
-    A replica that only stops changes nothing: it may fetch for as long as the broker lives, and the leader is
-    told by the others. The error: FENCED_LEADER_EPOCH for an older leader epoch.
+    A replica that only stops changes nothing: it may fetch while the broker lives, and the leader learns of it by other
+    requests. The error: FENCED_LEADER_EPOCH for an older leader epoch.
     """
     learned = Learned(_controller(image, request.controller_id, request.controller_epoch))
     for stopped in stopped_replicas(request):
@@ -239,7 +238,7 @@ def _partition(topic: TopicInfo | None, index: int) -> PartitionInfo | None:
 
 
 def _is_another(topic_before: TopicInfo | None, topic_id: bytes) -> bool:
-    """Say whether the topic that is known by a name has another id than this one."""
+    """Say whether the known topic of a name has another id than this one."""
     return (
         topic_before is not None
         and topic_before.id != topic_id
@@ -284,7 +283,7 @@ def _of_brokers(
     broker_id: int,
     broker_epoch: int,
 ) -> list[Change]:
-    """Return which brokers have come, changed, or gone. A request that names none says nothing of them."""
+    """Return the changes of brokers: new, changed and removed ones. A request without brokers has no changes."""
     if not live:
         return []
     changes: list[Change] = []

@@ -1,7 +1,7 @@
-"""Topics that a broker of a cluster makes on request: at the controller, be it this broker or another.
+"""Automatic creation of topics in a cluster, by a request to the controller, which may be this broker.
 
-The rule: a topic is asked for once at a time, however many requests want it. A request waits a little, and is answered
-LEADER_NOT_AVAILABLE after that, upon which clients retry; so a controller that is away delays no request for long.
+The rule: a topic is requested once at a time, however many requests need it. A request waits a little, and is then
+answered LEADER_NOT_AVAILABLE, upon which clients retry; so an absent controller delays no request for long.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class ControllerTopicCreation:
                 self._nursery = None
 
     async def ensure(self, name: str, own: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Make a topic with these settings of its own, unless it is there. Raises RequestError."""
+        """Create a topic with these own settings, unless it exists. Raises RequestError."""
         refused = await self.ensure_all([name], own)
         if name in refused:
             raise refused[name]
@@ -110,7 +110,7 @@ class ControllerTopicCreation:
         }
 
     async def _carry_out(self, creation: _Creation) -> None:
-        """Have topics created, and wait until this broker has their metadata; refusals are noted."""
+        """Create topics, and wait until this broker has their metadata; refusals are noted."""
         try:
             with trio.move_on_after(self._config.get(settings.REQUEST_TIMEOUT_MS) / 1000):
                 creation.refused.update(await self._made(creation))
@@ -176,9 +176,9 @@ class ControllerTopicCreation:
 
 
 _MADE = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
-"""The topic is there, for all that the controller knows; its leaders may not be."""
+"""Error codes after which the topic exists at the controller, perhaps without leaders yet."""
 
 
 def _error_of(response: CreateTopicsResponse | Any) -> int:
-    """Return the error of a whole response: a broker that is not the controller says so for each topic."""
+    """Return the error of a whole response: a broker that is not the controller reports that for each topic."""
     return response.topics[0].error_code if response.topics else ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""New topics, however they are asked for. Pure.
+"""New topics, from all kinds of requests. Pure.
 
 The rule: `create_topics` is the only way to a new topic, and each topic passes `admit` there, the place for a limit.
 Each is decided on as if those before it in the same request existed already, and is refused on its own.
@@ -19,7 +19,7 @@ from barnabas.wire.generated.errors import ErrorCode
 
 
 class NewTopic(NamedTuple):
-    """A topic that is asked for; `assignments` has the replicas by partition, empty where only counts are given."""
+    """A topic to create; `assignments` has the replicas by partition, empty if only counts are given."""
 
     name: str
     topic_id: bytes

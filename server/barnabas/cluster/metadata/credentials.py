@@ -1,7 +1,7 @@
-"""Credentials as the newest image of the cluster has them: what `security.credentials.Credentials` asks for.
+"""Credentials from the newest image of the cluster; implements `security.credentials.Credentials`.
 
-The rule: nothing is copied out of the image but what is computed from it; a token's HMAC and credential are worked out
-when they are first needed, and forgotten when the token is gone.
+The rule: only values computed from the image are cached: a token's HMAC and credential are computed at the first use,
+and dropped with the token.
 """
 
 from __future__ import annotations

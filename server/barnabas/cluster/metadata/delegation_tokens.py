@@ -1,7 +1,7 @@
-"""Delegation tokens (KIP-48): created, renewed, let expire, and removed once they have expired.
+"""Delegation tokens (KIP-48): creation, renewal, expiry, and removal of expired ones.
 
-The rule: a token is decided on in the newest image and kept before anybody is told of it. Errors are those of Apache
-Kafka's controller, in its order.
+The rule: a decision on a token is made on the newest image, and persisted before it is answered. Errors are those of
+Apache Kafka's controller, in its order.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class DelegationTokens:
-    """The tokens of the cluster. Lifecycle: `run` in a task of its own, which removes what has expired."""
+    """The tokens of the cluster. Lifecycle: `run` in a separate task, which removes expired tokens."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class DelegationTokens:
         clock_ms: Callable[[], int],
         entropy: Entropy,
     ) -> None:
-        """An owner has at most `per_owner_max`, and each has at most so many renewers."""
+        """An owner has at most `per_owner_max` tokens, and a token as many renewers."""
         self._metadata = metadata
         self._credentials = credentials
         self._lifetime = lifetime
@@ -89,7 +89,7 @@ class DelegationTokens:
         return token
 
     async def renew(self, mac: bytes, principal: str, period_ms: int) -> int:
-        """Let a token live for so long from now on; 0 or less: as the broker's settings say. Returns when it expires.
+        """Extend a token by this period; 0 or less: by the period of the broker's settings. Returns when it expires.
 
         Raises RequestError DELEGATION_TOKEN_AUTH_DISABLED, _NOT_FOUND, _EXPIRED, _OWNER_MISMATCH; StorageError.
         """
@@ -97,7 +97,7 @@ class DelegationTokens:
         return await self._keep(token.renewed(principal, period_ms, self._lifetime, self._clock_ms()))
 
     async def expire(self, mac: bytes, principal: str, period_ms: int) -> int:
-        """Let a token expire after so long, at once if it is below 0. Returns when it expires.
+        """Set a token to expire after this period, immediately if it is negative. Returns when it expires.
 
         Raises RequestError DELEGATION_TOKEN_AUTH_DISABLED, _NOT_FOUND, _OWNER_MISMATCH, _EXPIRED; StorageError.
         """
@@ -128,7 +128,7 @@ class DelegationTokens:
         log.info("delegation token %s of %s expires at %d", token.token_id, token.owner, token.expires_ms)
         return token.expires_ms
 
-    # --- what has expired -----------------------------------------------------------------------------------
+    # --- expired tokens -------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Remove expired tokens whenever it is due, until cancelled."""

@@ -1,6 +1,6 @@
-"""Settings of a new topic as CreateTopics tells them (v5). Pure.
+"""Settings of a new topic in the response to CreateTopics (v5). Pure.
 
-The rule: a setting is told as it was written where it is set, with the source of that.
+The rule: a setting has the text with which it was set, and the source of that.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TopicConfig = CreateTopicsResponse.CreatableTopicConfigs
 
 
 def described_settings(config: BrokerConfig, overrides: Mapping[str, str]) -> list[TopicConfig]:
-    """Return all settings of a topic with these of its own."""
+    """Return all settings of a topic with these own settings."""
     return [
         TopicConfig(name=row.name, value=text, read_only=False, config_source=source, is_sensitive=False)
         for row in topic_settings.ROWS

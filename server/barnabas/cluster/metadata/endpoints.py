@@ -1,8 +1,8 @@
-"""The addresses of brokers that a client is given.
+"""The addresses of brokers for clients.
 
-The rule: a client gets the addresses of the listener on which it came; a broker without that listener is left out. A
-broker that is alone and advertises nothing gives the address that the client has connected to, so that clients of several
-networks each get one that works for them.
+The rule: a client gets the addresses of the listener to which it is connected; a broker without that listener is
+omitted. A broker that is alone and advertises nothing gives the address that the client has connected to, so that
+clients of several networks each get one that works for them.
 """
 
 from __future__ import annotations

@@ -50,11 +50,11 @@ class PartitionInfo(NamedTuple):
     leader_epoch: int = 0
     partition_epoch: int = 0
     adding: tuple[int, ...] = ()
-    """Those of `replicas` that a reassignment adds (KIP-455)."""
+    """Replicas that a reassignment adds (KIP-455)."""
     removing: tuple[int, ...] = ()
-    """Those of `replicas` that go when the reassignment is done."""
+    """Replicas that are removed when the reassignment is complete."""
     offline: tuple[int, ...] = ()
-    """Those of `replicas` that cannot be reached, or have a log dir that has failed, where the controller says so."""
+    """Replicas that are unreachable, or in a failed log dir, if the controller reports that."""
     recovering: bool = False
     """True for a leader of an unclean election that has not taken stock yet (KIP-704)."""
     directories: tuple[bytes, ...] = ()
@@ -116,7 +116,7 @@ class ImageSource(Protocol):
 
 
 class ClusterImage(NamedTuple):
-    """All that is known of the cluster; `version` counts the changes that led here."""
+    """All metadata of the cluster; `version` counts the changes so far."""
 
     cluster_id: str
     version: int = 0
@@ -128,7 +128,7 @@ class ClusterImage(NamedTuple):
     configs: Mapping[ResourceKey, Settings] = _NOTHING
     next_producer_id: int = 0
     latest_epoch: int = 0
-    """No partition had a later leader epoch, deleted ones included; kept only where a broker is a cluster by itself."""
+    """Highest leader epoch of any partition, including deleted ones; kept only if a broker is a cluster by itself."""
     log_dirs: Mapping[int, frozenset[bytes]] = _NOTHING
     similar: Mapping[str, tuple[str, ...]] = _NOTHING
     """Topics with "." or "_" in their names, by the name with "_" in place of each "."."""
@@ -196,7 +196,7 @@ class ClusterImage(NamedTuple):
         return next((other for other in self.similar.get(comparable(name), ()) if other != name), None)
 
     def at_version(self, version: int) -> ClusterImage:
-        """Return the same image, said to be so many changes old."""
+        """Return the same image with another count of changes."""
         return self._replace(version=version)
 
     def apply(self, changes: Iterable[Change]) -> ClusterImage:
@@ -208,9 +208,9 @@ class ClusterImage(NamedTuple):
 
 
 class Change:
-    """A step from one image to the next, immutable; the kinds of it are in `changes`.
+    """A step from one image to the next, immutable; its kinds are in `changes`.
 
-    Equal to another one of the same kind with the same content. `__slots__` of a kind names its content in order.
+    Changes of the same kind with the same content are equal. `__slots__` of a kind names its content in order.
     """
 
     __slots__: tuple[str, ...] = ()
@@ -233,7 +233,7 @@ class Change:
         raise NotImplementedError
 
     def mark(self, subjects: Subjects) -> None:
-        """Name what the change concerns, of that which a `Delta` lists."""
+        """Add the subjects of the change to those of a `Delta`."""
 
 
 class Subjects:
@@ -244,7 +244,7 @@ class Subjects:
     def __init__(self) -> None:
         self.topics: dict[str, None] = {}
         self.deleted: dict[str, None] = {}
-        """Those of the topics that were deleted, be there another one of the name by now or not."""
+        """Ids of deleted topics, even if another topic has the name by now."""
         self.configs: dict[ResourceKey, None] = {}
         self.quotas: dict[QuotaEntity, None] = {}
 
@@ -259,7 +259,7 @@ class Copied(Generic[K, V]):
         self._own: MutableMapping[K, V] | None = None
 
     def put(self, key: K, value: V | None) -> None:
-        """Set the value of a key; None removes the key, if it is there."""
+        """Set the value of a key; None removes the key, if it exists."""
         if value is None and key not in self.now:
             return
         if self._own is None:
@@ -271,9 +271,10 @@ class Copied(Generic[K, V]):
 
 
 class Draft:
-    """An image that is being made from another one, change by change: `ClusterImage.apply` in pieces.
+    """An image that is derived from another one, change by change: `ClusterImage.apply` in pieces.
 
-    Partitions of a topic that changes are kept as a list until the end: a topic of 10,000 is copied once, not for each.
+    Partitions of a changed topic are kept as a list until the end: a topic with 10,000 is copied once, not for each
+    change.
     """
 
     __slots__ = (
@@ -307,11 +308,11 @@ class Draft:
         self._count = 0
         self._acls: AclsDraft | None = None
         self.partitions: dict[str, list[PartitionInfo]] = {}
-        """Those of topics with changed partitions; use `partitions_of`."""
+        """Partitions of topics with changed partitions; use `partitions_of`."""
         self._begins = self._begun_epoch = 0
         """Number of epochs that all partitions have begun, and the last of them."""
         self._begins_of: dict[str, int] = {}
-        """Number of these epochs that the partitions of a topic have begun, or need not: it came later."""
+        """Number of these epochs that a topic's partitions have begun, or need not begin, as the topic is newer."""
         self.topics = Copied(image.topics)
         self.names = Copied(image.names_by_id)
         self.configs = Copied(image.configs)
@@ -358,12 +359,12 @@ class Draft:
         return infos
 
     def begin_epoch(self, epoch: int) -> None:
-        """Have all partitions that there are begin a leader epoch; of many in a row each is gone through once."""
+        """Begin a leader epoch for all present partitions; several in a row visit each partition once."""
         self.latest_epoch = self._begun_epoch = epoch
         self._begins += 1
 
     def forget_partitions(self, name: str) -> None:
-        """Forget the partitions of a topic that is gone, or is made now."""
+        """Drop the partitions of a topic that was deleted, or is being created."""
         self.partitions.pop(name, None)
         if self._begins:
             self._begins_of[name] = self._begins
@@ -404,7 +405,7 @@ def has_similar(name: str) -> bool:
 
 
 def comparable(name: str) -> str:
-    """Return what all names have in common that differ only in "." and "_"."""
+    """Return the common form of all names that differ only in "." and "_"."""
     return name.replace(".", "_")
 
 
@@ -437,9 +438,10 @@ class Delta(NamedTuple):
         )
 
     def replaced(self, name: str) -> bool:
-        """Say whether the topic that had this name is gone, and another one has it now or none.
+        """Say whether the former topic of this name is gone, and another one or none has the name.
 
-        A topic with an id that was unknown, or is no longer sent, is the same one. Only `deleted` says that it was deleted.
+        A topic with an id that was unknown, or is no longer sent, is the same topic. Only `deleted` shows that it was
+        deleted.
         """
         before, after = self.old.topics.get(name), self.new.topics.get(name)
         if before is None:

@@ -18,18 +18,18 @@ REMOTE_METADATA_TOPIC = "__remote_log_metadata"
 """Made by brokers with tiered storage; an ordinary topic to clients, as in Kafka."""
 
 ADMIN_CLIENT_ID = "__admin_client"
-"""The only client id that may produce to internal topics, as in Kafka: that of its own tools of old."""
+"""The only client id that may produce to internal topics, as in Kafka: that of Kafka's former tools."""
 
 
 class Shape(NamedTuple):
-    """Shape of an internal topic: the broker's settings that say how it is made, and its own settings."""
+    """Shape of an internal topic: the broker's settings for its creation, and its own settings."""
 
     partitions: Setting[int]
     replication_factor: Setting[int]
     segment_bytes: Setting[int]
     overrides: dict[str, str]
     min_isr: Setting[int] | None = None
-    """The setting for its `min.insync.replicas`, where it has one of its own; a broker that is alone needs none."""
+    """The setting for its `min.insync.replicas`, if there is one; a broker that is alone needs none."""
 
     def settings(self, config: BrokerConfig) -> dict[str, str]:
         """The topic's own settings."""
@@ -61,7 +61,7 @@ SHAPES = {
         settings.SHARE_COORDINATOR_STATE_TOPIC_NUM_PARTITIONS,
         settings.SHARE_COORDINATOR_STATE_TOPIC_REPLICATION_FACTOR,
         settings.SHARE_COORDINATOR_STATE_TOPIC_SEGMENT_BYTES,
-        # Not compacted: updates add up. What a snapshot makes redundant is deleted by the coordinator.
+        # not compacted, as updates are increments; the coordinator deletes records that a snapshot makes redundant
         {"cleanup.policy": "delete", "compression.type": "producer", "retention.ms": "-1"},
         settings.SHARE_COORDINATOR_STATE_TOPIC_MIN_ISR,
     ),

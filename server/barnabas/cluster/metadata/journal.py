@@ -1,6 +1,6 @@
 """The journal in which older versions kept the metadata of a broker that is alone: lines of JSON in several copies.
 
-The rule: all copies hold the same bytes, so that what is damaged in one of them is taken from the same place of another.
+The rule: all copies have the same bytes, so that a damaged part of one is taken from the same place of another.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ LINE_END: Final = b"\n"
 
 
 class Content:
-    """Content of a journal, as all of its copies together say it.
+    """Content of a journal, merged from all copies.
 
-    `lost` describes each damage that no copy could repair; `newer` names the places of lines that another version has
-    written: without what they say nothing may be done.
+    `lost` describes each damage that no copy could repair; `newer` names the places of lines of another version: without
+    their content nothing may be done.
     """
 
     __slots__ = ("changes", "lost", "newer")
@@ -58,7 +58,7 @@ class _Copy:
 
     @property
     def version(self) -> int:
-        """The number of the last line, as far as it can be known."""
+        """The number of the last line, if it can be determined."""
         return max(self.lines[-1][1].number, len(self.lines)) if self.lines else 0
 
     def between(self, start: int, end: int, first: int) -> list[journal_lines.Line] | None:
@@ -79,12 +79,10 @@ class _Copy:
 
 
 def merge(copies: Sequence[tuple[str, bytes]]) -> Content:
-    """Read (path, bytes) of all copies as one; the one that goes furthest counts, the others fill its gaps."""
+    """Merge (path, bytes) of all copies; the longest one counts, the others fill its gaps."""
     read: list[_Copy] = []
     for path, data in copies:
-        if not any(
-            data == copy.data for copy in read
-        ):  # as nearly always: what is read once need not be read again
+        if not any(data == copy.data for copy in read):  # nearly always: equal copies are parsed once
             read.append(_Copy(path, data))
     if not read:
         return Content()
@@ -107,14 +105,14 @@ def merge(copies: Sequence[tuple[str, bytes]]) -> Content:
     merged = [line for _, part in sorted(parts, key=lambda part: part[0]) for line in part]
     while (
         merged and merged[-1].has_more
-    ):  # a crash cut off what belongs together, before anybody was told of it
+    ):  # a crash interrupted a group of lines, before its change was acknowledged
         merged.pop()
     content.changes = [line.change for line in merged]
     return content
 
 
 def _repaired(best: _Copy, start: int, end: int, read: Sequence[_Copy]) -> list[journal_lines.Line]:
-    """Return the lines that should be in these bytes of a copy, from another one; none if no copy has them."""
+    """Return the missing lines of a copy from another one; none if no copy has them."""
     before = max((line.number for at, line in best.lines if at < start), default=0)
     for other in read:
         lines = other.between(start, end, before + 1) if other is not best else None
@@ -129,7 +127,7 @@ def _repaired(best: _Copy, start: int, end: int, read: Sequence[_Copy]) -> list[
 def read_journal(disk: Disk, dirs: Iterable[str], suffix: str = "") -> Content:
     """Read and merge all copies in these log dirs with names that end in a suffix. Raises StorageError.
 
-    It is raised also where a version that is not known has written what this one cannot read.
+    Also raised for lines of an unknown version that this one cannot read.
     """
     copies = {}
     for path in journal_files(disk, dirs, suffix):

@@ -85,7 +85,7 @@ def decode_line(data: bytes) -> Line:
 
 
 def _kind_in(text: bytes) -> str:
-    """Return the kind of change that a line names, as it is shown."""
+    """Return the kind of change in a line, for messages."""
     try:
         kind = json.loads(text)["change"]
     except (ValueError, KeyError, TypeError):
@@ -94,7 +94,7 @@ def _kind_in(text: bytes) -> str:
 
 
 def _change(body: dict[str, Any]) -> Change:
-    """Return the change in a line's object. Raises ValueError, KeyError or TypeError for what was never written."""
+    """Return the change in a line's object. Raises ValueError, KeyError or TypeError for one that was never written."""
     decode = _CHANGES.get(body["change"])
     if decode is None:
         raise ValueError(f"unknown change {body['change']!r}")

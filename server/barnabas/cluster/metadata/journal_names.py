@@ -10,10 +10,10 @@ from barnabas.log.disk import Disk
 JOURNAL: Final = "barnabas-metadata.jsonl"
 COPY: Final = "barnabas-metadata.copy.jsonl"
 TAKEN_OVER: Final = ".taken-over"
-"""Suffix of the files once a metadata log says what they said."""
+"""Suffix of the files once a metadata log has replaced them."""
 
 READY: Final = "barnabas-metadata.ready"
-"""Directory with the log that takes the place of the journal: from its making on it is what counts."""
+"""Directory with the log that replaces the journal: once it exists it counts."""
 
 
 def journal_files(disk: Disk, dirs: Iterable[str], suffix: str = "") -> list[str]:
@@ -23,6 +23,6 @@ def journal_files(disk: Disk, dirs: Iterable[str], suffix: str = "") -> list[str
         try:
             present = {entry.name for entry in disk.list(directory)}
         except OSError:
-            continue  # what is wrong with a log dir is said where it is opened
+            continue  # faults of a log dir are reported where it is opened
         paths += [f"{directory}/{name}{suffix}" for name in (JOURNAL, COPY) if name + suffix in present]
     return paths

@@ -1,7 +1,7 @@
-"""A large mapping of which each changed copy costs as much as the changes, not as the whole. Pure.
+"""A large mapping with cheap changed copies: their cost is that of the changes. Pure.
 
-The rule: a copy shares the base of the mapping that it was copied from, and has changes of its own above it. Once these
-are many, they become part of a base of its own.
+The rule: a copy shares the base of its original, and has its own changes above it. Once these are many, the copy gets a
+new base.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ _GONE: Final[Any] = object()
 
 
 def copied(before: Mapping[K, V]) -> MutableMapping[K, V]:
-    """Return a copy that can be changed; `before` is not changed any more by anybody."""
+    """Return a copy that can be changed; `before` must not be changed any longer."""
     if isinstance(before, LayeredMap):
         return before.copied()
     return dict(before) if len(before) < LAYERED_SIZE_MIN else LayeredMap(before, {}, len(before))
 
 
 class LayeredMap(MutableMapping[K, V]):
-    """Mapping of what is in `changes`, or else in `base`. No value is None. Iterates in the order of first insertion."""
+    """A mapping of `changes`, or else of `base`. No value is None. Iterates in the order of first insertion."""
 
     __slots__ = ("_base", "_changes", "_size")
 
     def __init__(self, base: Mapping[K, V], changes: dict[K, V], size: int) -> None:
-        """`changes` may say that a key of the base is gone; `size` is the number of keys that are left."""
+        """`changes` may mark a key of the base as removed; `size` is the number of remaining keys."""
         self._base = base
         self._changes = changes
         self._size = size
 
     def copied(self) -> LayeredMap[K, V]:
-        """Return a copy, with a base of its own if there are many changes."""
+        """Return a copy, with a new base if there are many changes."""
         if len(self._changes) > CHANGES_MAX:
             merged = dict(self._base)  # a copy of a dict is quick, also with a few holes
             for key, value in self._changes.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 IDS_REMEMBERED_MAX, REMEMBERED_LENGTH_MAX = 20_000, 128
-"""Of so many ids, none longer than this, the partition is remembered: members name their group in each request."""
+"""Limits of the cache of partitions by id: number of ids, and length of an id; members name their group in each request."""
 
 
 def java_hash(text: str) -> int:

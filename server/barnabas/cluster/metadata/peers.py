@@ -1,7 +1,7 @@
 """Connections to the brokers of the cluster by broker id, this one included.
 
-The rule: a request is sent once. When its connection is lost it is unknown whether it had an effect, so that only the
-sender can decide whether to send it again; what goes to the controller is repeated here, since such requests may be.
+The rule: a request is sent once. When its connection is lost its effect is unknown, so that only the sender can decide
+whether to repeat it; requests to the controller may be repeated, and are repeated here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BACKOFF_MS_MIN = 50
 """The first wait after a failed connection, twice as long after each further one (Kafka's reconnect.backoff.ms)."""
 BACKOFF_MS_MAX = 1_000
 IDLE_MS_MAX = 540_000
-"""A connection that is unused for so long is closed: just before the other broker does it (connections.max.idle.ms)."""
+"""Idle time after which a connection is closed: just before the other broker does it (connections.max.idle.ms)."""
 SWEEP_SECONDS = 30.0
 CONTROLLER_RETRY_SECONDS = 0.1
 TIMEOUT_SECONDS = 30.0
@@ -75,9 +75,9 @@ _NEW = _Link()
 class Peers:
     """Asks other brokers. Lifecycle: `run` in a task; requests before it runs wait for it.
 
-    Requests on one connection are answered in their order, so a sender of requests with late answers (a fetch
-    that waits for records) names a `channel` of its own, and gets a connection of its own. Implements
-    `cluster.metadata.store.Subscriber`: connections to brokers that go, move or register again are closed.
+    Requests on one connection are answered in their order, so a sender of requests with late answers (a fetch that waits
+    for records) names a separate `channel`, and gets a separate connection. Implements
+    `cluster.metadata.store.Subscriber`: connections to brokers that are removed, move or register again are closed.
     """
 
     def __init__(
@@ -125,8 +125,9 @@ class Peers:
     ) -> Any:
         """Return a broker's response to a message, or to a `VersionedRequest`.
 
-        The version is the newest that both know, `version_max` at most, or the one that is given. The time-out counts for
-        connecting and answering together; it ends the connection, for all that share it. Raises PeerUnavailableError.
+        The version is the newest that both support, at most `version_max`, or that of the `VersionedRequest`. The
+        time-out counts for connecting and answering together; it ends the connection, for all that share it. Raises
+        PeerUnavailableError.
         """
         deadline = trio.current_time() + timeout_s
         connection = await self._connection(broker_id, channel, deadline)
@@ -173,7 +174,7 @@ class Peers:
         error_of: Callable[[Any], int] = top_level_error,
         channel: str = "controller",
     ) -> Any:
-        """Return the controller's response: of the one that the image names when it answers.
+        """Return the response of the controller in the image at the time of the answer.
 
         `error_of` finds the error code of a whole response. NOT_CONTROLLER, and a controller that is not reached, make
         this ask again until `timeout_s` is over, so the request must be one that may be repeated. Raises
@@ -208,7 +209,7 @@ class Peers:
 
     @property
     def controller_id(self) -> int:
-        """The number of the controller, -1 while none is known."""
+        """The id of the controller, -1 while none is known."""
         return self._image().controller_id
 
     def controller_versions(self) -> Mapping[int, tuple[int, int]] | None:
@@ -305,7 +306,7 @@ class Peers:
         """Do nothing: connections are opened when they are needed."""
 
     def publish(self, delta: Delta) -> None:
-        """Close connections to brokers that are gone, elsewhere, or have registered again."""
+        """Close connections to brokers that were removed, have moved, or have registered again."""
         if delta.old.brokers is delta.new.brokers:
             return
         for (broker_id, channel), link in tuple(self._links.items()):

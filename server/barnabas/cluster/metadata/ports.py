@@ -1,7 +1,7 @@
 """Ports of a broker to the cluster's controller, which may be the broker itself.
 
-The rule: handlers ask through this port alone; whether the broker is a cluster by itself, one of several, or the
-controller of all is decided where the broker is put together.
+The rule: handlers use only this port; whether the broker is a cluster by itself, one of several, or the controller of
+all is decided at the assembly of the broker.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class ElectionType(IntEnum):
 
 
 Results = dict[TopicPartition, RequestError | None]
-"""Outcome for each partition; None: what was asked for was done, or has begun."""
+"""Outcome for each partition: an error; None if the request was carried out, or has begun to be."""
 
 
 class Reassignment(NamedTuple):
-    """A reassignment that is going on: all replicas, those that are added, those that go at its end (KIP-455)."""
+    """A reassignment in progress: all replicas, the added ones, and those that it removes (KIP-455)."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -38,8 +38,8 @@ class Reassignment(NamedTuple):
 class ProposedState:
     """Proposal of a leader for a partition (KIP-497).
 
-    `topic` is None where only the id is known, `topic_id` where only the name is. `isr` has broker ids with their
-    epochs, -1 where they are not known (KIP-903).
+    `topic` is None if only the id is known, `topic_id` if only the name is. `isr` has broker ids with their epochs, -1
+    if unknown (KIP-903).
     """
 
     __slots__ = ("index", "isr", "leader_epoch", "partition_epoch", "recovering", "topic", "topic_id")
@@ -108,15 +108,15 @@ class Member(Protocol):
         """The epoch of this broker's registration, -1 before the first (KIP-380)."""
 
     def check_controller(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> None:
-        """See that a request is from the newest controller that is known, and for this registration.
+        """Check that a request is from the newest known controller, and for this registration.
 
         `broker_epoch` is -1 where the request has none. Raises STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH.
         """
 
     async def follow(self, decide: Decide) -> ClusterImage:
-        """Ask `decide` what a request changes in the newest image, and return when all subscribers have followed.
+        """Apply the changes that `decide` returns for the newest image, and return when all subscribers have followed.
 
-        Nothing is written to ZooKeeper. Whatever `decide` raises is raised here.
+        Nothing is written to ZooKeeper. Raises the errors of `decide`.
         """
 
     async def restore_topic_ids(self, topic_ids: Mapping[str, bytes]) -> None:
@@ -160,7 +160,7 @@ class Controller(Protocol):
     async def alter_partitions(
         self, broker_id: int, broker_epoch: int, proposals: Sequence[ProposedState]
     ) -> list[AcceptedState | RequestError]:
-        """Decide on what a leader proposes, one answer for each.
+        """Decide on a leader's proposals, one answer for each.
 
         Raises STALE_BROKER_EPOCH. The errors: NOT_CONTROLLER, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID,
         FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INVALID_REQUEST, INELIGIBLE_REPLICA.
@@ -173,7 +173,6 @@ class Controller(Protocol):
         """
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
-        """Move leaders away from a broker that is about to stop; return what it still leads though others have replicas.
-
-        `broker_epoch` is -1 where the broker does not know it. Raises STALE_BROKER_EPOCH, BROKER_NOT_AVAILABLE.
+        """Move leaders away from a broker that shuts down; return the partitions that it still leads though others have
+        replicas. `broker_epoch` is -1 if the broker does not know it. Raises STALE_BROKER_EPOCH, BROKER_NOT_AVAILABLE.
         """

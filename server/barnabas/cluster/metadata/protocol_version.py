@@ -28,7 +28,7 @@ class ProtocolVersion(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> ProtocolVersion:
-        """Read a version as Kafka writes it; what follows the release of 1.0 and later is left out. Raises ValueError."""
+        """Parse a version as Kafka writes it; from 1.0 on the rest after the release is ignored. Raises ValueError."""
         match = _TEXT.fullmatch(text.strip())
         if match is None:
             raise ValueError(f"{text!r} is no version of Kafka, as 3.9-IV0 is one")

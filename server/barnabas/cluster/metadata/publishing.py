@@ -28,7 +28,7 @@ class Publication:
         self._subscribers: list[Subscriber] = []
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Have `subscriber` follow each change, in order."""
+        """Subscribe to each change, in order."""
         self._subscribers.append(subscriber)
 
     async def publish(self, changes: Sequence[Change]) -> None:

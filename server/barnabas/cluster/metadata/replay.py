@@ -38,7 +38,7 @@ def replay(changes: Iterable[Change]) -> Replay:
     for change in changes:
         match change:
             case TopicCreated(topic):
-                if topic.name in topics:  # what deleted the one before is lost
+                if topic.name in topics:  # the deletion of the former topic is lost
                     result.left_out.append(f"the end of topic {topic.name}")
                     result.changes.append(TopicDeleted(topic.name))
                     result.deleted.add(topics[topic.name][0])

@@ -1,6 +1,6 @@
-"""Reasons for which an alteration of a user's SCRAM credential is refused, as AlterUserScramCredentials asks for it. Pure.
+"""Reasons for which AlterUserScramCredentials refuses an alteration of a user's credential. Pure.
 
-The rule: what is wrong with one of a user's alterations is that user's error, in Kafka's order and words.
+The rule: the error of one alteration is the user's error, in Kafka's order and words.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NOT_THERE: Problem = (
 
 
 def problem_of(alteration: Alteration, has: Callable[[str, ScramMechanism], bool]) -> Problem | None:
-    """Return what is wrong with an alteration; `has` says whether a user has a credential."""
+    """Return the fault of an alteration, None if it is valid; `has` says whether a user has a credential."""
     if not alteration.name:
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
     mechanism = BY_TYPE.get(alteration.mechanism)

@@ -12,10 +12,10 @@ Decide = Callable[[ClusterImage], Iterable[Change | None]]
 
 
 class Subscriber(Protocol):
-    """A follower of the image. None of its methods raises for what a disk or a client does."""
+    """A follower of the image. Its methods do not raise for faults of a disk or a client."""
 
     async def prepare(self, delta: Delta) -> None:
-        """Make what the new image needs; other code still sees the old one."""
+        """Prepare what the new image needs; other code still sees the old image."""
 
     def publish(self, delta: Delta) -> None:
         """Follow the new image, which all code sees from now on."""
@@ -31,23 +31,23 @@ class MetadataStore(Protocol):
     """
 
     patience_ms: int
-    """Longest wait (ms) for a change that is asked for with a timeout of 0."""
+    """Longest wait (ms) for a change with a timeout of 0."""
 
     @property
     def image(self) -> ClusterImage:
         """The newest image for which the subscribers are ready."""
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Have `subscriber` follow each change, in order."""
+        """Subscribe to each change, in order."""
 
     async def change(self, decide: Decide, /) -> ClusterImage:
-        """Ask `decide` for changes to the newest image, make them last, and return the image just after them.
+        """Persist the changes that `decide` returns for the newest image, and return the image directly after them.
 
-        Changes are made one after the other, each seen by all subscribers before the next is published; so a
-        subscriber must not call this. `decide` may be a generator: others run between its changes, while the image
-        stays as it is. It is asked again when another writer was quicker; whatever it raises is raised here, and nothing
-        of it has changed then. A caller that is cancelled does not cancel what has been decided. Raises StorageError
-        when the change cannot be kept: then the image is what it was.
+        Changes are made one after the other, each seen by all subscribers before the next is published; so a subscriber
+        must not call this. `decide` may be a generator: other tasks run between its changes, while the image stays the
+        same. It is called again when another writer was faster; its errors are raised here, and then nothing has
+        changed. A cancelled caller does not cancel a decided change. Raises StorageError if the change cannot be
+        persisted: then the image is unchanged.
         """
 
     async def close(self) -> None:

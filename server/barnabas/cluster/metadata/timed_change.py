@@ -1,6 +1,6 @@
-"""A change of the metadata for which a client waits at most so long.
+"""A change of the metadata with a timeout of the client.
 
-The rule: what is decided is carried out, however long that takes; only the wait for it ends.
+The rule: a decided change is carried out, however long that takes; only the wait for it ends.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 async def change_within(metadata: MetadataStore, decide: Decide, timeout_ms: int) -> bool:
     """Make a change; returns whether it was done, leaders elected, within `timeout_ms` from now.
 
-    While others' changes are made, the wait for `decide` ends then, too, and nothing is decided. Once it has begun, the
-    wait does not end before it has decided: so its caller knows what was refused. With 0 or less it ends right then, as in
-    Kafka, or after the store's `patience_ms`. Raises as `MetadataStore.change`.
+    If `decide` has not begun by then, because of other changes, nothing is decided. Once it has begun, the wait does not
+    end before it has decided, so that its caller knows the refusals. With 0 or less the wait ends directly after that,
+    as in Kafka, or after the store's `patience_ms`. Raises like `MetadataStore.change`.
     """
     deadline = trio.current_time() + (timeout_ms if timeout_ms > 0 else metadata.patience_ms) / 1000
 

@@ -42,12 +42,12 @@ class TopicCreation(Protocol):
     """Makes topics with the broker's defaults."""
 
     async def ensure(self, name: str, own: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Make a topic with these settings of its own, unless it is there. Raises RequestError, StorageError."""
+        """Create a topic with these own settings, unless it exists. Raises RequestError, StorageError."""
 
     async def ensure_all(self, names: Sequence[str]) -> dict[str, RequestError]:
-        """Make the topics that are not there; returns why not, by name. Raises StorageError.
+        """Create the topics that do not exist; return the errors by topic name. Raises StorageError.
 
-        LEADER_NOT_AVAILABLE says that one is being made: the client retries.
+        LEADER_NOT_AVAILABLE means that the topic is being created: the client retries.
         """
 
 
@@ -60,7 +60,7 @@ class LocalTopicCreation:
         self._metadata = metadata
 
     async def ensure(self, name: str, own: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Make a topic with these settings of its own, unless it is there. Raises RequestError, StorageError."""
+        """Create a topic with these own settings, unless it exists. Raises RequestError, StorageError."""
         refused = await self.ensure_all([name], own)
         if name in refused:
             raise refused[name]
@@ -106,9 +106,9 @@ class LocalTopicCreation:
 
 
 def default_shape(config: BrokerConfig, name: str, own: Mapping[str, str]) -> TopicShape:
-    """Return how this broker's settings want a topic of this name to be made, which has settings of its own."""
+    """Return the shape of a new topic by this broker's settings; the topic has these own settings."""
     if name == REMOTE_METADATA_TOPIC:
-        from barnabas.config.tiered import metadata_topic  # not on the way of a broker without tiered storage
+        from barnabas.config.tiered import metadata_topic  # not needed by a broker without tiered storage
 
         remote = metadata_topic(config)
         return TopicShape(remote.partitions, remote.replication_factor, remote.settings(config))

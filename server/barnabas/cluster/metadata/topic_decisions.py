@@ -33,7 +33,7 @@ CONTROLLERS_TOPIC = "__cluster_metadata"
 PARTITIONS_PER_REQUEST_MAX = 10_000
 """Kafka's MAX_PARTITIONS_PER_BATCH."""
 SHOWN_MAX = 20
-"""So many replicas are named in a message."""
+"""Largest number of replicas named in a message."""
 
 
 def check_topic_name(name: str) -> None:
@@ -78,7 +78,7 @@ def check_settings(
             raise RequestError(ErrorCode.INVALID_CONFIG, str(error)) from error
     values = config.topic_values(settings)
     if values["remote.storage.enable"] or "remote.storage.enable" in before:
-        from barnabas.config.tiered import check_topic  # not on the way of a broker without tiered storage
+        from barnabas.config.tiered import check_topic  # not needed by a broker without tiered storage
 
         try:
             check_topic(values, before, config)
@@ -179,7 +179,7 @@ def _checked_assignments(
 
 
 def _are_brokers(image: ClusterImage, replicas: Sequence[int]) -> bool:
-    """Say whether a partition can have these replicas: at least one, each a broker, none of them twice."""
+    """Say whether these can be a partition's replicas: at least one, each a broker, none of them twice."""
     if not 0 < len(replicas) <= len(image.brokers):
         return False
     return len(set(replicas)) == len(replicas) and all(broker in image.brokers for broker in replicas)

@@ -1,8 +1,8 @@
-"""Proposals for in-sync replicas that the controller on another broker decides on (AlterPartition v0-v3, KIP-497).
+"""Proposals of in-sync replicas to the controller on another broker (AlterPartition v0-v3, KIP-497).
 
-The rule: whether a proposal was accepted may stay unknown for long, and until it is known, or newer metadata come, the
-leader counts the replicas that it would add. So a proposal is sent until it is answered, and only an answer which says that
-it was not carried out, and never will be, takes it back.
+The rule: the outcome of a proposal may stay unknown for long; until it is known, or newer metadata arrive, the leader
+counts the replicas that it would add. So a proposal is sent until it is answered, and dropped only after an answer that
+it has not taken effect and never will.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ALTER_PARTITION = 56
 TOPIC_IDS_SINCE, EPOCHS_SINCE = 2, 3
 CHANGES_PER_BATCH = 1_000
 RETRY_SECONDS = 0.05
-"""After an answer that says nothing of the proposals; Kafka waits as long."""
+"""Pause after an answer without results of the proposals, as in Kafka."""
 UNSUPPORTED_SECONDS = 10.0
 TIMEOUT_SECONDS = 30.0
 
@@ -60,7 +60,7 @@ class RemoteAlterPartition:
         self._wake = trio.Event()
 
     def propose(self, replica: Replica, change: IsrChange) -> None:
-        """Have the ISR of a replica changed, soon."""
+        """Start to change the ISR of a replica."""
         self._waiting[replica] = replica, change
         self._wake.set()
 
@@ -145,7 +145,7 @@ class RemoteAlterPartition:
         )
 
     def _settle(self, proposal: Proposal, answers: dict[TopicPartition, PartitionAnswer]) -> bool:
-        """Tell the leader what became of a proposal; False if it is to be sent again."""
+        """Pass the outcome of a proposal to the leader; False if it must be sent again."""
         replica, change = proposal
         if not is_current(proposal):
             return True

@@ -1,6 +1,6 @@
 """Context that all replicas of a broker share.
 
-The rule: it is there before the first replica, and without what replicas import: what is `Any` here is a Replica.
+The rule: it exists before the first replica, and does not import the modules of replicas: `Any` here is a Replica.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from barnabas.config.keeper import Keeper
 class ReplicaContext:
     """Context that all replicas of a broker share.
 
-    `storage_failed` is called with every StorageError, and returns what the client must see; `clock_ms` is a
-    monotonic time; `live_brokers` are the ids of those that may join an ISR.
-    With a `keeper` of ZooKeeper, requests of the controller say which replicas are new, and which logs go; otherwise the
-    metadata do.
+    `storage_failed` is called with every StorageError, and returns the error for the client; `clock_ms` is a monotonic
+    time; `live_brokers` are the ids of brokers that may join an ISR. With ZooKeeper as the `keeper`, the controller's
+    requests determine new replicas and logs to delete; otherwise the metadata do.
     """
 
     __slots__ = (

@@ -1,8 +1,8 @@
-"""Log dirs that fail: they go offline with their partitions, and the request that met the error is answered with it.
+"""Failed log dirs: they go offline with their partitions, and the failed request is answered with the error.
 
-The rule: a dir of which no more files can be opened stays online, and so does one that is only full where the broker is
-alone: what is in it can be read, and room may be made. In a cluster a full one goes offline, as in Kafka:
-other replicas have room. What is missing takes offline only what is gone.
+The rule: a dir stays online if the process has no file descriptors left, and a full dir of a broker that is alone, too:
+its records can be read, and space may be freed. In a cluster a full dir goes offline, as in Kafka: other replicas have
+space. Missing files take only their own logs offline.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class LogDirFailures:
         has_other_replicas: bool = False,
         vital_dir: str = "",
     ) -> None:
-        """`has_other_replicas` says whether other brokers can lead what a full disk cannot take.
+        """`has_other_replicas` says whether other brokers can lead the partitions of a full disk.
 
-        `vital_dir` is the log dir without which the broker stops: the one that has the log of the metadata.
+        `vital_dir` is the log dir of the metadata, without which the broker stops.
         """
         self.on_lost: list[Callable[[Iterable[PartitionLog]], None]] = []
         self._logs = logs
@@ -70,7 +70,7 @@ class LogDirFailures:
         return RequestError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
     def give_up(self, why: str) -> None:
-        """Have the broker stop."""
+        """Stop the broker."""
         log.critical("%s: stopping", why)
         self._on_all_lost()
 

@@ -46,10 +46,10 @@ PARTITIONS_PER_STEP = 100
 ASIDE_WAIT_MS = 20
 """Longest wait (ms) of the leader for records of partitions that are fetched beside a request."""
 ASIDE_SECONDS_MAX = 1.0
-"""After so long a request beside another one is given up."""
+"""Longest time of a request beside another one."""
 
 LOOK_AT_ALL_SECONDS = 0.5
-"""Interval at which all partitions are looked at: for what retention deletes here, and a topic's id that comes late."""
+"""Interval of a look at all partitions, for local retention and for topic ids that arrive late."""
 
 NO_ANSWER = EpochAnswer(ErrorCode.UNKNOWN_SERVER_ERROR, EpochEnd(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET))
 
@@ -69,8 +69,8 @@ class Fetcher:
         self._beside = Way(beside, FetcherSession(is_kept=False), Chosen(), is_aside=True)
         self._tier_leader = replace(leader, channel=f"{leader.channel}-tier")
         self._followed: dict[TopicPartition, Followed] = {}
-        # Those that the next request may have to treat in another way than the one before: all but those that are
-        # fetched from, in sync, and were not answered. So a request costs what has changed, not what is followed.
+        # partitions that the next request may treat differently: all but those that are fetched in sync and were not in
+        # the last answer; so a request costs as much as has changed
         self._unsettled: dict[TopicPartition, None] = {}
         self._look_at_all_at = -math.inf
         self._changed = trio.Event()
@@ -89,7 +89,7 @@ class Fetcher:
         self._comes(followed)
 
     def _comes(self, followed: Followed) -> None:
-        """Have a partition looked at soon, beside the request that is under way."""
+        """Handle a partition soon, beside the request in progress."""
         self._unsettled[followed.replica.topic, followed.replica.index] = None
         self._changed.set()
         if self._is_under_way:
@@ -139,7 +139,7 @@ class Fetcher:
         self._tier_leader.close()
 
     async def _round(self, way: Way) -> bool:
-        """Do what is to be done for the partitions of a way; whether there was anything. Raises PeerUnavailableError."""
+        """Do the due work for the partitions of a way; returns whether there was any. Raises PeerUnavailableError."""
         version = await way.leader.version_of(FETCH)
         await self._begin(way, version)
         has_truncated = await self._truncate(way)
@@ -206,7 +206,7 @@ class Fetcher:
             await self._changed.wait()
 
     async def _unreachable(self, error: PeerUnavailableError) -> None:
-        """Let the leader be for a while: all partitions wait, as Kafka's do."""
+        """Pause the leader for a while: all its partitions wait, as in Kafka."""
         if not self._is_unreachable:
             log.warning("%r: the leader cannot be asked: %s", self, error)
         self._is_unreachable = True
@@ -220,7 +220,7 @@ class Fetcher:
     # --- beginning ------------------------------------------------------------------------------------------
 
     async def _begin(self, way: Way, version: int) -> None:
-        """Make ready what was added: a log without leader epochs is truncated to its high watermark."""
+        """Prepare added partitions: a log without leader epochs is truncated to its high watermark."""
         for followed in self._in_stage(Stage.NEW, way):
             if not self._is_here(followed):
                 continue
@@ -260,7 +260,7 @@ class Fetcher:
                 self._failed(followed, ask, code)
                 continue
             try:
-                if followed.follower.diverged(end):  # or else it is asked again, for an older epoch
+                if followed.follower.diverged(end):  # otherwise the leader is asked again, for an older epoch
                     followed.stage = Stage.FETCHING
                     followed.went_well()
             except StorageError as error:
@@ -271,7 +271,7 @@ class Fetcher:
     # --- fetching -------------------------------------------------------------------------------------------
 
     async def _fetch(self, way: Way, version: int) -> bool:
-        """Fetch once, and apply what comes; whether there was something to ask for."""
+        """Fetch once, and apply the answer; returns whether there was anything to fetch."""
         max_wait_ms = await self._choose(way)
         chosen = way.chosen
         self._is_under_way = self._is_under_way or not way.is_aside
@@ -304,7 +304,7 @@ class Fetcher:
 
     @staticmethod
     async def _sync(fetched: list[Followed]) -> None:
-        """Wait until what was appended is as safe as `flush.messages` asks for: the next request acknowledges it."""
+        """Wait until appended records are synced as `flush.messages` requires: the next request acknowledges them."""
         unsynced = [followed.replica for followed in fetched if followed.replica.log.wants_flush]
         if unsynced:
             async with trio.open_nursery() as nursery:
@@ -362,7 +362,7 @@ class Fetcher:
             except StorageError as error:
                 self._storage_failed(followed, error)
             except RequestError as error:
-                # Records that are damaged, or not those that were asked for: what the leader sends next may be whole.
+                # damaged records, or other ones than requested: the leader's next answer may be sound
                 self._delay(followed, f"the leader's records cannot be used: {error}", is_passing=False)
             except Exception:
                 log.exception("%r: %s-%d is not followed any more", self, ask.topic, ask.partition)
@@ -425,7 +425,7 @@ class Fetcher:
                 continue
             followed.stage = Stage.FETCHING
             if followed.follower.position.fetch_offset == before.fetch_offset:
-                # The leader's log has grown or is out of range in another way: not as fast as it can be asked.
+                # the leader's log has grown, or is out of range in another way: retry with a pause
                 self._delay(followed, "the leader answers OFFSET_OUT_OF_RANGE", is_passing=True)
             await self._parts.budget.checkpoint()
         return True
@@ -433,7 +433,7 @@ class Fetcher:
     # --- after OFFSET_MOVED_TO_TIERED_STORAGE ---------------------------------------------------------------
 
     def _begin_in_tier(self, followed: Followed, tiers: TierStarts) -> None:
-        """Have a log begin after what is in tiered storage, beside the requests for other partitions."""
+        """Restart a log after the records in tiered storage, beside the requests for other partitions."""
         assert followed.follower is not None
         followed.stage = Stage.TIERED
         followed.is_in_sync = False
@@ -483,7 +483,9 @@ class Fetcher:
             )  # fmt: skip
 
     def _storage_failed(self, followed: Followed, error: StorageError) -> None:
-        """Report a disk that has failed, or is full: then this is tried again, and otherwise the replica is gone soon."""
+        """Report a failed or full disk: after a full one the partition is tried again, otherwise the replica soon goes
+        offline.
+        """
         self._parts.storage_failed(error)
         self._delay(followed, str(error), is_passing=False)
 

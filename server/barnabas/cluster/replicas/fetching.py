@@ -1,7 +1,7 @@
 """Fetchers for the followers of this broker: one task for each leader and each of its `num.replica.fetchers`.
 
-The rule: what a fetcher does to a log it does in the leader epoch for which it was told to; whatever comes later than the
-next one changes nothing. A partition that meets an error waits by itself, and holds up no other.
+The rule: a fetcher changes a log only in the leader epoch for which it was started; answers that arrive in a later epoch
+have no effect. A partition with an error pauses alone, and does not delay others.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ReplicaFetchers:
         return self._parts.config.get(settings.NUM_REPLICA_FETCHERS)
 
     def use_tiers(self, tiers: TierStarts) -> None:
-        """Have logs begin after what is in tiered storage where leaders say so."""
+        """Restart logs after the records in tiered storage when leaders require it."""
         self._parts.tiers = tiers
 
     def start(self, replica: Replica) -> None:

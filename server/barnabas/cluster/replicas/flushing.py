@@ -1,7 +1,7 @@
-"""Forcing partitions to the medium as `flush.messages` asks, while the broker runs.
+"""Syncs of partitions by `flush.messages`, while the broker runs.
 
-The rule: the sync runs in a thread, one at a time for a partition. What is appended to it meanwhile waits for the
-next sync, all of it for the same one, so that many producers share what a disk can do per second.
+The rule: a sync runs in a thread, one at a time for a partition. Records appended meanwhile wait for the next sync, all
+of them for the same one, so that many producers share the syncs that a disk can do per second.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from barnabas.environment import Threads
 
 SYNCS_CONCURRENT = 8
-"""Syncs of different partitions that run side by side: a file system joins those that meet."""
+"""Parallel syncs of different partitions: a file system merges simultaneous ones."""
 
 FULL_RETRY_SECONDS = 1.0
 
 
 class Flusher:
-    """Syncs the partitions that ask for it; `run` it in a task of its own.
+    """Syncs partitions on request; `run` in a separate task.
 
-    A sync that fails takes the partition's log dir offline, which closes the partition and tells its waiters.
+    A failed sync takes the partition's log dir offline, which closes the partition and fails its waiters.
     """
 
     def __init__(self, now_ms: Callable[[], int], storage_failed: StorageFailed, threads: Threads) -> None:
         self._now_ms = now_ms
         self._threads = threads
         self._storage_failed = storage_failed
-        self._wanted: dict[Replica, bool] = {}  # those in hand, with whether they want another sync
+        self._wanted: dict[Replica, bool] = {}  # partitions in progress, with whether they need another sync
         self._limiter = trio.CapacityLimiter(SYNCS_CONCURRENT)
         self._nursery: trio.Nursery | None = None
 

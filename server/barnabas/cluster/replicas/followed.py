@@ -1,4 +1,4 @@
-"""A partition as its fetcher sees it: in which stage it is, and when something may be done for it."""
+"""A partition as its fetcher sees it: its stage, and the time of its next action."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Stage(Enum):
 
     NEW = auto()
     TRUNCATING = auto()
-    """The leader must be asked where the logs part before anything is fetched."""
+    """The leader must be asked where the logs diverge before records are fetched."""
     FETCHING = auto()
     OUT_OF_RANGE = auto()
-    """The leader must be asked where its log begins and ends."""
+    """The leader must be asked for the start and end of its log."""
     TIERED = auto()
-    """Its log is made to begin after what is in tiered storage; until then nothing is fetched."""
+    """Its log is being restarted after the records in tiered storage; until then nothing is fetched."""
     FAILED = auto()
     """Nothing is done until the metadata name another leader epoch."""
 
@@ -61,13 +61,15 @@ class Followed:
         self.last_error = ""
 
     def ask(self) -> Ask:
-        """Return what to ask the leader for."""
+        """Return the parameters of the fetch from the leader."""
         assert self.follower is not None
         replica = self.replica
         return Ask(replica.topic, replica.index, replica.log.topic_id or NO_TOPIC_ID, self.follower.position)
 
     def delay(self, why: str, now_s: float, *, backoff_ms: int, is_passing: bool) -> bool:
-        """Let the partition wait after an error, a passing one less long; whether `why` is another error than the last."""
+        """Pause the partition after an error, a transient one for less long; returns whether `why` differs from the last
+        error.
+        """
         if is_passing:
             backoff_ms = min(backoff_ms, RETRY_MS_MIN << min(self.failures, 10))
         self.failures += 1
@@ -84,14 +86,14 @@ class Followed:
 
 
 class Chosen:
-    """The partitions that the requests of one way name, with what is asked of each; kept from one request to the next."""
+    """The partitions in the requests of one way, with their fetch parameters; kept from one request to the next."""
 
     __slots__ = ("_changed", "asks", "followed")
 
     def __init__(self) -> None:
         self.followed: dict[TopicPartition, Followed] = {}
         self.asks: dict[TopicPartition, Ask] = {}
-        """Those that have changed are last: they are served after those that got nothing."""
+        """Partitions that have changed are last: they are served after those that got no records."""
         self._changed: dict[TopicPartition, None] = {}
 
     def put(self, key: TopicPartition, followed: Followed, ask: Ask) -> None:

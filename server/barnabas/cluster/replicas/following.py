@@ -46,9 +46,9 @@ class Fetched(NamedTuple):
 
 
 def slices(records: bytes | bytearray | memoryview) -> Iterator[memoryview]:
-    """Cut what a leader has sent, between batches, into pieces that are appended quickly; at least one, maybe empty.
+    """Split a leader's batches into pieces that can be appended quickly; at least one, maybe empty.
 
-    What is left of a batch that is cut off at the end is in the last piece.
+    A partial batch at the end is in the last piece.
     """
     view, start, at, count, end = memoryview(records), 0, 0, 0, len(records)
     while end - at >= LOG_OVERHEAD:
@@ -77,7 +77,7 @@ class FollowerLog:
         self._leader_epoch = replica.leader_epoch
         self._now_ms = now_ms
         if replica.log.epochs.latest < 0:
-            # Nothing says what the log shares with the leader's but the high watermark.
+            # only the high watermark shows what the log shares with the leader's
             self._truncate(replica.log.high_watermark)
 
     @property
@@ -92,7 +92,7 @@ class FollowerLog:
         return FetchPosition(own.log_end_offset, own.epochs.latest, self._leader_epoch, own.log_start_offset)
 
     def fetched(self, asked: FetchPosition, answer: Fetched) -> bool:
-        """Append what the leader has sent for `asked`, or truncate where it says that the logs diverge."""
+        """Append the leader's records for `asked`, or truncate if it reports that the logs diverge."""
         own = self.replica.log
         if not self.is_current or asked.fetch_offset != own.log_end_offset:
             return False
@@ -109,7 +109,7 @@ class FollowerLog:
         return True
 
     def diverged(self, leader: EpochEnd) -> bool:
-        """Truncate to where the logs agree, as far as the end of one leader epoch tells; whether they agree then.
+        """Truncate to the end of one leader epoch, as known to the leader; returns whether the logs agree then.
 
         `leader` comes with a Fetch response, or is the answer to OffsetForLeaderEpoch for `position.last_fetched_epoch`.
         """
@@ -126,7 +126,7 @@ class FollowerLog:
         return cut.is_final
 
     def out_of_range(self, *, leader_start_offset: int, leader_end_offset: int) -> bool:
-        """Go on after OFFSET_OUT_OF_RANGE, with the leader's log start and log end as ListOffsets answers them."""
+        """Resume after OFFSET_OUT_OF_RANGE, with the leader's log start and log end from ListOffsets."""
         if not self.is_current:
             return False
         own = self.replica.log
@@ -146,7 +146,7 @@ class FollowerLog:
         return True
 
     def begin_after_tier(self, start: TieredStart) -> bool:
-        """Give up all local records, and begin after what is in tiered storage."""
+        """Drop all local records, and restart after the records in tiered storage."""
         own = self.replica.log
         if not self.is_current or not own.is_tiered or own.log_end_offset >= start.offset:
             return False
@@ -178,7 +178,7 @@ class FollowerLog:
                 log.warning("%s: truncated below its high watermark %d", own.name, high_watermark)
 
     def _begin_with(self, records: bytes | bytearray | memoryview) -> None:
-        """Let an empty log begin with the batch that holds its start, which the leader sends whole."""
+        """Start an empty log with the batch that contains its start, which the leader sends completely."""
         own = self.replica.log
         if own.log_start_offset != own.log_end_offset or len(records) < LOG_OVERHEAD:
             return
@@ -187,7 +187,7 @@ class FollowerLog:
             own.truncate_fully_and_start_at(base_offset)
 
     def _begin_at(self, leader_start_offset: int) -> None:
-        """Let the log begin where the leader's does, as far as it is committed here."""
+        """Raise the log start to the leader's, up to the high watermark here."""
         own = self.replica.log
         if own.log_start_offset < leader_start_offset <= own.high_watermark:
             own.delete_records_before(leader_start_offset)

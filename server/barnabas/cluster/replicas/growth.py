@@ -1,7 +1,7 @@
-"""Counts of what was appended to a replica, and of its bytes that readers see: for waiting fetches, and for metrics.
+"""Counts of a replica's appended and visible bytes, for waiting fetches and metrics.
 
-The rule: all counts are since the replica was made, and none goes back, but for the committed bytes where the role
-changes: no waiter waits across that.
+The rule: counts begin with the replica, and never fall, except the committed bytes at a change of role: no waiter waits
+across that.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import deque
 from typing import Final
 
 UNCOMMITTED_APPENDS_MAX: Final = 1000
-"""So many appends are distinguished while they wait for followers; more than that count as one."""
+"""Number of appends that are distinguished while they wait for followers; more than that count as one."""
 
 
 class Growth:
@@ -36,24 +36,24 @@ class Growth:
         self._uncommitted: deque[tuple[int, int]] = deque()  # (log end offset, appended_bytes) of each append
 
     def appended(self, size: int, record_count: int) -> None:
-        """Count an append of so many bytes."""
+        """Count an append of this many bytes."""
         self.appended_bytes += size
         self.appended_records += record_count
 
     def replicated(self, size: int, record_count: int) -> None:
-        """Count an append of what a leader has sent."""
+        """Count an append of a leader's records."""
         self.appended(size, record_count)
         self.replicated_bytes += size
         self.replicated_records += record_count
 
     def note_uncommitted(self, end_offset: int) -> None:
-        """Note that what was appended up to here is not below the high watermark yet."""
+        """Note that the records appended up to here are above the high watermark."""
         if len(self._uncommitted) >= UNCOMMITTED_APPENDS_MAX:
             self._uncommitted.pop()
         self._uncommitted.append((end_offset, self.appended_bytes))
 
     def committed(self, high_watermark: int, end_offset: int) -> None:
-        """Count as committed what is below the high watermark."""
+        """Count the records below the high watermark as committed."""
         uncommitted = self._uncommitted
         if high_watermark == end_offset:
             self.committed_bytes = self.appended_bytes
@@ -64,7 +64,7 @@ class Growth:
                 self.committed_bytes = uncommitted.popleft()[1]
 
     def restart(self, end_offset: int, uncommitted_bytes: int) -> None:
-        """Begin with a role: all is committed but so many bytes, up to `end_offset`."""
+        """Begin with a role: all is committed except this many bytes, up to `end_offset`."""
         self._uncommitted.clear()
         self.committed_bytes = self.appended_bytes - uncommitted_bytes
         if uncommitted_bytes:

@@ -1,6 +1,6 @@
-"""The in-sync replicas of what this broker leads: the proposals of changes, and where they are decided by ourselves.
+"""The in-sync replicas of partitions that this broker leads: proposals of changes, and local decisions on them.
 
-The rule: a leader only proposes; the ISR is what the metadata say (KIP-497). A proposal that is refused, or fails, is
+The rule: a leader only proposes; the ISR is that in the metadata (KIP-497). A proposal that is refused, or fails, is
 made again if its reason still holds.
 """
 
@@ -50,12 +50,12 @@ class LocalAlterPartition:
         self._wake = trio.Event()
 
     def propose(self, replica: Replica, change: IsrChange) -> None:
-        """Have the ISR of a replica changed, soon."""
+        """Start to change the ISR of a replica."""
         self._waiting.append((replica, change))
         self._wake.set()
 
     async def run(self) -> None:
-        """Decide on proposals until cancelled, those that have come meanwhile together."""
+        """Decide on proposals until cancelled; simultaneous ones together."""
         while True:
             await self._wake.wait()
             proposals, self._waiting = self._waiting[:CHANGES_PER_BATCH], self._waiting[CHANGES_PER_BATCH:]

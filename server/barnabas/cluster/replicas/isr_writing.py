@@ -59,7 +59,7 @@ class WrittenIsrs:
         self._last_change = self._last_notification = trio.current_time()
 
     def propose(self, replica: Replica, change: IsrChange) -> None:
-        """Have the ISR of a replica changed, soon."""
+        """Start to change the ISR of a replica."""
         self._waiting[replica] = replica, change
         self._wake.set()
 
@@ -91,12 +91,12 @@ class WrittenIsrs:
                 "in-sync replicas cannot be written, trying again: %s: %s", type(error).__name__, error
             )
             await trio.sleep(RETRY_SECONDS)
-            for proposal in proposals:  # those that are written already change nothing
+            for proposal in proposals:  # states that are written already change nothing
                 self._waiting.setdefault(proposal[0], proposal)
             self._wake.set()
 
     async def _write(self, proposal: Proposal, path: str, data: bytes, stat: Stat) -> None:
-        """Write one state until it is known what became of it. Raises ZooKeeperError."""
+        """Write one state, and retry until the outcome is known. Raises ZooKeeperError."""
         replica, change = proposal
         while True:
             try:
@@ -105,7 +105,7 @@ class WrittenIsrs:
                 log.error("the ISR of %s-%d cannot be changed: %s", replica.topic, replica.index, error)
                 return
             if (state.leader, state.leader_epoch) != (self._broker_id, change.leader_epoch):
-                return  # newer metadata are on their way; until then the proposal may have been accepted
+                return  # newer metadata will arrive; until then the proposal may have been accepted
             if stat.version != change.partition_epoch:
                 # Within an epoch only the leader writes: this is an earlier write of ours; its answer was lost.
                 self._written(proposal, state, stat.version)
@@ -127,7 +127,7 @@ class WrittenIsrs:
                 return
 
     def _written(self, proposal: Proposal, state: PartitionState, version: int) -> None:
-        """Tell the leader what is in its znode now."""
+        """Pass the present content of its znode to the leader."""
         replica, change = proposal
         if not is_current(proposal):
             return

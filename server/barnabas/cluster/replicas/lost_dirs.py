@@ -1,7 +1,7 @@
-"""Log dirs that this broker has had, and that are not there any more: a disk that was exchanged, a dir left out.
+"""Former log dirs of this broker that are missing: a replaced disk, a dir removed from the settings.
 
-The rule: what was in them is offline, not empty. It comes back with the dir, or is given up by an unclean election, as
-the last replica of a partition is given up in Apache Kafka.
+The rule: their partitions are offline, not empty. They return with the dir, or their records are given up by an unclean
+election, like the last replica of a partition in Apache Kafka.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOST = bytes(15) + b"\1"
-"""Stands for a log dir of which nothing is known but that it is lost (KIP-858 reserves the id for that)."""
+"""Id of a lost log dir of which nothing else is known (reserved by KIP-858)."""
 
 
 def present_dirs(logs: LogManager) -> frozenset[bytes]:
@@ -45,7 +45,7 @@ class LostDirs:
         self._metadata = metadata
 
     def register(self, image: ClusterImage) -> list[Change]:
-        """Remember the log dirs that are there; those that are lost are forgotten once nothing is missing."""
+        """Record the present log dirs; lost ones are dropped once nothing is missing."""
         known_dirs, present = image.log_dirs.get(self._broker_id, frozenset()), present_dirs(self._logs)
         lost = self._replicas.own_logs.lost_dirs
         if lost or self._logs.offline:
@@ -69,9 +69,9 @@ class LostDirs:
         ]
 
     async def begin_again(self, topic: str, index: int) -> bool:
-        """Give up what a partition with a lost log or log dir had: it is empty from now on, in a new leader epoch.
+        """Give up the records of a partition with a lost log or log dir: it is empty from now on, in a new leader epoch.
 
-        Says whether that was possible: not while a log dir is offline, in which the log may be. Raises RequestError,
+        Returns whether that was possible: not while a log dir is offline, which may have the log. Raises RequestError,
         StorageError.
         """
         is_missing = (topic, index) in self._logs.missing
@@ -97,7 +97,7 @@ class LostDirs:
 
 def _tell(lost: frozenset[bytes], missing: list[tuple[str, int]]) -> None:
     if not lost:
-        return  # the dir that is offline has been told of
+        return  # the offline dir was reported
     ids = ", ".join(uuid_text(directory_id) for directory_id in sorted(lost) if directory_id != LOST)
     named = ", ".join(f"{topic}-{index}" for topic, index in missing[:20])
     log.error(

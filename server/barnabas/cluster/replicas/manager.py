@@ -1,7 +1,7 @@
-"""The replicas that this broker holds, and how they follow the metadata.
+"""The replicas of this broker, which follow the metadata.
 
-The rule: the metadata image alone decides on the role of a replica, by the tables of `replication.roles`; what is long is
-prepared in slices before the image is seen.
+The rule: only the metadata image decides on the role of a replica, by the tables of `replication.roles`; long work is
+done in slices before the image is published.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOGS_PER_BATCH: Final = 64
-"""So many logs are made or deleted in one piece, in a thread; a broker that stops waits for one piece at most."""
+"""Logs created or deleted in one piece, in a thread; a broker that stops waits for one piece at most."""
 
 
 class Replicas:
@@ -55,7 +55,8 @@ class Replicas:
         self.own_logs = OwnLogs(logs, context)
         self._has_imported = False
         self._replicas: dict[tuple[str, int], Replica] = {}
-        self._replicated: dict[tuple[str, int], Replica] = {}  # those of them that other brokers have too
+        # partitions that other brokers have replicas of, too
+        self._replicated: dict[tuple[str, int], Replica] = {}
         self._image: ClusterImage | None = None
         self._told_new: set[tuple[str, int]] = set()
         self.on_log_replaced: Callable[[str, int], None] = lambda _topic, _index: None
@@ -91,7 +92,7 @@ class Replicas:
         return replica
 
     def find(self, topic: str, index: int) -> Replica | None:
-        """Return a partition's replica, whatever its role; None if there is none here."""
+        """Return a partition's replica, in any role; None if there is none here."""
         return self._replicas.get((topic, index))
 
     def is_served(self, partition_log: PartitionLog) -> bool:
@@ -116,7 +117,7 @@ class Replicas:
         return target_role(info, self._broker_id, is_log_available=False)
 
     def current_leader(self, topic: str, index: int) -> tuple[int, int]:
-        """Return the broker that leads a partition and its leader epoch, as far as this broker knows; -1 for none."""
+        """Return the leader of a partition and its leader epoch, as this broker knows them; -1 for none."""
         info = self._info(topic, index)
         return (info.leader, info.leader_epoch) if info is not None else (-1, -1)
 
@@ -139,11 +140,12 @@ class Replicas:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self._broker_id} has no replica of {topic}-{index}"
 
     async def prepare(self, delta: Delta, config_for: Callable[[str], LogConfig], now_ms: int) -> None:
-        """Make the logs of the replicas that are new in `delta`, for which `config_for` has the settings.
+        """Create the logs of the replicas that are new in `delta`, with the settings of `config_for`.
 
-        Others run in between; the replicas have their roles from `publish` on. A log that was there before and is missing
-        is not made again, nor as long as a log dir is offline or lost, in which it may be: its partition is offline too,
-        until an election gives up what it had. When the old image is empty, all of the new one may have been there before.
+        Other tasks run in between; the replicas have their roles from `publish` on. A log that existed before and is
+        missing is not created again, nor while it may be in an offline or lost log dir: its partition is offline too,
+        until an election gives up its records. If the old image is empty, all partitions of the new one may have existed
+        before.
         """
         is_start = not delta.old.version
         if delta.topics and not self._has_imported:
@@ -245,20 +247,20 @@ class Replicas:
             await self._budget.checkpoint()
 
     def begin_empty(self, topic: str, index: int) -> None:
-        """Let a replica that the next image brings begin with an empty log, even while log dirs are offline.
+        """Allow a replica in the next image to begin with an empty log, even while log dirs are offline.
 
-        With ZooKeeper the controller says so of new replicas; of all others it must be believed that they were here before.
+        With ZooKeeper the controller marks new replicas; all others may have been here before.
         """
         self._told_new.add((topic, index))
 
     def _begins(
         self, key: tuple[str, int], info: PartitionInfo, info_before: PartitionInfo | None, *, is_start: bool
     ) -> bool:
-        """Say whether a replica may begin with an empty log: whatever it had before is not needed, or given up."""
+        """Say whether a replica may begin with an empty log: its former records are not needed, or given up."""
         if self._context.keeper is Keeper.ZOOKEEPER:
             return key in self._told_new
         if self._context.keeper is Keeper.QUORUM:
-            return True  # the id of a topic is what the image says, and `may_be_made` looks at log dirs
+            return True  # the image has the topic's id, and `may_be_made` checks the log dirs
         if is_start:
             return False
         if target_role(info_before, self._broker_id) is Role.NONE:
@@ -326,9 +328,9 @@ class Replicas:
             self._replicated.pop((replica.topic, replica.index), None)
 
     async def clean_up(self, delta: Delta, now_ms: int) -> None:
-        """Let the replicas go of topics that are gone, or are elsewhere now; others run in between.
+        """Close the replicas of topics that were deleted, or are elsewhere now; other tasks run in between.
 
-        With ZooKeeper their logs stay until `delete_logs`: the controller has more to say of them.
+        With ZooKeeper their logs stay until `delete_logs`: the controller decides about them.
         """
         for name in delta.topics:
             topic, before = delta.new.topics.get(name), delta.old.topics.get(name)
@@ -353,7 +355,7 @@ class Replicas:
         )
 
     async def _let_go(self, name: str, delta: Delta, now_ms: int) -> None:
-        """Stop the replicas of a topic that is gone, or has another id; delete its logs where no controller does."""
+        """Close the replicas of a topic that was deleted, or has another id; delete its logs unless a controller does."""
         topic = delta.old.topics.get(name)
         if topic is None:
             return
@@ -372,10 +374,10 @@ class Replicas:
     async def delete_logs(
         self, keys: Sequence[TopicPartition], now_ms: int, topic_id: bytes = NO_TOPIC_ID
     ) -> dict[TopicPartition, ErrorCode]:
-        """Stop replicas, and delete their logs, some at a time; returns the errors of those that could not be.
+        """Stop replicas, and delete their logs, some at a time; returns the errors of those that failed.
 
-        Logs are deleted on request only. Logs of another topic than the one with this id, or with the one that is known to
-        be deleted, are set aside.
+        Logs are deleted on request only. Logs of another topic than that with this id, or with an id known to be
+        deleted, are set aside.
         """
         errors: dict[TopicPartition, ErrorCode] = {}
         for at in range(0, len(keys), LOGS_PER_BATCH):
@@ -451,7 +453,7 @@ class Replicas:
 
 
 def _import_logs() -> None:
-    """Import what a broker needs from its first partition on: it takes some 20 ms."""
+    """Import the modules that a broker needs from its first partition on: it takes some 20 ms."""
     import_modules(
         "barnabas.log.recovery.loading", "barnabas.log.partition_log", "barnabas.cluster.replicas.replica"
     )

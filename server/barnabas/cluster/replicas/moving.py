@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PASSES_MAX = 10  # then the last step takes what is left: producers may be faster than the disk for ever
+PASSES_MAX = 10  # then the last step copies the rest: producers may be faster than the disk indefinitely
 
 
 class LogMover:
@@ -53,11 +53,11 @@ class LogMover:
         self._send, self._receive = trio.open_memory_channel[tuple[str, int]](math.inf)
 
     def start(self, topic: str, partition: int, log_dir: str) -> None:
-        """Have a replica moved; a move to elsewhere that is under way is given up.
+        """Start to move a replica; a move to a third dir is cancelled.
 
         Raises RequestError with LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, INVALID_REPLICA_ASSIGNMENT (a cordoned log dir),
-        REPLICA_NOT_AVAILABLE or UNKNOWN_TOPIC_OR_PARTITION, as Kafka does; a replica that is not here yet will be made in
-        that log dir.
+        REPLICA_NOT_AVAILABLE or UNKNOWN_TOPIC_OR_PARTITION, as in Kafka; a replica that does not exist yet will be
+        created in that log dir.
         """
         logs = self._logs
         if log_dir not in logs.dirs:

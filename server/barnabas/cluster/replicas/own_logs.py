@@ -1,9 +1,9 @@
-"""Ownership of the logs on the disk: a replica's own or another topic's, and whether an empty one may be made.
+"""Ownership of the logs on the disk: a replica's own or another topic's, and whether an empty one may be created.
 
-The rule: a log is its topic's if it has its id, and no log goes because something looks as if its topic had been deleted.
-What has another id, or is not there any more, keeps its partition offline, unless that can do without it: the replica is
-new, an election has given up what it had, or another broker leads and this one is not in sync. Then a log of another topic
-is set aside, under a name that nothing removes.
+The rule: a log is its topic's if it has its id, and no log is removed on a mere sign that its topic was deleted. A log
+that has another id, or is missing, keeps its partition offline, unless the log is not needed: the replica is new, an
+election has given up its records, or another broker leads and this one is not in sync. Then a log of another topic is
+set aside, under a name that nothing removes.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class OwnLogs:
         self._told: set[tuple[TopicPartition, bytes]] = set()
         """Partitions without a log of their own that were named in the broker's log, with their topic ids."""
         self._deleted: dict[TopicPartition, bytes] = {}
-        """Partitions of topics that are being deleted, with the topics' ids: of those that have a log here."""
+        """Partitions with a log here of topics that are being deleted, with the topics' ids."""
 
     def find(self, topic: TopicInfo, index: int, info: PartitionInfo, *, begins: bool) -> PartitionLog | None:
-        """Return the log of a replica, if it is here; `begins` says that it may begin with an empty one."""
+        """Return the log of a replica, if it is here. `begins` allows to set aside a log with another topic id."""
         partition_log = self._logs.get(topic.name, index)
         if partition_log is None or topic.id in (NO_TOPIC_ID, partition_log.topic_id):
             return partition_log
@@ -81,7 +81,7 @@ class OwnLogs:
             return True
         if is_missing:
             return self._may_replace_missing(key, topic.id, info)
-        if not self.lost_dirs:  # otherwise all of them are told at once
+        if not self.lost_dirs:  # otherwise all of them are reported together
             log.error("%s-%d is not in any log dir that works: it stays offline", *key)
         return False
 
@@ -93,7 +93,7 @@ class OwnLogs:
         In a dir that is not there, or went offline, the replica may have a log with records: an empty one in its place
         could lead. That of a dir here was removed by hand if the checkpoints know of it.
         """
-        from barnabas.cluster.kraft.values import (  # not on the way of a broker that is alone
+        from barnabas.cluster.kraft.values import (  # not needed by a broker that is alone
             MIGRATING,
             UNASSIGNED,
         )
@@ -184,7 +184,7 @@ class OwnLogs:
                 self._lost[partition_log.topic, partition_log.partition] = partition_log.topic_id
 
     def set_aside(self, partition_log: PartitionLog, why: str) -> None:
-        """Let a log go that is of another topic; its directory stays, under another name."""
+        """Stop using a log of another topic; its directory is kept, under another name."""
         topic, index, topic_id = partition_log.topic, partition_log.partition, partition_log.topic_id
         directory = partition_log.dir
         try:
@@ -249,7 +249,7 @@ class OwnLogs:
                 self._deleted[key] = topic_id
 
     def keep_others(self, keys: Collection[TopicPartition], topic_id: bytes = NO_TOPIC_ID) -> None:
-        """Set logs aside before a topic's logs are deleted, where they are of another topic than the one that is."""
+        """Set aside logs of another topic than the present one, before a topic's logs are deleted."""
         for key in keys:
             self._lost.pop(key, None)
             deleted = self._deleted.pop(key, topic_id)

@@ -1,6 +1,6 @@
 """Ports of a replica: to the controller, to fetchers, to quotas, to waiters for its growth.
 
-The rule: an implementation is chosen where the broker is assembled; `Replica` is the type of what they are given.
+The rule: implementations are chosen at the assembly of the broker; their arguments are of type `Replica`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 Replica = TypeVar("Replica", contravariant=True)
 
 StorageFailed = Callable[[StorageError], RequestError]
-"""Is called with every StorageError, and returns what the client must see."""
+"""Called with every StorageError; returns the error for the client."""
 
 
 class Watcher(Protocol[Replica]):
     """Something that waits for a replica to grow."""
 
     def partition_advanced(self, replica: Replica) -> None:
-        """Take note that readers see more of the replica, or that it has another role or is gone."""
+        """Note that readers see more of the replica, or that its role has changed or it is closed."""
 
 
 class ChangeWatch(Protocol):
@@ -37,7 +37,7 @@ class AlterPartition(Protocol[Replica]):
     """Destination of the leader's proposals for the ISR: the controller, local or remote (KIP-497)."""
 
     def propose(self, replica: Replica, change: IsrChange) -> None:
-        """Have the ISR changed; `replica.isr_settled` is called with the answer."""
+        """Change the ISR; `replica.isr_settled` is called with the answer."""
 
 
 class Fetchers(Protocol[Replica]):
@@ -61,17 +61,17 @@ class NoFetchers:
 
 
 class TierStartError(Exception):
-    """A log could not begin after what is in tiered storage: that is tried again."""
+    """A log could not be restarted after the records in tiered storage: it is tried again."""
 
     def __init__(self, message: str, code: int = 0, *, is_passing: bool = False) -> None:
-        """`code` is what the leader has answered; `is_passing` says that it only takes some time."""
+        """`code` is the leader's answer; `is_passing` is true for a transient error."""
         super().__init__(message)
         self.code = code
         self.is_passing = is_passing
 
 
 class TierStarts(Protocol):
-    """Begins logs of followers after what is in tiered storage (KIP-405)."""
+    """Restarts logs of followers after the records in tiered storage (KIP-405)."""
 
     def begins_last(self, replica: Any, leader_end_offset: int) -> bool:
         """Say whether an empty log is to begin after all that is in tiered storage, rather than in it (KIP-1023)."""
@@ -82,7 +82,7 @@ class TierStarts(Protocol):
         leader: Any,
         done: Callable[[TierStartError | StorageError | None], None],
     ) -> None:
-        """Begin the log of a `FollowerLog` anew, by requests to its `RemoteLeader`, in a task of its own.
+        """Restart the log of a `FollowerLog`, by requests to its `RemoteLeader`, in a separate task.
 
         `done` is called at its end, in the event loop.
         """
@@ -95,7 +95,7 @@ class Throttle(Protocol[Replica]):
         """Return whether records of a replica must wait, unless the follower that fetches them is in sync."""
 
     def used(self, replica: Replica, size: int) -> None:
-        """Take note of what was sent or fetched."""
+        """Count sent or fetched bytes."""
 
 
 class NoThrottle:
@@ -106,4 +106,4 @@ class NoThrottle:
         return False
 
     def used(self, replica: object, size: int) -> None:
-        """Forget it."""
+        """Do nothing."""

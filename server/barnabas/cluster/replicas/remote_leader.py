@@ -1,6 +1,6 @@
 """Requests to a leader on another broker: Fetch, OffsetForLeaderEpoch, ListOffsets, in the leader's versions.
 
-The rule: values in, values out; which partitions are asked for, and what follows from the answers, is `fetching`'s.
+The rule: values in, values out; `fetching` chooses the partitions, and handles the answers.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Selection:
 
     def __init__(self) -> None:
         self.by_key: dict[PartitionKey, Wanted] = {}
-        """Those that have changed are last."""
+        """Partitions that have changed are last."""
         self.names: dict[PartitionKey, TopicPartition] = {}
         self.uses_ids = False
         self._keys: dict[TopicPartition, PartitionKey] = {}
@@ -95,7 +95,7 @@ class Selection:
         max_bytes: int,
         budget: LoopBudget,
     ) -> list[PartitionKey] | None:
-        """Be what `asks` says, of which these have changed (None: any); return the keys that may differ, None for any."""
+        """Update to `asks`, of which these keys have changed (None: any); return the keys that may differ, None for any."""
         if changed is None:
             self._without_id = {partition for partition, ask in asks.items() if ask.topic_id == NO_TOPIC_ID}
         else:
@@ -171,7 +171,7 @@ class RemoteLeader:
         return self.config.get(settings.REPLICA_SOCKET_TIMEOUT_MS) / 1000
 
     async def version_of(self, key: int) -> int:
-        """Return the version of an API in which the leader is asked."""
+        """Return the version of an API for requests to the leader."""
         return await self.peers.version_of(
             self.leader_id, key, timeout_s=self._timeout_s, channel=self.channel
         )

@@ -134,7 +134,7 @@ class Replica:
     def _set_role(self, role: Role, info: PartitionInfo) -> None:
         self.role = role
         self.leader_id, self.leader_epoch = info.leader, info.leader_epoch
-        log = self.log  # what is between its high watermark and its end is news to readers
+        log = self.log  # records between its high watermark and its end are new to readers
         is_committed = log.high_watermark == log.log_end_offset
         self.growth.restart(log.log_end_offset, 0 if is_committed else log.size_bytes)
 
@@ -148,12 +148,12 @@ class Replica:
         self.subscribers.role_changed(self)
 
     def close(self, why: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
-        """Be offline, or no replica any more: requests meet `why`."""
+        """Close the replica: it is offline, or removed; requests get `why`."""
         self.role = Role.OFFLINE
         self.close_waiters(why)
 
     def replace_log(self, partition_log: PartitionLog) -> None:
-        """Go on with a copy of the log in another log dir."""
+        """Continue with a copy of the log in another log dir."""
         self.log = partition_log
         self._context.request_flush(self)  # waiters for the old one's flush wait for this one's now
 
@@ -178,7 +178,7 @@ class Replica:
         return self.role is Role.OFFLINE
 
     def _leader_state(self) -> LeaderState:
-        """Return what a leader knows; raises RequestError if this is none."""
+        """Return the state of a leader; raises RequestError if this replica does not lead."""
         if self._state is None:
             raise RequestError(self._why_closed)
         return self._state
@@ -228,7 +228,7 @@ class Replica:
             raise self._context.storage_failed(error) from error
 
     def end_background_write(self, log: PartitionLog, write: BackgroundWrite) -> None:
-        """Take back what was written to this log, but not appended."""
+        """Undo bytes that were written to this log, but not appended."""
         try:
             log.end_background_write(write)
         except StorageError as error:
@@ -237,9 +237,9 @@ class Replica:
     def validate_at_once(
         self, records: memoryview, acks: int, api_version: int, now_ms: int
     ) -> ValidatedBatches | None:
-        """Validate a producer's records for `append`, where they are one small batch that stays as it is.
+        """Validate a producer's records for `append` in one step, if they are one small batch that stays unchanged.
 
-        None if they are not, or are part of a transaction: nothing has changed then. Raises RequestError as `validation`.
+        Otherwise, and for transactions, returns None, and nothing has changed. Raises RequestError like `validation`.
         """
         self._check_replicas(acks)
         return self.log.validate_at_once(records, now_ms=now_ms, api_version=api_version)
@@ -258,7 +258,7 @@ class Replica:
             )
 
     def append_own(self, records: bytearray, *, now_ms: int) -> AppendResult:
-        """Append what this broker's own coordinators have written, as with acks=all. Raises RequestError, StorageError."""
+        """Append records of this broker's own coordinators, as with acks=all. Raises RequestError, StorageError."""
         self._check_replicas(ACKS_ALL)
         try:
             result = self.log.append_as_leader(
@@ -271,7 +271,7 @@ class Replica:
         return result
 
     def appended(self, result: AppendResult) -> None:
-        """Take note of an append to a leader: move the high watermark as far as replicas and medium allow."""
+        """Note an append to a leader: raise the high watermark as far as replicas and disk allow."""
         log, growth, subscribers = self.log, self.growth, self.subscribers
         growth.appended(result.size, result.record_count)
         if log.wants_flush:
@@ -285,7 +285,7 @@ class Replica:
         subscribers.end_moved(self)
 
     def flushed(self) -> None:
-        """Take note of a flush that was asked for: what it has synced may be acknowledged."""
+        """Note a requested flush: synced records may be acknowledged."""
         recovery_point = self.log.recovery_point
         self._flushed.reached(recovery_point)
         if self._state is not None and recovery_point > self._own_end_offset:
@@ -293,7 +293,7 @@ class Replica:
             self._advance()
 
     def delete_records_before(self, offset: int) -> None:
-        """Let the log begin at `offset`.
+        """Raise the log start to `offset`.
 
         Raises RequestError(OFFSET_OUT_OF_RANGE) beyond the high watermark, StorageError.
         """
@@ -303,7 +303,7 @@ class Replica:
     # --- the high watermark ---------------------------------------------------------------------------------
 
     def _advance(self) -> None:
-        """Move the high watermark as far as the in-sync replicas have come."""
+        """Raise the high watermark to the smallest log end of the in-sync replicas."""
         state, context, log = self._leader_state(), self._context, self.log
         if state.has_followers:
             has_moved = state.advance_high_watermark(
@@ -313,7 +313,7 @@ class Replica:
                 now_ms=context.clock_ms(),
                 lag_max_ms=context.lag_max_ms(),
             )
-        else:  # whatever `min.insync.replicas` is: there are no more replicas
+        else:  # whatever `min.insync.replicas` is, as there are no more replicas
             has_moved = self._own_end_offset > state.high_watermark
             if has_moved:
                 state.high_watermark = self._own_end_offset
@@ -346,7 +346,8 @@ class Replica:
             await self._flushed.wait(end_offset)
 
     async def wait_synced(self) -> None:
-        """Wait, as a follower, for the flush that `flush.messages` asks for before the leader hears of what was appended.
+        """Wait, as a follower, for the flush by `flush.messages` before the appended records are acknowledged to the
+        leader.
 
         Raises RequestError when the replica is closed meanwhile.
         """
@@ -373,7 +374,7 @@ class Replica:
             )
 
     async def wait_low_watermark(self, offset: int) -> None:
-        """Wait until all live replicas have deleted what is before `offset`. Raises RequestError as above."""
+        """Wait until all live replicas have deleted the records before `offset`. Raises RequestError as above."""
         if self.low_watermark < offset:
             await self._low_watermark.wait(offset)
 
@@ -399,11 +400,11 @@ class Replica:
             )
 
     def has_follower(self, replica_id: int) -> bool:
-        """Say whether a broker has a replica of what is led here."""
+        """Say whether a broker has a replica of this partition, which is led here."""
         return self._state is not None and self._state.follower(replica_id) is not None
 
     def is_in_sync(self, replica_id: int) -> bool:
-        """Say whether a broker is in the ISR of what is led here."""
+        """Say whether a broker is in the ISR of this partition, which is led here."""
         return self._state is not None and replica_id in self._state.isr
 
     def follower_fetched(
@@ -438,7 +439,7 @@ class Replica:
         return self._context.leader_throttle.holds(self) and replica_id not in self._leader_state().isr
 
     def sent_to_follower(self, size: int) -> None:
-        """Take note of what a follower was sent."""
+        """Note the bytes sent to a follower."""
         self._context.leader_throttle.used(self, size)
 
     def read_replicas(self, fetch_offset: int) -> list[ReadReplica]:
@@ -461,9 +462,9 @@ class Replica:
     def isr_settled(
         self, change: IsrChange, *, partition_epoch: int | None, isr: Iterable[int] | None = None
     ) -> None:
-        """Take note of the controller's answer: the new partition epoch, or None if the change was refused.
+        """Note the controller's answer: the new partition epoch, or None if the change was refused.
 
-        `isr` is what the controller has accepted, if that may be another one than was proposed.
+        `isr` is the accepted one, if it may differ from the proposal.
         """
         if self._state is not None:
             self._state.settled(
@@ -487,10 +488,10 @@ class Replica:
         """The ISR as the leader knows it. Raises RequestError if this is no leader."""
         return self._leader_state().isr
 
-    # --- what a follower does -------------------------------------------------------------------------------
+    # --- followers ------------------------------------------------------------------------------------------
 
     def replicated(self, result: AppendResult, high_watermark: int) -> None:
-        """Take note of what a follower has appended, and of the high watermark that follows from its leader's."""
+        """Note an append as a follower, and the high watermark derived from its leader's."""
         assert self.role is Role.FOLLOWER, self.role
         self.growth.replicated(result.size, result.record_count)
         self.log.advance_high_watermark(high_watermark)

@@ -24,7 +24,7 @@ class Subscribers:
         self._watches: dict[ports.ChangeWatch, None] = {}
 
     def subscribe(self, watcher: ports.Watcher[Replica], *, to_log_end: bool = False) -> None:
-        """Have `watcher` called at every advance until it unsubscribes: of the high watermark, or of the log end."""
+        """Call `watcher` at every advance of the high watermark, or of the log end, until it unsubscribes."""
         (self._of_end if to_log_end else self._of_high_watermark)[watcher] = None
 
     def unsubscribe(self, watcher: ports.Watcher[Replica]) -> None:
@@ -48,7 +48,7 @@ class Subscribers:
                 watch.changed()
 
     def role_changed(self, replica: Replica) -> None:
-        """Call all: whatever they wait for may come in another way now, or not at all."""
+        """Call all watchers: their records may become visible in another way now, or never."""
         self.changed()
         self.high_watermark_moved(replica)
         self.end_moved(replica)

@@ -1,7 +1,7 @@
-"""Replication that may not take more than its share of the network: for moving replicas beside clients (KIP-73).
+"""Limits of replication, so that moving replicas leaves bandwidth for clients (KIP-73).
 
-The rule: only replicas that are out of sync ever wait; what those in sync send and fetch is counted as well. A partition
-that waits is left out of a fetch, or answered without records.
+The rule: only replicas out of sync ever wait; the traffic of in-sync replicas counts as well. A waiting partition is
+omitted from a fetch, or answered without records.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 class ReplicationThrottle:
-    """Limit on what this broker sends as a leader, or fetches as a follower, for throttled replicas. One for each way."""
+    """Limit of bytes that this broker sends as a leader, or fetches as a follower, for throttled replicas.
+
+    One for each direction.
+    """
 
     def __init__(
         self,
@@ -48,7 +51,7 @@ class ReplicationThrottle:
         return rate_max is not None and self._rate.per_second(self._clock_ms()) > rate_max
 
     def used(self, replica: Replica, size: int) -> None:
-        """Take note of what was sent or fetched."""
+        """Count sent or fetched bytes."""
         if self._is_throttled(replica):
             self._rate.count(size, self._clock_ms())
 

@@ -1,7 +1,4 @@
-"""Waiters until something of a replica has reached an offset.
-
-The rule: the code that moves the offset says so; no code polls.
-"""
+"""Waiters for an offset of a replica. The rule: the code that moves the offset wakes them; no code polls."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ class _Waiter:
 
 
 class OffsetWaiters:
-    """Waiters for one kind of offset of a replica: its high watermark, or what is flushed, or its low watermark."""
+    """Waiters for one kind of offset of a replica: its high watermark, flushed offset, or low watermark."""
 
     __slots__ = ("_waiters",)
 
@@ -53,7 +50,7 @@ class OffsetWaiters:
                 waiter.event.set()
 
     def fail(self, why: ErrorCode) -> None:
-        """Wake all waiters that are left with an error: the offset is not reached here any more."""
+        """Fail all remaining waiters with an error: the offset will not be reached here."""
         for waiter in self._waiters:
             if not waiter.event.is_set():
                 waiter.error = why

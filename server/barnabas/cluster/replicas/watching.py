@@ -1,7 +1,7 @@
-"""Watches of the partitions of a fetch session of which the fetcher has, and knows, everything.
+"""Watches of partitions in a fetch session for which the fetcher is up to date.
 
-The rule: such a partition costs nothing until its replica changes; it is then looked at with every request, until
-nothing is to be said of it again.
+The rule: such a partition costs nothing until its replica changes; then every request visits it, until it is up to date
+again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PartitionWatch:
         self.replica.subscribers.unwatch(self)
 
     def changed(self) -> None:
-        """Have the next request look at the partition, and tell the one that is served now."""
+        """Make the next request visit the partition, and wake the request that waits now."""
         session, partition = self._session, self._partition
         partition.watch = None
         session.note_change(partition)

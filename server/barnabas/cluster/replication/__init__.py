@@ -1,1 +1,1 @@
-"""The rules of replication, as values in and values out: leaders, followers, what is committed. Pure."""
+"""The rules of replication, as pure functions of values: leaders, followers, commit."""

@@ -1,7 +1,7 @@
-"""A fetcher's side of incremental fetch sessions (KIP-227): what a request must name after those before it. Pure.
+"""The fetcher's side of incremental fetch sessions (KIP-227): the partitions that the next request must name. Pure.
 
-The rule: the leader's copy of the session is known exactly, or the next request begins a new one. So an answer that is
-lost, or names what was not asked for, costs one full request and nothing else.
+The rule: the leader's copy of the session is known exactly, or the next request begins a new session. So a lost answer,
+or one with unrequested partitions, costs one full request and nothing else.
 """
 
 from __future__ import annotations
@@ -122,9 +122,9 @@ class FetcherSession:
         return ""
 
     def lost(self) -> None:
-        """Take note that there was no answer: it is unknown what the leader has."""
+        """Note that there was no answer: the leader's copy of the session is unknown."""
         self._begin_again()
 
     def _begin_again(self) -> None:
-        """Let the next request be a full one, which closes the session that there was."""
+        """Make the next request a full one, which closes the present session."""
         self._epoch = EPOCH_INITIAL

@@ -1,7 +1,7 @@
 """Truncation of a follower's log so that it becomes a prefix of its leader's (KIP-101, KIP-279, KIP-595). Pure.
 
-The rule: a follower never trusts the high watermark it had to tell what it shares with a new leader; leader epochs
-do. It asks for the end of its own latest epoch, and goes back until both know the same one.
+The rule: leader epochs, never its high watermark, determine the records that a follower shares with a new leader. It
+asks for the end of its own latest epoch, then of earlier ones, until both have the same epoch.
 """
 
 from __future__ import annotations
@@ -14,10 +14,7 @@ UNDEFINED_EPOCH_OFFSET = -1
 
 
 class EpochEnd(NamedTuple):
-    """The largest leader epoch that is not above the one asked for, and the offset after its last record.
-
-    Both are -1 where nothing is known of it.
-    """
+    """The largest leader epoch up to the requested one, and the offset after its last record. Both are -1 if unknown."""
 
     epoch: int
     end_offset: int
@@ -37,7 +34,7 @@ EndOffsetForEpoch = Callable[[int], EpochEnd]
 def truncation(
     leader: EpochEnd, own_end_for_epoch: EndOffsetForEpoch, *, log_end_offset: int, high_watermark: int
 ) -> Truncation:
-    """Return where to truncate, given what the leader knows of the follower's latest epoch.
+    """Return the offset to truncate to, given the leader's end of the follower's latest epoch.
 
     `leader` is the answer to OffsetForLeaderEpoch for that epoch, or the diverging epoch of a Fetch response.
     """
@@ -52,13 +49,13 @@ def truncation(
         # All of our epochs are newer than the leader's.
         return Truncation(min(leader.end_offset, log_end_offset), is_final=True)
     if own.epoch != leader.epoch:
-        # The leader's epoch is not in our log: cut off what came after the one before it, and ask for that one.
+        # the log lacks the leader's epoch: truncate the epochs after the one before it, and ask for that one
         return Truncation(min(own.end_offset, log_end_offset), is_final=False)
     return Truncation(min(own.end_offset, leader.end_offset, log_end_offset), is_final=True)
 
 
 class OutOfRange(NamedTuple):
-    """Next step of a follower with a fetch offset that the leader does not have: where to resume, and what is lost."""
+    """Next step of a follower with an out-of-range fetch offset: where to resume, and which records are lost."""
 
     fetch_offset: int
     truncates_to: int | None
@@ -70,7 +67,8 @@ class OutOfRange(NamedTuple):
 def out_of_range(*, log_end_offset: int, leader_start_offset: int, leader_end_offset: int) -> OutOfRange:
     """Return how a follower resumes after OFFSET_OUT_OF_RANGE.
 
-    Its log is longer than the leader's after an unclean election, or so old that the leader has deleted what comes next.
+    Its log is longer than the leader's after an unclean election, or so old that the leader has deleted the next
+    records.
     """
     if leader_end_offset < log_end_offset:
         return OutOfRange(leader_end_offset, truncates_to=leader_end_offset, restarts_at=None)
@@ -80,5 +78,5 @@ def out_of_range(*, log_end_offset: int, leader_start_offset: int, leader_end_of
 
 
 def follower_high_watermark(leader_high_watermark: int, log_end_offset: int, high_watermark: int) -> int:
-    """Return the follower's high watermark after a fetch: the leader's, as far as the log goes; it never goes back."""
+    """Return the follower's high watermark after a fetch: the leader's, at most its own log end; it never falls."""
     return max(high_watermark, min(leader_high_watermark, log_end_offset))

@@ -1,8 +1,8 @@
-"""Followers as the leader of a partition knows them, and what follows from that: the ISR and the high watermark. Pure.
+"""A leader's state of its followers, from which the ISR and the high watermark follow. Pure.
 
 The rule: a record is committed once every in-sync replica has it. The high watermark is the smallest log end offset of
-the in-sync replicas and never goes back; a leader that is alone is the case ISR = {itself}, and no other code runs
-for it. A replica that is about to join counts already (KIP-497), so that it cannot miss what is committed meanwhile.
+the in-sync replicas and never goes back; a leader that is alone is the case ISR = {itself}, and needs no other code. A
+replica that is about to join counts already (KIP-497), so that it cannot miss records that are committed meanwhile.
 """
 
 from __future__ import annotations
@@ -114,9 +114,9 @@ class LeaderState:
         now_ms: int,
         broker_epoch: int = UNKNOWN_BROKER_EPOCH,
     ) -> bool:
-        """Note that a follower has everything below `fetch_offset`; False for a broker that is no replica.
+        """Note that a follower has all records below `fetch_offset`; False for a broker that is no replica.
 
-        It has caught up if it has reached what was the end of the log now, or at its fetch before this one.
+        It has caught up if it has reached the log end of now, or that at its previous fetch.
         """
         state = self._followers.get(replica_id)
         if state is None:
@@ -137,7 +137,7 @@ class LeaderState:
     ) -> bool:
         """Apply metadata of this leader epoch; False if they are older than the present ones.
 
-        A proposal that was made for an older partition epoch is forgotten: it was accepted, or is void.
+        A proposal for an older partition epoch is dropped: it was accepted, or is void.
         """
         if partition_epoch < self.partition_epoch:
             return False
@@ -155,7 +155,7 @@ class LeaderState:
         self._check()
         return True
 
-    # --- what is committed ----------------------------------------------------------------------------------
+    # --- commit ---------------------------------------------------------------------------------------------
 
     @property
     def maximal_isr(self) -> frozenset[int]:
@@ -171,7 +171,7 @@ class LeaderState:
         now_ms: int = 0,
         lag_max_ms: int = 0,
     ) -> bool:
-        """Move the high watermark as far as every in-sync replica has come; whether it has moved.
+        """Raise the high watermark to the smallest log end of the in-sync replicas; returns whether it moved.
 
         It stays where it is while fewer than `min_isr` replicas are in sync (KIP-966), and while an in-sync follower has
         not fetched in this epoch. A `live` follower outside of the ISR that has caught up within `lag_max_ms` holds it
@@ -230,8 +230,8 @@ class LeaderState:
     def propose_expansion(self, replica_id: int) -> IsrChange | None:
         """Return the change by which a follower joins the ISR, None if it may not or a change is under way.
 
-        It may once it has reached the high watermark and the start of this leader epoch: before, it might lack
-        what is committed.
+        It may once it has reached the high watermark and the start of this leader epoch: before, it might lack committed
+        records.
         """
         state = self._followers.get(replica_id)
         if self._pending is not None or state is None or replica_id in self.isr:
@@ -241,9 +241,9 @@ class LeaderState:
         return self._propose(self.isr | {replica_id})
 
     def propose_recovered(self) -> IsrChange | None:
-        """Return the change by which an unclean election is over (KIP-704): each proposal says so, also of the same ISR.
+        """Return the change that ends the recovery after an unclean election (KIP-704), even with the same ISR.
 
-        None while a change is under way.
+        None while a change is in progress.
         """
         return self._propose(self.isr) if self._pending is None else None
 
@@ -278,8 +278,8 @@ class LeaderState:
     ) -> None:
         """Note the controller's answer to a proposal: the new partition epoch, or None if it was refused.
 
-        `isr` are the replicas that are in sync now, if others than were proposed.
-        While nothing is known of it, the replicas that are about to join count; those about to leave still do.
+        `isr` are the in-sync replicas, if they differ from the proposal. Until the answer, replicas that are about to
+        join count, and those about to leave still do.
         """
         if self._pending is not change:
             return
@@ -290,9 +290,9 @@ class LeaderState:
             self._check()
 
     def _take_isr(self, isr: Collection[int], now_ms: int) -> None:
-        """Let these replicas be in sync; those that join have `replica.lag.time.max.ms` from now on, as in Apache Kafka.
-
-        They had what was committed, which may be less than the leader had: they would leave again at once.
+        """Set the in-sync replicas; joining ones have `replica.lag.time.max.ms` from now on to catch up, as in Apache
+        Kafka. They have the committed records, maybe not all of the leader's: otherwise they would leave again
+        immediately.
         """
         before, self.isr = self.isr, self._in_sync(isr)
         for replica in self.isr - before:

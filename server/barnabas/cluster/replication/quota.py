@@ -1,7 +1,7 @@
 """Rate of replication, and whether it exceeds the quota (KIP-73). Pure.
 
-The rule: a rate is what was counted in the last samples, divided by the time since the oldest of them began, as Kafka
-measures it. What has been sent is counted even when it is too much: the quota is exceeded until time has passed.
+The rule: a rate is the count of the last samples, divided by the time since the oldest of them began, as in Kafka. Sent
+bytes count even if they exceed the quota: it is then exceeded until time has passed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Rate:
     def __init__(self, *, samples: int, sample_ms: int) -> None:
         self._samples = samples
         self._sample_ms = sample_ms
-        self._counted: deque[list[int]] = deque()  # [when it began, what was counted]
+        self._counted: deque[list[int]] = deque()  # [start, count]
 
     def count(self, size: int, now_ms: int) -> None:
         """Add bytes that were sent or received."""

@@ -1,7 +1,7 @@
-"""Choice of the replica that a consumer should read from (KIP-392), as Kafka's RackAwareReplicaSelector makes it. Pure.
+"""Choice of the replica for a consumer (KIP-392), as by Kafka's RackAwareReplicaSelector. Pure.
 
-The rule: a replica in the consumer's rack, the leader if it is there; of several the one that has most. Only replicas that
-are in sync and have the consumer's offset are asked of.
+The rule: a replica in the consumer's rack: the leader if it is there, else the most advanced. The caller passes only
+in-sync replicas that have the consumer's offset.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class ReadReplica(NamedTuple):
-    """A follower that has what a consumer asks for; `caught_up_ms` is when it last had everything."""
+    """A follower with the consumer's records; `caught_up_ms` is when it last had all records."""
 
     end_offset: int
     caught_up_ms: int

@@ -1,7 +1,7 @@
 """Roles of a broker for a partition, and the steps from one to another. Pure.
 
-The rule: the metadata image alone decides on the role; the table of transitions says everything that follows from a
-change of it, so that no step can be forgotten.
+The rule: only the metadata image decides on the role; the table of transitions has every step of a change of role, so
+that none can be forgotten.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class Role(Enum):
 
 
 class Step(Enum):
-    """One thing to do on the way from one role to another."""
+    """A step of a change of role."""
 
     OPEN_LOG = auto()
     """Open the log, or make it where it may be made."""
     BEGIN_EPOCH = auto()
-    """Lead in a new epoch, which the log notes with the first append; forget what was known of the followers."""
+    """Lead in a new epoch, which the log records with its first append; reset the state of followers."""
     UPDATE_ISR = auto()
     """Take the in-sync replicas from the image; the high watermark may advance."""
     START_FETCHING = auto()
@@ -59,7 +59,7 @@ TRANSITIONS: dict[tuple[Role, Role], tuple[Step, ...]] = {
     (Role.OFFLINE, Role.FOLLOWER): _FOLLOW,
     (Role.OFFLINE, Role.OFFLINE): (),
 }
-"""Steps from one role to another; staying leader or follower depends on what has changed: see `steps`."""
+"""Steps from one role to another; `steps` decides what a leader or follower that keeps its role does."""
 
 
 def target_role(info: PartitionInfo | None, broker_id: int, *, is_log_available: bool = True) -> Role:
@@ -77,7 +77,7 @@ def target_role(info: PartitionInfo | None, broker_id: int, *, is_log_available:
 def steps(
     role: Role, target: Role, info_before: PartitionInfo | None = None, info: PartitionInfo | None = None
 ) -> tuple[Step, ...]:
-    """Return what to do so that a replica in `role`, which follows the state `info_before`, has `target` as `info` says."""
+    """Return the steps of a replica in `role`, which follows the state `info_before`, to reach `target` with `info`."""
     if role is not target or role in (Role.NONE, Role.OFFLINE):
         return TRANSITIONS[role, target]
     assert info_before is not None

@@ -36,7 +36,9 @@ RETRY_SECONDS_MAX: Final = 30.0
 RENEW_SECONDS: Final = 120.0
 """A mark that is older is written again with the next attempt."""
 TAKE_OVER_SECONDS: Final = 300.0
-"""A mark that is older, and is another broker's, is taken over: by the first live broker after so long, and so on."""
+"""Age after which another broker's mark is taken over: by the first live broker after once this time, by the next after
+twice.
+"""
 
 
 class Deletions:
@@ -71,7 +73,7 @@ class Deletions:
         return iter(tuple(self._keys))
 
     def add(self, keys: Iterable[TopicIdPartition]) -> None:
-        """Have all segments of these partitions deleted."""
+        """Schedule the deletion of all segments of these partitions."""
         for key in keys:
             self._keys[key] = None
             self._metadata.follow(key)
@@ -101,7 +103,7 @@ class Deletions:
             self._has_work = trio.Event()
 
     def take_over(self) -> None:
-        """Take up deletions of deleted topics that this broker has begun, or another one has not continued."""
+        """Resume deletions of deleted topics that this broker has begun, or that another broker has not continued."""
         now_s = self._environment.monotonic()
         rank = sorted(self._store.image.brokers).index(self._broker_id) if self._is_live else 0
         for key, mark in self._metadata.deleting.items():

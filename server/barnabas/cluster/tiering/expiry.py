@@ -1,7 +1,7 @@
-"""Choice of the remote segments of a partition that are to be deleted. Pure.
+"""Choice of the remote segments of a partition to delete. Pure.
 
-The rule: from the oldest on, without gaps, by `retention.*` over what is stored remotely and what is local only, each byte
-counted once; and whatever no reader can come to: unfinished copies, and segments before the log start.
+The rule: from the oldest on, without gaps, by `retention.*` over remote and local-only records, each byte counted once;
+and all that readers cannot reach: unfinished copies, and segments before the log start.
 """
 
 from __future__ import annotations

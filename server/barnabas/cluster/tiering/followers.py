@@ -1,7 +1,7 @@
-"""Followers of partitions with tiered storage: where their logs begin, and what they know of the store (KIP-405, KIP-1023).
+"""Followers of partitions with tiered storage: the start of their logs, and their remote offsets (KIP-405, KIP-1023).
 
-The rule: a log is given up only once all that takes its place is here: the offset, the leader epochs and the producers of
-the remote segment after which it begins. Until then every error leaves it as it is.
+The rule: a log is dropped only once its replacement is complete: the offset, the leader epochs and the producers of the
+remote segment after which it begins. Before, an error leaves it unchanged.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ log = logging.getLogger(__name__)
 A = TypeVar("A", OffsetAnswer, EpochAnswer)
 
 STEPS_MAX: Final = 100
-"""Most leader epochs of a remote segment that a leader is asked about."""
+"""Most leader epochs of a remote segment for which a leader is asked."""
 
 
 class FollowerTiers:
@@ -85,11 +85,11 @@ class FollowerTiers:
         )
 
     def follow_settings(self) -> None:
-        """Have as many threads as the settings say now."""
+        """Adjust the number of threads to the settings."""
         self._limiter.total_tokens = self._config.get(settings.REMOTE_LOG_MANAGER_FOLLOWER_THREAD_POOL_SIZE)
 
     async def look(self, replicas: Iterable[Replica]) -> None:
-        """Learn up to where the logs of followers are stored remotely: as far as that they may go locally."""
+        """Determine the highest remote offset of followers' logs: up to it, local segments may be deleted."""
         for replica in replicas:
             partition_log = replica.log
             if replica.is_leader or not partition_log.is_tiered or partition_log.topic_id is None:
@@ -113,7 +113,7 @@ class FollowerTiers:
         leader: RemoteLeader,
         done: Callable[[TierStartError | StorageError | None], None],
     ) -> None:
-        """Begin a log anew in a task of its own."""
+        """Restart a log in a separate task."""
         self._background.start_soon(self._run, follower, leader, done)
 
     async def _run(

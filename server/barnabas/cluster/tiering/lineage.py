@@ -1,7 +1,7 @@
 """Leader epochs of a log and of remote segments: which parts of a segment belong to the log. Pure.
 
-The rule: a remote segment is of use as far as its leader epochs are those of the log, with the same first offsets; after
-an unclean election a part of it, or all, may be another history.
+The rule: a remote segment is usable as far as its leader epochs are those of the log, with the same first offsets; after
+an unclean election a part of it, or all, may belong to another history.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def entries_between(epochs: Epochs, start: int, end: int) -> list[tuple[int, int
 def is_in_lineage(segment: RemoteSegment, epochs: Epochs, log_end_offset: int) -> bool:
     """Say whether all of a segment is part of a log with these epochs.
 
-    Of epochs that the log has forgotten, as they ended before its start, nothing is asked.
+    Epochs that ended before the log start, and which the log has dropped, are not compared.
     """
     if not epochs or segment.end_offset >= log_end_offset:
         return False
@@ -73,9 +73,9 @@ def end_of_use(segment: RemoteSegment, offset: int, epochs: LeaderEpochs, log_en
 
 
 def highest_offset(segments: PartitionSegments, log: PartitionLog) -> int:
-    """Return the last offset of a log that is stored remotely, by its newest epoch that is; -1 for none.
+    """Return the last remote offset of a log, by its newest epoch with remote records; -1 for none.
 
-    What was stored once and is deleted counts as far as it is before the log start.
+    Deleted remote records count if they are before the log start.
     """
     for epoch, _ in reversed(log.epochs.entries):
         once_stored = segments.highest_offset(epoch)
@@ -104,3 +104,13 @@ def segment_at(segments: PartitionSegments, epochs: LeaderEpochs, offset: int) -
     """Return the remote segment that holds an offset of a log, None if none does."""
     epoch = epochs.epoch_at(offset)
     return segments.segment_for(epoch, offset) if epoch >= 0 else None
+
+
+def is_read_from(
+    segment: RemoteSegment, segments: PartitionSegments, epochs: LeaderEpochs, offset: int
+) -> bool:
+    """Say whether records of a log that are read from an offset on come out of a remote segment, too."""
+    return segment.end_offset >= offset and any(
+        segment_at(segments, epochs, max(first, segment.start_offset, offset)) is segment
+        for _, first in segment.leader_epochs
+    )

@@ -1,7 +1,7 @@
-"""Tiered storage of a broker: the tasks of all partitions that it leads, and what requests ask for.
+"""Tiered storage of a broker: the tasks of all partitions that it leads, and remote reads of requests.
 
-The rule: nothing of a partition is decided before its metadata were read, by a new leader up to all that former ones have
-written. A store that fails is asked again with the next round; nothing that happens here ends the broker.
+The rule: nothing is decided about a partition before its metadata were read; a new leader reads all that former leaders
+have written. A failed store is tried again in the next round; no fault here ends the broker.
 """
 
 from __future__ import annotations
@@ -116,13 +116,15 @@ class TieredStorage:
         """Nothing is made beforehand."""
 
     def publish(self, delta: Delta) -> None:
-        """Have what is stored of deleted topics deleted, if that is this broker's to do."""
+        """Delete the remote segments of deleted topics, if this broker is responsible."""
         if delta.topics or delta.deleted:
             self._delete_all(deleted_partitions(delta, self._broker_id, self.metadata.partitions))
             self.metadata.look()
 
     async def clean_up(self, delta: Delta) -> None:
-        """Follow settings, and what is new here; a topic that is switched off begins where its local log does (KIP-950)."""
+        """Follow changed settings and new partitions; after tiered storage is switched off, a log begins at its local
+        start (KIP-950).
+        """
         self.tasks.follow_settings()
         self.reads.follow_settings()
         self.followers.follow_settings()
@@ -150,7 +152,7 @@ class TieredStorage:
             self._has_work.set()
 
     def _unlearn(self, key: TopicIdPartition) -> None:
-        """Rely no more on what is stored of a partition, until that is known again."""
+        """Stop relying on the remote segments of a partition, until they are known again."""
         replica = self._replicas.find(key.topic, key.partition)
         if replica is not None and key_of(replica) == key:
             replica.log.highest_remote_offset = -1
@@ -168,7 +170,7 @@ class TieredStorage:
         self._delete_switched_off(replica)
 
     def _delete_switched_off(self, replica: Replica) -> None:
-        """Delete what is stored of a topic without tiered storage, if it is to be deleted, and is led here."""
+        """Delete the remote segments of a topic without tiered storage, if that is set and it is led here."""
         if (
             replica.is_leader
             and not replica.log.is_tiered
@@ -218,7 +220,7 @@ class TieredStorage:
                 wait_s = min(2 * wait_s, RETRY_SECONDS_MAX)
 
     async def _tell_unknown(self) -> None:
-        """Name what is stored of topics that there are not, once that is known; it stays unless a record deletes it."""
+        """Name remote segments of unknown topics, once that is certain; they stay unless a record deletes them."""
         while not self.is_ready:
             await trio.sleep(RETRY_SECONDS)
         for key, segments in tuple(self.metadata.partitions.items()):
@@ -259,7 +261,7 @@ class TieredStorage:
                 self._partitions.pop(key, None)
 
     def _retain(self) -> None:
-        """Follow the metadata of the replicas that there are here, and of what is being deleted."""
+        """Follow the metadata of the replicas on this broker, and of partitions that are being deleted."""
         here = [key_of(replica) for replica in self._replicas if _is_stored(replica)]
         self.metadata.retain([*here, *self.deletions])
 

@@ -1,7 +1,7 @@
-"""Remote segments of all partitions, as the records of `__remote_log_metadata` say: this broker's and those of others.
+"""Remote segments of all partitions, from the records of `__remote_log_metadata` by all brokers.
 
-The rule: a state counts once its record was read here. Before all records of a partition were read nothing is known of it,
-which is another thing than that there is nothing.
+The rule: a state counts once its record was read here. Before all records of a partition were read its segments are
+unknown, which differs from having none.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _TRANSIENT: Final = (
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     ErrorCode.KAFKA_STORAGE_ERROR,
 )
-"""Errors after which a record is written again. It may be in the log twice then, of which the second one has no effect."""
+"""Errors after which a record is written again. It may then be in the log twice; the second one has no effect."""
 
 
 @dataclass(eq=False, slots=True)
@@ -112,11 +112,11 @@ class RemoteMetadata:
         self._partitions: dict[TopicIdPartition, PartitionSegments] = {}
         self._writes: dict[bytes, _Write] = {}
         self.deleting: dict[TopicIdPartition, Mark] = {}
-        """Partitions of which all segments are to be deleted."""
+        """Partitions for which all segments are being deleted."""
         self.on_mark: Callable[[], None] = lambda: None
         """Called when one is added."""
         self.on_restart: Callable[[TopicIdPartition], None] = lambda _: None
-        """Called for each partition with records that are forgotten, as they are read again."""
+        """Called for each partition with dropped records, which are read again."""
 
     @property
     def partitions(self) -> Mapping[TopicIdPartition, PartitionSegments]:
@@ -133,7 +133,7 @@ class RemoteMetadata:
     # --- following ----------------------------------------------------------------------------------------------
 
     async def ensure_topic(self) -> None:
-        """Have the metadata topic made, if need be. Raises RequestError, StorageError: to be tried again."""
+        """Create the metadata topic if it is missing. Raises RequestError, StorageError: the caller tries again."""
         await self._creation.ensure(METADATA_TOPIC)
 
     async def run(self) -> None:
@@ -220,7 +220,7 @@ class RemoteMetadata:
             write.done.set()
 
     def restarted(self, index: int) -> None:
-        """Forget all that the records of a metadata partition have said."""
+        """Drop the content of all records of a metadata partition."""
         count = self._count
         for key, segments in tuple(self._partitions.items()):
             if count and metadata_partition(key, count) == index:
@@ -243,7 +243,7 @@ class RemoteMetadata:
             self.on_mark()
 
     def forget(self, partition: TopicIdPartition) -> None:
-        """Forget a partition of a deleted topic, if nothing is stored of it any more."""
+        """Drop a partition of a deleted topic, if it has no remote segments any more."""
         segments = self._partitions.get(partition)
         if segments is None or not len(segments):
             self._partitions.pop(partition, None)
@@ -334,7 +334,7 @@ class RefusedRecordError(RequestError):
     def __init__(self, refusal: LineageError) -> None:
         super().__init__(ErrorCode.INVALID_REQUEST, str(refusal))
         self.is_gone = isinstance(refusal, UnknownSegmentError)
-        """True if there is no such segment any more."""
+        """True if the segment no longer exists."""
 
 
 def new_segment_id(environment: Environment) -> UUID:

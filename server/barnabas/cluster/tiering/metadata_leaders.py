@@ -1,7 +1,6 @@
 """Requests to the brokers that lead partitions of `__remote_log_metadata`: Fetch and ListOffsets as a consumer, Produce.
 
-The rule: values in, values out; a partition is asked for at the leader that the image names, and what follows from an
-answer is `metadata_log`'s.
+The rule: values in, values out; a request goes to the leader in the image, and `metadata_log` handles the answers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Partitions of `__remote_log_metadata` as this broker follows them: read in order, from the beginning on.
+"""Reader of the partitions of `__remote_log_metadata`, in order, from the beginning on.
 
-The rule: a record counts once it is committed and was read here, be it this broker's own or another's. What is led here or
-has a replica here is read from the local log, anything else from its leader. A partition is read again from its
-beginning when its log turns out to be another one than was read (an unclean election).
+The rule: a record counts once it is committed and was read here, whether this broker or another wrote it. Partitions
+with a replica here are read from the local log, others from their leader. A partition is read again from its beginning
+if its log has another history than was read (an unclean election).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Follower(Protocol):
         """Follow a record of a partition."""
 
     def restarted(self, index: int) -> None:
-        """Forget all records of a partition: they come again, or others do."""
+        """Drop all records of a partition: they, or others, will be read again."""
 
 
 @dataclass(eq=False, slots=True)
@@ -111,7 +111,7 @@ class MetadataLog:
             self.look()
 
     def retain(self, indexes: Collection[int]) -> None:
-        """Follow no other partitions than these; what the others said is forgotten."""
+        """Follow only these partitions; the content of others is dropped."""
         for index in [index for index in self._tails if index not in indexes]:
             tail = self._tails.pop(index)
             self._watch(tail, None)
@@ -207,14 +207,14 @@ class MetadataLog:
     # --- reading ------------------------------------------------------------------------------------------------
 
     def _local(self, tail: _Tail) -> Replica | None:
-        """Return the replica here from which a partition is to be read, None for its leader."""
+        """Return the local replica from which a partition is read, None for its leader."""
         replica = self._replicas.find(METADATA_TOPIC, tail.index)
         if replica is None or replica.is_offline:
             return None
         return replica if replica.is_leader or replica.log.log_end_offset >= tail.position else None
 
     def _elsewhere(self) -> Iterator[int]:
-        """Yield the leaders of what is not read here."""
+        """Yield the leaders of partitions that are not read locally."""
         for tail in self._tails.values():
             if self._leaders is not None and self._local(tail) is None:
                 leader = live_leader(self._store.image, tail.index)

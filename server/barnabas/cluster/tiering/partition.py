@@ -60,7 +60,7 @@ class TieredPartition:
 
 
 def raise_log_start(replica: Replica, offset: int) -> None:
-    """Have a log begin at `offset` at least: what was before is not stored any more. Raises StorageError."""
+    """Raise a log's start to at least `offset`: records before it are no longer stored. Raises StorageError."""
     replica.log.raise_start(offset)
     replica.subscribers.changed()
 

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SEARCH_BYTES: Final = 32 << 10
-"""Bytes that are read beside what is asked for: those before the batch, from the position that the index names."""
+"""Extra bytes read before the requested batch, from the position in the index."""
 INDEX_BYTES_MAX: Final = 32 << 20
-"""Most bytes of indexes in memory, whatever `remote.log.index.file.cache.total.size.bytes` allows on a disk."""
+"""Most bytes of indexes in memory, even if `remote.log.index.file.cache.total.size.bytes` allows more on a disk."""
 
 
 class RemoteIndexes:
-    """Indexes of remote segments, of which those used last stay in memory. For several threads."""
+    """Cache of the most recently used indexes of remote segments. For several threads."""
 
     def __init__(self, storage: RemoteStorage, bytes_max: int) -> None:
         self._storage = storage
@@ -65,7 +65,7 @@ class RemoteIndexes:
         )
 
     def forget(self, segment: RemoteSegment) -> None:
-        """Let the indexes of a segment go."""
+        """Drop the indexes of a segment."""
         with self._lock:
             for kind in IndexKind:
                 _, size = self._entries.pop((segment.segment_id, kind), (None, 0))

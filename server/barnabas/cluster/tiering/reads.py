@@ -1,7 +1,7 @@
-"""Remote reads for requests: as many threads as are allowed, bounded waiting, and what came too late.
+"""Remote reads for requests: a limited number of threads, a bounded wait, and a cache of late results.
 
-The rule: a request waits for a time, a read goes on to its end; what it has read then is for the client's next request, so
-that a slow store is slow and not a dead end.
+The rule: a request's wait is limited, but a read continues to its end; its result is for the client's next request, so
+that a slow store still makes progress.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import trio
 
 from barnabas.cluster.tiering.counts import READS, BytesLimit, TierCounts
-from barnabas.cluster.tiering.lineage import end_of_use, is_in_lineage, segment_at
+from barnabas.cluster.tiering.lineage import end_of_use, is_in_lineage, is_read_from, segment_at
 from barnabas.cluster.tiering.partition import key_of
 from barnabas.cluster.tiering.reading import RemoteRange, find_time, read_records
 from barnabas.config import broker as settings
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from barnabas.log.format.txn_index import AbortedTransaction
     from barnabas.log.timestamps import TimestampOffset
     from barnabas.serving.loop_budget import LoopBudget
+    from barnabas.tiered.segment import RemoteSegment
     from barnabas.tiered.storage import RemoteStorage
 
 log = logging.getLogger(__name__)
@@ -53,7 +54,7 @@ class RemoteFetch(NamedTuple):
 
 
 class RemoteData(NamedTuple):
-    """Result of it; `aborted` is None unless it was asked for."""
+    """Result of a remote read; `aborted` is None unless it was requested."""
 
     data: bytes
     aborted: list[AbortedTransaction] | None
@@ -121,17 +122,17 @@ class RemoteReads:
 
     @property
     def time_look_up_ms(self) -> int:
-        """For how long a request without a timeout of its own waits for a time to be found."""
+        """Longest wait for a search by time, for a request without a timeout."""
         return self._get(settings.REMOTE_LIST_OFFSETS_REQUEST_TIMEOUT_MS)
 
     def follow_settings(self) -> None:
-        """Have as many threads as the settings say now."""
+        """Adjust the number of threads to the settings."""
         self._limiter.total_tokens = self._get(settings.REMOTE_LOG_READER_THREADS)
 
     # --- Fetch ------------------------------------------------------------------------------------------------
 
     async def fetch(self, fetches: Sequence[RemoteFetch]) -> list[RemoteData | RequestError | None]:
-        """Read for one request, for `remote.fetch.max.wait.ms` at most; None for what takes longer."""
+        """Read for one request, for at most `remote.fetch.max.wait.ms`; None if the read takes longer."""
         jobs: list[_Job | RequestError] = []
         for fetch in fetches:
             key = ("fetch", key_of(fetch.replica), *fetch[1:])
@@ -145,12 +146,12 @@ class RemoteReads:
 
     async def _fetch(self, fetch: RemoteFetch) -> RemoteData:
         replica, counts = fetch.replica, self._counts.of(fetch.replica.topic)
-        self._metadata.check_ready(key_of(replica))
         segments = self._metadata.of(key_of(replica))
         counts.reads += 1
         offset = fetch.offset
         records: RemoteRecords | None = None
         while records is None:
+            self._metadata.check_ready(key_of(replica))
             partition_log = replica.log
             segment = segment_at(segments, partition_log.epochs, offset)
             if segment is None:
@@ -160,9 +161,14 @@ class RemoteReads:
                 )
             end = end_of_use(segment, offset, partition_log.epochs, partition_log.log_end_offset)
             part = RemoteRange(segment, fetch.offset, end, fetch.max_bytes, fetch.min_one_batch)
-            records = await self._threads.run(
-                partial(read_records, self._storage, self._indexes, part), limiter=self._limiter
-            )
+            try:
+                records = await self._threads.run(
+                    partial(read_records, self._storage, self._indexes, part), limiter=self._limiter
+                )
+            except RemoteObjectNotFoundError:
+                if segment_at(segments, partition_log.epochs, offset) is segment:
+                    raise  # its deletion would have been noted before: the store is not all there
+                continue
             offset = max(end, offset + 1)
         counts.read_bytes += len(records.data)
         self._limit.record(len(records.data))
@@ -175,26 +181,25 @@ class RemoteReads:
         """Return the aborted transactions of records that were read: their markers may be in any later segment."""
         replica = fetch.replica
         segments = self._metadata.of(key_of(replica))
-        aborted: list[AbortedTransaction] = []
-        offset = fetch.offset
-        while offset < replica.log.local_log_start_offset:
-            segment = segment_at(segments, replica.log.epochs, offset)
-            if segment is None:
-                break
-            if not segment.is_transaction_index_empty:
+        aborted: dict[AbortedTransaction, None] = {}
+        listed: list[RemoteSegment] | None = None
+        while listed is not segments.with_transactions():  # what was local may be remote by then
+            listed = segments.with_transactions()
+            for segment in listed:
+                await self._budget.checkpoint()
+                if not is_read_from(segment, segments, replica.log.epochs, fetch.offset):
+                    continue
                 entries = await self._threads.run(
                     partial(self._indexes.aborted, segment), limiter=self._limiter
                 )
                 for entry in entries:
                     if entry.last_offset >= fetch.offset and entry.first_offset < upper_offset:
-                        aborted.append(entry)
+                        aborted[entry] = None
                     if entry.last_stable_offset >= upper_offset:
-                        return aborted
-            offset = segment.end_offset + 1
-            await self._budget.checkpoint()
-        seen = set(aborted)
-        local = replica.log.aborted_transactions(max(offset, fetch.offset), upper_offset)
-        return [*aborted, *[entry for entry in local if entry not in seen]]
+                        return list(aborted)
+        local_start = max(fetch.offset, replica.log.local_log_start_offset)
+        aborted.update(dict.fromkeys(replica.log.aborted_transactions(local_start, upper_offset)))
+        return list(aborted)
 
     # --- ListOffsets ------------------------------------------------------------------------------------------
 
@@ -236,18 +241,23 @@ class RemoteReads:
                     and segment.end_offset >= start
                     and is_in_lineage(segment, entries, partition_log.log_end_offset)
                 ):
-                    record = await self._threads.run(
-                        partial(
-                            find_time,
-                            self._storage,
-                            self._indexes,
-                            segment,
-                            timestamp_ms,
-                            start,
-                            partition_log.config.max_decompressed_message_bytes,
-                        ),
-                        limiter=self._limiter,
-                    )
+                    try:
+                        record = await self._threads.run(
+                            partial(
+                                find_time,
+                                self._storage,
+                                self._indexes,
+                                segment,
+                                timestamp_ms,
+                                start,
+                                partition_log.config.max_decompressed_message_bytes,
+                            ),
+                            limiter=self._limiter,
+                        )
+                    except RemoteObjectNotFoundError:
+                        if segments.get(segment.segment_id) is segment:
+                            raise
+                        continue  # it has been deleted meanwhile
                     if record is not None:
                         return (record,)
         return (None,)
@@ -290,8 +300,6 @@ class RemoteReads:
             job.result = await work()
         except RequestError as error:
             job.result = detached(error)
-        except RemoteObjectNotFoundError as error:
-            job.result = RequestError(ErrorCode.OFFSET_OUT_OF_RANGE, str(error))
         except Exception as error:
             if not isinstance(error, RemoteStorageError):
                 log.exception("a read of remote segments of %s failed", topic)

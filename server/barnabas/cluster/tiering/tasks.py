@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 THROTTLED_SECONDS_MAX: Final = 1.0
 """Longest wait before a copy looks at its limit again, which may have changed."""
 FORMER_LEADER_SECONDS: Final = 60.0
-"""For so long a new leader does not delete what a former one that is alive has begun to copy."""
+"""Time for which a new leader does not delete unfinished copies of a former leader that is alive."""
 SIZE_MAX: Final = (1 << 31) - 1
 
 
@@ -77,7 +77,7 @@ class SegmentTasks:
         self._limit = BytesLimit(config, COPIES, environment.monotonic_ms)
 
     def follow_settings(self) -> None:
-        """Have as many threads as the settings say now."""
+        """Adjust the number of threads to the settings."""
         get = self._config.get
         self._copiers.total_tokens = get(settings.REMOTE_LOG_MANAGER_COPIER_THREAD_POOL_SIZE)
         self._deleters.total_tokens = get(settings.REMOTE_LOG_MANAGER_EXPIRATION_THREAD_POOL_SIZE)
@@ -176,7 +176,7 @@ class SegmentTasks:
         partition_log.store.snapshots.save(producers)
 
     async def _finish(self, partition: TieredPartition, remote: RemoteSegment, custom: bytes | None) -> None:
-        """Note that a segment is stored, unless it is not to be any more."""
+        """Note that a segment is stored, unless it is no longer to be."""
         counts, partition_log = self._counts.of(partition.key.topic), partition.replica.log
         custom_max = self._config.get(settings.REMOTE_LOG_METADATA_CUSTOM_METADATA_MAX_BYTES)
         if custom is not None and len(custom) > custom_max:
@@ -205,7 +205,7 @@ class SegmentTasks:
     # --- deleting ---------------------------------------------------------------------------------------------
 
     async def delete(self, segment: RemoteSegment) -> bool:
-        """Delete a segment in the store; returns whether it is gone. Raises RequestError, StorageError."""
+        """Delete a segment in the store; returns whether it is deleted. Raises RequestError, StorageError."""
         counts = self._counts.of(segment.partition.topic)
         current = self._metadata.of(segment.partition).get(segment.segment_id)
         if current is None:  # it has gone since it was chosen
@@ -249,7 +249,7 @@ class SegmentTasks:
             self.in_use.discard(segment.segment_id)
 
     async def expire(self, partition: TieredPartition) -> None:
-        """Delete what a partition keeps no longer, and what failed copies have left. Raises RequestError, StorageError."""
+        """Delete expired segments of a partition, and the rest of failed copies. Raises RequestError, StorageError."""
         await self.look(partition)
         replica = partition.replica
         partition_log = replica.log
@@ -274,7 +274,7 @@ class SegmentTasks:
             await self.delete_unused(segment)
 
     def _of_former_leader(self, partition: TieredPartition) -> set[UUID]:
-        """Return the segments that a former leader may still have in hand: it is alive, and gives them up by itself."""
+        """Return the segments that a former leader may still be copying: it is alive, and removes them itself."""
         if self._environment.monotonic() - partition.led_since_s > FORMER_LEADER_SECONDS:
             return set()
         live = self._live_brokers()
@@ -288,9 +288,10 @@ class SegmentTasks:
 
 
 def candidates(partition_log: PartitionLog, now_ms: int) -> Iterator[tuple[Segment, int]]:
-    """Yield the closed segments that are to be copied, each with the offset after it, oldest first.
+    """Yield the closed segments to copy, each with the offset after it, oldest first.
 
-    None of them reaches beyond the last stable offset, or what was flushed: a power cut takes no record that is stored.
+    None of them reaches beyond the last stable offset, or the flushed offset, so that a power cut loses no stored
+    record.
     """
     config = partition_log.config
     lag_ms, lag_bytes = config.copy_lag_ms, config.copy_lag_bytes
@@ -310,7 +311,7 @@ def candidates(partition_log: PartitionLog, now_ms: int) -> Iterator[tuple[Segme
 
 
 def note_lag(partition: TieredPartition, now_ms: int) -> None:
-    """Note what is to be copied, of closed segments."""
+    """Count the closed segments to copy, and their bytes."""
     segments = [segment for segment, _ in candidates(partition.replica.log, now_ms)]
     partition.lag_segments, partition.lag_bytes = len(segments), sum(segment.size for segment in segments)
 

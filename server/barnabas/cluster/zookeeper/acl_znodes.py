@@ -1,6 +1,6 @@
-"""The znodes of ACLs, as Kafka's AclAuthorizer keeps them: one for each resource pattern. Pure.
+"""The znodes of ACLs, in the format of Kafka's AclAuthorizer: one for each resource pattern. Pure.
 
-The rule: entries of a znode that mean nothing here stay in it as they are, and are left out of the image.
+The rule: unknown entries of a znode stay in it unchanged, and are not in the image.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _order(entry: AclEntry) -> tuple[str, str, str, str]:
 
 
 def encode(entries: list[AccessControlEntry], unknown: list[AclEntry]) -> bytes:
-    """Return what a znode with these entries holds."""
+    """Return the content of a znode with these entries."""
     acl_entries = (
         AclEntry(
             entry.principal, entry.host, pascal_case(entry.operation.name), pascal_case(entry.permission.name)
@@ -70,9 +70,9 @@ def encode(entries: list[AccessControlEntry], unknown: list[AclEntry]) -> bytes:
 def updated(
     pattern: ResourcePattern, data: bytes | None, changes: Mapping[AccessControlEntry, bool]
 ) -> bytes | None:
-    """Return what a znode with `data` holds once entries were added (True) or removed; None where nothing is left.
+    """Return the content of a znode with `data` after entries were added (True) or removed; None if none are left.
 
-    `data` is None for a znode that is not there. Raises ZnodeError for one that cannot be read.
+    `data` is None for a missing znode. Raises ZnodeError for an unreadable one.
     """
     entries, unknown = entries_of(pattern, data) if data is not None else ([], [])
     kept = dict.fromkeys(entries)

@@ -1,7 +1,7 @@
 """The ACLs below /kafka-acl and /kafka-acl-extended, as changes of the metadata image.
 
-The rule: as for settings; what cannot be read is logged and leaves the image as it is. A broker that starts has no ACLs to
-leave as they are, and one that is left out may be one that denies: it does not start then.
+The rule: as for settings, an unreadable znode is logged and leaves the image unchanged. But a broker that starts has no
+former ACLs, and a missing ACL may be one that denies: then it does not start.
 """
 
 from __future__ import annotations

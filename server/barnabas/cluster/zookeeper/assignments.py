@@ -18,9 +18,9 @@ log = logging.getLogger(__name__)
 async def read_assignments(
     zookeeper: ZooKeeper, topics: Sequence[str], budget: LoopBudget
 ) -> dict[str, TopicAssignment]:
-    """Read what is assigned to these topics, by name; others may run between two of them.
+    """Read the assignments of these topics, by name; other tasks may run between two of them.
 
-    A topic without a znode is left out, and so is one with an unreadable znode, which is logged. Raises ZooKeeperError.
+    A topic without a znode is omitted, and so is one with an unreadable znode, which is logged. Raises ZooKeeperError.
     """
     paths = [znodes.topic_path(topic) for topic in topics]
     nodes = await until_answered(zookeeper, lambda: zookeeper.get_many(paths))

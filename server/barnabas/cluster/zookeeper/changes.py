@@ -1,7 +1,7 @@
-"""Changes that this broker makes in ZooKeeper: decided, written, and awaited in the image.
+"""Changes of this broker in ZooKeeper: decided, written, and awaited in the image.
 
-The rule: a change is written on the condition that nothing it was decided on has changed; otherwise it is decided on
-again. A caller may stop waiting, what was decided is written all the same.
+The rule: a change is written on the condition that its inputs have not changed; otherwise it is decided again. A caller
+may stop waiting; a decided change is written all the same.
 """
 
 from __future__ import annotations
@@ -56,22 +56,22 @@ from barnabas.serving.loop_budget import LoopBudget
 PLACE = "ZooKeeper"
 """Stands in errors where a log dir stands otherwise."""
 DELETION_SECONDS_MAX = 5.0
-"""So long a topic waits for the end of another one of its name: its znodes outlive what brokers and clients see of it."""
+"""Longest wait of a new topic for the deletion of one with the same name: its znodes outlive its visible part."""
 DELETION_LOOK_SECONDS = 0.01
 CONFLICTS_MAX = 3
-"""Changes are not decided more often on what has not changed."""
+"""Limit of repeated decisions on unchanged inputs."""
 
 
 class Publisher(ImageSource, Protocol):
     """Source of the image, which also publishes the content of znodes."""
 
     async def publish_read(self, keys: Sequence[ResourceKey], others: Sequence[Change]) -> None:
-        """Publish these changes, and the settings of these resources as they are now. Raises ZooKeeperError."""
+        """Publish these changes, and the present settings of these resources. Raises ZooKeeperError."""
 
 
 @dataclass(slots=True, frozen=True)
 class _Need:
-    """Condition on a topic in the image before a change is done: so many partitions with leaders; none: it is gone."""
+    """Condition on a topic in the image before a change is done: this many partitions with leaders; none: it is deleted."""
 
     topic: TopicInfo
     partitions: int
@@ -81,7 +81,7 @@ class _Need:
         if topic is None:
             return not self.partitions
         if not writes.is_same(topic, self.topic):
-            return True  # another one has its name now
+            return True  # another topic has its name now
         return 0 < self.partitions <= len(topic.partitions) and all(
             info.leader >= 0 for info in topic.partitions
         )
@@ -110,7 +110,7 @@ class _PendingChange:
 
 
 class ChangeWriter:
-    """Writes changes, those together that have come together. Lifecycle: `run` in a task of its own, `close`."""
+    """Writes changes, simultaneous ones together. Lifecycle: `run` in a separate task, `close`."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class ChangeWriter:
         self._written = Truth()
 
     def close(self) -> None:
-        """Let all changes fail that are not done."""
+        """Fail all changes that are not done."""
         for pending in (*self._waiting, *self._unmet, *self._held):
             pending.fail(closed())
         self._waiting.clear()
@@ -227,7 +227,7 @@ class ChangeWriter:
                 )
 
     def _hold(self, batch: Sequence[_PendingChange], deleting: frozenset[str]) -> set[_PendingChange]:
-        """Let those that make topics which are being deleted wait for that, each once; returns them."""
+        """Set aside changes that create topics which are still being deleted, each once; returns them."""
         held = set()
         for pending in batch if deleting else ():
             names = frozenset(
@@ -240,7 +240,7 @@ class ChangeWriter:
         return held
 
     async def _release_held(self) -> None:
-        """Have changes decided on again once the topics that they wait for are gone, or have taken too long."""
+        """Decide again on changes once the topics that they wait for are deleted, or have taken too long."""
         while self._held:
             await trio.sleep(DELETION_LOOK_SECONDS)
             names = sorted(set().union(*self._held.values()))
@@ -256,7 +256,7 @@ class ChangeWriter:
         self._is_releasing = False
 
     async def _refuse(self, batch: Sequence[_PendingChange], error: Exception) -> None:
-        """Raise an error for the change that caused it: changes that were batched as they came together are tried alone."""
+        """Raise an error for the change that caused it: the changes of a batch are retried one by one."""
         if len(batch) > 1:
             for pending in batch:
                 await self._carry_out([pending])
@@ -265,7 +265,7 @@ class ChangeWriter:
                 pending.fail(error if isinstance(error, RequestError) else StorageError(PLACE, error))
 
     async def _newest(self, truth: Truth) -> ClusterImage:
-        """The image, with what this broker has written and what others have, as far as that is known."""
+        """Return the image, with the latest writes of this broker and others, as far as they are known."""
         if self._written.topics:
             names = list(self._written.topics)
             nodes = await until_answered(
@@ -280,7 +280,7 @@ class ChangeWriter:
         return self._publisher.image.apply(newest.changes(self._publisher.image))
 
     async def _decide_all(self, batch: Sequence[_PendingChange], image: ClusterImage) -> list[_PendingChange]:
-        """Let each decide on the image with what those before it have decided; returns those that did not refuse."""
+        """Decide on each change, on the image with the changes before it; returns those that were not refused."""
         accepted = []
         for pending in batch:
             try:
@@ -295,7 +295,7 @@ class ChangeWriter:
         return accepted
 
     async def _needs(self, changes: Sequence[Change], image: ClusterImage) -> list[_Need]:
-        """Return what the image must say before these changes, decided on `image`, are done. Raises TypeError."""
+        """Return the conditions on the image before these changes, decided on `image`, are done. Raises TypeError."""
         needs: dict[str, _Need] = {}
         for change in changes:
             writes.paths_of(change)
@@ -319,7 +319,7 @@ class ChangeWriter:
         return list(needs.values())
 
     async def _write_all(self, changes: Sequence[Change], base: ClusterImage) -> None:
-        """Write what the changes need, until it is there. Raises ConflictError, RequestError, ZooKeeperError."""
+        """Write the changes, with retries until they are stored. Raises ConflictError, RequestError, ZooKeeperError."""
         if not changes:
             return
         named: dict[str, None] = {}
@@ -384,7 +384,7 @@ class ChangeWriter:
         self._written.forget_known(self._publisher.image)
 
     async def _publish_own(self, changes: Sequence[Change]) -> None:
-        """Publish written changes that the controller does not send; settings as they are now."""
+        """Publish written changes that the controller does not send, and present settings."""
         created = {change.topic.name for change in changes if isinstance(change, TopicCreated)}
         keys: list[ResourceKey] = []
         other: list[Change] = []

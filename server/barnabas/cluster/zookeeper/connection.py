@@ -1,8 +1,8 @@
-"""A session with real ZooKeeper servers: kazoo in a thread of its own, its answers brought into the event loop.
+"""A session with real ZooKeeper servers: kazoo in a separate thread, with its answers passed to the event loop.
 
-The rule: kazoo's thread alone touches its connection, and only hands over what came of a request; what this session
-says of itself changes in the event loop's thread alone. A request that was made before a break of the connection is
-reported as lost; it is never sent later.
+The rule: only kazoo's thread uses the connection, and only passes on results; the session's state changes only in the
+event loop's thread. A request that was made before a break of the connection is reported as lost; it is never sent
+later.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ SEQUENCE = 2
 RECONNECT_DELAY_S = 0.1
 RECONNECT_DELAY_MAX_S = 1.0
 READS_TOGETHER = 128
-"""So many znodes are read with one request, where the server can (ZooKeeper 3.6)."""
+"""Znodes read with one request, if the server supports it (ZooKeeper 3.6)."""
 
 
 class UnreachableError(ZooKeeperError):
@@ -109,7 +109,7 @@ class ZooKeeperConnection(TrackedSession):
         self._has_multi_read = True
 
     def _set_up_sasl(self, sasl: ZooKeeperSasl) -> None:
-        """Have every connection begin with a login. Raises UnreachableError."""
+        """Make every connection begin with a login. Raises UnreachableError."""
         from barnabas.cluster.zookeeper.sasl import SaslSetupError, login_by
 
         try:
@@ -252,7 +252,7 @@ class ZooKeeperConnection(TrackedSession):
         return data or b"", stat_of(stat)
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        """Return the data of many znodes, None for those that are not there; all are asked for at once."""
+        """Return the data of many znodes, None for missing ones; all are requested together."""
         if not paths:
             await trio.lowlevel.checkpoint()
             return []
@@ -350,7 +350,7 @@ def _address(host: str, port: int) -> str:
 
 
 def _quiet_logger() -> logging.Logger:
-    """Kazoo says each thing that this module says too, and some that are none of an operator's business."""
+    """Return a logger that silences kazoo: this module logs the same events, and others do not concern operators."""
     logger = logging.getLogger(f"{__name__}.kazoo")
     logger.setLevel(logging.ERROR)
     return logger

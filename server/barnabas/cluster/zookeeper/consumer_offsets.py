@@ -1,7 +1,7 @@
 """Offsets that consumers before 0.9, and OffsetCommit and OffsetFetch v0, keep in ZooKeeper.
 
-The rule: an offset is a znode of its own, `/consumers/<group>/offsets/<topic>/<partition>`, written by
-the last to commit; membership is not checked.
+The rule: each offset is a znode, `/consumers/<group>/offsets/<topic>/<partition>`; the last commit wins, and membership
+is not checked.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _check(group: str) -> None:
 
 
 def _as_answer(error: ZooKeeperError) -> RequestError:
-    """The error for a client; what may pass makes it ask again."""
+    """Return the error for a client; a retriable one for transient faults."""
     may_pass = isinstance(error, ConnectionLostError | SessionExpiredError)
     code = ErrorCode.COORDINATOR_NOT_AVAILABLE if may_pass else ErrorCode.UNKNOWN_SERVER_ERROR
     return RequestError(code, f"ZooKeeper: {error}")

@@ -1,10 +1,8 @@
-"""The znodes of users, client ids and IP addresses below /config: which parts of the image they keep. Pure.
+"""The znodes of users, client ids and IP addresses below /config, and their parts of the image. Pure.
 
-The rule: several parts may share a znode, as a user's quotas and credentials do. A change names the settings that it is
-about, and all other settings of the znode stay as they are; what cannot be read is logged, and left out of the image.
-
-In the ZooKeeper store such a znode has a ResourceKey with a type below 0, which does not travel; its name is the path
-below the type, as in `alice/clients/app`, sanitized.
+The rule: several parts may share a znode, as a user's quotas and credentials do. A change modifies only its own settings
+of the znode; unreadable ones are logged, and not in the image. In the ZooKeeper store such a znode has a ResourceKey
+with a type below 0, which is never sent; its name is the path below the type, as in `alice/clients/app`, sanitized.
 """
 
 from __future__ import annotations
@@ -97,7 +95,7 @@ def changes(image: ClusterImage, key: ResourceKey, settings: Mapping[str, str]) 
 
 
 def _credentials(image: ClusterImage, user: str, settings: Mapping[str, str]) -> Iterator[Change]:
-    """Return changed credentials of a user; an unreadable one stays as it was."""
+    """Return changed credentials of a user; an unreadable one keeps its former value."""
     known_ones = image.scram.get(user, {})
     for mechanism in scram.MECHANISMS:
         text = settings.get(mechanism)
@@ -135,9 +133,9 @@ def _quotas(entity: QuotaEntity, settings: Mapping[str, str]) -> Iterator[tuple[
 
 
 def update(change: Change, settings: Mapping[str, str]) -> tuple[ResourceKey, Update] | None:
-    """Return which settings of which znode a change is about, None for a change that is kept elsewhere.
+    """Return the znode and the settings that a change modifies, None for a change stored elsewhere.
 
-    `settings` are what the znode holds: numbers that stay the same keep their text.
+    `settings` is the content of the znode: unchanged numbers keep their text.
     """
     if isinstance(change, ClientQuotaChanged):
         entity, quotas = change.entity, dict(change.quotas)

@@ -46,7 +46,7 @@ class ZooKeeperFeatures:
         self._store = store
 
     async def read(self, watch: Watch | None = None) -> None:
-        """Have the image know the levels. Raises ZooKeeperError, StorageError."""
+        """Read the levels into the image. Raises ZooKeeperError, StorageError."""
         levels, epoch = await self._levels(watch)
 
         def decide(image: ClusterImage) -> list[Change]:

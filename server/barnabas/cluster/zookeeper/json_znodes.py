@@ -1,6 +1,6 @@
 """JSON of znodes: reading it with errors that name the znode. Pure.
 
-The rule: whatever a znode holds, reading it returns values of the types that were asked for, or raises ZnodeError.
+The rule: reading a znode with any content returns values of the requested types, or raises ZnodeError.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 SHOWN_BYTES_MAX = 200
 INT32_MAX = 2**31 - 1
 SENSITIVE_ROOTS = ("/config/users", "/config/brokers", "/delegation_token/tokens")
-"""Below these, znodes have secrets: what they hold is in no message."""
+"""Znodes below these paths have secrets: messages do not show their content."""
 
 
 def is_secret(path: str) -> bool:
@@ -21,7 +21,7 @@ def is_secret(path: str) -> bool:
 
 
 class ZnodeError(ValueError):
-    """A znode does not hold what it should; the message names it and shows what it holds, unless that may be a secret."""
+    """The content of a znode is invalid; the message names the znode and shows the content, unless that may be secret."""
 
     def __init__(self, path: str, why: str, data: bytes = b"") -> None:
         is_shown = bool(data) and not is_secret(path)

@@ -1,12 +1,12 @@
-"""Elections that a broker misses while ZooKeeper alone is out of its reach: it asks the other brokers for the leaders.
+"""Elections that a broker misses while only ZooKeeper is unreachable: it asks the other brokers for the leaders.
 
 The controller sends nothing more to a broker after its session has ended, so that a broker which is cut off from
 ZooKeeper, and not from its clients, would continue to lead: producers with acks=all would wait for replicas that follow
-another leader, until their requests time out. Other brokers can be believed, as only a controller makes a higher leader
-epoch.
+another leader, until their requests time out. Other brokers can be trusted, as only a controller raises a leader epoch.
 
-The rule: only a higher leader epoch changes anything, and only for partitions that this broker believes to lead. Nothing is
-asked while ZooKeeper is connected, and no broker stops leading because ZooKeeper alone is gone, as in Apache Kafka.
+The rule: only a higher leader epoch changes anything, and only for partitions that this broker believes to lead. No
+broker is asked while ZooKeeper is connected, and no broker stops leading merely because ZooKeeper is unreachable, as in
+Apache Kafka.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ASK_SECONDS = 0.2
-"""Pause before another broker is asked whether it still counts this one, a request of some 30 bytes."""
+"""Pause before another broker is asked whether this one is still registered, a request of some 30 bytes."""
 TIMEOUT_SECONDS = 1.0
 TOPICS_PER_BATCH = 100
 CHANNEL = "missed elections"
@@ -107,7 +107,7 @@ class MissedElections:
         return response
 
     async def _topics_led(self) -> list[str]:
-        """Return the topics of which this broker believes to lead partitions that others have replicas of."""
+        """Return the topics with partitions that this broker believes to lead and others have replicas of."""
         topics = []
         for name, topic in self._store.image.topics.items():
             if any(
@@ -136,9 +136,9 @@ class MissedElections:
 
 
 def later_leaders(image: ClusterImage, response: MetadataResponse, broker_id: int) -> list[Change]:
-    """Return what a broker's metadata say of partitions that this broker believes to lead, where others do by now.
+    """Return the states of partitions that this broker believes to lead, and others lead by another broker's metadata.
 
-    The partition epoch is not among the metadata: whatever the controller says of the same leader epoch is newer.
+    Those metadata have no partition epoch: any state from the controller in the same leader epoch is newer.
     """
     changes: list[Change] = []
     for topic in response.topics:

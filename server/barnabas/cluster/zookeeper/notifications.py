@@ -1,7 +1,7 @@
-"""Notifications of Kafka's brokers to each other: numbered znodes below one znode; their data says what has changed.
+"""Notifications between Kafka's brokers: numbered znodes below one znode; their data names the change.
 
-The rule: in each connection all is read once, and afterwards what is notified of; nothing is missed that was notified
-of while there was no connection. Old notifications are removed, as by Kafka's brokers.
+The rule: after each connect all is read once, and then the notified changes; so no change is missed while there is no
+connection. Old notifications are removed, as by Kafka's brokers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LIFETIME_MS = 15 * 60 * 1000
 
 
 class Notifications:
-    """Follows the notifications below one znode, which is made if need be. Lifecycle: `run` in a task of its own."""
+    """Follows the notifications below one znode, which is created if it is missing. Lifecycle: `run` in a separate task."""
 
     def __init__(
         self,

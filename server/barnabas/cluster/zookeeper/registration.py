@@ -29,17 +29,17 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 WAIT_SECONDS = 60.0
-"""So long a broker waits for the end of a session that had its id and its address before."""
+"""Longest wait of a broker for the end of a former session with its id and its address."""
 
 
 class IdTakenError(Exception):
-    """Another broker has this id; the message says which one, and what to do."""
+    """Another broker has this id; the message names it, and the way out."""
 
 
 async def until_answered(zookeeper: ZooKeeper, request: Callable[[], Awaitable[T]]) -> T:
-    """Make a request until it is answered, in whatever session; only for what may be done twice.
+    """Repeat a request until it is answered, in any session; only for requests that may take effect twice.
 
-    Raises what the request raises, but for lost connections and sessions before the session is closed.
+    Raises the request's errors, except lost connections and sessions before the session is closed.
     """
     while True:
         try:
@@ -62,7 +62,7 @@ async def generated_broker_id(zookeeper: ZooKeeper, reserved_max: int) -> int:
 
 
 async def make_persistent(zookeeper: ZooKeeper, path: str, data: bytes = b"") -> bool:
-    """Make a znode and those above it, unless it is there; says whether it was not. Raises ZooKeeperError."""
+    """Create a znode and those above it, unless it exists; returns whether it was created. Raises ZooKeeperError."""
     try:
         await until_answered(zookeeper, lambda: zookeeper.create(path, data, parents=True))
     except NodeExistsError:

@@ -1,7 +1,7 @@
-"""Work of kazoo's thread: connect, send requests in their order, hand over what came of them.
+"""Work of kazoo's thread: connect, send requests in order, pass on results.
 
-The rule: nothing here waits for the event loop, and nothing of the event loop's is touched: answers and watches reach it by
-its queue. Of ZooKeeper's requests, those that kazoo lacks are here.
+The rule: this code neither waits for the event loop nor uses its objects: answers and watches reach it through its
+queue. ZooKeeper's requests that kazoo lacks are here.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def stat_of(stat: ZnodeStat) -> Stat:
 
 
 class Multi:
-    """All of these operations or none; unlike kazoo's own, it asks for the Stat of what is made."""
+    """All of these operations or none; unlike kazoo's own, it requests the Stat of created znodes."""
 
     type = MULTI
 
@@ -108,7 +108,7 @@ class Multi:
 
 
 class MultiRead:
-    """Read many znodes; the answer has None for those that cannot be read as they are not there."""
+    """Read many znodes; the answer has None for those that do not exist."""
 
     type = MULTI_READ
 
@@ -158,18 +158,18 @@ class WatchCall:
         return hash(self._watch)
 
     def __call__(self, _: object) -> None:
-        """Have the watch called in the event loop."""
+        """Schedule the watch in the event loop."""
         soon(self._token, self._watch)
 
 
 def soon(token: trio.lowlevel.TrioToken, act: Callable[..., object], *arguments: object) -> None:
-    """Have something called in the event loop, in the order of these calls."""
+    """Schedule a call in the event loop, in the order of these calls."""
     with suppress(trio.RunFinishedError):  # the event loop has ended
         token.run_sync_soon(act, *arguments)
 
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """Handler that kazoo runs on: one thread, which connects, sends, receives, and hands over what came."""
+    """Handler for kazoo: one thread, which connects, sends, receives, and passes on results."""
 
     def __init__(self, timeout_s: float, context: ssl.SSLContext | None, *, checks_host_name: bool) -> None:
         super().__init__()
@@ -189,7 +189,7 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
         callback.func(*callback.args)
 
     def create_connection(self, address: tuple[str, int], hostname: str = "", **_: object) -> socket.socket:
-        """Connect to a server, with TLS if that is asked for."""
+        """Connect to a server, with TLS if it is configured."""
         try:
             connection = socket.create_connection(address, self._timeout_s)
             if self._context is None:
@@ -205,7 +205,7 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 def tls_context(tls: ZooKeeperTls) -> ssl.SSLContext:
-    """Return what is needed for TLS. Raises TlsError for files that cannot be used, ssl.SSLError for what is in them."""
+    """Return the TLS context. Raises TlsError for unusable files, ssl.SSLError for invalid content."""
     trusted = read_trust_store(_settings(tls.trust_store)) if tls.trust_store is not None else None
     context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cadata=trusted)
     context.check_hostname = tls.checks_host_name
@@ -220,7 +220,7 @@ def log_in(connection: Any, messages: Generator[bytes, bytes, None], timeout_s: 
     """Log in by SASL on a connection of kazoo's, before anything else is sent.
 
     Raises ConnectionDropped, upon which kazoo connects again: by then the server may know the password, and tickets may
-    be had.
+    be available.
     """
     from barnabas.client.errors import ClientError
     from barnabas.security.digest_md5 import DigestError
@@ -272,7 +272,7 @@ Done = Callable[[Any, "BaseException | None"], None]
 
 
 class Requests:
-    """Requests on their way: so many at once, the others in their order. Used by both threads."""
+    """Requests in flight up to a limit, and queued ones in order. Used by both threads."""
 
     def __init__(self, client: KazooClient, in_flight_max: int) -> None:
         self._client = client
@@ -323,7 +323,7 @@ class Requests:
 
 
 class Result:
-    """Takes from kazoo what came of one request."""
+    """Receives the result of a request from kazoo."""
 
     __slots__ = ("_done", "_is_done", "_requests")
 
@@ -365,11 +365,11 @@ class Pending:
         self.error: BaseException | None = None
 
     def done(self, result: Any, error: BaseException | None) -> None:
-        """Take what came of the request, in kazoo's thread."""
+        """Store the result of the request, in kazoo's thread."""
         soon(self._token, self.finish, result, error)
 
     def finish(self, result: Any, error: BaseException | None) -> None:
-        """Wake the waiting task, in the event loop; a second answer is left out."""
+        """Wake the waiting task, in the event loop; a second answer is ignored."""
         if not self.answered.is_set():
             self.result, self.error = result, error
             self.answered.set()

@@ -1,7 +1,7 @@
 """The znodes of settings, ACLs, features, delegation tokens and old consumers: paths, and JSON to values and back. Pure.
 
-The rule: what is written is what Kafka 3.9 writes; what is read may be of any version since 0.8. Whatever cannot be
-read raises ZnodeError. No value of SCRAM credentials or passwords is shown: `masked` is for logs.
+The rule: the written formats are those of Kafka 3.9; all formats since 0.8 are read. Unreadable content raises
+ZnodeError. Values of SCRAM credentials and passwords are not shown: `masked` is for logs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CLIENT_METRICS = "client-metrics"
 GROUPS = "groups"
 ENTITY_TYPES = (TOPICS, BROKERS, CLIENTS, USERS, IPS)
 DEFAULT = "<default>"
-"""The name of what applies to all of a type: /config/brokers/<default>."""
+"""Name of the defaults for all of a type: /config/brokers/<default>."""
 HIDDEN = "[hidden]"
 _SECRET_PARTS = ("password", "scram-", "jaas", "credentials", "keystore.key", "secret")
 
@@ -65,7 +65,7 @@ def is_sensitive(path: str) -> bool:
 
 
 def is_open(path: str) -> bool:
-    """Say whether anybody may change a znode even if there are ACLs: old consumers write theirs themselves."""
+    """Say whether any client may change a znode even if there are ACLs: old consumers write theirs themselves."""
     return path == CONSUMERS or path.startswith(f"{CONSUMERS}/")
 
 

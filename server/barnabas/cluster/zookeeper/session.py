@@ -1,7 +1,7 @@
 """A session with ZooKeeper, as its users see it.
 
-The rule: this is all that the broker wants of ZooKeeper. One implementation speaks with servers, one is simulated; both
-call watches in the event loop's thread, each once.
+The rule: the broker uses only this interface of ZooKeeper. One implementation connects to servers, one is simulated;
+both call watches in the event loop's thread, each once.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from enum import Enum, auto
 from typing import Protocol
 
 Watch = Callable[[], None]
-"""Called once, when what was read has changed, or may change unnoticed: the connection broke. It must not block."""
+"""Called once, when the read content has changed, or may change unnoticed after a lost connection. It must not block."""
 
 ANY_VERSION = -1
 
 
 class ZooKeeperError(Exception):
-    """ZooKeeper did not do what it was asked for; nothing has changed unless the subclass says otherwise."""
+    """ZooKeeper did not carry out a request; nothing has changed unless the subclass says otherwise."""
 
 
 class NoNodeError(ZooKeeperError):
@@ -46,11 +46,11 @@ class ConnectionLostError(ZooKeeperError):
 
 
 class SessionExpiredError(ZooKeeperError):
-    """The session is over: its ephemeral znodes are gone, or go soon. A new one begins by itself."""
+    """The session is over: its ephemeral znodes are gone, or soon will be. A new session begins automatically."""
 
 
 class SessionState(Enum):
-    """State of the session, as far as it is known."""
+    """State of the session, as known here."""
 
     CONNECTED = auto()
     DISCONNECTED = auto()
@@ -123,14 +123,14 @@ class ZooKeeper(Protocol):
 
     @property
     def state(self) -> SessionState:
-        """State of the session now, as far as it is known."""
+        """The present state of the session, as known here."""
 
     @property
     def is_closed(self) -> bool:
         """True once `close` was called: then every request raises SessionExpiredError, and no session follows."""
 
     def watch_session(self, changed: Callable[[SessionState], None]) -> None:
-        """Have `changed` called with each new state; it must not block."""
+        """Call `changed` with each new state; it must not block."""
 
     async def wait_connected(self) -> None:
         """Return when the session is connected, be it the same or a new one, or was closed."""
@@ -150,7 +150,7 @@ class ZooKeeper(Protocol):
         """Return a znode's data. Raises NoNodeError, and sets no watch then."""
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        """Return the data of many znodes, None for those that are not there; all are asked for at once."""
+        """Return the data of many znodes, None for missing ones; all are requested together."""
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         """Return a znode's Stat, None if there is none; the watch is set in both cases."""

@@ -1,8 +1,8 @@
 """The settings below /config, as changes of the metadata image.
 
-The rule: what a znode says is published as it was read, in the order of reading; what cannot be read is logged and
-leaves the image as it is. At a start there is nothing to leave: a topic's setting that cannot be read stops it, as a
-default in its place might have records deleted.
+The rule: the content of znodes is published in the order of reading; an unreadable znode is logged and leaves the image
+unchanged. At a start there is no former value: an unreadable setting of a topic stops it, as a default in its place
+might delete records.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class SettingsReader:
         )
 
     async def _clients_of_users(self, users: Sequence[ResourceKey]) -> list[ResourceKey]:
-        """Return the keys of what is set for a user's client ids."""
+        """Return the keys of the settings of a user's client ids."""
         paths = [resources.config_path(*entity_of(key)) for key in users]
         keys = []
         for (kind, user), path, node in zip(users, paths, await self._zookeeper.get_many(paths), strict=True):
@@ -138,9 +138,9 @@ def _row(kind: int, name: str) -> Setting[Any] | None:
 def _readable(
     path: str, key: ResourceKey, texts: Mapping[str, str], before: Mapping[str, str], *, is_first: bool
 ) -> dict[str, str]:
-    """Return the settings of a resource, in place of those that cannot have their value what they were before.
+    """Return the settings of a resource, with the former values in place of invalid ones.
 
-    They were written past all brokers, which would have refused them. Raises ZnodeError as `read_all`.
+    Invalid ones bypassed the brokers, which would have refused them. Raises ZnodeError as `read_all`.
     """
     settings = dict(texts)
     for name, text in texts.items():

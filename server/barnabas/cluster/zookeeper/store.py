@@ -1,8 +1,7 @@
 """The metadata store of a broker in a cluster on ZooKeeper.
 
-The rule: what the controller and /config say is published in one order; a change of this broker's is written to
-ZooKeeper, conditionally on what it was decided on, and is in the image when the cluster says so. Nothing is published
-because this broker asked for it.
+The rule: changes from the controller and /config are published in one order. A change of this broker is written to
+ZooKeeper, on the condition that its inputs are unchanged, and gets into the image only when the cluster reports it.
 """
 
 from __future__ import annotations
@@ -55,8 +54,8 @@ UNKNOWN_EPOCH = -1
 class ZooKeeperStore:
     """A MetadataStore on ZooKeeper.
 
-    Lifecycle: made with a session that is connected; `open`; `run` in a task of its own for as long as the broker runs;
-    `register` once clients and the controller can be served; `close`, which ends the session.
+    Lifecycle: created with a connected session; `open`; `run` in a separate task while the broker runs; `register` once
+    clients and the controller can be served; `close`, which ends the session.
     """
 
     def __init__(
@@ -72,7 +71,7 @@ class ZooKeeperStore:
     ) -> None:
         """`has_topic_ids` is False while `inter.broker.protocol.version` is below 2.8.
 
-        Delegation tokens and ACLs are read and followed where `has_tokens` and `has_acls` say so.
+        Delegation tokens and ACLs are read and followed if `has_tokens` and `has_acls` are true.
         """
         self.patience_ms = 0
         self._zookeeper = zookeeper
@@ -122,7 +121,7 @@ class ZooKeeperStore:
         return self._publication.image
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Have `subscriber` follow each change, in order."""
+        """Subscribe to each change, in order."""
         self._publication.subscribe(subscriber)
 
     # --- life -----------------------------------------------------------------------------------------------
@@ -165,9 +164,9 @@ class ZooKeeperStore:
         return self.broker_epoch
 
     async def wait_for_successors(self, broker: BrokerRegistration) -> None:
-        """Wait until others have taken over what this broker had in sync; before `register`, if it was not stopped cleanly.
+        """Wait until others have taken over the partitions in which this broker was in sync.
 
-        Raises IdTakenError, ZooKeeperError.
+        Call it before `register`, after an unclean shutdown. Raises IdTakenError, ZooKeeperError.
         """
         await Registration(self._zookeeper, self._broker_id, broker).wait_until_free()
         await wait_for_successors(self._zookeeper, self._broker_id, self._budget)
@@ -258,10 +257,9 @@ class ZooKeeperStore:
         self._controller_epoch = controller_epoch
 
     async def follow(self, decide: Decide) -> ClusterImage:
-        """Publish what the controller says, as `publish` does, once this broker is registered.
+        """Publish changes from the controller, like `publish`, once this broker is registered.
 
-        What a controller sends before that is for the broker that had this id and this address, and has not been missed
-        yet.
+        Earlier requests are for the former process with this id and address; the controller has not noticed its end yet.
         """
         await self._is_registered.wait()
         return await self.publish(decide)
@@ -274,10 +272,10 @@ class ZooKeeperStore:
             log.error("topic ids cannot be written back: %s", error)
 
     async def publish(self, decide: Decide) -> ClusterImage:
-        """Publish the changes that `decide` says of the newest image, and return the image with them.
+        """Publish the changes that `decide` returns for the newest image, and return the image with them.
 
-        Nothing is written to ZooKeeper. Topics that are new get their settings, which are read first. A caller that
-        is cancelled while subscribers follow waits for their end. Raises StorageError once it is closed.
+        Nothing is written to ZooKeeper. The settings of new topics are read first. A caller that is cancelled while
+        subscribers follow waits for their end. Raises StorageError once it is closed.
         """
         async with self._publishing:
             changes = [self._with_epoch(change) for change in await decided(self._budget, decide, self.image)]
@@ -328,7 +326,7 @@ class ZooKeeperStore:
         return [*changes, *stale]
 
     async def _publish(self, changes: Sequence[Change]) -> None:
-        """Let all subscribers follow these changes. The caller has the lock."""
+        """Publish these changes to all subscribers. The caller holds the lock."""
         if changes:
             await self._publication.publish(changes)
             self._writer.published(self.image)
@@ -375,7 +373,7 @@ class ZooKeeperStore:
         return await self._writer.change(decide)
 
     async def publish_read(self, keys: Sequence[ResourceKey], others: Sequence[Change]) -> None:
-        """Publish these changes, and the settings of these resources as they are now. Raises ZooKeeperError."""
+        """Publish these changes, and the present settings of these resources. Raises ZooKeeperError."""
         async with self._publishing:
             settings = await self._settings.read(self.image, keys) if keys else []
             await self._publish([*settings, *others])
@@ -390,7 +388,7 @@ def _grown(change: Change) -> str | None:
 
 
 def _with_count(change: Change, counts: Mapping[str, int], image: ClusterImage) -> Change:
-    """Return the change with partitions of unknown leaders up to the topic's count, where that is known."""
+    """Return the change with partitions of unknown leaders up to the topic's partition count, if that is known."""
     match change:
         case TopicCreated(topic) if topic.name in counts:
             missing = counts[topic.name] - len(topic.partitions)

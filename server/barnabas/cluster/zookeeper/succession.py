@@ -1,8 +1,8 @@
-"""Waiting, in a broker that was not stopped cleanly, until others have taken over what it had in sync.
+"""Wait of a broker, after an unclean shutdown, until others have taken over the partitions in which it was in sync.
 
 The rule: a broker that may have lost the end of a log must not lead it, nor count as in sync, while one lives that has
-all of it. The controller sees to that when it notices that a broker was gone; where a broker is back before a controller
-has looked, it notices nothing. So the broker comes back only when it is in no ISR with others that live.
+all of it. The controller ensures that when it notices the absence of a broker; it does not if the broker is back too
+soon. So the broker registers only when it is in no ISR with other live brokers.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ WAIT_SECONDS = 60.0
 async def wait_for_successors(
     zookeeper: ZooKeeper, broker_id: int, budget: LoopBudget, *, wait_seconds: float = WAIT_SECONDS
 ) -> bool:
-    """Wait until this broker, which is not registered, is in no ISR with others that live; says whether it came to that.
+    """Wait until this broker, which is not registered, is in no ISR with other live brokers.
 
-    What its log dirs hold does not matter: they may have lost all of it. Where no other broker of an ISR is registered,
-    none can take over. Raises ZooKeeperError.
+    Returns whether that was achieved. The content of its log dirs does not matter: all of it may be lost. If no other
+    broker of an ISR is registered, none can take over. Raises ZooKeeperError.
     """
     with trio.move_on_after(wait_seconds):
         partitions = await _assigned(zookeeper, broker_id, budget)

@@ -1,6 +1,6 @@
 """The delegation tokens below /delegation_token, as changes of the metadata image.
 
-The rule: as for settings; what cannot be read is logged and leaves the image as it is.
+The rule: as for settings, an unreadable znode is logged and leaves the image unchanged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Topic ids that are lost in ZooKeeper, and written back by brokers that know them.
 
-The rule: only what is missing is written. Tools and controllers before Kafka 2.8 write a topic's znode without its id
-(KIP-516); a topic that was given another one would be another topic, and its logs would belong to none.
+The rule: only missing ids are written. Tools and controllers before Kafka 2.8 write a topic's znode without its id
+(KIP-516); with a new id it would be another topic, and its logs would belong to none.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class TrackedSession:
 
     @property
     def state(self) -> SessionState:
-        """State of the session now, as far as it is known."""
+        """The present state of the session, as known here."""
         return self._state
 
     @property
@@ -45,7 +45,7 @@ class TrackedSession:
         return self._is_closed
 
     def watch_session(self, changed: Callable[[SessionState], None]) -> None:
-        """Have `changed` called with each new state."""
+        """Call `changed` with each new state."""
         self._listeners.append(changed)
 
     async def wait_connected(self) -> None:

@@ -1,7 +1,7 @@
-"""Writes to ZooKeeper by which changes of the metadata are kept. Pure.
+"""Writes to ZooKeeper that persist changes of the metadata. Pure.
 
-The rule: what is written follows from the changes and from what the znodes hold now, so that a plan which is made again
-after a lost answer leaves out what has happened. What others have written meanwhile is a conflict, never overwritten.
+The rule: the writes follow from the changes and the present content of the znodes, so that a new plan after a lost
+answer omits completed writes. Writes of others meanwhile are a conflict, and never overwritten.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Found = Mapping[str, tuple[bytes, Stat] | None]
 """Content of znodes by path, None for those that are not there."""
 
 BYTES_MAX = 256 * 1024
-"""So much is written at once; ZooKeeper breaks the connection of a client that sends more than 1 MiB."""
+"""Bytes written together; ZooKeeper closes the connection of a client that sends more than 1 MiB."""
 ZNODE_BYTES_MAX = 1_000_000
 
 _ENTITY_TYPES = {
@@ -120,7 +120,7 @@ class Truth:
             yield ProducerIdsAllocated(self.next_producer_id)
 
     def forget_known(self, image: ClusterImage) -> None:
-        """Forget the topics that the image knows by now."""
+        """Drop the topics that the image has by now."""
         for name, topic in tuple(self.topics.items()):
             topic_before = image.topics.get(name)
             if topic is None or (
@@ -137,9 +137,9 @@ def is_same(topic: TopicInfo, other: TopicInfo) -> bool:
 
 
 class ConflictError(Exception):
-    """Another writer was quicker; `truth` is what the changes must be decided on.
+    """Another writer was faster; `truth` is the state on which the changes must be decided again.
 
-    `deleting` are topics to be made while predecessors of the same name are still being deleted.
+    `deleting` are new topics with predecessors of the same name that are still being deleted.
     """
 
     def __init__(self, truth: Truth, deleting: Collection[str] = ()) -> None:
@@ -162,7 +162,7 @@ class Plan:
 
 
 def topic_info(name: str, assignment: TopicAssignment) -> TopicInfo:
-    """A topic as its znode says: of leaders nothing is known."""
+    """Return a topic with the content of its znode: its leaders are unknown."""
     count = max(assignment.partitions, default=-1) + 1
     none = ReplicaAssignment(())
     parts = (assignment.partitions.get(index, none) for index in range(count))
@@ -204,7 +204,7 @@ def paths_of(change: Change) -> tuple[str, ...]:
 
 
 class Planner:
-    """Says what is to be written for changes that were decided on `image`, while the znodes hold `found`.
+    """Plans the writes for changes that were decided on `image`, with `found` as the content of the znodes.
 
     Lifecycle: `add` each change, go through `steps`, then `plan` has the result.
     """
@@ -274,7 +274,8 @@ class Planner:
         self._topics[topic.name] = assignment
         is_other = kept is None or kept.topic_id is None or kept.topic_id != assignment.topic_id
         if is_other and self._found.get(znodes.delete_topic_path(topic.name)) is not None:
-            # Its znodes go one after the other: what is made before the last of them is gone would go with them.
+            # its znodes are removed one after the other: a new znode made before the last removal would be removed with
+            # them
             self._deleting.add(topic.name)
             self._conflict(Truth({topic.name: topic_info(topic.name, kept or TopicAssignment({}))}))
         elif kept is None:
@@ -307,7 +308,7 @@ class Planner:
         if name in self._created:
             self._deleted[name] = None
         elif kept is None or (topic is not None and not is_same(topic, topic_info(name, kept))):
-            return  # it is gone already
+            return  # already removed
         elif self._found.get(znodes.delete_topic_path(name)) is None:
             self._deleted[name] = None
 
@@ -377,7 +378,7 @@ class Planner:
         return self._set_config(key, settings)
 
     def _entity(self, key: ResourceKey, changes: list[Change]) -> list[Operation]:
-        """Change the settings that these changes are about, and leave the others of the znode as they are."""
+        """Change only the settings of these changes, and no other settings of the znode."""
         kept = self._kept_settings(key)
         settings = dict(kept or {})
         for change in changes:
@@ -403,7 +404,7 @@ class Planner:
     def _acls_of(
         self, pattern: ResourcePattern, changes: Mapping[AccessControlEntry, bool]
     ) -> list[Operation]:
-        """Add and remove entries, whatever else the znode holds by now: ACLs that others have made stay."""
+        """Add and remove entries, and keep all others of the znode: ACLs of other writers stay."""
         path = acl_znodes.path_of(pattern)
         node = self._found.get(path)
         held = node[0] if node is not None else None

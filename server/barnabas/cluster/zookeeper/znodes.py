@@ -1,7 +1,7 @@
 """The znodes of brokers, topics, the controller and its orders: their paths, and their JSON to values and back. Pure.
 
-The rule: what is written is what Kafka 3.9 writes; what is read may be of any version since 0.8. Settings, ACLs and
-consumers are in `resource_znodes`. Whatever cannot be read raises ZnodeError.
+The rule: the written formats are those of Kafka 3.9; all formats since 0.8 are read. Settings, ACLs and consumers are in
+`resource_znodes`. Unreadable content raises ZnodeError.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def delete_topic_path(topic: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One listener of a broker, as clients are told of it."""
+    """A listener of a broker, as advertised to clients."""
 
     listener: str
     host: str
@@ -244,7 +244,7 @@ class PartitionState:
     isr: tuple[int, ...]
     controller_epoch: int
     is_recovering: bool = False
-    """True if the leader was not clean, and recovers what it has (KIP-704)."""
+    """True if the leader was elected uncleanly, and recovers its records (KIP-704)."""
 
 
 def encode_state(state: PartitionState) -> bytes:
@@ -397,7 +397,7 @@ def decode_preferred_election(data: bytes) -> list[tuple[str, int]]:
 
 
 def encode_reassignment(moves: Mapping[tuple[str, int], Sequence[int]]) -> bytes:
-    """The JSON of an order to move partitions, as it was given before KIP-455."""
+    """Return the JSON of a request to move partitions, in the form before KIP-455."""
     return encode(
         {
             "version": 1,

@@ -68,7 +68,7 @@ async def dispatch(
 def failure_of(
     error: Exception, doing: str, names: Mapping[str, str] = _NO_NAMES
 ) -> tuple[int, dict[str, Any]]:
-    """Return HTTP status and text of what was raised; `names` are those of the request, by what they name."""
+    """Return HTTP status and text for an error; `names` are those of the request, by kind."""
     error = _first(error)
     if isinstance(error, AnswerError | NoRouteError):
         return error.status, {"error": str(error)}
@@ -96,7 +96,7 @@ def _first(error: Exception) -> Exception:
 
 
 def _names_of(method: str, path: str, body: Any) -> Mapping[str, str]:
-    """Return the names in a request: those of its path, and what it creates."""
+    """Return the names in a request: those of its path, and of created objects."""
     try:
         names = dict(router().find(method, path)[1])
     except NoRouteError:

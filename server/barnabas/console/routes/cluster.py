@@ -61,7 +61,7 @@ async def overview(call: Call) -> object:
 
 
 async def _quietly(work: Any, summary: dict[str, Any]) -> None:
-    """Leave out what a visitor may not see, and remember why."""
+    """Omit values that a visitor may not see, and keep the reason."""
     try:
         await work()
     except ClientError as error:

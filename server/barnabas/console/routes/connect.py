@@ -55,7 +55,7 @@ async def _ask(
     body: Any = None,
     config: Mapping[str, str] = _NO_CONFIG,
 ) -> bytes:
-    """Return what a worker answers. Raises ConsoleError with what it refuses, without passwords of `config`."""
+    """Return a worker's answer. Raises ConsoleError with its error, without passwords of `config`."""
     try:
         return await client.ask_unread(path, method, body)
     except RegistryError as error:
@@ -70,7 +70,7 @@ def _failure(error: RegistryError, message: str) -> ConsoleError:
 
 
 async def _shown(call: Call, work: Callable[..., bytes], *parts: Any) -> bytes:
-    """Return what is shown of answers, which are read in a child process. Raises ConsoleError."""
+    """Return the displayed form of answers, which are parsed in a child process. Raises ConsoleError."""
     backend = call.backend
     try:
         return await backend.sandbox.call(work, *parts, owner=backend.owner)
@@ -116,7 +116,7 @@ async def show_connector(call: Call) -> object:
     passwords = await client.passwords(_plugin_of(info))
     try:
         topics = await _ask(client, _path(call, "/topics"))
-    except ConsoleError:  # an older worker, or one whose topic tracking is off
+    except ConsoleError:  # an older worker, or one without topic tracking
         topics = _EMPTY
     return await _shown(call, connectors.connector, status, info, topics, passwords)
 
@@ -152,7 +152,7 @@ def _config(call: Call) -> dict[str, str]:
 
 
 async def _filled(call: Call, client: ConnectClient, name: str) -> dict[str, str]:
-    """Return the config of a body, with what it masks taken from the connector that there is. Raises ConsoleError."""
+    """Return the config of a body, with masked values taken from the existing connector. Raises ConsoleError."""
     config = _config(call)
     before: dict[str, object] = {}
     if name:

@@ -62,7 +62,7 @@ async def tap_requests(call: Call) -> object:
 
 
 async def _as_json(requests: Sequence[Seen]) -> list[bytes]:
-    """Return requests as the JSON of events, of as many as their size allows; each is made in a turn of its own."""
+    """Return requests as JSON events, as many as their size allows; each is encoded in a separate turn."""
     events: list[bytes] = []
     texts: list[bytes] = []
     for request in requests:

@@ -51,19 +51,19 @@ async def _bounds(call: Call) -> Bounds:
 
 
 def view_of(call: Call, chars_max: int = SHOWN_CHARS) -> View:
-    """Return how a request wants records shown."""
+    """Return the requested display of records."""
     return View(call.one_of("as", *FORMATS), chars_max, topic=call.path["topic"])
 
 
 async def _listed_view(call: Call, chars_max: int = SHOWN_CHARS) -> View:
-    """Return how a request wants a list of records shown, with its columns. Raises ConsoleError."""
+    """Return the requested display of a list of records, with its columns. Raises ConsoleError."""
     columns = call.query.get("columns", "").strip()
     await column_names(call.backend, columns)
     return replace(view_of(call, chars_max), columns=columns)
 
 
 async def _sought(call: Call) -> Sought | None:
-    """Return what a request searches for, checked; None where it does not. Raises ConsoleError."""
+    """Return the search of a request, checked; None if it has none. Raises ConsoleError."""
     sought: Sought
     if "where" in call.query:
         if "text" in call.query:
@@ -98,7 +98,7 @@ async def list_records(call: Call) -> object:
 
 
 def _reading(call: Call) -> ConsumerSettings:
-    """Return how a request wants records read."""
+    """Return the requested way of reading records."""
     return replace(READING, isolation=READ_COMMITTED) if call.flag("committed") else READING
 
 
@@ -292,7 +292,7 @@ async def _send(
 
 
 async def _writer(call: Call, field: str) -> Serializer:
-    """Return what writes keys or values by the schema that a body names. Raises ConsoleError."""
+    """Return the serializer of keys or values for the schema in a body. Raises ConsoleError."""
     schema = call.body[f"{field}_schema"]
     client = registry_of(call)
     from barnabas.registry.encoding import Serializer
@@ -310,7 +310,7 @@ async def _writer(call: Call, field: str) -> Serializer:
 
 
 async def _write(call: Call, field: str, rows: list[dict[str, Any]], records: list[dict[str, Any]]) -> None:
-    """Replace keys or values by what the schema that a body names writes. Raises ConsoleError."""
+    """Replace keys or values by their serialized form, by the schema in a body. Raises ConsoleError."""
     writer = await _writer(call, field)
     numbers = [number for number, row in enumerate(rows) if row.get(field) is not None]
     texts = [_text(rows[number][field]) for number in numbers]

@@ -17,16 +17,16 @@ from barnabas.registry.errors import RegistryError
 from barnabas.sandbox.messages import SandboxError
 
 ASKED_MAX = 8
-"""Subjects of a page that are asked for at the same time."""
+"""Subjects of a page that are requested in parallel."""
 FRESH_SECONDS = 30.0
-"""Age at which a subject of a list is asked for again."""
+"""Age at which a subject of a list is requested again."""
 REMEMBERED_MAX = 1_000
 LIST_BYTES_MAX = 16 << 20
 """Size of a list of subjects that is looked at: some 300,000 names."""
 
 
 def registry_of(call: Call) -> RegistryClient:
-    """Return the client of the registry. Raises ConsoleError where none is known."""
+    """Return the client of the registry. Raises ConsoleError without one."""
     if call.backend.registry is None:
         raise ConsoleError(404, "there is no schema registry: set it with --registry URL")
     return call.backend.registry
@@ -61,7 +61,7 @@ async def list_subjects(call: Call) -> object:
 
 
 async def _described(call: Call, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return subjects with their newest versions, as they were within the last seconds; asks for a few at a time."""
+    """Return subjects with their newest versions, some seconds old at most; requests a few at a time."""
     client, remembered = registry_of(call), call.backend.subjects
     limiter = trio.CapacityLimiter(ASKED_MAX)
 

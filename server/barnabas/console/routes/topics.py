@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from barnabas.console.topic_index import TopicRow
 
 MEASURED_MAX = 2_000
-"""Partitions of a page for which offsets and sizes are asked for."""
+"""Partitions of a page for which offsets and sizes are requested."""
 UNKNOWN = dict.fromkeys(COLUMNS)
 
 
@@ -47,7 +47,7 @@ async def list_topics(call: Call) -> object:
     page = paging.page_of(call, rows, {**ORDERS, **orders}, lambda row: row.name)
     await trio.lowlevel.checkpoint()
     measured = await measure(backend, [row for row in page.rows if row.partitions])
-    if sort in COLUMNS:  # the page is in order as it is read
+    if sort in COLUMNS:  # the page is in order, as read
         for name in measured.keys() & sorted_by.keys():
             measured[name][sort] = sorted_by[name]
     return page.as_json(
@@ -66,7 +66,7 @@ async def list_topics(call: Call) -> object:
 
 
 async def measure(backend: Backend, rows: Sequence[TopicRow]) -> dict[str, dict[str, Any]]:
-    """Return records, bytes and records a second of topics, as far as they are known; none of too many partitions."""
+    """Return records, bytes and records a second of topics, as far as known; none if there are too many partitions."""
     records, held, ends = await sums_of(backend.admin, rows, MEASURED_MAX)
     return {
         row.name: {
@@ -198,7 +198,7 @@ async def topic_acls(call: Call) -> object:
 
 
 GROUPS_MAX = 200
-"""Groups that are asked what they read and have committed, to find those of one topic."""
+"""Groups that are asked for their subscriptions and commits, to find those of one topic."""
 ROUTES = (
     Route("GET", "/api/topics", list_topics, "A page of topics: partitions, records, bytes, rates, health",
           query=(*paging.QUERY, Parameter("internal", "true to show internal topics (false)"),

@@ -1,1 +1,1 @@
-"""Groups and their offsets: pure state machines, and in `coordinator` the group coordinator that runs them."""
+"""Groups and their offsets: pure state machines, and the group coordinator (`coordinator`) that runs them."""

@@ -2,10 +2,9 @@
 
     Empty -> PreparingRebalance -> CompletingRebalance -> Stable, and back to PreparingRebalance at any change
 
-The rule: an event checks all before it changes anything, and says that it changes the group ahead of its records
+The rule: an event makes all checks before it changes anything, and marks that it changes the group ahead of its records
 (`Decision.is_ahead`). Every change of membership goes through `_prepare_rebalance`, every new generation through
-`_complete_join`. What a coordinator must remember after a failure is what `metadata` says, written when a
-generation gets its assignment.
+`_complete_join`. The durable state is the record of the group's metadata, written when a generation gets its assignment.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from barnabas.wire.generated.join_group import JoinGroupResponse
 from barnabas.wire.generated.sync_group import SyncGroupRequest, SyncGroupResponse
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
-"""Time for which a member that has just joined may wait for the others before it counts as gone (Kafka's constant)."""
+"""Time for which a new member may wait for the others before it is removed (Kafka's constant)."""
 
 
 class ClassicGroup(ClassicState):
-    """One group. Lifecycle: made by the first join or commit, ended by a tombstone."""
+    """One group. Lifecycle: created by the first join or commit, ended by a tombstone."""
 
     __slots__ = ()
     kind: ClassVar[str] = "classic"
@@ -40,7 +39,7 @@ class ClassicGroup(ClassicState):
     # --- joining --------------------------------------------------------------------------------------------
 
     def join(self, joining: Joining, now_ms: int, out: Decision) -> None:
-        """A JoinGroup request. Raises RequestError; otherwise answers now or when the rebalance completes."""
+        """Handle a JoinGroup request: answers immediately, or when the rebalance completes. Raises RequestError."""
         out.is_ahead = True
         request = joining.request
         protocols = [(protocol.name, protocol.metadata) for protocol in request.protocols]
@@ -87,7 +86,7 @@ class ClassicGroup(ClassicState):
         return self.members.shares([name for name, _ in protocols])
 
     def _has_room_for(self, member_id: str) -> bool:
-        """While members gather, those that have joined count; later, all members. An empty group takes any member."""
+        """Say whether a member has room: in a rebalance joined members count, else all; an empty group has room."""
         if self.state is State.EMPTY:
             return True
         if self.state is not State.PREPARING_REBALANCE:
@@ -141,7 +140,7 @@ class ClassicGroup(ClassicState):
     def _replace_static(
         self, joining: Joining, protocols: list[tuple[str, bytes]], now_ms: int, out: Decision
     ) -> None:
-        """A static member came back without its member id: it gets a new one, and the old one is fenced."""
+        """Replace a static member that joined without its member id: it gets a new id, and the old one is fenced."""
         request = joining.request
         instance = request.group_instance_id
         assert instance is not None
@@ -171,7 +170,7 @@ class ClassicGroup(ClassicState):
             out.records.append(self.record())
             response = self._joined(member)
             if not joining.can_skip_assignment:
-                # An old client must not assign again: with the former leader in the answer it only asks for its own part.
+                # an old client must not assign again: told the former leader, it only asks for its own part
                 response = self._generation_of(leader_before, is_for_leader=True).joined(member.id)
             else:
                 answer = response.response if isinstance(response, LeadersAnswer) else response
@@ -184,7 +183,7 @@ class ClassicGroup(ClassicState):
         self._prepare_rebalance(now_ms, out)
 
     def _supersede(self, member: Member, out: Decision) -> None:
-        """The member has sent a new request: an older one that still waits is answered."""
+        """Answer an older waiting request of a member that has sent a new one."""
         waiter = self.members.joining.pop(member.id, None)
         if waiter is not None:
             superseded = JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, member_id=member.id)
@@ -193,7 +192,7 @@ class ClassicGroup(ClassicState):
     # --- rebalancing ----------------------------------------------------------------------------------------
 
     def begin_rebalance(self, now_ms: int, out: Decision) -> None:
-        """All members must join again, for a reason from outside."""
+        """Begin a rebalance for an external reason: all members must join again."""
         out.is_ahead = True
         self._prepare_rebalance(now_ms, out)
 
@@ -219,7 +218,7 @@ class ClassicGroup(ClassicState):
         return not self.pending and len(self.members.joining) == len(self.members)
 
     def join_expired(self, now_ms: int, out: Decision) -> None:
-        """The time for joining is over."""
+        """Complete the join phase at its timeout."""
         out.is_ahead = True
         if self.state is not State.PREPARING_REBALANCE:
             return
@@ -263,7 +262,7 @@ class ClassicGroup(ClassicState):
         out.timers[("sync", self.id)] = now_ms + self.members.longest_rebalance_ms
 
     def _answer_all(self, waiting: Mapping[str, int], reply: Callable[[str], Any], out: Decision) -> None:
-        """Answer each of these waiters with what `reply` makes for its member, after the event if they are many."""
+        """Answer each waiter with the `reply` for its member, after the event if there are many."""
         if len(waiting) >= MANY_MEMBERS:
             out.many_replies.append(ManyReplies(waiting, reply))
         else:
@@ -286,9 +285,9 @@ class ClassicGroup(ClassicState):
         out: Decision,
         assigned: Mapping[str, bytes] | None = None,
     ) -> None:
-        """A SyncGroup request. Raises RequestError; otherwise answers when the leader has assigned.
+        """Handle a SyncGroup request: answers when the leader has assigned. Raises RequestError.
 
-        `assigned` has the assignments of the request by member, where they are so many that it is made before.
+        `assigned` has the request's assignments by member, if they are so many that the caller has indexed them.
         """
         out.is_ahead = True
         member = self.known_member(request.member_id, request.group_instance_id)
@@ -308,7 +307,7 @@ class ClassicGroup(ClassicState):
             out.replies.append((waiter, self._synced(member)))
             return
         if (before := self.members.syncing.get(member.id)) is not None:
-            # The client has asked again, most likely on another connection.
+            # a repeated request, most likely on another connection
             out.replies.append((before, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)))
         self.members.syncing[member.id] = waiter
         if member.id == self.leader and self.writing != self.generation:
@@ -344,7 +343,7 @@ class ClassicGroup(ClassicState):
         )
 
     def is_written_as(self, generation: int) -> bool:
-        """Say whether a generation that is encoded aside is still the group's, and all of its members wait."""
+        """Say whether a generation that is encoded outside the event is still current, and its members wait for it."""
         return self.state is State.COMPLETING_REBALANCE and self.generation == generation == self.writing
 
     def assigned(self, generation: int, now_ms: int, out: Decision) -> None:
@@ -354,14 +353,14 @@ class ClassicGroup(ClassicState):
             self._become_stable(now_ms, out)
 
     def not_assigned(self, generation: int, code: int, now_ms: int, out: Decision) -> None:
-        """Fail the members that wait for a large generation that cannot be kept: all must join again, as in Kafka."""
+        """Fail the members that wait for a large generation that cannot be written: all must join again, as in Kafka."""
         if self.is_written_as(generation):
             out.is_ahead = True
             self._end_syncs(code, out)
             self._prepare_rebalance(now_ms, out)
 
     def _become_stable(self, now_ms: int, out: Decision) -> None:
-        """Give every member that waits for it its assignment."""
+        """Send their assignments to all members that wait for them."""
         self._enter(State.STABLE, now_ms)
         waiting = self.members.end_syncs()
         kind, protocol, assignments = self.protocol_type, self.protocol, self.assignments
@@ -386,7 +385,7 @@ class ClassicGroup(ClassicState):
         self._answer_all(self.members.end_syncs(), lambda _: SyncGroupResponse(error_code=code), out)
 
     def sync_expired(self, now_ms: int, out: Decision) -> None:
-        """The time for syncing is over: members that have not, leave."""
+        """Remove the members that have not synced in time."""
         out.is_ahead = True
         if self.state in (State.COMPLETING_REBALANCE, State.STABLE):
             late = [member for member in self.members.values() if member.id not in self.synced]
@@ -399,14 +398,14 @@ class ClassicGroup(ClassicState):
     def heartbeat(
         self, member_id: str, instance_id: str | None, generation: int, now_ms: int, out: Decision
     ) -> None:
-        """A heartbeat. Raises RequestError, REBALANCE_IN_PROGRESS while members must join again."""
+        """Handle a heartbeat. Raises RequestError: REBALANCE_IN_PROGRESS while members must join again."""
         member = self.known_member(member_id, instance_id)
         if generation != self.generation:
             raise RequestError(ErrorCode.ILLEGAL_GENERATION)
         self.watch_session(member, now_ms, out)
 
     def session_expired(self, member_id: str, now_ms: int, out: Decision) -> None:
-        """Nothing was heard of a member for its session timeout."""
+        """Remove a member without heartbeats for its session timeout."""
         out.is_ahead = True
         if member_id in self.pending:
             self._drop_pending(member_id, now_ms, out)
@@ -416,14 +415,18 @@ class ClassicGroup(ClassicState):
             return
         waits = member_id in self.members.syncing or member_id in self.members.joining
         if waits and member.joined_in != self.generation:
-            # It waits for us, not we for it. One that is new may be gone: its client has no member id to come back with.
+            # it waits for this group, not vice versa; but a new member may be gone, as its client has no member id to
+            # return with
             self.watch_session(member, now_ms, out)
             return
         self._drop(member, out)
         self._member_gone(now_ms, out)
 
     def leave(self, member_id: str, instance_id: str | None, out: Decision) -> None:
-        """A member leaves, by its id or, if static, by its instance id; `members_left` must follow. Raises RequestError."""
+        """Return the member that leaves, named by its id or instance id; `members_left` must follow.
+
+        Raises RequestError.
+        """
         out.is_ahead = True
         if instance_id is not None and not member_id:
             member_id = self.static_ids.get(instance_id, "")
@@ -460,7 +463,7 @@ class ClassicGroup(ClassicState):
             out.replies.append((sync_waiter, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)))
 
     def _drop_all(self, members: Sequence[Member], out: Decision) -> None:
-        """Drop members that have no request that waits."""
+        """Remove the members without a waiting request."""
         if len(members) < MANY_MEMBERS:
             for member in members:
                 self._drop(member, out)
@@ -484,7 +487,7 @@ class ClassicGroup(ClassicState):
         self.state, self.state_since_ms = state, now_ms
 
     def watch_sessions(self, now_ms: int, out: Decision) -> None:
-        """After a load: every member has a whole session timeout to be heard of; too many must join again."""
+        """Start every member's session timeout after a load; if the group is too large now, members must rejoin."""
         self.watch_sessions_of(self.members.values(), now_ms, out)
         if len(self.members) > self.settings.size_max:
             self._prepare_rebalance(now_ms, out)

@@ -1,4 +1,4 @@
-"""State of a group of the classic protocol, what that means for its offsets, and what is kept of it. Pure."""
+"""State of a group of the classic protocol, its rules for offsets, and its record. Pure."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.records.group_metadata import GroupMetadataValue
 
 BYTES_PER_TOPIC: Final = 32
-"""Bytes that a topic takes in a subscription, about."""
+"""Approximate bytes of a topic in a subscription."""
 
 
 @dataclass(slots=True, init=False)
 class ClassicState:
-    """One group, without what requests do to it."""
+    """State of one group, without the handling of requests."""
 
     id: str
     settings: GroupSettings
@@ -35,21 +35,21 @@ class ClassicState:
     leader: str | None
     members: Members
     assignments: dict[str, bytes]
-    """Assignment of each member in this generation; the dictionary is replaced as a whole, never changed."""
+    """Assignment of each member in this generation; the dictionary is replaced, never mutated."""
     synced: set[str]
-    """Members that have asked for their assignment in this generation."""
+    """Members that have requested their assignment in this generation."""
     static_ids: dict[str, str]
     pending: set[str]
     initial_delay_left_ms: int
     new_member_added: bool
     is_initial: bool
     writing: int
-    """The last generation that was to be encoded aside; 0 if there was none."""
+    """The last generation to be encoded outside the event; 0 if there was none."""
     subscriptions: tuple[str, tuple[Member, ...], frozenset[str] | None] | None = field(compare=False)
-    """Protocol, members, and what `subscribed_topics` has made of them."""
+    """Protocol, members, and the result of `subscribed_topics` for them."""
 
     def __init__(self, id: str, settings: GroupSettings) -> None:
-        # Written out: that of a dataclass is not compiled, and with so many fields it took a third of the event.
+        # written out: a generated __init__ is not compiled, and took a third of the event
         self.id = id
         self.settings = settings
         self.state = State.EMPTY
@@ -78,7 +78,7 @@ class ClassicState:
 
     @property
     def is_unused(self) -> bool:
-        """True while the group has no members, and none that are about to join."""
+        """True while the group has no members, and no clients that are about to join."""
         return self.state is State.EMPTY and not self.pending
 
     @property
@@ -92,7 +92,7 @@ class ClassicState:
         return self.generation > 0
 
     def known_member(self, member_id: str, instance_id: str | None) -> Member:
-        """The member, if the id and the instance id belong together."""
+        """Return the member if member id and instance id belong together. Raises RequestError."""
         if instance_id is not None:
             owner_id = self.static_ids.get(instance_id)
             if owner_id is None:
@@ -105,7 +105,7 @@ class ClassicState:
         return member
 
     def subscription_size(self) -> int:
-        """Return about how many members and topics `subscribed_topics` goes through: none where it knows the answer."""
+        """Return about how many members and topics `subscribed_topics` would visit: 0 if it has the result cached."""
         members = self.members.values()
         if self.subscriptions is not None and self.subscriptions[:2] == (self.protocol, members):
             return 0
@@ -115,8 +115,8 @@ class ClassicState:
     def subscribed_topics(self) -> Set[str] | None:
         """Return the topics that all members subscribe to, by the chosen assignor; None if they cannot be read.
 
-        It is not for groups that are no consumers, before the first generation, or when a member's metadata is not the
-        consumers' (their own assignors may write anything).
+        They are unknown if members are no consumers, before the first generation, or if a member's metadata has another
+        format (custom assignors may write anything).
         """
         if not self.members:
             return set()
@@ -133,7 +133,7 @@ class ClassicState:
     def check_commit(self, committer: Committer, context: EventContext) -> None:
         """Check the committer, and count the commit as a sign of life. A group without members takes any commit.
 
-        Old transactional producers cannot say which member they commit for, and need not.
+        Old transactional producers cannot name the member for which they commit, and need not.
         """
         generation, member_id = committer.generation, committer.member_id
         if generation < 0 and self.state is State.EMPTY:
@@ -150,15 +150,15 @@ class ClassicState:
         self.watch_session(member, context.now_ms, context.out)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Accept any request for committed offsets: members do not name themselves in it."""
+        """Accept any request for committed offsets: it does not name a member."""
 
     def check_offset_deletion(self) -> None:
-        """Raise NON_EMPTY_GROUP if members are no consumers: their subscriptions are not known."""
+        """Raise NON_EMPTY_GROUP if members are no consumers: their subscriptions are unknown."""
         if self.members and self.protocol_type != CONSUMER:
             raise RequestError(ErrorCode.NON_EMPTY_GROUP, "the group has members that are no consumers")
 
     def offset_retention(self) -> OffsetRetention | None:
-        """Return which offsets may expire: all since the group is empty, and what a stable group does not read."""
+        """Return which offsets may expire: all in an empty group, and those of topics that a stable group does not read."""
         if self.state is State.EMPTY:
             return OffsetRetention(empty_since_ms=self.state_since_ms if self.protocol_type else 0)
         if self.state is not State.STABLE or self.protocol_type != CONSUMER:
@@ -169,11 +169,11 @@ class ClassicState:
     # --- time -----------------------------------------------------------------------------------------------
 
     def watch_session(self, member: Member, now_ms: int, out: Decision) -> None:
-        """Give a member a whole session timeout to be heard of again."""
+        """Start a member's session timeout anew."""
         out.timers[("session", self.id, member.id)] = now_ms + member.session_timeout_ms
 
     def watch_sessions_of(self, members: Sequence[Member], now_ms: int, out: Decision) -> None:
-        """Give each of these a whole session timeout to be heard of again; where they are many, after the event."""
+        """Start the session timeouts of these members anew; if they are many, after the event."""
         group_id = self.id
         timers = (
             (("session", group_id, member.id), now_ms + member.session_timeout_ms) for member in members
@@ -186,13 +186,13 @@ class ClassicState:
     # --- what is kept ---------------------------------------------------------------------------------------
 
     def end(self, out: Decision) -> None:
-        """Write the group's tombstone; ids that were given to clients that have not come back are void."""
+        """Write the group's tombstone; ids given to clients that have not joined yet become invalid."""
         out.records.append(group_tombstone(self.id))
         for member_id in self.pending:
             out.timers[("session", self.id, member_id)] = None
 
     def record(self) -> Record:
-        """Return what must be remembered of the group."""
+        """Return the group's metadata record."""
         protocol, assignments = self.protocol or "", self.assignments
         members = [
             member.record(protocol, assignments.get(member.id, b"")) for member in self.members.values()
@@ -203,7 +203,7 @@ class ClassicState:
     def metadata_of(
         self, since_ms: int, members: list[GroupMetadataValue.MemberMetadata]
     ) -> GroupMetadataValue:
-        """Return what must be remembered of the generation with these members."""
+        """Return the metadata value of the generation with these members."""
         return GroupMetadataValue(
             protocol_type=self.protocol_type,
             generation=self.generation,
@@ -215,7 +215,7 @@ class ClassicState:
 
     @classmethod
     def restored(cls, group_id: str, settings: GroupSettings, value: GroupMetadataValue) -> Self:
-        """The group as it was when this was written."""
+        """Return the group as of its metadata record."""
         group = cls(group_id, settings)
         group.generation, group.protocol_type = value.generation, value.protocol_type
         group.protocol, group.leader = value.protocol, value.leader
@@ -230,7 +230,7 @@ class ClassicState:
 
 
 def _topics_of(members: Iterable[Member], protocol: str) -> frozenset[str] | None:
-    """Return the topics in these members' metadata for a protocol; None if one of them is not a consumer's."""
+    """Return the topics in these members' metadata for a protocol; None if one is not a consumer's metadata."""
     topics: set[str] = set()
     for member in members:
         try:

@@ -1,4 +1,4 @@
-"""Check that a member of a group with member epochs may commit offsets. Pure."""
+"""Check of offset commits by members with epochs. Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from barnabas.wire.generated.errors import ErrorCode
 
 
 def check_committer(member_epoch: int, committer: Committer, sinces: Iterable[int | None]) -> None:
-    """Check a committer's epoch; `sinces` has for each partition the epoch since which the member has it, or None.
+    """Check a committer's epoch; `sinces` has for each partition the epoch in which it was assigned to the member, or None.
 
-    One that is behind is still good for partitions that the member has had since then (KIP-1251). Raises
+    An older epoch is accepted for partitions that the member has had since that epoch (KIP-1251). Raises
     UNSUPPORTED_VERSION, STALE_MEMBER_EPOCH; ILLEGAL_GENERATION from a transaction in an old version.
     """
     epoch, is_old = committer.generation, committer.api_version <= LAST_WITHOUT_MEMBER_EPOCHS

@@ -1,6 +1,6 @@
-"""Subscriptions and assignments of consumers, as they are sent inside of the classic protocol. Pure.
+"""Subscriptions and assignments of consumers, as embedded in the classic protocol. Pure.
 
-It has topics by name, groups here have them by id: topics that do not exist (any more) are skipped.
+The protocol names topics, groups have their ids: topics that do not exist are skipped.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from barnabas.wire.generated.data.consumer_protocol_subscription import Consumer
 from barnabas.wire.topic_partitions import TopicIdPartition, TopicIdPartitions
 
 CONSUMER = "consumer"
-"""The protocol type of groups that speak so."""
+"""The protocol type of consumer groups."""
 
 SAID_ENTRIES_MAX = 250_000
-"""Topics and partitions that a member may name in what it says; as many as a request may have by default."""
+"""Limit of topics and partitions in a member's metadata; the default limit of a request."""
 
 
 def read_topics(metadata: bytes) -> list[str]:
     """Return the topics in a member's metadata, of any version. Raises DecodeError.
 
-    Only the fields of version 0 are read, with which every version begins, as Kafka does: a member may leave out what its
-    version adds, or add fields of later versions.
+    Only the fields of version 0 are read, with which every version begins, as in Kafka: a member may omit later fields
+    of its version, or add fields of later versions.
     """
     decoded = decode_prefix(subscription.CODEC, metadata, version=0, entries_max=SAID_ENTRIES_MAX)
     return decoded.topics
 
 
 def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
-    """Return a member's whole metadata. Raises DecodeError, also where they are too large."""
+    """Return a member's complete metadata. Raises DecodeError, also if it is too large."""
     return decode_prefix(subscription.CODEC, metadata, entries_max=SAID_ENTRIES_MAX)
 
 
@@ -66,7 +66,7 @@ def _partitions_of(topics: Iterable[Any], image: ClusterImage) -> TopicIdPartiti
 def write_assignment(
     topic_partitions: Iterable[TopicIdPartition], member_metadata: bytes, image: ClusterImage
 ) -> bytes:
-    """An assignment for the member that has said this, in the version that it understands."""
+    """Return an assignment for the member with this metadata, in the version that it supports."""
     value = ConsumerProtocolAssignment(
         assigned_partitions=[
             ConsumerProtocolAssignment.TopicPartition(topic=name, partitions=partitions)

@@ -1,6 +1,6 @@
 """The group coordinator, as the handlers see it: shards of groups over the partitions of __consumer_offsets.
 
-The groups themselves are imported when the first of them is asked for: a broker without any is ready sooner.
+The modules of groups are imported at the first request for a group: a broker without groups starts faster.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 TARGETS_PER_EVENT: Final = 50
-"""Of a large assignment so many members' parts are written in one batch: a millisecond's worth."""
+"""Members of a large assignment written in one batch: a millisecond."""
 TARGETS_COMPARED_PER_EVENT: Final = 1_000
-"""So many are compared at once with what was written, which takes less than a millisecond, too."""
+"""Members compared with the written target in one event: less than a millisecond."""
 
 
 class GroupCoordinator(Runtime["GroupShard"]):
-    """Facade for the handlers; lifecycle as of `Runtime`."""
+    """Facade for the handlers; lifecycle as in `Runtime`."""
 
     def __init__(
         self,
@@ -69,13 +69,13 @@ class GroupCoordinator(Runtime["GroupShard"]):
         self.settings = settings
 
     async def load_all(self) -> None:
-        """Load every partition that this broker leads and in which there is something."""
+        """Load every partition with records that this broker leads."""
         if self._journal.partition_count():
             await self.prepare()
         await super().load_all()
 
     async def _import_groups(self) -> None:
-        """Import in a thread what groups need: it takes tenths of a second."""
+        """Import the modules of groups in a thread: it takes tenths of a second."""
         if self._threads is not None:
             await self._threads.run(_import_groups)
 
@@ -95,10 +95,10 @@ class GroupCoordinator(Runtime["GroupShard"]):
                 refuse(self._journal.topic, partition, entry, index, error)
 
     def transaction_ended(self, partition: int, producer_id: int, *, committed: bool) -> None:
-        """The marker that ends a producer's transaction has been appended to this partition."""
+        """Note the marker of a producer's transaction, which has been appended to this partition."""
         shard = self._shards.get(partition)
         if shard is None or not shard.is_active:
-            return  # it is found when the partition is read
+            return  # the marker is found when the partition is read
         end = partial(shard.machine.transaction_ended, producer_id, committed=committed)
         if shard.is_held:
             shard.after_hold.append(end)
@@ -115,7 +115,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
             await self._compute_target(effect, shard)
 
     async def _keep_generation(self, needed: RecordNeeded, shard: Shard[GroupShard]) -> None:
-        """Encode and append the record of a large classic group; then its members get their assignments."""
+        """Encode and append the record of a large classic group, then send its members their assignments."""
         code = 0
         try:
             record = await self._aside(needed.compute)
@@ -145,7 +145,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
             log.exception("the assignment of group %r cannot be computed", effect.group_id)
         try:
             parts = list((target or {}).items())
-            # Twice, since the last event compares all: what was written must be known to be the same by then.
+            # twice, as the last event compares everything: all must be known to be written by then
             for part in (*slices(parts, TARGETS_PER_EVENT), *slices(parts, TARGETS_COMPARED_PER_EVENT)):
                 if not await self.write_on(
                     shard,
@@ -163,14 +163,14 @@ class GroupCoordinator(Runtime["GroupShard"]):
             log.warning("the assignment of group %r is not written: %s", effect.group_id, error)
 
     async def expire_offsets(self) -> None:
-        """Forget offsets that are kept too long, and groups of which nothing is left."""
+        """Remove expired offsets, and groups that have become empty."""
         from barnabas.coordinators.groups.expiry import expiring
 
         now_ms = self._now_ms()
         await self.write_all(lambda shard: expiring(shard, now_ms))
 
     async def forget_topics(self, names: frozenset[str], ids: frozenset[bytes], deleted_ms: int) -> None:
-        """Forget the offsets that were committed in deleted topics until then, and what share groups know of them."""
+        """Remove the offsets that were committed in deleted topics until their deletion, and the topics in share groups."""
         if not self._journal.partition_count():
             return
         await self.prepare()
@@ -183,7 +183,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
     async def delete_group(self, group_id: str) -> None:
         """Delete a group without members, with its offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
 
-        Many offsets go in several batches, as in Kafka: where one fails, the rest is still there.
+        Many offsets are deleted in several batches, as in Kafka: after a failure the rest remains.
         """
         while await self.write(
             group_id,
@@ -194,7 +194,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
 
 
 def _is_large_timer(machine: GroupShard, key: Hashable) -> bool:
-    """Say whether the end of a member that has very many partitions may follow."""
+    """Say whether a timer removes a member that has very many partitions."""
     assert isinstance(key, tuple)
     return len(key) > 2 and machine.event_size(key[1], key[2]) > EVENT_SIZE_MAX
 
@@ -205,7 +205,7 @@ def _is_large_part(part: Sequence[tuple[str, frozenset[Any]]], machine: GroupSha
 
 
 def _import_groups() -> None:
-    java = ("encodings.utf_16_be", "encodings.utf_16_le")  # in which Java counts and hashes
+    java = ("encodings.utf_16_be", "encodings.utf_16_le")  # Java counts and hashes these units
     ours = (
         "barnabas.coordinators.runtime.entries",
         "barnabas.coordinators.groups.shard",

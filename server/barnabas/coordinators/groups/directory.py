@@ -25,10 +25,10 @@ class GroupDirectory(Protocol):
         """All groups by id."""
 
     def exists(self, group_id: str) -> bool:
-        """Say whether anything is known of a group."""
+        """Say whether a group exists in any form, with members or offsets."""
 
     def find(self, group_id: str, kind: type[G]) -> G | None:
-        """Return a group, if there is one of this kind."""
+        """Return a group, None if there is none of this kind."""
 
     def group(self, group_id: str) -> ClassicGroup:
         """Return a classic group. Raises UNKNOWN_MEMBER_ID."""
@@ -40,13 +40,13 @@ class GroupDirectory(Protocol):
         """Return a streams group. Raises GROUP_ID_NOT_FOUND."""
 
     def new_streams_group(self, group_id: str) -> StreamsGroup:
-        """Return a streams group for its first member; its first record makes it known."""
+        """Return a streams group for its first member; its first record registers it."""
 
     def replayed_streams_group(self, group_id: str) -> StreamsGroup:
-        """Return the streams group that its first record makes known: that of `new_streams_group`, if there is one."""
+        """Return the streams group for its first record: that of `new_streams_group`, if there is one."""
 
     def share_group(self, group_id: str) -> ShareGroup:
         """Return a share group. Raises GROUP_ID_NOT_FOUND."""
 
     def new_share_group(self, group_id: str) -> ShareGroup:
-        """Return a share group of which nothing is written yet."""
+        """Return a share group without records."""

@@ -1,8 +1,8 @@
-"""The common part of groups with member epochs, which change only by replay. Pure.
+"""The common part of groups with member epochs, which only the replay of records changes. Pure.
 
     Empty -> Assigning (the epoch is ahead of the target) -> Reconciling (members are behind the target) -> Stable
 
-The rule: the state here changes only when a record is replayed. An event decides on records and changes nothing else.
+The rule: only the replay of a record changes the state here. An event decides on records and changes nothing else.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T", bound=Hashable)
 
 CLOCK_STEP_MS = 10_000
-"""A time that lies further in the future was taken from a clock that has been set back since.
+"""A time further in the future than this comes from a clock that has been set back.
 
-What a request that has waited takes for now lies behind it by less."""
+The time of a delayed request is behind by less.
+"""
 
 
 @dataclass(slots=True)
 class EpochGroup(ABC, Generic[M, K]):
     """One group of members M to which partitions or tasks K are assigned.
 
-    Lifecycle: made by the first record of it, gone with the tombstone of its epoch.
+    Lifecycle: created by its first record, ended by the tombstone of its epoch.
     """
 
     kind: ClassVar[str]
@@ -51,11 +52,11 @@ class EpochGroup(ABC, Generic[M, K]):
     members: dict[str, M] = field(default_factory=dict)
     target: dict[str, frozenset[K]] = field(default_factory=dict)
     topics_seen: Mapping[str, TopicInfo] | None = field(default=None, compare=False)
-    """The topics for which the hash was last compared: only another mapping needs another look."""
+    """The topics at the last comparison of the hash: only another mapping is compared again."""
     assigned_ms: int = 0
-    """When the target was made; 0 if that is not known."""
+    """Time of the last target; 0 if unknown."""
     assigning_epoch: int = field(default=0, compare=False)
-    """The epoch for which an assignment is being computed aside, 0 for none."""
+    """The epoch for which an assignment is being computed outside an event, 0 for none."""
 
     @property
     def protocol_type(self) -> str:
@@ -69,7 +70,7 @@ class EpochGroup(ABC, Generic[M, K]):
 
     @property
     def is_written(self) -> bool:
-        """True if records of the group are in the log, as they always are: nothing is known of it otherwise."""
+        """True: a group with epochs exists only by its records."""
         return True
 
     def member(self, member_id: str) -> M:
@@ -82,23 +83,23 @@ class EpochGroup(ABC, Generic[M, K]):
     def was_assigned_within(self, interval_ms: int, now_ms: int) -> bool:
         """Return whether the last assignment is less than that ago.
 
-        One that seems to be far in the future is not: the clock has been set back since.
+        A time far in the future does not count: the clock has been set back since.
         """
         since_ms = now_ms - self.assigned_ms
         return bool(interval_ms and self.assigned_ms) and -CLOCK_STEP_MS < since_ms < interval_ms
 
     def size_for(self, member_id: str) -> int:
-        """Return about how many topics and partitions a heartbeat or the end of a member goes through."""
+        """Return about how many topics and partitions a heartbeat, or the removal of a member, visits."""
         return self.topic_count + self.assigned_count(member_id) + len(self.target.get(member_id, ()))
 
     @abstractmethod
     def is_at_rest(self, member_id: str, topics: Mapping[str, TopicInfo]) -> bool:
-        """Return whether a member has what it is to have, and the group has seen these topics."""
+        """Return whether a member has its whole target, and the group has seen these topics."""
 
     @property
     @abstractmethod
     def topic_count(self) -> int:
-        """About how many topics the members want, as far as that is known without going through them."""
+        """Approximate number of topics that members subscribe to, without visiting them."""
 
     @abstractmethod
     def assigned_count(self, member_id: str) -> int:
@@ -110,23 +111,23 @@ class EpochGroup(ABC, Generic[M, K]):
             raise RequestError(ErrorCode.NON_EMPTY_GROUP, f"group {self.id!r} has members")
 
     def check_room(self, size_max: int, member_id: str) -> None:
-        """Raise GROUP_MAX_SIZE_REACHED if a member that is not known is one more than may be in."""
+        """Raise GROUP_MAX_SIZE_REACHED if an unknown member would exceed the limit."""
         if len(self.members) >= size_max and member_id not in self.members:
             raise RequestError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has {size_max} members, which is the most"
             )
 
     def put_target(self, member_id: str, assigned: frozenset[K]) -> None:
-        """Replace what a member is to have."""
+        """Replace a member's target."""
         self.target[member_id] = assigned
 
     def drop_target(self, member_id: str) -> None:
-        """Remove what a member is to have."""
+        """Remove a member's target."""
         self.target.pop(member_id, None)
 
     @abstractmethod
     def tombstones(self) -> list[Record]:
-        """Return what ends the group, with its members, in the order that replay needs."""
+        """Return the tombstones of the group and its members, in the order that replay needs."""
 
     def end(self, out: Decision) -> None:
         """Write the tombstones of the group and its members."""
@@ -135,21 +136,21 @@ class EpochGroup(ABC, Generic[M, K]):
 
 @dataclass(slots=True)
 class ReconciledGroup(EpochGroup[E, K]):
-    """A group in which everything has one owner, and members move to the target step by step (`reconciliation`)."""
+    """A group with one owner of each partition or task; members move to the target in steps (`reconciliation`)."""
 
     static_ids: dict[str, str] = field(default_factory=dict)
-    """The member that has an instance id."""
+    """Member ids by instance id."""
 
     # --- asking ---------------------------------------------------------------------------------------------
 
     @property
     def is_ready(self) -> bool:
-        """True if anything can be assigned."""
+        """True if the group has anything to assign."""
         return True
 
     @property
     def state_name(self) -> str:
-        """The state, with the name that clients see."""
+        """The state, as clients see its name."""
         if not self.members:
             return "Empty"
         if not self.is_ready:
@@ -161,7 +162,7 @@ class ReconciledGroup(EpochGroup[E, K]):
         return "Reconciling"
 
     def is_at_rest(self, member_id: str, topics: Mapping[str, TopicInfo]) -> bool:
-        """Return whether a member has what it is to have, and the group has seen these topics."""
+        """Return whether a member has its whole target, and the group has seen these topics."""
         member = self.members.get(member_id)
         return (
             self.epoch == self.assignment_epoch
@@ -172,12 +173,12 @@ class ReconciledGroup(EpochGroup[E, K]):
         )
 
     def assigned_count(self, member_id: str) -> int:
-        """Return how many partitions or tasks a member has, and is to give up."""
+        """Return how many partitions or tasks a member has, including those that it must revoke."""
         member = self.members.get(member_id)
         return 0 if member is None else len(member.assigned) + len(member.revoking)
 
     def static_member(self, instance_id: str, member_id: str) -> E:
-        """Return the member that has an instance id. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+        """Return the member with an instance id. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
         owner_id = self.static_ids.get(instance_id)
         if owner_id is None:
             raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, f"the instance id {instance_id!r} is not known")
@@ -192,21 +193,21 @@ class ReconciledGroup(EpochGroup[E, K]):
         return self.member(member_id) if instance_id is None else self.static_member(instance_id, member_id)
 
     def replaced_by(self, member: E) -> str | None:
-        """Return the id of the member from which this one has taken over its instance id, if there is one."""
+        """Return the id of the former member, if this one has taken over its instance id; else None."""
         holder = self.static_ids.get(member.instance_id) if member.instance_id is not None else None
         return None if holder == member.id else holder
 
     def was_another(self, member: E) -> bool:
-        """Return whether a member that replaces a static one was in the group by itself: as such it has left."""
+        """Return whether a member that replaces a static one was a member itself before: that one has left."""
         return member.id in self.members and self.replaced_by(member) is not None
 
     def target_of(self, member: E) -> frozenset[K]:
-        """Return a member's target; a member that replaces a static one takes over the target of that one."""
+        """Return a member's target; a member that replaces a static one takes over its target."""
         replaced = self.replaced_by(member)
         return self.target.get(member.id if replaced is None else replaced, frozenset())
 
     def target_with(self, member: E) -> dict[str, frozenset[K]]:
-        """Return the target with this member in it, and without the one that it replaces."""
+        """Return the target with this member, and without the one that it replaces."""
         target = self.target.copy()
         replaced = self.replaced_by(member)
         if replaced is not None:
@@ -214,7 +215,7 @@ class ReconciledGroup(EpochGroup[E, K]):
         return target
 
     def members_with(self, member: E) -> list[E]:
-        """Return all members, with this one as it is now, and without the one that it replaces."""
+        """Return all members, with this one updated, and without the one that it replaces."""
         after = self.members.copy()
         replaced = self.replaced_by(member)
         if replaced is not None:
@@ -237,22 +238,22 @@ class ReconciledGroup(EpochGroup[E, K]):
             raise RequestError(member.stale_epoch_error)
 
     def check_offset_deletion(self) -> None:
-        """Offsets may be deleted, except those of topics that members are subscribed to."""
+        """Accept: offsets may be deleted, except those of subscribed topics."""
 
     def offset_retention(self) -> OffsetRetention | None:
-        """Return which offsets may expire: those of topics that no member is subscribed to."""
+        """Return which offsets may expire: those of topics without subscribers."""
         return OffsetRetention(self.subscribed_topics())
 
     # --- time -----------------------------------------------------------------------------------------------
 
     def watch_revocation(self, member: E, context: EventContext) -> None:
-        """A member that must give something up has its rebalance timeout to do so."""
+        """Start the rebalance timeout of a member that must revoke something."""
         waits = member.state is MemberState.UNREVOKED
         due_ms = context.now_ms + member.rebalance_timeout_ms if waits else None
         context.out.timers["revocation", self.id, member.id] = due_ms
 
     def overdue_member(self, timer: str, member_id: str) -> E | None:
-        """Return the member that a timer has found to be too late, None if it is gone or has done its part."""
+        """Return the member of an expired timer, None if it is gone or has done its part."""
         member = self.members.get(member_id)
         if member is not None and timer == "revocation" and member.state is not MemberState.UNREVOKED:
             return None
@@ -262,11 +263,11 @@ class ReconciledGroup(EpochGroup[E, K]):
 
     @abstractmethod
     def add_assigned(self, member: E) -> None:
-        """Count what a member has, and is to give up, as its."""
+        """Record a member's partitions or tasks, including those that it must revoke, as its own."""
 
     @abstractmethod
     def remove_assigned(self, member: E) -> None:
-        """Take back what `add_assigned` has done."""
+        """Undo `add_assigned`."""
 
     def put_member(self, member: E) -> None:
         """Add a member, or replace its earlier state."""
@@ -282,7 +283,7 @@ class ReconciledGroup(EpochGroup[E, K]):
         self.members.pop(member_id, None)
 
     def _release(self, member_id: str) -> None:
-        """Take away what a member has, and its instance id."""
+        """Release a member's partitions or tasks, and its instance id."""
         member = self.members.get(member_id)
         if member is None:
             return
@@ -292,7 +293,7 @@ class ReconciledGroup(EpochGroup[E, K]):
 
 
 def uncount(counter: Counter[T], items: Iterable[T]) -> None:
-    """Decrement these counts, and drop those that become 0."""
+    """Decrement these counts, and remove those that become 0."""
     for item in items:
         if counter[item] == 1:
             del counter[item]
@@ -303,7 +304,7 @@ def uncount(counter: Counter[T], items: Iterable[T]) -> None:
 def watch_each(
     members: Collection[M], watch: Callable[[M, EventContext], None], context: EventContext
 ) -> None:
-    """Have `watch` set the timers of each of these; where they are many, after the event."""
+    """Call `watch` to set the timers of each member; if they are many, after the event."""
     if len(members) < MANY_MEMBERS:
         for member in members:
             watch(member, context)

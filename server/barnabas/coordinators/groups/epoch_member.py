@@ -1,6 +1,6 @@
-"""Members with epochs of their own, of consumer and streams groups: what they have in common. Pure.
+"""Members with their own epochs: the common part of consumer and streams groups. Pure.
 
-The rule: a member never changes; a new one takes its place, when the record that says so is replayed.
+The rule: a member is immutable; the replay of its record replaces it by a new one.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode
 
 LEAVE_EPOCH = -1
-"""Sent by a member that leaves."""
+"""Epoch with which a member leaves."""
 LEAVE_FOR_A_WHILE_EPOCH: Final = -2
-"""Sent by a static member that will come back, and its epoch until then."""
+"""Epoch with which a static member leaves temporarily, and its epoch until it returns."""
 
 K = TypeVar("K", bound=Hashable)
 
@@ -26,19 +26,19 @@ class MemberState(IntEnum):
 
     STABLE = 0
     UNREVOKED = 1
-    """It must give up partitions before it can enter the next epoch."""
+    """The member must revoke partitions before it can enter the next epoch."""
     UNRELEASED = 2
-    """It waits for partitions that others must give up."""
+    """The member waits for partitions that others must revoke."""
     UNKNOWN = 127
-    """Written by a broker that knows more states."""
+    """Written by a broker with more states."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpochMember(Generic[K]):
-    """A member: its identity, its subscription, and the partitions or tasks that it has.
+    """A member: its identity, its subscription, and its partitions or tasks.
 
-    `assigned` and `revoking` give for each of them the member epoch in which it was assigned (KIP-1251). Those in
-    `revoking` are still the member's until it reports them as revoked.
+    `assigned` and `revoking` have the member epoch in which each was assigned (KIP-1251). Entries of `revoking` belong
+    to the member until it reports them as revoked.
     """
 
     id: str
@@ -55,17 +55,18 @@ class EpochMember(Generic[K]):
 
     @property
     def stale_epoch_error(self) -> ErrorCode:
-        """The error code for a request with another epoch."""
+        """The error code for a request with an outdated epoch."""
         return ErrorCode.STALE_MEMBER_EPOCH
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        """Return whether it has all that the target of this epoch gives it."""
+        """Return whether the member has all of its target in this epoch."""
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def check_epoch(self, epoch: int, reported: Set[K] | None) -> None:
         """Check the epoch of a heartbeat. Raises FENCED_MEMBER_EPOCH.
 
-        A member that is behind by an answer that was lost may go on, if it has nothing that it should not have.
+        A member that lost the last answer may continue with its previous epoch, if it owns nothing beyond its
+        assignment.
         """
         if epoch == self.epoch:
             return
@@ -79,7 +80,7 @@ class EpochMember(Generic[K]):
     def moved_to(
         self, state: MemberState, epoch: int, assigned: Mapping[K, int], revoking: Mapping[K, int]
     ) -> Self:
-        """Return the member after a step; the epoch before the current one is remembered."""
+        """Return the member after a step; its last epoch becomes the previous one."""
         return changed(
             self,
             state=state,
@@ -90,9 +91,9 @@ class EpochMember(Generic[K]):
         )
 
     def away(self) -> Self:
-        """Return the member after a static leave: it keeps its partitions, and has given up the revoked ones.
+        """Return the member after a static leave: it keeps its partitions, except revoked ones.
 
-        Once it is back it counts as the one that has always had that: it may commit for it in any of its epochs.
+        After its return it may commit for them in any of its epochs.
         """
         return changed(
             self,
@@ -110,13 +111,13 @@ class EpochMember(Generic[K]):
 E = TypeVar("E", bound=EpochMember[Any])
 
 _slots: dict[type, tuple[tuple[str, Callable[[Any], Any], Callable[[Any, Any], None]], ...]] = {}
-"""The fields of a class of members, each with what reads and what writes it."""
+"""The fields of a class of members, each with its getter and setter."""
 
 
 def changed(member: E, **values: Any) -> E:
-    """Return a member with other values in some of its fields: as `dataclasses.replace`, in half of its time.
+    """Return a member with some fields replaced: like `dataclasses.replace`, in half the time.
 
-    Raises TypeError for a field that there is not.
+    Raises TypeError for an unknown field.
     """
     kind = type(member)
     slots = _slots.get(kind)

@@ -1,6 +1,6 @@
-"""Offsets that are forgotten: kept too long (KIP-211), or of topics that are gone; and groups of which nothing is left.
+"""Removal of offsets that have expired (KIP-211) or belong to deleted topics, and of groups without any state.
 
-The rule: what is forgotten is found and decided some at a time, each time in an event of its own, so that others may run.
+The rule: a limited number of entries is searched in one event, so that other events may run in between.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from barnabas.coordinators.statemachine.decision import EVENT_SIZE_MAX, Decision
 from barnabas.wire.topic_partitions import TopicPartition
 
 OFFSETS_PER_STEP: Final = 2_000
-"""So many offsets are looked at before others may run."""
+"""Offsets searched before other tasks may run."""
 GROUPS_PER_STEP: Final = 50
-"""So many groups are looked at before others may run."""
+"""Groups searched before other tasks may run."""
 
 Event = Callable[[GroupShard, Decision], None]
 """Decides on a shard."""
@@ -28,9 +28,9 @@ _KEEPS_OFFSETS_ONLY = OffsetRetention()
 
 
 def forgetting_topics(shard: GroupShard, names: frozenset[str], deleted_ms: int) -> Iterator[Event]:
-    """Yield events that forget the offsets in topics that are gone, those of open transactions too.
+    """Yield events that remove the offsets in deleted topics, also those of open transactions.
 
-    What was committed after `deleted_ms` belongs to another topic of that name.
+    Later commits than `deleted_ms` belong to a new topic of that name.
     """
     for number, group_id in enumerate(tuple(shard.offsets.keys() | shard.pending.groups())):
         places = dict.fromkeys(chain(shard.offsets.get(group_id, ()), shard.pending.each(group_id)))
@@ -45,11 +45,11 @@ def forgetting_topics(shard: GroupShard, names: frozenset[str], deleted_ms: int)
 
 
 def expiring(shard: GroupShard, now_ms: int) -> Iterator[Event | Large]:
-    """Yield events that forget offsets that are kept too long, and end groups of which nothing is left."""
+    """Yield events that remove expired offsets, and end groups without state."""
     for number, group_id in enumerate(tuple(shard.groups.keys() | shard.offsets.keys())):
         for some in slices(tuple(shard.offsets.get(group_id, ())), OFFSETS_PER_STEP):
             if shard.subscription_size(group_id) > EVENT_SIZE_MAX:
-                yield Large(partial(_expire, group_id, some[:1], now_ms))  # the others find what it has read
+                yield Large(partial(_expire, group_id, some[:1], now_ms))  # the others find the cached result
             for gone in slices(_expired(shard, group_id, some, now_ms), OFFSETS_PER_EVENT):
                 yield partial(_expire, group_id, gone, now_ms)
             if len(some) == OFFSETS_PER_STEP:
@@ -63,7 +63,7 @@ def expiring(shard: GroupShard, now_ms: int) -> Iterator[Event | Large]:
 def _expired(
     shard: GroupShard, group_id: str, some: Iterable[TopicPartition], now_ms: int
 ) -> list[TopicPartition]:
-    """Return those of these offsets of a group that are kept too long."""
+    """Return the expired ones of these offsets of a group."""
     group = shard.groups.get(group_id)
     committed = shard.offsets.get(group_id, {})
     offsets = {
@@ -82,7 +82,7 @@ def _expired(
 
 
 def _is_over(shard: GroupShard, group_id: str) -> bool:
-    """Say whether a group is there, and has neither members nor offsets."""
+    """Say whether a group exists, but has neither members nor offsets."""
     group = shard.groups.get(group_id)
     if group is None or not group.is_unused:
         return False
@@ -111,12 +111,12 @@ def _forget_offsets(
 def _expire(
     group_id: str, topic_partitions: Sequence[TopicPartition], now_ms: int, shard: GroupShard, out: Decision
 ) -> None:
-    """Remove some offsets that are past their retention, unless they were committed again since."""
+    """Remove expired offsets, unless they were committed again since."""
     shard.delete_offsets(group_id, _expired(shard, group_id, topic_partitions, now_ms), out)
 
 
 def _end_unused(group_id: str, shard: GroupShard, out: Decision) -> None:
-    """End a group of which nothing is left."""
+    """End a group without members and offsets."""
     group = shard.groups.get(group_id)
     if group is None or not _is_over(shard, group_id):
         return

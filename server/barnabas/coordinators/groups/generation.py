@@ -1,6 +1,6 @@
-"""Answers to the members of a classic group in one generation, and the record of it where they are many. Pure.
+"""Responses to the members of a classic group in one generation, and its record if they are many. Pure.
 
-The rule: nothing here changes with the group, so that answers can be made, and records encoded, after the event.
+The rule: all values are immutable, so that responses and records can be encoded after the event.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from barnabas.wire.generated.join_group import JoinGroupResponse
 from barnabas.wire.generated.records.group_metadata import GroupMetadataValue
 
 LARGE_RECORD_BYTES: Final = 500_000
-"""From so many bytes on, what is kept of a generation is encoded in a thread."""
+"""From this size on, the record of a generation is encoded in a thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeadersAnswer:
-    """The answer to the leader of very many members; the sender of the response makes their list."""
+    """The response to the leader of very many members; its sender encodes the list."""
 
     response: JoinGroupResponse
     members: tuple[Member, ...]
     protocol: str
 
     def entries(self) -> Iterator[JoinGroupResponse.JoinGroupResponseMember]:
-        """Yield the list."""
+        """Yield the entries of the list."""
         return (leaders_entry(member, self.protocol) for member in self.members)
 
 
 def leaders_entry(member: Member, protocol: str) -> JoinGroupResponse.JoinGroupResponseMember:
-    """A member, as the leader sees it."""
+    """Return a member's entry in the leader's response."""
     return JoinGroupResponse.JoinGroupResponseMember(
         member_id=member.id, group_instance_id=member.instance_id, metadata=member.metadata_for(protocol)
     )
 
 
 class Generation:
-    """A generation, which never changes; `members` are for its leader, which is None while there is none."""
+    """A generation, immutable; `members` are for its leader, which is None if there is none."""
 
     __slots__ = ("leader", "members", "number", "protocol", "protocol_type")
 
@@ -60,7 +60,7 @@ class Generation:
         self.members = members
 
     def joined(self, member_id: str) -> JoinGroupResponse | LeadersAnswer:
-        """Return the answer to a member's JoinGroup."""
+        """Return the response to a member's JoinGroup."""
         response = JoinGroupResponse(
             generation_id=self.number,
             protocol_type=self.protocol_type,
@@ -79,7 +79,10 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class RecordNeeded:
-    """Effect of an event: what is kept of a large generation, to be encoded aside and appended. Then it is stable."""
+    """Effect of an event: the record of a large generation, to be encoded outside the event and appended.
+
+    Then it is stable.
+    """
 
     group_id: str
     generation: int

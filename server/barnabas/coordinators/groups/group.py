@@ -1,7 +1,7 @@
 """Interface of every kind of group: classic, consumer, share and streams groups. Pure.
 
-The rule: describing, listing, deleting and expiring groups, and committing offsets, ask the group; the kind of the group
-decides what differs between the kinds.
+The rule: describing, listing, deleting and expiring groups, and committing offsets, use this interface; each kind of
+group implements the differences.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from barnabas.coordinators.statemachine.decision import Decision
 from barnabas.wire.topic_partitions import TopicPartition
 
 LAST_WITHOUT_MEMBER_EPOCHS, FIRST_WITH_MEMBER_EPOCHS = 8, 9
-"""The last version of OffsetCommit that carries generations only, and the first that may carry member epochs."""
+"""The last version of OffsetCommit with generations only, and the first that may have member epochs."""
 
 
 class Committer(NamedTuple):
     """Member or client that commits offsets, with the partitions and the version of OffsetCommit.
 
-    `generation` is the member epoch in groups that have those, and -1 from a client that is no member. A transaction's
+    `generation` is the member epoch in groups with epochs, and -1 for a client that is no member. A transaction's
     commits count as the last version of OffsetCommit without member epochs, or as the first with them (KIP-1319).
     """
 
@@ -33,22 +33,22 @@ class Committer(NamedTuple):
 
 
 class OffsetRetention(NamedTuple):
-    """Committed offsets of a group that may expire now (KIP-211): those in topics that are not in use."""
+    """Committed offsets of a group that may expire now (KIP-211): those in topics that no member reads."""
 
     topics_in_use: Set[str] = frozenset()
     empty_since_ms: int = 0
-    """When its last member has gone; the retention of no offset begins before."""
+    """Time at which its last member left; no offset's retention begins earlier."""
 
 
 class Group(Protocol):
-    """One group of any kind."""
+    """A group of any kind."""
 
     kind: ClassVar[str]
     id: str
 
     @property
     def state_name(self) -> str:
-        """The state, with the name that clients see."""
+        """The state, as clients see its name."""
 
     @property
     def protocol_type(self) -> str:
@@ -56,7 +56,7 @@ class Group(Protocol):
 
     @property
     def is_unused(self) -> bool:
-        """True if the group may end, or become one of another kind: it has no members, and none that are about to join."""
+        """True if the group may end, or become one of another kind: it has no members, and none about to join."""
 
     @property
     def is_written(self) -> bool:
@@ -66,7 +66,7 @@ class Group(Protocol):
         """Raise a RequestError if this committer may not commit offsets."""
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Raise a RequestError if this one may not ask for committed offsets."""
+        """Raise a RequestError if this member may not fetch committed offsets."""
 
     def check_offset_deletion(self) -> None:
         """Raise a RequestError if no offset at all may be deleted (OffsetDelete)."""

@@ -30,17 +30,17 @@ Timer = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[G]):
-    """One kind of group."""
+    """A kind of group."""
 
     group: type[G]
     watch: Callable[[G, EventContext], None]
-    """After a load: give every member all of its time again."""
+    """After a load: start all timers of all members anew."""
     expire: Callable[[GroupDirectory, G, Timer, EventContext], None]
-    """A timer has come."""
+    """Handle an expired timer."""
     make: Callable[[GroupDirectory, str], G] | None = None
-    """Make the group of a record that is replayed, where `replay` is."""
+    """Create the group of a replayed record, if `replay` is set."""
     replay: Replay[G] | None = None
-    """The records of the kind; the shard replays those of classic groups."""
+    """The records of the kind; the shard replays those of classic groups itself."""
 
 
 def _expire_classic(shard: GroupDirectory, group: ClassicGroup, timer: Timer, context: EventContext) -> None:

@@ -1,7 +1,7 @@
-"""The members of a classic group, the states of the group, and what a JoinGroup request brings. Pure.
+"""The members of a classic group, the states of the group, and the content of a JoinGroup request. Pure.
 
-The rule: what a request asks about all members is counted as they change. A thousand members may join at once, and none of
-their requests may look at each of the others.
+The rule: totals over all members are counted as members change. A thousand members may join at once, and none of their
+requests may visit all the others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from barnabas.wire.generated.records.group_metadata import GroupMetadataValue
 
 K = TypeVar("K", bound=Hashable)
 MANY_MEMBERS: Final = 500
-"""From so many members on, what is done for each of them is done in slices, or in a thread."""
+"""From this number of members on, work for each of them is done in slices, or in a thread."""
 
 
 class State(Enum):
@@ -30,10 +30,10 @@ class State(Enum):
 
 
 class Member:
-    """A member of a classic group. It is never changed; a new one takes its place when it joins with other metadata.
+    """A member of a classic group. It is immutable; a new one replaces it when the member joins with other metadata.
 
-    `joined_in` is the generation of the group when it joined: in that one it is not known yet whether its client still
-    waits for the next.
+    `joined_in` is the generation of the group when it joined: in that generation it is not known whether its client
+    still waits for the next.
     """
 
     __slots__ = (
@@ -67,7 +67,7 @@ class Member:
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.protocols = protocols
         self.protocol_names = tuple([name for name, _ in protocols])
-        """The protocols that it knows, those that it prefers first."""
+        """The supported protocols, the preferred first."""
         self.joined_in = joined_in
 
     def again(
@@ -77,21 +77,21 @@ class Member:
         session_timeout_ms: int,
         rebalance_timeout_ms: int,
     ) -> Member:
-        """The same client, which has joined again with something else."""
+        """Return the same member after it has joined again with other values."""
         return Member(
             member_id, self.instance_id, self.client_id, self.client_host,
             session_timeout_ms, rebalance_timeout_ms, protocols, self.joined_in,
         )  # fmt: skip
 
     def metadata_for(self, protocol: str) -> bytes:
-        """Return the metadata that the member sent for a protocol; empty if it does not know the protocol."""
+        """Return the metadata that the member sent for a protocol; empty if it does not support the protocol."""
         for name, metadata in self.protocols:
             if name == protocol:
                 return metadata
         return b""
 
     def record(self, protocol: str, assignment: bytes) -> GroupMetadataValue.MemberMetadata:
-        """Return what must be remembered of the member, with its metadata for the chosen protocol."""
+        """Return the member's part of the group's record, with its metadata for the chosen protocol."""
         return GroupMetadataValue.MemberMetadata(
             member_id=self.id,
             group_instance_id=self.instance_id,
@@ -105,7 +105,7 @@ class Member:
 
     @classmethod
     def restored(cls, entry: GroupMetadataValue.MemberMetadata, protocol: str) -> Member:
-        """The member as it was when this was written; of its protocols, only the chosen one is known."""
+        """Return the member of a record, of which only the chosen protocol is known."""
         return cls(
             id=entry.member_id,
             instance_id=entry.group_instance_id,
@@ -120,10 +120,7 @@ class Member:
 
 
 class Joining:
-    """A JoinGroup request with what the handler knows beyond its fields.
-
-    `new_member_id` is the id for a member that comes without one.
-    """
+    """A JoinGroup request, with further facts from the handler. `new_member_id` is for a member without an id."""
 
     __slots__ = (
         "can_skip_assignment",
@@ -156,7 +153,7 @@ class Joining:
 
     @property
     def new_bare_id(self) -> str:
-        """The random part of the new id alone, in Kafka's text, as members of consumer groups have it."""
+        """The random part of the new id, in Kafka's text, as ids of members of consumer groups."""
         digits = self.new_member_id[-36:].replace("-", "")
         try:
             return urlsafe_b64encode(bytes.fromhex(digits)).decode().rstrip("=")
@@ -165,7 +162,7 @@ class Joining:
 
 
 class Members:
-    """The members by id, in the order in which they came, and the requests of theirs that are not answered yet.
+    """The members by id, in the order in which they joined, and their unanswered requests.
 
     A waiter is the number of such a request.
     """
@@ -174,7 +171,7 @@ class Members:
 
     def __init__(self) -> None:
         self._by_id: dict[str, Member] = {}
-        self._votes: dict[str, int] = {}  # how many members know a protocol
+        self._votes: dict[str, int] = {}  # number of members that support a protocol
         self._lists: dict[tuple[str, ...], int] = {}  # and how many know just these, in this order
         self._timeouts: dict[int, int] = {}  # how many have a rebalance timeout, in ms
         self.joining: dict[str, int] = {}
@@ -199,19 +196,19 @@ class Members:
         return iter(self._by_id)
 
     def keys(self) -> KeysView[str]:
-        """Return the ids of all."""
+        """Return the ids of all members."""
         return self._by_id.keys()
 
     def first_id(self) -> str | None:
-        """Return the id of the one that came first."""
+        """Return the id of the member that joined first."""
         return next(iter(self._by_id), None)
 
     def values(self) -> tuple[Member, ...]:
-        """Return the members as they are now."""
+        """Return the members."""
         return tuple(self._by_id.values())
 
     def put(self, member: Member) -> None:
-        """Add a member, or have it take the place of that which has its id."""
+        """Add a member, or replace the one with its id."""
         before = self._by_id.get(member.id)
         if before is not None:
             self._count(before.protocol_names, before.rebalance_timeout_ms, -1)
@@ -227,7 +224,7 @@ class Members:
         return member
 
     def drop(self, members: Sequence[Member]) -> None:
-        """Remove very many members, none of which has a request that waits."""
+        """Remove very many members without waiting requests."""
         alike = Counter((member.protocol_names, member.rebalance_timeout_ms) for member in members)
         for (names, timeout_ms), count in alike.items():
             self._count(names, timeout_ms, -count)
@@ -238,18 +235,18 @@ class Members:
     def longest_rebalance_ms(self) -> int:
         """The longest rebalance timeout; 0 without members."""
         timeouts = self._timeouts
-        if len(timeouts) == 1:  # as nearly always
+        if len(timeouts) == 1:  # nearly always
             return next(iter(timeouts))
         return max(timeouts, default=0)
 
     def shares(self, protocols: Iterable[str]) -> bool:
-        """Say whether one of these protocols is known to all members."""
+        """Say whether all members support one of these protocols."""
         count = len(self._by_id)
         return any(self._votes.get(name, 0) == count for name in protocols)
 
     def choose_protocol(self, current: str | None = None) -> str:
-        """Return the protocol that most members prefer of those that all know; `current` if it is one of several."""
-        if len(self._lists) == 1:  # as nearly always: all members know the same, in the same order
+        """Return the most preferred of the protocols that all members support; `current` if it is among them."""
+        if len(self._lists) == 1:  # nearly always: all members support the same, in the same order
             return next(iter(self._lists))[0]
         anybody = next(iter(self._by_id.values()))
         shared = {name for name in anybody.protocol_names if self._votes[name] == len(self)}
@@ -278,7 +275,7 @@ class Members:
 
 
 def _add(counts: dict[K, int], key: K, change: int) -> None:
-    """Change a count, and drop it at 0."""
+    """Change a count, and remove it at 0."""
     count = counts.get(key, 0) + change
     if count:
         counts[key] = count

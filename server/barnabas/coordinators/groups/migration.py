@@ -1,7 +1,7 @@
 """Groups that change their protocol while they have members (KIP-848). Pure.
 
 A classic group of consumers becomes a consumer group when the first member of that protocol joins; it becomes a classic
-one again when the last such member is gone. The rule: members keep what they have, and must join again.
+one again when the last such member has left. The rule: members keep their partitions, and must join again.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def can_upgrade(group: ClassicGroup) -> bool:
 
 
 def upgrade(group: ClassicGroup, context: EventContext) -> ConsumerGroup:
-    """The consumer group that a classic group becomes when the records that this decides are replayed.
+    """Decide on the records that turn a classic group into a consumer group; returns that group.
 
-    Raises GROUP_ID_NOT_FOUND if a member's subscription or assignment is none of a consumer.
+    Raises GROUP_ID_NOT_FOUND if a member's subscription or assignment is not a consumer's.
     """
     upgraded = ConsumerGroup(
         group.id, group.settings, epoch=group.generation, assignment_epoch=group.generation
@@ -75,9 +75,9 @@ def _upgraded(
     subscription = read_subscription(member.metadata_for(group.protocol or member.protocols[0][0]))
     assignment = group.assignments.get(member.id, b"")
     owned = read_assignment(assignment, context.image)
-    if not assignment:  # a rebalance that has come to nothing: some members have kept what they had
+    if not assignment:  # a rebalance that ended without a result: some members have kept their partitions
         owned = owned_partitions(subscription, context.image)
-    # Assignors of clients may have given a partition to two members: the first keeps it.
+    # client-side assignors may have assigned a partition to two members: the first keeps it
     topic_partitions = {
         topic_partition: group.generation
         for topic_partition in owned
@@ -99,7 +99,7 @@ def _upgraded(
 
 
 def _send_back(group: ClassicGroup, context: EventContext) -> None:
-    """End the rebalance of the classic group: its waiters are answered that they must join again."""
+    """End the rebalance of the classic group: its waiters are told to join again."""
     code = ErrorCode.REBALANCE_IN_PROGRESS
     for member_id, waiter in group.members.joining.items():
         response = JoinGroupResponse(error_code=code, member_id=member_id)
@@ -111,7 +111,7 @@ def _send_back(group: ClassicGroup, context: EventContext) -> None:
 
 
 def can_downgrade(group: ConsumerGroup, leaving_id: str, *, is_replaced: bool) -> bool:
-    """Say whether only members of the classic protocol are left without this one, and the group may become classic."""
+    """Say whether, without this member, only members of the classic protocol are left and the group may become classic."""
     leaving = group.members.get(leaving_id)
     rest = len(group.members) - 1
     return (
@@ -125,7 +125,7 @@ def can_downgrade(group: ConsumerGroup, leaving_id: str, *, is_replaced: bool) -
 
 
 def downgrade(group: ConsumerGroup, leaving_id: str, context: EventContext) -> ClassicGroup:
-    """The classic group that a consumer group becomes without this member; the others must join again."""
+    """Turn a consumer group into a classic group without this member, and return it; the others must join again."""
     rest = [(member, member) for member in group.members.values() if member.id != leaving_id]
     classic = _downgraded(group, rest, context)
     classic.begin_rebalance(context.now_ms, context.out)
@@ -135,10 +135,10 @@ def downgrade(group: ConsumerGroup, leaving_id: str, context: EventContext) -> C
 def downgrade_for(
     group: ConsumerGroup, leaving_id: str, joiner: ConsumerMember, joining: Joining, context: EventContext
 ) -> ClassicGroup:
-    """The same when a static member of the classic protocol replaces it: it takes over what the other has.
+    """Do the same when a static member of the classic protocol replaces the member, and takes over its partitions.
 
-    What was decided to take it into the consumer group is taken back. The others need not join again, unless they were
-    still on their way to their targets, or what is read has changed.
+    Decisions to add it to the consumer group are undone. The others need not join again, unless they had not reached
+    their targets, or the subscriptions have changed.
     """
     context.out.clear()
     former = group.members[leaving_id]
@@ -151,7 +151,7 @@ def downgrade_for(
 
 
 def _is_settled(group: ConsumerGroup, leaving_id: str) -> bool:
-    """Say whether all members have their targets and, but for the one that leaves, the group's epoch."""
+    """Say whether all members have their targets and, except for the leaving one, the group's epoch."""
     return group.epoch == group.assignment_epoch and all(
         _has(member) == group.target.get(member.id, NO_PARTITIONS)
         and (member.epoch == group.epoch or member.id == leaving_id)
@@ -160,14 +160,14 @@ def _is_settled(group: ConsumerGroup, leaving_id: str) -> bool:
 
 
 def _has(member: ConsumerMember) -> TopicIdPartitions:
-    """Return the partitions that a member may believe it has: also those that it is to revoke."""
+    """Return the partitions that a member may own, also those that it must revoke."""
     return frozenset((*member.assigned, *member.revoking))
 
 
 def _downgraded(
     group: ConsumerGroup, members: list[tuple[ConsumerMember, ConsumerMember]], context: EventContext
 ) -> ClassicGroup:
-    """A stable classic group of these members; each comes with the one that it was."""
+    """Return a stable classic group of these members, each paired with its member of the consumer group."""
     classic = ClassicGroup(group.id, group.settings)
     classic.state, classic.state_since_ms = State.STABLE, context.now_ms
     classic.generation, classic.protocol_type = group.epoch, CONSUMER
@@ -184,7 +184,7 @@ def _downgraded(
     classic.leader = classic.members.first_id()
     for member, former in members:
         metadata = classic.members[member.id].metadata_for(classic.protocol)
-        # Not what it shall have, as that may still be another's: a group that moves on again starts from here.
+        # not its target, which may still be another member's: the next migration starts from here
         classic.assignments[member.id] = write_assignment(_has(former), metadata, context.image)
     for member_id in group.members:
         forget_timers(group, member_id, context)

@@ -1,8 +1,8 @@
-"""Committed offsets: how long they are kept. Pure.
+"""Retention of committed offsets. Pure.
 
-The rule (KIP-211): an offset goes when the group could not miss it any more. That is the retention after its last
-member has gone; for a group that only keeps offsets, after the commit; and for a topic that a stable group of
-consumers has dropped from its subscription, after the commit too.
+The rule (KIP-211): an offset expires when its group can no longer need it: the retention time after the group's last
+member has left; for a group without members, that only stores offsets, after the commit; for a topic that a stable group
+of consumers no longer subscribes to, after the commit too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def expired_offsets(
     retention_ms: int,
     now_ms: int,
 ) -> list[TopicPartition]:
-    """The partitions with offsets that are past their retention."""
+    """Return the partitions with expired offsets."""
     in_use, empty_since_ms = retention.topics_in_use, retention.empty_since_ms
     return [
         topic_partition
@@ -30,7 +30,7 @@ def expired_offsets(
 
 
 def _expiry_ms(value: OffsetCommitValue, empty_since_ms: int, retention_ms: int) -> int:
-    """When it expires: as its committer has said (OffsetCommit v2-v4), or by the broker's retention."""
+    """Return when an offset expires: by its commit (OffsetCommit v2-v4), or by the broker's retention."""
     if value.expire_timestamp >= 0:
         return value.expire_timestamp
     return max(value.commit_timestamp, empty_since_ms) + retention_ms

@@ -1,8 +1,8 @@
-"""Offsets that transactions have committed and that do not count yet, by producer id. Pure.
+"""Offsets in open transactions, which do not count yet, by producer id. Pure.
 
-The rule: what is committed later wins, whichever transaction ends first. A transaction's offsets count from its end on,
-except where a plain commit for the same place came after them, or those of another transaction that has ended. Until its
-end an offset may change, and is unstable, also where it has been overruled.
+The rule: the later commit wins, whichever transaction ends first. A transaction's offsets count from its end on, unless
+a plain commit for the same partition came after them, or a commit of another transaction that has ended. Until then the
+partition's offset is unstable, even if it is overruled.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
 from barnabas.wire.topic_partitions import TopicPartition
 
 OVERRULED: Final = None
-"""In place of an offset that does not count when its transaction commits."""
+"""In place of an offset that is ignored when its transaction commits."""
 
 
 class PendingOffsets:
-    """Offsets of open transactions: by producer, group and place."""
+    """Offsets of open transactions, by producer, group and partition."""
 
     def __init__(self) -> None:
         self._by_group: dict[str, dict[int, dict[TopicPartition, OffsetCommitValue | None]]] = {}
         self._groups: dict[int, set[str]] = {}
         self._with_overruled: set[tuple[str, int]] = set()
         self._contested: dict[tuple[str, TopicPartition], list[int]] = {}
-        """Producers of places that several have committed, the one that was last at the end."""
+        """Producers with offsets for the same partition, in the order of their commits."""
 
     def add(
         self,
@@ -34,7 +34,7 @@ class PendingOffsets:
         topic_partition: TopicPartition,
         value: OffsetCommitValue | None,
     ) -> None:
-        """Add an offset that a transaction commits; None removes it."""
+        """Add an offset of a transaction; None removes it."""
         producers = self._by_group.setdefault(group_id, {})
         offsets = producers.setdefault(producer_id, {})
         self._groups.setdefault(producer_id, set()).add(group_id)
@@ -61,7 +61,7 @@ class PendingOffsets:
         self._contested.pop((group_id, topic_partition), None)
 
     def forget(self, group_id: str, topic_partition: TopicPartition) -> None:
-        """Drop pending offsets of a partition, since its offset was deleted after them."""
+        """Remove pending offsets of a partition after its offset was deleted."""
         producers = self._by_group.get(group_id)
         if producers:
             for offsets in producers.values():
@@ -70,7 +70,7 @@ class PendingOffsets:
             self._forget_empty(group_id)
 
     def _forget_empty(self, group_id: str) -> None:
-        """Forget the transactions that have no offset of a group left: their end does not concern it any more."""
+        """Remove the transactions without offsets of a group: their end does not affect it."""
         producers = self._by_group.get(group_id, {})
         for producer_id in [number for number, offsets in producers.items() if not offsets]:
             del producers[producer_id]
@@ -101,7 +101,7 @@ class PendingOffsets:
     def _settle(
         self, group_id: str, producer_id: int, places: Mapping[TopicPartition, object], *, committed: bool
     ) -> None:
-        """Of contested places, overrule what was committed before the transaction that has ended."""
+        """Overrule the offsets in contested partitions that were committed before the transaction that has ended."""
         if len(self._contested) < len(places):
             places = {
                 topic_partition: None for group, topic_partition in self._contested if group == group_id
@@ -116,7 +116,7 @@ class PendingOffsets:
             self._leave(place, producer_id)
 
     def _leave(self, place: tuple[str, TopicPartition], producer_id: int) -> None:
-        """A producer has no offset of a place any more; the place is contested while several others have one."""
+        """Note that a producer no longer has an offset for a partition, which stays contested while several others have."""
         order = self._contested.get(place)
         if order is not None:
             rest = [other for other in order if other != producer_id]
@@ -126,24 +126,24 @@ class PendingOffsets:
                 del self._contested[place]
 
     def has(self, group_id: str) -> bool:
-        """Say whether a group's offsets may change when a transaction ends."""
+        """Say whether the end of a transaction may change a group's offsets."""
         return group_id in self._by_group
 
     def of(self, group_id: str, topic_partition: TopicPartition) -> list[OffsetCommitValue]:
-        """Return what open transactions have committed for a partition, and may count."""
+        """Return the offsets of open transactions for a partition that may count."""
         producers = self._by_group.get(group_id, {}).values()
         values = [offsets.get(topic_partition) for offsets in producers]
         return [value for value in values if value is not None]
 
     def each(self, group_id: str) -> Iterator[TopicPartition]:
-        """Go through the partitions of which a group's offset may change, once for each transaction."""
+        """Iterate over the partitions with pending offsets of a group, once for each transaction."""
         for offsets in self._by_group.get(group_id, {}).values():
             yield from offsets
 
     def groups(self) -> set[str]:
-        """The groups that have such offsets."""
+        """The groups with pending offsets."""
         return set(self._by_group)
 
     def topic_partitions(self, group_id: str) -> set[TopicPartition]:
-        """Return the partitions of which a group's offset may change when a transaction ends."""
+        """Return the partitions with pending offsets of a group."""
         return set(self.each(group_id))

@@ -1,7 +1,7 @@
-"""Requests of members in all group protocols: each finds the group that it means, or makes it. Pure.
+"""Requests of members in all group protocols: each finds or creates its group. Pure.
 
-The rule: an empty group becomes what its next member needs. One with members of the classic protocol becomes a consumer
-group when a member of that protocol joins, and takes the requests of both from then on (see `migration`).
+The rule: an empty group becomes the kind that its next member needs. A group with members of the classic protocol
+becomes a consumer group when a member of that protocol joins, and from then on serves both protocols (see `migration`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from barnabas.wire.generated.leave_group import LeaveGroupRequest
 from barnabas.wire.generated.sync_group import SyncGroupRequest
 
 PROTOCOLS_MAX: Final = 100
-"""Largest number of protocols that a member may offer: the choice looks at those of all members."""
+"""Largest number of protocols that a member may offer: the choice visits those of all members."""
 
 # --- the consumer protocol ----------------------------------------------------------------------------------
 
@@ -40,7 +40,7 @@ PROTOCOLS_MAX: Final = 100
 def consumer_heartbeat(
     shard: GroupDirectory, beat: Heartbeat, context: EventContext
 ) -> ConsumerGroupHeartbeatResponse:
-    """A ConsumerGroupHeartbeat. Raises GROUP_ID_NOT_FOUND, and what `membership` raises."""
+    """Handle a ConsumerGroupHeartbeat. Raises GROUP_ID_NOT_FOUND, and the errors of `membership`."""
     request = beat.request
     if request.member_epoch >= 0:
         group = _to_heartbeat_in(shard, request.group_id, request.member_epoch == 0, context)
@@ -71,7 +71,7 @@ def _to_heartbeat_in(
 def member_overdue(
     shard: GroupDirectory, group: ConsumerGroup, timer: str, member_id: str, context: EventContext
 ) -> None:
-    """Nothing was heard of a member in time, or it has not done its part."""
+    """Remove a member without heartbeats, or one that has not done its part in time."""
     member = group.overdue_member(timer, member_id)
     if member is not None:
         _remove(shard, group, member, context)
@@ -92,7 +92,7 @@ def _remove(
 def streams_heartbeat(
     shard: GroupDirectory, beat: streams_membership.Heartbeat, context: EventContext
 ) -> streams_membership.Answer:
-    """A StreamsGroupHeartbeat. Raises GROUP_ID_NOT_FOUND, and what `streams.membership` raises."""
+    """Handle a StreamsGroupHeartbeat. Raises GROUP_ID_NOT_FOUND, and the errors of `streams.membership`."""
     request = beat.request
     if request.member_epoch < 0:
         return streams_membership.leave(shard.streams_group(request.group_id), request, context)
@@ -114,7 +114,7 @@ def streams_heartbeat(
 def share_heartbeat(
     shard: GroupDirectory, beat: share_membership.Heartbeat, context: EventContext
 ) -> share_membership.Answer:
-    """A ShareGroupHeartbeat. Raises GROUP_ID_NOT_FOUND, and what `share.membership` raises."""
+    """Handle a ShareGroupHeartbeat. Raises GROUP_ID_NOT_FOUND, and the errors of `share.membership`."""
     request = beat.request
     if request.member_epoch < 0:
         group = shard.share_group(request.group_id)
@@ -130,7 +130,7 @@ def share_heartbeat(
 
 
 def join_group(shard: GroupDirectory, joining: Joining, context: EventContext) -> None:
-    """A JoinGroup request; the first of a group makes it. Raises RequestError."""
+    """Handle a JoinGroup request; the first one creates the group. Raises RequestError."""
     request, settings = joining.request, shard.settings
     timeout_ms = request.session_timeout_ms
     if not settings.session_timeout_ms_min <= timeout_ms <= settings.session_timeout_ms_max:
@@ -150,7 +150,7 @@ def join_group(shard: GroupDirectory, joining: Joining, context: EventContext) -
             _join_epoch_group(shard, existing, joining, context)
         except RequestError as error:
             context.out.clear()
-            # As Kafka's groups of this kind, it names no member.
+            # like Kafka's groups of this kind, without naming a member
             context.out.replies.append((joining.waiter, JoinGroupResponse(error_code=error.code)))
         return
     if existing is not None and classic is None and not request.member_id:
@@ -186,7 +186,7 @@ def sync_group(
     context: EventContext,
     assigned: Mapping[str, bytes] | None = None,
 ) -> None:
-    """A SyncGroup request, with its assignments by member where they are many. Raises RequestError."""
+    """Handle a SyncGroup request, with its assignments by member if they are many. Raises RequestError."""
     consumers = shard.find(request.group_id, ConsumerGroup)
     if consumers is not None:
         classic_members.sync(consumers, request, waiter, context)
@@ -196,7 +196,7 @@ def sync_group(
 
 
 def classic_heartbeat(shard: GroupDirectory, request: HeartbeatRequest, context: EventContext) -> bool:
-    """A Heartbeat request; whether the member must join again. Raises RequestError."""
+    """Handle a Heartbeat request; returns whether the member must join again. Raises RequestError."""
     consumers = shard.find(request.group_id, ConsumerGroup)
     if consumers is not None:
         return classic_members.must_join_again(
@@ -215,7 +215,7 @@ def leave_group(
     members: Iterable[LeaveGroupRequest.MemberIdentity],
     context: EventContext,
 ) -> list[int]:
-    """A LeaveGroup request: the error code of each member that it names."""
+    """Handle a LeaveGroup request; returns the error code of each member that it names."""
     codes: list[int] = []
     gone: list[ConsumerMember] = []
     consumers = shard.find(group_id, ConsumerGroup)

@@ -21,9 +21,9 @@ M = TypeVar("M", bound=EpochMember[Any])
 
 @dataclass(slots=True)
 class Step:
-    """Partitions or tasks that a member keeps, has to give up and can be given now, with the epochs of those that it has.
+    """Partitions or tasks that a member keeps, must revoke, and can be assigned now, with the epochs of those that it has.
 
-    `reported` are those that it says it has, None if it says nothing.
+    `reported` are those in its request, None if the request has none.
     """
 
     kept: dict[Any, int]
@@ -33,7 +33,7 @@ class Step:
 
     @property
     def has_to_revoke(self) -> bool:
-        """True while the member has not reported that it has given up all that it must."""
+        """True while the member has not reported the revocation of all that it must revoke."""
         return bool(self.revoking) and (self.reported is None or not self.reported.isdisjoint(self.revoking))
 
 
@@ -49,11 +49,11 @@ def reconcile(
     reported: frozenset[Any] | None,
     adjust: Adjust | None = None,
 ) -> M:
-    """The member after as large a step as is possible now; the same one if there is none.
+    """Return the member after the largest possible step; the same object if there is none.
 
-    `taken` has what cannot be given to it now; `reported` is what it says it has, None if it says nothing. `adjust` may
-    change the step, for kinds of groups in which a member can have the same thing in several roles.
-    Raises FENCED_MEMBER_EPOCH for a member in a state that is not known here.
+    `taken` are partitions or tasks that cannot be assigned now; `reported` are those in its request, None if it has
+    none. `adjust` may change the step, for groups in which a member can have a task in several roles. Raises
+    FENCED_MEMBER_EPOCH for a member in an unknown state.
     """
     if member.is_reconciled_to(target_epoch):
         return member
@@ -61,7 +61,7 @@ def reconcile(
         case MemberState.UNREVOKED:
             if reported is None or not reported.isdisjoint(member.revoking):
                 return member
-            # All is given up: it has done what its next epoch needs.
+            # all is revoked: the member has done its part for the next epoch
             return _step(member, member.epoch + 1, target_epoch, target, taken, reported, adjust)
         case MemberState.UNKNOWN:
             if reported is None or reported:
@@ -107,7 +107,7 @@ def _step(
 def _moved(
     member: M, state: MemberState, epoch: int, assigned: dict[Hashable, int], revoking: dict[Hashable, int]
 ) -> M:
-    """The member after the step, or the same one: its previous epoch must not be forgotten without need."""
+    """Return the member after the step, or the same object: its previous epoch must not be lost without need."""
     unchanged = (member.state, member.epoch, member.assigned, member.revoking)
     if unchanged == (state, epoch, assigned, revoking):
         return member

@@ -14,7 +14,7 @@ from barnabas.wire.topic_partitions import TopicPartition
 
 INT32_MAX: Final = 2**31 - 1
 LEADER_EPOCH_SINCE: Final = 3
-"""The version of an offset's value from which on it has all fields but the expiry."""
+"""First version of an offset's value that has all fields except the expiry."""
 
 
 class DecodedRecord(NamedTuple):
@@ -26,7 +26,7 @@ class DecodedRecord(NamedTuple):
 
 
 class CommittedOffset(NamedTuple):
-    """Content of a record of a committed offset; `value` is None where it ends the offset."""
+    """Content of a record of a committed offset; `value` is None for a tombstone."""
 
     group_id: str
     topic_partition: TopicPartition
@@ -34,26 +34,26 @@ class CommittedOffset(NamedTuple):
 
 
 def check_epoch(epoch: int) -> None:
-    """Raise DecodeError for a generation, or a group's epoch, after which there could be no other."""
+    """Raise DecodeError for a generation, or a group epoch, that cannot be incremented."""
     if epoch == INT32_MAX:
         raise DecodeError(f"{epoch} is the last that there can be", "epoch", 0)
 
 
 def group_record(group_id: str, value: GroupMetadataValue, versions: RecordVersions) -> Record:
-    """A classic group's metadata."""
+    """Return a classic group's metadata record."""
     key, _ = group_tombstone(group_id)
     return key, group_metadata.RECORD.encode_value(value, versions.group_metadata)
 
 
 def group_tombstone(group_id: str) -> Record:
-    """The end of a classic group."""
+    """Return the tombstone of a classic group."""
     return group_metadata.RECORD.encode_key(GroupMetadataKey(group=group_id)), None
 
 
 def offset_record(
     group_id: str, topic: str, partition: int, value: OffsetCommitValue, versions: RecordVersions
 ) -> Record:
-    """A committed offset."""
+    """Return the record of a committed offset."""
     key, _ = offset_tombstone(group_id, topic, partition)
     expires = value.expire_timestamp >= 0
     version = versions.expiring_offset_commit if expires else versions.offset_commit
@@ -61,11 +61,11 @@ def offset_record(
 
 
 def is_whole(value: OffsetCommitValue, versions: RecordVersions) -> bool:
-    """Say whether all of an offset is in its record, so that a replay of the record leads to the same."""
+    """Say whether a record has all fields of an offset, so that its replay gives the same offset."""
     return value.expire_timestamp < 0 and versions.offset_commit >= LEADER_EPOCH_SINCE
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:
-    """The end of a committed offset."""
+    """Return the tombstone of a committed offset."""
     key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
     return offset_commit.RECORD.encode_key(key), None

@@ -20,7 +20,7 @@ ApplyRecord = Callable[[Any, Any, Any], None]
 class Replay(Generic[G]):
     """Replay for a kind of group: its records all have their group in `group_id`; the tombstone of `epoch` ends it.
 
-    `apply_record` has for each type the function that applies a record to its group, by its decoded key, and value or None.
+    `apply_record` maps a type to the function that applies a record's decoded key, and value or None, to its group.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Replay(Generic[G]):
     ) -> None:
         """Replay a record.
 
-        `find` returns the group of an id; made if the flag says so, otherwise None where there is none of this kind.
+        `find` returns the group with an id; if there is none of this kind, a new one if the flag is true, else None.
         """
         type_id, where, written = decoded
         record_type, apply_record = self._types[type_id]
@@ -61,18 +61,18 @@ class Replay(Generic[G]):
                 apply_record(group, where, written)
 
 
-# --- what records of several kinds of groups do -------------------------------------------------------------
+# --- records of several kinds of groups ---------------------------------------------------------------------
 
 
 class _WithTargetTime(Protocol):
-    """A group that remembers when its target was made."""
+    """A group that records the time of its last target."""
 
     assignment_epoch: int
     assigned_ms: int
 
 
 def replay_target_epoch(*, nothing: int) -> Callable[[_WithTargetTime, Any, Any], None]:
-    """Return what the record of a target's epoch does; its tombstone leads to `nothing`."""
+    """Return the replay of a target epoch's record; `nothing` is the epoch after its tombstone."""
 
     def apply_record(group: _WithTargetTime, _: Any, written: Any) -> None:
         group.assignment_epoch = written.assignment_epoch if written is not None else nothing
@@ -82,7 +82,7 @@ def replay_target_epoch(*, nothing: int) -> Callable[[_WithTargetTime, Any, Any]
 
 
 def replay_target(group: EpochGroup[Any, TopicIdPartition], where: Any, written: Any) -> None:
-    """Replay the partitions that a member is to have."""
+    """Replay the record of a member's target."""
     if written is None:
         group.drop_target(where.member_id)
     else:
@@ -98,7 +98,7 @@ def replay_members(
 ) -> list[tuple[RecordType[Any, Any], ApplyRecord]]:
     """Return functions that replay a member's records: its metadata and its assignments.
 
-    Each comes with a function that returns the member as the value says; `make` makes one of which nothing is known.
+    Each is passed a function that returns the member with the value; `make` creates an empty member.
     """
     metadata_record, with_metadata = metadata
     current_record, with_current = current

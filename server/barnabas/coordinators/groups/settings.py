@@ -1,4 +1,4 @@
-"""The settings that groups obey. Pure."""
+"""The settings of groups. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from barnabas.config.features import RecordVersions
 
 _TAGS = "streams.rack.aware.assignment.tags"
 TOGETHER_MS = 3
-"""For how long a first generation waits for one more member where group.initial.rebalance.delay.ms is less."""
+"""Least time that a first generation waits for one more member, if group.initial.rebalance.delay.ms is less."""
 
 
 class MigrationPolicy(Enum):
@@ -93,7 +93,7 @@ class GroupSettings(NamedTuple):
     streams_assignment_interval_ms: int = 1_000
     streams_task_offset_interval_ms: int = 60_000
     streams_offsets_asked_since: int = 1
-    """First version of StreamsGroupHeartbeat in which members are told that interval."""
+    """First version of StreamsGroupHeartbeat that has that interval in the response."""
     streams_acceptable_recovery_lag: int = 10_000
     streams_assignment_tags: tuple[str, ...] = ()
     share_session_timeout_ms: int = 45_000
@@ -101,7 +101,7 @@ class GroupSettings(NamedTuple):
     share_assignment_interval_ms: int = 1_000
     share_size_max: int = 200
     record_versions: RecordVersions = RecordVersions()
-    """In which versions groups and offsets are written."""
+    """Versions in which groups and offsets are written."""
 
     @property
     def first_generation_delay_ms(self) -> int:

@@ -63,15 +63,15 @@ from barnabas.wire.registry import record_type_ids
 from barnabas.wire.topic_partitions import TopicPartition
 
 GROUP_NOT_FOUND_SINCE: Final = 9
-"""The version of OffsetCommit that tells a member that its group is not there."""
+"""First version of OffsetCommit with an error code for a missing group."""
 OFFSETS_PER_EVENT: Final = 500
-"""So many offsets are forgotten in one event: a few milliseconds' worth."""
+"""Offsets removed in one event: a few milliseconds."""
 AnyTarget = TargetNeeded | streams_membership.TargetNeeded | share_membership.TargetNeeded
-"""An assignment that is computed aside."""
+"""An assignment computed outside an event."""
 
 
 class GroupShard:
-    """One shard's state: groups by id, offsets by group and partition."""
+    """State of one shard: groups by id, offsets by group and partition."""
 
     def __init__(self, settings: GroupSettings, metadata: ImageSource) -> None:
         self.settings = settings
@@ -82,41 +82,41 @@ class GroupShard:
         self._begun_ms: dict[str, dict[bytes, int]] = {}
         self._new_streams: StreamsGroup | None = None
 
-    # --- finding --------------------------------------------------------------------------------------------
+    # --- lookups --------------------------------------------------------------------------------------------
 
     def find(self, group_id: str, kind: type[G]) -> G | None:
-        """Return a group, if there is one of this kind."""
+        """Return a group, None if there is none of this kind."""
         group = self.groups.get(group_id)
-        # Their metaclass makes isinstance 20 times as long where it says no.
+        # the metaclass of the protocol makes a negative isinstance 20 times slower
         return group if type(group) is kind else None
 
     def group(self, group_id: str) -> ClassicGroup:
-        """A classic group that must exist for its members. Raises UNKNOWN_MEMBER_ID."""
+        """Return a classic group. Raises UNKNOWN_MEMBER_ID."""
         group = self.find(group_id, ClassicGroup)
         if group is None:
             raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no classic group {group_id!r}")
         return group
 
     def consumer_group(self, group_id: str) -> ConsumerGroup:
-        """A consumer group that must exist. Raises GROUP_ID_NOT_FOUND."""
+        """Return a consumer group. Raises GROUP_ID_NOT_FOUND."""
         return self._of_kind(group_id, ConsumerGroup)
 
     def new_streams_group(self, group_id: str) -> StreamsGroup:
-        """A streams group for its first member; its first record makes it known, with what is remembered besides."""
+        """Return a streams group for its first member; its first record registers it, with its unwritten state."""
         self._new_streams = StreamsGroup(group_id, self.settings)
         return self._new_streams
 
     def replayed_streams_group(self, group_id: str) -> StreamsGroup:
-        """The streams group that its first record makes known: that of `new_streams_group`, if there is one."""
+        """Return the streams group for its first record: that of `new_streams_group`, if there is one."""
         new, self._new_streams = self._new_streams, None
         return new if new is not None and new.id == group_id else StreamsGroup(group_id, self.settings)
 
     def streams_group(self, group_id: str) -> StreamsGroup:
-        """A streams group that must exist. Raises GROUP_ID_NOT_FOUND."""
+        """Return a streams group. Raises GROUP_ID_NOT_FOUND."""
         return self._of_kind(group_id, StreamsGroup)
 
     def share_group(self, group_id: str) -> ShareGroup:
-        """A share group that must exist. Raises GROUP_ID_NOT_FOUND."""
+        """Return a share group. Raises GROUP_ID_NOT_FOUND."""
         return self._of_kind(group_id, ShareGroup)
 
     def _of_kind(self, group_id: str, kind: type[G]) -> G:
@@ -126,7 +126,7 @@ class GroupShard:
         return group
 
     def why_not(self, group_id: str, kind: type[Group]) -> str:
-        """Say why there is no group of a kind with this id."""
+        """Return why there is no group of a kind with this id."""
         other = self.groups.get(group_id)
         if other is None and not self.exists(group_id):
             return f"there is no group {group_id!r}"
@@ -134,13 +134,13 @@ class GroupShard:
         return f"group {group_id!r} is a {actual_kind} group, not a {kind.kind} group"
 
     def new_share_group(self, group_id: str) -> ShareGroup:
-        """A share group of which nothing is written yet; what is remembered of it besides is kept for its records."""
+        """Return a share group without records; its unwritten state is kept until its first record."""
         return ShareGroup(group_id, self.settings, begun_ms=self._begun_ms.setdefault(group_id, {}))
 
     def event_size(self, group_id: str, member_id: str, *, says_more: bool = True) -> int:
-        """Return about how many topics and partitions an event of a member goes through; 0 if that never is much.
+        """Return about how many topics and partitions an event of a member visits; 0 if never many.
 
-        Also 0 for a heartbeat that finds nothing new, unless it `says_more` than that the member is there.
+        Also 0 for a heartbeat without changes, unless it `says_more` than that the member is alive.
         """
         group: Any = self.groups.get(group_id)
         if group is None or group.kind == ClassicGroup.kind:
@@ -153,34 +153,34 @@ class GroupShard:
         return size
 
     def _is_behind(self, group: ConsumerGroup) -> bool:
-        """Say whether the next event of a group matches its expressions again, as topics have come or gone."""
+        """Say whether the next event of a group resolves its expressions again, as topics were created or deleted."""
         return bool(group.regexes) and group.topics_seen is not self.metadata.image.topics
 
     def subscription_size(self, group_id: str) -> int:
-        """Return about how much is gone through to know what the members of a classic group read."""
+        """Return about how many entries are visited to determine the topics of a classic group's members."""
         group = self.find(group_id, ClassicGroup)
         return 0 if group is None else group.subscription_size()
 
     def share_state_size(self, group_id: str) -> int:
-        """Return of how many topics and partitions a share group has a state, or is about to."""
+        """Return the number of topics and partitions that have a share group's state, or are about to get it."""
         group = self.find(group_id, ShareGroup)
         return 0 if group is None else group.topic_states.size
 
     def exists(self, group_id: str) -> bool:
-        """Say whether anything is known of a group."""
+        """Say whether a group exists in any form, with members or offsets."""
         return group_id in self.groups or group_id in self.offsets or self.pending.has(group_id)
 
     def join(self, joining: Joining, now_ms: int, out: Decision) -> None:
-        """A JoinGroup request; the first of a group makes it. Raises RequestError."""
+        """Handle a JoinGroup request; the first one creates the group. Raises RequestError."""
         protocols.join_group(self, joining, EventContext(self.metadata.image, now_ms, out))
 
     def is_up_to_date(self, beat: Heartbeat, now_ms: int) -> bool:
-        """Say whether a heartbeat changes nothing; `consumer_heartbeat`, at once, need not ask again."""
+        """Say whether a heartbeat changes nothing; a `consumer_heartbeat` directly after it does not check again."""
         group = self.find(beat.request.group_id, ConsumerGroup)
         return group is not None and is_up_to_date(group, beat, self.metadata.image, now_ms)
 
     def has_matched(self, group_id: str, expression: str) -> bool:
-        """Say whether a consumer group knows the topics of an expression as they are now."""
+        """Say whether a consumer group has resolved an expression for the present topics."""
         group = self.find(group_id, ConsumerGroup)
         return (
             group is not None
@@ -191,7 +191,7 @@ class GroupShard:
     def consumer_heartbeat(
         self, beat: Heartbeat, now_ms: int, out: Decision
     ) -> ConsumerGroupHeartbeatResponse:
-        """A ConsumerGroupHeartbeat request; the first of a group makes it. Raises RequestError."""
+        """Handle a ConsumerGroupHeartbeat request; the first one creates the group. Raises RequestError."""
         return protocols.consumer_heartbeat(
             self, beat, EventContext(self.metadata.image, now_ms, out, beat.may_describe)
         )
@@ -199,7 +199,7 @@ class GroupShard:
     def write_part_of_target(
         self, needed: AnyTarget, part: Iterable[tuple[str, frozenset[Any]]], now_ms: int, out: Decision
     ) -> bool:
-        """A part of a target that an event has asked for; whether the rest is still needed."""
+        """Write a part of a computed target; returns whether the rest is still needed."""
         group, records = self._assigned_aside(needed)
         if group is None:
             return False
@@ -210,7 +210,7 @@ class GroupShard:
     def target_computed(
         self, needed: AnyTarget, target: Mapping[str, frozenset[Any]] | None, now_ms: int, out: Decision
     ) -> None:
-        """A target that an event has asked for was computed, or could not be."""
+        """Handle the end of a target's computation, or its failure."""
         group, records = self._assigned_aside(needed)
         if group is not None:
             context = EventContext(self.metadata.image, now_ms, out)
@@ -219,7 +219,7 @@ class GroupShard:
     def _assigned_aside(
         self, needed: AnyTarget
     ) -> tuple[EpochGroup[Any, Any] | None, targets.TargetRecords[Any]]:
-        """The group that needs a target, if it is still there, and the records of its kind."""
+        """Return the group that needs a target, if it still exists, and the records of its kind."""
         if isinstance(needed, share_membership.TargetNeeded):
             return self.find(needed.group_id, ShareGroup), share_records
         if isinstance(needed, streams_membership.TargetNeeded):
@@ -227,7 +227,7 @@ class GroupShard:
         return self.find(needed.group_id, ConsumerGroup), consumer_records
 
     def keep_generation(self, needed: RecordNeeded, record: Record, out: Decision) -> bool:
-        """Write the encoded record of a large generation if it is still to be kept, and say whether it is."""
+        """Write the encoded record of a large generation, unless it is outdated; returns whether it was written."""
         group = self.find(needed.group_id, ClassicGroup)
         if group is None or not group.is_written_as(needed.generation):
             return False
@@ -235,7 +235,7 @@ class GroupShard:
         return True
 
     def generation_kept(self, needed: RecordNeeded, code: int, now_ms: int, out: Decision) -> None:
-        """Tell a group that the record of a large generation is in the log, or cannot be, for which `code` says why."""
+        """Note that the record of a large generation is in the log, or why it cannot be, in `code`."""
         group = self.find(needed.group_id, ClassicGroup)
         if group is not None and code:
             group.not_assigned(needed.generation, code, now_ms, out)
@@ -245,19 +245,19 @@ class GroupShard:
     def streams_heartbeat(
         self, beat: streams_membership.Heartbeat, now_ms: int, out: Decision
     ) -> streams_membership.Answer:
-        """A StreamsGroupHeartbeat request; the first of a group makes it. Raises RequestError."""
+        """Handle a StreamsGroupHeartbeat request; the first one creates the group. Raises RequestError."""
         return protocols.streams_heartbeat(self, beat, EventContext(self.metadata.image, now_ms, out))
 
     def share_heartbeat(
         self, beat: share_membership.Heartbeat, now_ms: int, out: Decision
     ) -> share_membership.Answer:
-        """A ShareGroupHeartbeat request; the first of a group makes it. Raises RequestError."""
+        """Handle a ShareGroupHeartbeat request; the first one creates the group. Raises RequestError."""
         return protocols.share_heartbeat(self, beat, EventContext(self.metadata.image, now_ms, out))
 
     def share_assignment_ahead(
         self, group_id: str, member_id: str
     ) -> ShareGroupHeartbeatResponse.Assignment | None:
-        """Return what a member will be assigned at its next heartbeat; None if nothing is known of that."""
+        """Return the assignment of a member at its next heartbeat; None if it is not determined yet."""
         group = self.find(group_id, ShareGroup)
         return (
             share_membership.assignment_ahead(group, member_id, self.metadata.image)
@@ -273,11 +273,11 @@ class GroupShard:
         out: Decision,
         assigned: Mapping[str, bytes] | None = None,
     ) -> None:
-        """A SyncGroup request, with its assignments by member where they are many. Raises RequestError."""
+        """Handle a SyncGroup request, with its assignments by member if they are many. Raises RequestError."""
         protocols.sync_group(self, request, waiter, EventContext(self.metadata.image, now_ms, out), assigned)
 
     def heartbeat(self, request: HeartbeatRequest, now_ms: int, out: Decision) -> bool:
-        """A Heartbeat request; whether the member must join again. Raises RequestError."""
+        """Handle a Heartbeat request; returns whether the member must join again. Raises RequestError."""
         return protocols.classic_heartbeat(self, request, EventContext(self.metadata.image, now_ms, out))
 
     def leave(
@@ -287,7 +287,7 @@ class GroupShard:
         now_ms: int,
         out: Decision,
     ) -> list[int]:
-        """A LeaveGroup request: the error code of each member that it names."""
+        """Handle a LeaveGroup request; returns the error code of each member that it names."""
         return protocols.leave_group(self, group_id, members, EventContext(self.metadata.image, now_ms, out))
 
     # --- offsets --------------------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ class GroupShard:
             raise RequestError(code, f"there is no group {group_id!r}")
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> None:
-        """Check that a requester may fetch offsets; only members with epochs name themselves."""
+        """Check that a requester may fetch offsets; only members with epochs are named in the request."""
         group = self.groups.get(group_id)
         if group is not None:
             group.check_fetch(member_id, member_epoch)
@@ -325,14 +325,14 @@ class GroupShard:
     def delete_offsets(
         self, group_id: str, topic_partitions: Iterable[TopicPartition], out: Decision
     ) -> None:
-        """Forget offsets, also those that open transactions have committed: they do not come back with the commit."""
+        """Remove offsets, also those of open transactions: a later commit of these does not restore them."""
         committed, pending = self.offsets.get(group_id, {}), self.pending
         for topic_partition in topic_partitions:
             if topic_partition in committed or pending.of(group_id, topic_partition):
                 out.records.append(offset_tombstone(group_id, *topic_partition))
 
     def delete_group(self, group_id: str, out: Decision) -> bool:
-        """Forget a group with its offsets, or some of them where they are many; whether to call it again for the rest.
+        """Remove a group with its offsets, or some of many offsets; returns whether to call it again for the rest.
 
         Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
         """
@@ -352,7 +352,7 @@ class GroupShard:
         return False
 
     def end(self, group_id: str, kind: type[Group]) -> None:
-        """Forget a group, if there is one of this kind; another one has taken its place otherwise."""
+        """Remove a group, if there is one of this kind; otherwise another kind has taken its place."""
         if self.find(group_id, kind) is not None:
             del self.groups[group_id]
             self._begun_ms.pop(group_id, None)
@@ -360,7 +360,7 @@ class GroupShard:
     # --- time -----------------------------------------------------------------------------------------------
 
     def expire(self, timer: Hashable, now_ms: int, out: Decision) -> None:
-        """A timer that a decision has set has come."""
+        """Handle an expired timer."""
         assert isinstance(timer, tuple)
         group = self.groups.get(timer[1])
         if group is not None:
@@ -373,8 +373,8 @@ class GroupShard:
     ) -> None:
         """Replay a record; `loading` when it is read again after a start, `producer_id` that of a transaction.
 
-        Group metadata matters only then: while running, the group itself is ahead of it. Raises DecodeError for what no
-        coordinator can have written, and for types that are not known.
+        The metadata of classic groups is only replayed when loading: a running group is ahead of it. Raises DecodeError
+        for records that no coordinator can have written, and for unknown types.
         """
         kind = record_type_id(key)
         if kind == offset_commit.RECORD.type_id:
@@ -406,14 +406,14 @@ class GroupShard:
                 raise DecodeError(f"is of type {kind}, which is not known", "record key", 0)
 
     def _replayed(self, kind: Kind[Any], group_id: str, make: bool) -> Group | None:
-        """Return the group of a record; None if there is none of its kind and none is to be made."""
+        """Return the group of a record; None if there is none of its kind and the record must not create it."""
         group: Group | None = self.find(group_id, kind.group)
         if group is None and make and kind.make is not None:
             group = self.groups[group_id] = kind.make(self, group_id)
         return group
 
     def replay_decoded(self, decoded: CommittedOffset | DecodedRecord, producer_id: int) -> None:
-        """Replay a record that need not be decoded; `producer_id` is that of a transaction."""
+        """Replay a decoded record; `producer_id` is that of a transaction."""
         if isinstance(decoded, CommittedOffset):
             self.replay_commit(decoded, producer_id)
         elif producer_id == NO_PRODUCER_ID:
@@ -424,7 +424,7 @@ class GroupShard:
         kind.replay.apply(decoded, partial(self._replayed, kind), partial(self.end, kind=kind.group))
 
     def replay_commit(self, committed: CommittedOffset, producer_id: int) -> None:
-        """Replay the record of an offset; it is pending while the transaction of its producer is open."""
+        """Replay the record of an offset, which is pending while the transaction of its producer is open."""
         if producer_id != NO_PRODUCER_ID:
             self.pending.add(producer_id, *committed)
         else:
@@ -433,7 +433,7 @@ class GroupShard:
     def transaction_ended(self, producer_id: int, *, committed: bool, loading: bool = False) -> None:
         """End a producer's transaction: its pending offsets are committed, or dropped.
 
-        It may be very much: whole mappings are merged, which takes no step of Python for each offset.
+        There may be very many: whole mappings are merged, without a step of Python for each offset.
         """
         for group_id, offsets in self.pending.end(producer_id, committed=committed):
             if committed and offsets:
@@ -442,9 +442,9 @@ class GroupShard:
                 self._keep_empty(group_id)
 
     def _keep_empty(self, group_id: str) -> None:
-        """Keep a group that was known by its offsets alone, and has lost the last of them, until unused groups end.
+        """Keep a group that had only offsets, and has lost the last one, until unused groups are ended.
 
-        Kafka makes it in memory with its first offset, and describes it as empty until then.
+        Kafka creates it in memory with its first offset, and describes it as empty until then.
         """
         if not self.exists(group_id):
             self.groups[group_id] = ClassicGroup(group_id, self.settings)
@@ -463,7 +463,7 @@ class GroupShard:
             offsets[topic_partition] = value
 
     def loaded(self, now_ms: int, out: Decision) -> None:
-        """All records have been replayed: watch over the members from now on."""
+        """Start the timers of all members, once all records have been replayed."""
         context = EventContext(self.metadata.image, now_ms, out)
         for group in self.groups.values():
             KINDS[group.kind].watch(group, context)

@@ -1,6 +1,6 @@
-"""Steps by which partitions of a share group get and lose their state with the share coordinator. Pure.
+"""Steps of the initialization and deletion of a share group's states at the share coordinator. Pure.
 
-The rule: what is going to be asked of the share coordinator is written down before, and again when it is done.
+The rule: a record is written before the share coordinator is asked, and another one when it has answered.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from barnabas.coordinators.statemachine.decision import EVENT_SIZE_MAX, Decision
 from barnabas.wire.topic_partitions import TopicIdPartition, TopicIdPartitions
 
 GROUPS_PER_EVENT = 50
-"""So many groups are looked at in one event."""
+"""Groups searched in one event."""
 
 
 def check_alterable(shard: GroupDirectory, group_id: str) -> None:
-    """See that a group is no other than a share group without members. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+    """Check that an id is free, or of a share group without members. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
     if shard.exists(group_id):
         shard.share_group(group_id).check_empty()
 
@@ -29,7 +29,10 @@ def check_alterable(shard: GroupDirectory, group_id: str) -> None:
 def begin(
     shard: GroupDirectory, group_id: str, topic_partitions: Iterable[TopicIdPartition], context: EventContext
 ) -> int:
-    """A group without members is to begin elsewhere; its state epoch. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+    """Begin to move the start offsets of a group without members; returns its state epoch.
+
+    Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+    """
     group = shard.new_share_group(group_id) if not shard.exists(group_id) else shard.share_group(group_id)
     group.check_empty()
     epoch = group.epoch + 1
@@ -46,7 +49,7 @@ def begun(
     failed: Iterable[TopicIdPartition],
     out: Decision,
 ) -> None:
-    """The share coordinator has begun states, or could not."""
+    """Note states that the share coordinator has initialized, or failed to."""
     group = shard.find(group_id, ShareGroup)
     if group is not None:
         _write(group, group.topic_states.finished(done).failed(failed), out)
@@ -55,7 +58,7 @@ def begun(
 def being_deleted(
     shard: GroupDirectory, group_id: str, topic_ids: frozenset[bytes] | None, out: Decision
 ) -> TopicIdPartitions:
-    """States that are going to be deleted, of these topics or of all; those that there are. None in other groups.
+    """Begin to delete the states of these topics, or of all; returns the existing ones, none for other kinds of groups.
 
     Raises NON_EMPTY_GROUP; GROUP_ID_NOT_FOUND for topics of a group that is no share group.
     """
@@ -86,7 +89,7 @@ def being_deleted(
 
 
 def deleted(shard: GroupDirectory, group_id: str, topic_ids: frozenset[bytes], out: Decision) -> None:
-    """The share coordinator has deleted the states of these topics."""
+    """Note that the share coordinator has deleted the states of these topics."""
     group = shard.find(group_id, ShareGroup)
     if group is not None:
         _write(group, group.topic_states.without(topic_ids), out)
@@ -95,7 +98,7 @@ def deleted(shard: GroupDirectory, group_id: str, topic_ids: frozenset[bytes], o
 def forgetting_topics(
     shard: GroupDirectory, topic_ids: frozenset[bytes]
 ) -> Iterator[Callable[[GroupDirectory, Decision], None] | Large]:
-    """Events that forget topics that are gone, some groups at a time."""
+    """Yield events that remove deleted topics, from some groups at a time."""
     for group_ids in slices(tuple(shard.groups), GROUPS_PER_EVENT):
         event = partial(_forget_topics, group_ids, topic_ids)
         groups = [group for id_ in group_ids if (group := shard.find(id_, ShareGroup)) is not None]

@@ -17,10 +17,10 @@ class TargetRecords(Protocol[L]):
     """The records of a kind of group: its module `records`."""
 
     def target_record(self, group_id: str, member_id: str, assigned: Iterable[L], /) -> Record:
-        """Return what a member is to have."""
+        """Return the record of a member's target."""
 
     def target_epoch_record(self, group_id: str, epoch: int, now_ms: int) -> Record:
-        """Return for which group epoch the target is."""
+        """Return the record of the group epoch of the target."""
 
 
 def write_target(
@@ -33,7 +33,7 @@ def write_target(
 ) -> None:
     """Write the changes of a target assignment, and its epoch.
 
-    `before` is the target that it comes after, where the event that writes it has moved a member's to another.
+    `before` is the previous target, if the event has moved a member's target to another member.
     """
     _write_members(group.id, group.target if before is None else before, target.items(), records, context)
     context.out.records.append(records.target_epoch_record(group.id, epoch, context.now_ms))
@@ -46,7 +46,7 @@ def write_part(
     records: TargetRecords[K],
     context: EventContext,
 ) -> bool:
-    """Write the changes of a part of a target that was computed aside; return whether the group still needs it.
+    """Write the changes of a part of a target that was computed outside an event; return whether the group still needs it.
 
     Until `target_computed` has written the epoch, members stay in the one before.
     """
@@ -64,7 +64,7 @@ def target_computed(
     records: TargetRecords[K],
     context: EventContext,
 ) -> None:
-    """Write a target that was computed aside, unless the group has moved on: then the next heartbeat asks again.
+    """Write a target that was computed outside an event, unless it is outdated: then the next heartbeat requests another.
 
     `target` is None if it could not be computed.
     """
@@ -90,6 +90,7 @@ def _write_members(
         if before is assigned:
             continue
         if before == assigned:
-            current[member_id] = assigned  # the same from now on, so that the next comparison is short
+            # the same objects from now on, so that the next comparison is short
+            current[member_id] = assigned
         else:
             context.out.records.append(records.target_record(group_id, member_id, assigned))

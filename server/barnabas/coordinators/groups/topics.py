@@ -1,4 +1,4 @@
-"""Topics as coordinators see them: by id, with a hash of everything that an assignment depends on. Pure."""
+"""Topics as coordinators see them: by id, with a hash of all inputs of an assignment. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from barnabas.wire.topic_partitions import TopicIdPartition
 
 HASHES_MAX = 1 << 16
 _hashes: dict[str, tuple[TopicInfo, Mapping[int, BrokerInfo], int]] = {}
-"""By topic the last hash that was made, with what it was made of."""
+"""The last hash of each topic, with its input."""
 
 
 def by_topic(topic_partitions: Iterable[TopicIdPartition]) -> list[tuple[bytes, list[int]]]:
-    """Partitions grouped as (topic id, partition numbers), both in order."""
+    """Return partitions grouped as (topic id, partition numbers), both in order."""
     topics: dict[bytes, list[int]] = {}
     for topic_id, partition in topic_partitions:
         topics.setdefault(topic_id, []).append(partition)
@@ -24,7 +24,7 @@ def by_topic(topic_partitions: Iterable[TopicIdPartition]) -> list[tuple[bytes, 
 
 
 def topic_ids(names: Iterable[str], image: ClusterImage) -> frozenset[bytes]:
-    """The ids of those topics that exist."""
+    """Return the ids of those topics that exist."""
     return frozenset(image.topics[name].id for name in names if name in image.topics)
 
 
@@ -34,16 +34,16 @@ def partition_counts(ids: Iterable[bytes], image: ClusterImage) -> dict[bytes, i
 
 
 def topics_hash(names: Collection[str], image: ClusterImage) -> int:
-    """A signed 64-bit hash of everything about these topics that an assignment depends on; 0 if none exists.
+    """Return a signed 64-bit hash of all facts about these topics that an assignment depends on; 0 if none exists.
 
-    It is the number that Kafka's coordinator writes (KIP-1101), so that a group survives the change from one to the other.
+    It equals the hash of Kafka's coordinator (KIP-1101), so that groups can move between the two.
     """
     hashes = [_hash_of(image.topics[name], image) for name in sorted(names) if name in image.topics]
     return signed_xxh3(pack(f"<{len(hashes)}q", *hashes)) if hashes else 0
 
 
 def hash_size(topic: TopicInfo, image: ClusterImage) -> int:
-    """Return how many partitions `topics_hash` goes through for this topic: none if its hash is known."""
+    """Return how many partitions `topics_hash` visits for this topic: none if its hash is cached."""
     cached = _hashes.get(topic.name)
     is_known = cached is not None and cached[0] is topic and cached[1] is image.brokers
     return 0 if is_known else len(topic.partitions)
@@ -66,7 +66,7 @@ def _hash_of(topic: TopicInfo, image: ClusterImage) -> int:
 
 
 def _topic_hash(topic_id: bytes, name: str, racks: tuple[tuple[str, ...], ...]) -> int:
-    """As Kafka hashes a topic: a version, id, name, partitions, and of each of them its number and its racks."""
+    """Return the hash of a topic like Kafka: of a version, id, name, partitions, and each partition's number and racks."""
     high, low = unpack(">qq", topic_id)
     parts = [pack("<bqq", 0, high, low), _text(name), pack("<i", len(racks))]
     for index, of_partition in enumerate(racks):
@@ -76,11 +76,11 @@ def _topic_hash(topic_id: bytes, name: str, racks: tuple[tuple[str, ...], ...]) 
 
 
 def signed_xxh3(data: bytes) -> int:
-    """The 64-bit hash XXH3 as Java has it: a signed number."""
+    """Return the 64-bit hash XXH3 as in Java: a signed number."""
     return int.from_bytes(xxh3_64_digest(data), "big", signed=True)
 
 
 def _text(value: str) -> bytes:
-    """A string as it is hashed: Java's characters, then their number."""
+    """Return a string in the encoding of the hash: Java's characters, then their number."""
     data = value.encode("utf-16-le")
     return data + pack("<i", len(data) // 2)

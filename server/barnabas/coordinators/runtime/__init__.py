@@ -1,1 +1,1 @@
-"""Running the pure machines: appending what they decide, releasing their answers, keeping their timers."""
+"""Running the pure machines: appends their decisions, releases their replies, keeps their timers."""

@@ -1,4 +1,4 @@
-"""The answers that a decision has for requests that wait: sent once it is committed, many of them in several turns."""
+"""Replies of a decision to waiting requests: sent once it is committed, many of them over several turns of the loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from barnabas.errors import RequestError
 
 
 class Answers(Generic[M]):
-    """Releases the requests that wait on shards."""
+    """Releases the waiting requests of shards."""
 
     def __init__(self, shards: Shards[M], log: ShardLog[M], checkpoint: Checkpoint) -> None:
         self._shards = shards
@@ -26,10 +26,10 @@ class Answers(Generic[M]):
         """Release the requests that a decision answers, once it is committed."""
         nursery = self._shards.nursery
         if nursery is None or self._log.is_committed(shard, shard.end_offset):
-            # Nothing to wait for, or nobody who could: before the runtime runs there are no requests.
+            # committed already, or before the runtime runs, when there are no requests
             self._send_now(shard, out)
         else:
-            # In a task of its own: whoever has caused this may go away, and the others must still be answered.
+            # in a separate task: the request that caused this may be cancelled, and the others must still be answered
             nursery.start_soon(self._send_when_committed, shard, shard.end_offset, out)
 
     async def _send_when_committed(self, shard: Shard[M], end_offset: int, out: Decision) -> None:
@@ -58,7 +58,7 @@ class Answers(Generic[M]):
                     _release(shard, number, many.reply(key))
 
     async def _send_many(self, shard: Shard[M], many: ManyReplies) -> None:
-        """Release some requests in each turn of the event loop, as each has an answer to encode and send then."""
+        """Release some requests in each turn of the event loop, as each response is then encoded and sent."""
         to = iter(many.to.items())
         while some := tuple(islice(to, ANSWERS_PER_TURN)):
             for key, number in some:

@@ -1,6 +1,6 @@
-"""The batches of an internal topic: made of what was decided, and read again.
+"""The batches of an internal topic: made from decisions, and read again.
 
-The rule: it comes with the first shard, as all that reads and writes records does.
+The rule: this module is imported with the first shard, like all code that reads and writes records.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ READ_BYTES: Final = 1 << 20
 def batch_of(
     records: Sequence[tuple[bytes, bytes | None]], now_ms: int, producer: tuple[int, int] | None
 ) -> bytearray:
-    """Return these records as one batch; with a `producer` (id and epoch) they are part of its transaction."""
+    """Return these records as one batch; with `producer` (id and epoch) they are part of its transaction."""
     producer_id, epoch = producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
     return encode_pairs(
         records,
@@ -44,7 +44,7 @@ def batch_of(
 
 
 def check_whole(partition_log: PartitionLog) -> None:
-    """Check that a partition has no damage that a recovery has cut out and no operator has decided on.
+    """Check that recovery has not cut damaged records out of a partition without an operator's decision.
 
     Raises StorageError, CorruptRecordsError.
     """
@@ -58,10 +58,10 @@ def check_whole(partition_log: PartitionLog) -> None:
 
 
 def read_entries(partition_log: PartitionLog) -> Iterator[Entry]:
-    """All batches of the log of a coordinator's partition, oldest first, up to where it ends by then.
+    """Yield all batches of a coordinator's partition, oldest first, up to its end at that time.
 
     Batches and records that no coordinator can have written are skipped, with an error in the log. Raises StorageError,
-    and CorruptRecordsError for a damaged batch: it is not trusted, and the ids that its records are about are not known.
+    and CorruptRecordsError for a damaged batch: the ids of its records are unknown.
     """
     expected = 0  # the first batch may begin before the log does
     try:
@@ -77,7 +77,7 @@ def read_entries(partition_log: PartitionLog) -> Iterator[Entry]:
 
 
 def _check_first_batches(partition_log: PartitionLog) -> None:
-    """See that no segment begins with a batch that a look-up by offset would pass over.
+    """Check that no segment begins with a batch that a lookup by offset would skip.
 
     Raises StorageError, CorruptRecordsError.
     """
@@ -89,10 +89,10 @@ def _check_first_batches(partition_log: PartitionLog) -> None:
 
 
 def _batches(partition_log: PartitionLog) -> Iterator[tuple[bytes, int, BatchHeader]]:
-    """Yield (bytes, position in them, header) of all batches of a log; what they say is not checked.
+    """Yield (bytes, position in them, header) of all batches of a log, unchecked.
 
-    The last batch of what was read is read again with what follows it: a look-up by offset would pass over a batch that
-    says an earlier base offset than it has, which no checksum covers.
+    The last batch of each read is read again with the following ones: a lookup by offset would skip a batch with a
+    damaged, lower base offset, which no checksum covers.
     """
     offset, room = partition_log.log_start_offset, READ_BYTES
     last: BatchHeader | None = None
@@ -113,7 +113,7 @@ def _batches(partition_log: PartitionLog) -> Iterator[tuple[bytes, int, BatchHea
         if len(data) == max_bytes:
             room *= 8  # the next one is larger
         else:
-            last = None  # it was the last one of its segment
+            last = None  # it was the last batch of its segment
 
 
 def _advice(partition_log: PartitionLog) -> str:
@@ -124,7 +124,7 @@ def _advice(partition_log: PartitionLog) -> str:
 
 
 def _entries_of(dir_path: str, data: bytes, position: int, header: BatchHeader) -> Iterator[Entry]:
-    """Yield the entries of a batch; skips what no coordinator can have written, with an error in the log."""
+    """Yield the entries of a batch; skips records that no coordinator can have written, with an error in the log."""
     try:
         records = list(iter_any_records(data, position))
     except RecordsError as error:

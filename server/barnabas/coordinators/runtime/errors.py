@@ -1,4 +1,4 @@
-"""Meaning of an internal topic's error for the coordinator that writes to it, and for its clients. Pure."""
+"""Meaning of an internal topic's error, for the coordinator that writes to it and for its clients. Pure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _REFUSED = (*_TOO_LARGE, *_OF_PRODUCER, ErrorCode.NOT_ENOUGH_REPLICAS)
 
 
 def is_refusal(error: RequestError | StorageError) -> bool:
-    """Say whether records were refused, and the log is as it was."""
+    """Say whether records were refused, and the log is unchanged."""
     return isinstance(error, RequestError) and error.code in _REFUSED
 
 
 def is_in_log(error: RequestError | StorageError) -> bool:
-    """Say whether the records are in the log all the same, though they may be lost if the leader is."""
+    """Say whether the records are in the log in spite of the error; they may be lost with the leader."""
     return isinstance(error, RequestError) and error.code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 

@@ -24,7 +24,7 @@ class InternalTopic:
         self._creation = creation
 
     async def ensure(self) -> int:
-        """Make the topic if need be; returns the number of its partitions."""
+        """Create the topic if necessary; returns the number of its partitions."""
         await self._creation.ensure(self.topic)
         return self.partition_count()
 
@@ -33,12 +33,12 @@ class InternalTopic:
         return self._replicas.leader(self.topic, partition).leader_epoch
 
     def partition_count(self) -> int:
-        """The number of its partitions, 0 while there is no such topic."""
+        """The number of its partitions, 0 if the topic does not exist."""
         info = self._metadata.image.topics.get(self.topic)
         return len(info.partitions) if info else 0
 
     def is_empty(self, partition: int) -> bool:
-        """Say whether there is nothing to read in a partition."""
+        """Say whether a partition has no records to read."""
         log = self._replicas.leader(self.topic, partition).log
         return log.log_start_offset == log.log_end_offset
 
@@ -54,7 +54,7 @@ class InternalTopic:
         producer: tuple[int, int] | None = None,
     ) -> int:
         """Append records as one batch; returns the offset after them."""
-        from barnabas.coordinators.runtime.entries import batch_of  # comes with the first shard
+        from barnabas.coordinators.runtime.entries import batch_of  # imported with the first shard
 
         batch = batch_of(records, now_ms, producer)
         led = self._replicas.leader(self.topic, partition)
@@ -72,11 +72,11 @@ class InternalTopic:
             await replica.wait_committed(end_offset)
 
     def delete_before(self, partition: int, offset: int) -> None:
-        """Let a partition begin at `offset`."""
+        """Delete the records of a partition before `offset`."""
         self._replicas.leader(self.topic, partition).delete_records_before(offset)
 
     def read(self, partition: int) -> Iterator[Entry]:
-        """All batches of a partition, oldest first, up to where it ends by then."""
+        """Yield all batches of a partition, oldest first, up to its end at that time."""
         from barnabas.coordinators.runtime.entries import check_whole, read_entries
 
         partition_log = self._replicas.leader(self.topic, partition).log

@@ -1,4 +1,4 @@
-"""Journal of a coordinator, which keeps its records, as the coordinator sees it."""
+"""The log of a coordinator's records, as the coordinator sees it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ class Journal(Protocol):
         """The name of the topic."""
 
     async def ensure(self) -> int:
-        """Make the topic if need be; returns the number of its partitions. Raises RequestError."""
+        """Create the topic if necessary; returns the number of its partitions. Raises RequestError."""
 
     def leader_epoch(self, partition: int) -> int:
         """The leader epoch of a partition, which counts the coordinators it has had. Raises RequestError."""
 
     def partition_count(self) -> int:
-        """The number of its partitions, 0 while there is no such topic."""
+        """The number of its partitions, 0 if the topic does not exist."""
 
     def is_empty(self, partition: int) -> bool:
-        """Say whether there is nothing to read in a partition. Raises RequestError."""
+        """Say whether a partition has no records to read. Raises RequestError."""
 
     def end_offset(self, partition: int) -> int:
         """The offset after the last record of a partition. Raises RequestError."""
@@ -41,23 +41,23 @@ class Journal(Protocol):
         """
 
     def is_committed(self, partition: int, end_offset: int) -> bool:
-        """Say whether `wait_committed` would return at once; False where in doubt."""
+        """Say whether `wait_committed` would return immediately; False if in doubt."""
 
     async def wait_committed(self, partition: int, end_offset: int) -> None:
         """Wait for the high watermark to reach `end_offset`. Raises RequestError."""
 
     def delete_before(self, partition: int, offset: int) -> None:
-        """Let a partition begin at `offset`. Raises RequestError, StorageError."""
+        """Delete the records of a partition before `offset`. Raises RequestError, StorageError."""
 
     def read(self, partition: int) -> Iterator[Entry]:
-        """All batches of a partition, oldest first, up to where it ends when the last of them has been taken.
+        """Yield all batches of a partition, oldest first, up to its end when the last one is yielded.
 
-        Raises RequestError, StorageError, CorruptRecordsError where the partition is damaged.
+        Raises RequestError, StorageError, CorruptRecordsError if the partition is damaged.
         """
 
 
 def led_partitions(journal: Journal) -> list[int]:
-    """Return the partitions that this broker leads, and those that it cannot lead since they are offline."""
+    """Return the partitions that this broker leads, and the offline ones, which it cannot lead."""
     led = []
     for partition in range(journal.partition_count()):
         try:

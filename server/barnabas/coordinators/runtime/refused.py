@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 def refuse(topic: str, partition: int, entry: Entry, index: int, why: object) -> None:
-    """Log that a record, or the marker, of an entry changes nothing. What a newer version has written is no error."""
+    """Log that a record, or the marker, of an entry changes nothing. Records of a newer version are no error."""
     where = f"offset {entry.offsets[index]}" if entry.offsets else "the end"
     key = entry.records[index][0] if entry.records else b""
     if len(key) >= KEY_TYPE_SIZE and (type_id := record_type_id(key)) not in record_type_ids(topic):

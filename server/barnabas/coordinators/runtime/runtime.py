@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 COMMIT_TIMEOUT_MS: Final = 5_000
-"""Time that an answer waits for replicas (Kafka's offsets.commit.timeout.ms)."""
+"""Longest wait of an answer for replicas (Kafka's offsets.commit.timeout.ms)."""
 RETRY_MS: Final = 10
-"""Time until a due timer is tried again while very many are being set, as it may be among these, or its shard is held."""
+"""Time until a due timer is tried again while its shard is held, or very many timers are being set."""
 
 R = TypeVar("R")
 
@@ -74,8 +74,8 @@ class Runtime(Generic[M]):
 
         `prepare` is awaited once, before the first shard is made: it imports in a thread what `make` needs.
 
-        Large events decide in `threads`; without these they do as all others. `is_large_timer` says whether what follows
-        from a timer is one; without it none is.
+        Large events decide in `threads`; None: in the event loop like all others. `is_large_timer` says whether a
+        timer's event is large; None: never.
         """
         self._journal = journal
         self._threads = threads
@@ -96,7 +96,7 @@ class Runtime(Generic[M]):
         self._nursery: trio.Nursery | None = None
 
     async def partition_of(self, key: str) -> int:
-        """Return the partition that is responsible for an id; makes the topic if need be. Raises RequestError."""
+        """Return the partition that is responsible for an id; creates the topic if necessary. Raises RequestError."""
         return await self._shards.partition_of(key)
 
     async def prepare(self) -> None:
@@ -112,10 +112,10 @@ class Runtime(Generic[M]):
         *,
         is_large: Callable[[M], bool] | None = None,
     ) -> R:
-        """Run `event` on the shard of an id; returns its result, once all that it saw is committed.
+        """Run `event` on the shard of an id; returns its result once all state that it saw is committed.
 
-        The event runs without a wait before it, unless another event has the shard in a thread. Yields afterwards, so that
-        a loop of writes does not starve other tasks. Where `is_large` is true of the machine, the event decides in a
+        The event runs without a wait before it, unless another event has the shard in a thread. Yields afterwards, so
+        that a loop of writes does not starve other tasks. If `is_large` is true of the machine, the event decides in a
         thread, and later events of the shard wait for it.
 
         Raises the RequestError that the event raises, and then drops its decision, or that of the `Refused` that it
@@ -137,13 +137,13 @@ class Runtime(Generic[M]):
                 await self._log.wait_committed(shard, shard.end_offset)
         except Exception as error:
             failure = error
-        # Not as a `finally`: what is compiled must not wait while it handles an exception.
+        # not in a `finally`: compiled code must not wait while it handles an exception
         await self._checkpoint()
         if failure is not None:
             try:
                 raise failure
             finally:
-                failure = None  # which knows this frame: a cycle
+                failure = None  # it refers to this frame: a cycle
         if isinstance(result, Refused):
             raise result.error
         return result
@@ -155,7 +155,7 @@ class Runtime(Generic[M]):
         *,
         is_large: Callable[[M], bool] | None = None,
     ) -> R | Deferred[R]:
-        """As `write`; returns the result itself, without a yield, where no wait is needed."""
+        """Run `event` like `write`; returns the result itself, without a yield, if no wait is needed."""
         shards = self._shards
         count = shards.partitions
         if not count:
@@ -171,7 +171,7 @@ class Runtime(Generic[M]):
         return result
 
     async def _when_committed(self, shard: Shard[M], end_offset: int, result: R | Refused) -> R:
-        """Return a result when all that it was decided upon is committed. Raises RequestError as `write`."""
+        """Return a result when all that it depends on is committed. Raises RequestError like `write`."""
         await self._log.wait_committed(shard, end_offset)
         if isinstance(result, Refused):
             raise result.error
@@ -182,8 +182,8 @@ class Runtime(Generic[M]):
     ) -> R | Deferred[R]:
         """Run `event` with the number of a waiter, which this or a later event answers.
 
-        Returns what `respond` makes of that answer, or of the RequestError with which the waiter fails, without waiting
-        where it is there. A reply that is cancelled is dropped when it comes. Raises RequestError as `write`.
+        Returns the result of `respond` for that answer, or for the RequestError with which the waiter fails; without a
+        wait if it is available. The answer to a cancelled request is dropped. Raises RequestError as `write`.
         """
         shards = self._shards
         count = shards.partitions
@@ -220,16 +220,16 @@ class Runtime(Generic[M]):
     async def read(
         self, key: str, look: Callable[[M], R], *, is_large: Callable[[M], bool] | None = None
     ) -> R:
-        """Return the result of `look` at the machine of an id, once all that it saw is committed.
+        """Return the result of `look` at the machine of an id, once all state that it saw is committed.
 
-        Where `is_large` is true, `look` runs in a thread. Raises RequestError as `write`.
+        If `is_large` is true, `look` runs in a thread. Raises RequestError as `write`.
         """
         return await self.write(key, lambda machine, _: look(machine), is_large=is_large)
 
     async def read_all(self, look: Callable[[M], Iterable[R]]) -> list[R]:
         """Collect the items that `look` yields for each shard that this broker leads, once all of them are committed.
 
-        Yields between two items. Raises RequestError as `write`, where one of the shards fails.
+        Yields to other tasks between two items. Raises RequestError like `write` if one of the shards fails.
         """
         items: list[R] = []
         for shard in await self._shards.all_active():
@@ -245,7 +245,7 @@ class Runtime(Generic[M]):
     async def machines(self) -> list[M]:
         """Return the machine of each shard that this broker leads, with all of its state committed.
 
-        Raises RequestError as `write`, where one of the shards fails.
+        Raises RequestError like `write` if one of the shards fails.
         """
         shards = await self._shards.all_active()
         for shard in shards:
@@ -265,7 +265,7 @@ class Runtime(Generic[M]):
                 shard = await self._when_free(await self._shards.when_active(partition))
                 for event in events_of(shard.machine):
                     if not shard.is_active:
-                        break  # it is read again at its next use, and the next round finds what is left to do
+                        break  # it is read again at its next use, and the next round finds the remaining work
                     if isinstance(event, Large):
                         await self._decide_aside(shard, event.event)
                     else:
@@ -282,15 +282,15 @@ class Runtime(Generic[M]):
     # --- the life of a shard --------------------------------------------------------------------------------
 
     async def load_all(self) -> None:
-        """Load every partition that this broker leads and in which there is something."""
+        """Load every partition with records that this broker leads."""
         await self._shards.load_all()
 
     def unload(self) -> None:
-        """Unload all shards, as the internal topic was deleted: requests that wait are answered NOT_COORDINATOR."""
+        """Unload all shards, as the internal topic was deleted: waiting requests are answered NOT_COORDINATOR."""
         self._shards.unload_deleted()
 
     def leadership_changed(self) -> None:
-        """Unload the shards of partitions that are led elsewhere or in another epoch, and load what is led here now."""
+        """Unload the shards of partitions that moved to another leader or epoch, and load those led here now."""
         self._shards.unload_moved()
         if self._nursery is not None:
             self._nursery.start_soon(self.load_all)
@@ -303,7 +303,7 @@ class Runtime(Generic[M]):
     def _decide(self, shard: Shard[M], event: Callable[[M, Decision], R]) -> R:
         """Run an event, and append its decision. An event that raises has decided nothing.
 
-        Raises what the event raises, and RequestError if it cannot be appended.
+        Raises the errors of the event, and RequestError if the decision cannot be appended.
         """
         out = Decision()
         try:
@@ -315,24 +315,24 @@ class Runtime(Generic[M]):
         return result
 
     def _undo_failed(self, shard: Shard[M], out: Decision, error: Exception) -> None:
-        """Have a shard read again where an event has failed, not refused, after it had changed the machine."""
+        """Read a shard again if an event has failed, rather than been refused, after it had changed the machine."""
         if out.is_ahead and not isinstance(error, RequestError):
             self._shards.read_again(shard, "an event failed halfway")
 
     async def _when_free(self, shard: Shard[M]) -> Shard[M]:
-        """Return the shard, or the one in its place, when no large event has it. Raises RequestError."""
+        """Return the shard, or its replacement, when no large event holds it. Raises RequestError."""
         while shard.is_held:
             await shard.when_free()
             shard = self._shards.active(shard.partition)
         return shard
 
     async def _decide_aside(self, shard: Shard[M], event: Callable[[M, Decision], R]) -> R:
-        """As `_decide`, with the machine in a thread; later events of the shard wait meanwhile."""
+        """Decide like `_decide`, with the machine in a thread; later events of the shard wait meanwhile."""
         threads = self._threads
         if threads is None:
             return self._decide(shard, event)
         out = Decision()
-        # Whoever asks may go away; what is appended must reach the machine all the same.
+        # the caller may be cancelled; appended records must reach the machine all the same
         with trio.CancelScope(shield=True), shard.hold():
             try:
                 result = await threads.run(lambda: event(shard.machine, out))
@@ -347,20 +347,20 @@ class Runtime(Generic[M]):
         return result
 
     def _check_in_service(self, shard: Shard[M]) -> None:
-        """Raise RequestError where a shard may decide no longer."""
+        """Raise RequestError if a shard may not decide any longer."""
         if not shard.is_active or not self._shards.is_current(shard):
             raise shard.failure or RequestError(
                 ErrorCode.NOT_COORDINATOR, "leadership of the partition is lost"
             )
 
     def _apply(self, shard: Shard[M], out: Decision) -> None:
-        """Append and replay a decision; the answers to waiters follow once it is committed."""
+        """Append and replay a decision; the replies to waiters follow once it is committed."""
         if out.records:
             self._log.append(shard, out)
         self._follow_up(shard, out)
 
     def _follow_up(self, shard: Shard[M], out: Decision) -> None:
-        """Set the timers of a decision that is appended; effects and answers follow once it is committed."""
+        """Set the timers of an appended decision; effects and replies follow once it is committed."""
         if self._timers.set_decided(shard, out.timers, out.many_timers):
             if self._nursery is None:
                 self._timers.set_rest(shard)
@@ -389,7 +389,7 @@ class Runtime(Generic[M]):
             log.warning(
                 "effects in partition %d are delayed until it is read again: %s", shard.partition, error
             )
-            # When the shard is read again it finds what is still to be done.
+            # when the shard is read again it finds the remaining work
             self._shards.read_again(shard, "what was decided is not committed")
             return
         if self._nursery is not None:
@@ -403,7 +403,7 @@ class Runtime(Generic[M]):
             log.exception("%s: %r", type(self).__name__, type(effect))
 
     async def take_effect(self, effect: Any, shard: Shard[M]) -> None:
-        """Carry out an effect of a decision of `shard`; for coordinators with machines that decide on effects."""
+        """Carry out an effect of a decision of `shard`; overridden by coordinators with such effects."""
         raise NotImplementedError(effect)
 
     async def write_on(
@@ -413,7 +413,7 @@ class Runtime(Generic[M]):
         *,
         is_large: Callable[[M], bool] | None = None,
     ) -> R:
-        """Run `event` on this shard, as `write`. Raises RequestError if it is no longer in service."""
+        """Run `event` on this shard like `write`. Raises RequestError if it is no longer in service."""
         result = await self.append_on(shard, event, is_large=is_large)
         await self._log.wait_committed(shard, shard.end_offset)
         return result
@@ -425,7 +425,7 @@ class Runtime(Generic[M]):
         *,
         is_large: Callable[[M], bool] | None = None,
     ) -> R:
-        """As `write_on`, without a wait for the commit: later answers of the shard wait for it."""
+        """Run an event like `write_on`, without a wait for the commit: later answers of the shard wait for it."""
         if shard.is_held:
             await shard.when_free()
         self._check_in_service(shard)
@@ -453,7 +453,7 @@ class Runtime(Generic[M]):
         return False
 
     async def run(self) -> None:
-        """Expire timers and send answers, until cancelled."""
+        """Expire timers and send replies, until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = self._shards.nursery = nursery
             try:
@@ -491,7 +491,7 @@ class Runtime(Generic[M]):
             self._expire_again(shard, key, now_ms, error)
 
     def _expire_again(self, shard: Shard[M], key: Hashable, now_ms: int, error: Exception) -> None:
-        """Log that the event of a timer has failed; set the timer again where the event could not be appended."""
+        """Log that a timer's event has failed; set the timer again if the event could not be appended."""
         if not isinstance(error, RequestError):
             log.error("%s: timer %s failed", type(self).__name__, key, exc_info=error)
             return

@@ -1,10 +1,11 @@
-"""A shard: what a coordinator holds of one partition of its internal topic, and the states it goes through.
+"""A shard: a coordinator's state of one partition of its internal topic, and its life cycle.
 
     (unloaded) -> LOADING -> ACTIVE -> UNLOADING
                      |
                      +-> FAILED, DAMAGED
 
-The rule: a shard belongs to one leader epoch. When that is over it never comes back; another one is loaded in its place.
+The rule: a shard belongs to one leader epoch. When that epoch ends, the shard does not return: another one is loaded in
+its place.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ class Machine(Protocol):
         """Apply a record. Raises PeerError if it cannot be read."""
 
     def loaded(self, now_ms: int, out: Decision) -> None:
-        """Decide on what must follow once all records have been replayed."""
+        """Decide on the actions that must follow once all records have been replayed."""
 
     def expire(self, timer: Hashable, now_ms: int, out: Decision) -> None:
-        """Decide on what follows from a timer that is due."""
+        """Decide on the actions that follow from an expired timer."""
 
 
 M = TypeVar("M", bound=Machine)
 R_contra = TypeVar("R_contra", bound=Machine, contravariant=True)
 WOKEN_PER_TURN_MAX: Final = 32
 Checkpoint = Callable[[], Awaitable[None]]
-"""Yields if this turn of the event loop has been long enough (`LoopBudget.checkpoint`)."""
+"""Yields if this turn of the event loop has been long (`LoopBudget.checkpoint`)."""
 
 
 async def no_checkpoint() -> None:
@@ -55,7 +56,7 @@ class Replay(Protocol[R_contra]):
 
 
 class ShardState(Enum):
-    """States of a shard; where there is no shard, the partition is unloaded."""
+    """States of a shard; without a shard, the partition is unloaded."""
 
     LOADING = "loading"
     """Its records are being replayed."""
@@ -93,11 +94,11 @@ TRANSITIONS: Final[dict[ShardState, frozenset[ShardState]]] = {
     ShardState.FAILED: frozenset((ShardState.UNLOADING,)),  # the leader moved, or the topic was deleted
     ShardState.DAMAGED: frozenset((ShardState.UNLOADING,)),  # the same; a new leader epoch reads again
 }
-"""States that may follow each state; an unloaded shard never returns, another one is loaded in its place."""
+"""States that may follow each state; an unloaded shard never returns: another one is loaded in its place."""
 
 
 class Timer:
-    """Due time of a timer, and the time of its one entry in the heap: never later."""
+    """Due time of a timer, and the time of its one entry in the heap, which is never later."""
 
     __slots__ = ("due_ms", "entry_ms")
 
@@ -107,10 +108,7 @@ class Timer:
 
 
 class TimersToSet:
-    """Decisions of one event on very many timers, as far as they are not carried out yet.
-
-    `overruled` has the keys on which something else has been decided since.
-    """
+    """Pending decisions of one event on very many timers. `overruled` has the keys with later decisions."""
 
     __slots__ = ("overruled", "timers")
 
@@ -120,7 +118,7 @@ class TimersToSet:
 
 
 class Shard(Generic[M]):
-    """A machine with what waits on it. `end_offset` is after the last record that it has read or appended."""
+    """A machine with its waiting requests. `end_offset` is after the last record that it has read or appended."""
 
     __slots__ = (
         "_at_once",
@@ -160,20 +158,20 @@ class Shard(Generic[M]):
         self.timers: dict[Hashable, Timer] = {}
         self.timers_to_set: deque[TimersToSet] = deque()
         self.committing: set[trio.CancelScope] = set()
-        """Waits for the high watermark; cancelled when the shard is unloaded."""
+        """Scope of the waits for the high watermark; cancelled when the shard is unloaded."""
         self.is_forgotten = False
-        """True if its partition was deleted: no later shard resumes what it has decided."""
+        """True if its partition was deleted: no later shard resumes its decisions."""
         self.large_entry: Entry | None = None
-        """The next batch to be read, where it is too long for a turn of the event loop."""
+        """The next batch to be read, if it is too long for a turn of the event loop."""
         self.is_held = False
-        """True while a large event has the machine in a thread."""
+        """True while a large event holds the machine in a thread."""
         self.after_hold: list[Callable[[], None]] = []
         """Calls that bring the machine up to date with the log, before the next event."""
         self._queue: OrderedDict[int, trio.Event] = OrderedDict()
-        """Events that wait while it is held, in their order; each is removed when it has had its turn."""
+        """Waiting events while the machine is held, in order; each is removed after its turn."""
         self._tickets = count(1)
         self._at_once = 1
-        """Largest number of them awake at a time: one after a large event, more while none of them has been one."""
+        """Limit of awake waiting events: 1 after a large event, more while none of them is large."""
 
     @property
     def is_active(self) -> bool:
@@ -181,7 +179,7 @@ class Shard(Generic[M]):
         return self.state is ShardState.ACTIVE
 
     def check(self) -> None:
-        """Raise the RequestError for which it is out of service, if it is."""
+        """Raise the RequestError that explains why the shard is out of service, if it is."""
         if self.failure is not None:
             raise self.failure
 
@@ -201,17 +199,17 @@ class Shard(Generic[M]):
             self.after_hold.clear()
 
     async def when_free(self) -> None:
-        """Wait until no large event has the machine, which the caller may use until its next wait.
+        """Wait until no large event holds the machine, which the caller may use until its next wait.
 
-        Callers are woken in their order, and few at a time: a thousand members that join together with large events would
-        wake each other a million times. Of callers with small events up to `WOKEN_PER_TURN_MAX` have the same turn of the
-        event loop.
+        Callers are woken in their order, and few at a time: a thousand members that join together with large events
+        would wake each other a million times. Up to `WOKEN_PER_TURN_MAX` callers with small events run in the same turn
+        of the event loop.
         """
         ticket = 0
         try:
             while self.is_held:
                 ticket = ticket or next(self._tickets)
-                self._queue[ticket] = woken = trio.Event()  # at its place, also where it was woken in vain
+                self._queue[ticket] = woken = trio.Event()  # in its place, even if it was woken in vain
                 await woken.wait()
             if ticket:
                 self._at_once = min(2 * self._at_once, WOKEN_PER_TURN_MAX)
@@ -234,13 +232,13 @@ class Shard(Generic[M]):
             self.settled.set()
 
     def unload(self, failure: RequestError, state: ShardState = ShardState.UNLOADING) -> None:
-        """Go out of service, without timers. `fail_waiting` must follow."""
+        """Take the shard out of service, without timers; the caller must then call `fail_waiting`."""
         self.enter(state, failure)
         self.timers.clear()
         self.timers_to_set.clear()
 
     def fail(self, code: int, numbers: Iterable[int]) -> Iterator[None]:
-        """Have those of these requests fail that still wait, one in each step."""
+        """Fail those of these requests that still wait, one in each step."""
         for number in numbers:
             waiter = self.waiting.get(number)
             if waiter is not None and not waiter.is_answered:
@@ -248,7 +246,7 @@ class Shard(Generic[M]):
                 yield
 
     def fail_waiting(self, code: int) -> Iterator[None]:
-        """Have every request that waits fail, one in each step."""
+        """Fail every waiting request, one in each step."""
         yield from self.fail(code, tuple(self.waiting))
         for scope in tuple(self.committing):
             scope.cancel()

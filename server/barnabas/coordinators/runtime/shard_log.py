@@ -1,7 +1,7 @@
-"""Decisions of a coordinator's shards: appended to the internal topic, replayed, and at last committed.
+"""Decisions of a coordinator's shards: appended to the internal topic, replayed, and finally committed.
 
-The rule: what cannot be appended changes nothing, or its shard is read again. What is appended is believed when the high
-watermark has passed it.
+The rule: a decision that cannot be appended changes nothing, or its shard is read again. An appended decision counts
+when the high watermark has passed it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ShardLog(Generic[M]):
         replay: Replay[M],
         read_again: Callable[[Shard[M], str], None],
     ) -> None:
-        """`name` is for the log; `read_again` gets a shard that no longer agrees with its log, and why."""
+        """`name` is used in log lines; `read_again` gets a shard that no longer agrees with its log, and the reason."""
         self._name = name
         self._journal = journal
         self._now_ms = now_ms
@@ -58,7 +58,7 @@ class ShardLog(Generic[M]):
             raise
 
     async def append_large(self, shard: Shard[M], out: Decision, threads: Threads) -> None:
-        """As `append`, with the machine in a thread: the shard must be held. Raises RequestError."""
+        """Append like `append`, with the machine in a thread: the caller must hold the shard. Raises RequestError."""
         entry = self._write(shard, out)
         try:
             await threads.run(lambda: self._replay(shard.partition, shard.machine, entry, loading=False))
@@ -67,14 +67,14 @@ class ShardLog(Generic[M]):
             raise
 
     def _write(self, shard: Shard[M], out: Decision) -> Entry:
-        """Append the records of a decision; return those to be replayed. Raises RequestError."""
+        """Append the records of a decision; return the records to replay. Raises RequestError."""
         try:
             shard.end_offset = self._journal.append(
                 shard.partition, out.records, self._now_ms(), out.producer
             )
         except (RequestError, StorageError) as error:
             log.error("%s: partition %d cannot be written: %s", self._name, shard.partition, error)
-            # What only adds records has changed nothing yet, so that one request too large disturbs nobody else.
+            # a decision that only adds records has changed nothing yet: one oversized request disturbs no others
             harmless = not (out.replies or out.many_replies or out.is_ahead)
             if not harmless or not is_refusal(error):
                 self._read_again(shard, "what was decided could not be written")
@@ -83,13 +83,13 @@ class ShardLog(Generic[M]):
         return Entry(out.records, producer_id, decoded=out.decoded)
 
     def is_committed(self, shard: Shard[M], end_offset: int) -> bool:
-        """Say whether there is nothing to wait for: the usual case of a partition without followers."""
+        """Say whether no wait is necessary: the usual case of a partition without followers."""
         return shard.failure is None and (
             not end_offset or self._journal.is_committed(shard.partition, end_offset)
         )
 
     async def wait_committed(self, shard: Shard[M], end_offset: int) -> None:
-        """Wait for the high watermark. Raises RequestError as for a client."""
+        """Wait for the high watermark. Raises a RequestError for clients."""
         if self.is_committed(shard, end_offset):
             return
         shard.check()

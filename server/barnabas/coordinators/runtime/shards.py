@@ -1,8 +1,8 @@
 """The shards of a coordinator: one for each partition of the internal topic that this broker leads.
 
-The rule: a shard is loaded when it is first needed, and belongs to one leader epoch. A long one is read beside all other
-work, in slices, and requests meanwhile are answered COORDINATOR_LOAD_IN_PROGRESS. A shard that no longer agrees with its
-log is unloaded, and another one is read in its place.
+The rule: a shard is loaded when it is first needed, and belongs to one leader epoch. A long partition is read in slices,
+beside all other work; meanwhile requests are answered COORDINATOR_LOAD_IN_PROGRESS. A shard that no longer agrees with
+its log is unloaded, and another one is read in its place.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 READ_AGAIN_SECONDS: Final = 1.0
-"""Time after which a shard that no longer agreed with its log is loaded again."""
+"""Time after which a shard that disagreed with its log is loaded again."""
 SLICE_RECORDS: Final = 500
-"""So many records are read before others may run: a few milliseconds' worth."""
+"""Records read before other tasks may run: a few milliseconds."""
 BYTES_PER_RECORD: Final = 100
-"""A longer record counts as several: it is long by the partitions, members or names in it."""
+"""A longer record counts as several: it has many partitions, members or names."""
 ANSWERS_PER_TURN: Final = 16
-"""Of the requests that one event answers, so many are released in a turn of the event loop."""
+"""Replies of one event released in a turn of the event loop."""
 MOVED = "another broker leads the partition, or this one in another epoch"
 
 
 class Shards(Generic[M]):
-    """Loads shards, finds them, and unloads them. While `nursery` is None a partition is read in one go."""
+    """Loads, finds and unloads shards. While `nursery` is None a partition is read without a pause."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Shards(Generic[M]):
         checkpoint: Checkpoint,
         threads: Threads | None = None,
     ) -> None:
-        """`name` is for the log; `loaded` is called when a shard has become active, with nothing in between.
+        """`name` is used in log lines; `loaded` is called directly after a shard has become active.
 
         `prepare` is awaited once, before the first shard is made: it imports in a thread what `make` needs.
         """
@@ -74,21 +74,21 @@ class Shards(Generic[M]):
         self._reading_again: defaultdict[int, bool] = defaultdict(bool)
         self.nursery: trio.Nursery | None = None
         self.partitions = 0
-        """Number of partitions of the internal topic; 0 while that is not known."""
+        """Number of partitions of the internal topic; 0 while unknown."""
 
     def __iter__(self) -> Iterator[Shard[M]]:
         return iter(tuple(self._shards.values()))
 
     def get(self, partition: int) -> Shard[M] | None:
-        """Return the shard of a partition, in whatever state; None where it is unloaded."""
+        """Return the shard of a partition, in any state; None if it is unloaded."""
         return self._shards.get(partition)
 
     def get_for(self, key: str) -> Shard[M] | None:
-        """Return the shard that is responsible for an id; None where it is unloaded, or there is no topic."""
+        """Return the shard that is responsible for an id; None if it is unloaded, or the topic does not exist."""
         return self._shards.get(partition_for(key, self.partitions)) if self.partitions else None
 
     async def partition_of(self, key: str) -> int:
-        """Return the partition that is responsible for an id; makes the topic if need be. Raises RequestError."""
+        """Return the partition that is responsible for an id; creates the topic if necessary. Raises RequestError."""
         if not self.partitions:
             await self.prepare()
             try:
@@ -108,7 +108,7 @@ class Shards(Generic[M]):
     def active(self, partition: int) -> Shard[M]:
         """Return the shard of a partition; a long one is read in the background.
 
-        Raises COORDINATOR_LOAD_IN_PROGRESS until then, or that it cannot be read.
+        Raises COORDINATOR_LOAD_IN_PROGRESS until it is loaded, or the error of reading it.
         """
         shard = self._shards.get(partition)
         if shard is not None and not self.is_current(shard):
@@ -141,15 +141,15 @@ class Shards(Generic[M]):
             except RequestError as error:
                 if error.code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                     raise
-            shard = self._shards[partition]  # the error says that it is there, and nobody ran since
+            shard = self._shards[partition]  # a fresh result: no other task ran since
             await shard.settled.wait()
             if shard.failure is not None:
                 raise shard.failure
 
     async def load_all(self) -> None:
-        """Load every partition that this broker leads and in which there is something.
+        """Load every partition with records that this broker leads.
 
-        So that members that are gone are missed, and those that come need not wait.
+        So absent members are detected, and new requests need not wait.
         """
         for partition in led_partitions(self._journal):
             try:
@@ -157,16 +157,16 @@ class Shards(Generic[M]):
                     await self.when_active(partition)
             except RequestError as error:
                 shard = self._shards.get(partition)
-                if shard is None or shard.state is not ShardState.DAMAGED:  # that was logged already
+                if shard is None or shard.state is not ShardState.DAMAGED:  # logged already
                     log.warning("%s: %s", self._name, error)
             await trio.lowlevel.checkpoint()
 
     def _begin_loading(self, partition: int) -> Shard[M]:
-        """Read a partition, or begin to where it is long. Raises RequestError if it cannot be read."""
+        """Read a partition, or begin to if it is long. Raises RequestError if it cannot be read."""
         try:
             epoch = self._journal.leader_epoch(partition)
             shard = Shard(partition, epoch, self._make(), self._journal.read(partition))
-        except CorruptRecordsError as damage:  # another name: compiled code gives a name one type
+        except CorruptRecordsError as damage:  # another name: in compiled code a name has one type
             shard = self._shards[partition] = Shard(partition, epoch, self._make(), iter(()))
             self._damaged(shard, damage)
             return shard
@@ -174,16 +174,17 @@ class Shards(Generic[M]):
             raise RequestError(client_code(error), f"partition {partition} cannot be read") from error
         self._shards[partition] = shard
         self._load_slice(shard)
-        while shard.state is ShardState.LOADING and self.nursery is None:  # nobody there to go on with it
+        while shard.state is ShardState.LOADING and self.nursery is None:  # no nursery to continue in
             self._load_slice(shard)
         if shard.state is ShardState.LOADING and self.nursery is not None:
             self.nursery.start_soon(self._load_rest, shard)
         return shard
 
     def _load_slice(self, shard: Shard[M]) -> None:
-        """Replay some more records; the shard is active when there are no more, with nothing in between.
+        """Replay some more records.
 
-        So nothing can be appended that it has not seen. A shard that cannot be read has failed.
+        After the last one the shard becomes active in the same step, so that it has seen all appended records. A shard
+        that cannot be read has failed.
         """
         records_left = SLICE_RECORDS
         try:
@@ -197,11 +198,11 @@ class Shards(Generic[M]):
                 records_left -= size
                 if records_left <= 0:
                     return
-            # The last records may not be committed yet: answers and effects wait until they are.
+            # the last records may not be committed yet: replies and effects wait for that
             shard.end_offset = self._journal.end_offset(shard.partition)
             shard.enter(ShardState.ACTIVE)
             self._loaded(shard)
-        except CorruptRecordsError as damage:  # another name: compiled code gives a name one type
+        except CorruptRecordsError as damage:  # another name: in compiled code a name has one type
             self._damaged(shard, damage)
         except (RequestError, StorageError) as error:
             log.error("%s: partition %d cannot be read: %s", self._name, shard.partition, error)
@@ -216,7 +217,7 @@ class Shards(Generic[M]):
     def _damaged(self, shard: Shard[M], error: CorruptRecordsError) -> None:
         """Take a shard out of service until an operator decides on its damaged records.
 
-        The groups or ids that they are about are not known. Without them a group could seem to have no commits.
+        The groups or ids of these records are unknown. Without them a group could seem to have no commits.
         """
         log.error(
             "%s: partition %d is out of service, and COORDINATOR_NOT_AVAILABLE is answered for all that it keeps: %s",
@@ -244,7 +245,7 @@ class Shards(Generic[M]):
             )  # fmt: skip
 
     async def _load_large(self, shard: Shard[M], entry: Entry) -> bool:
-        """Replay a long batch in a thread, as no event has the machine yet; returns whether it could be read."""
+        """Replay a long batch in a thread, before any event uses the machine; returns whether it could be read."""
         assert self._threads is not None
         try:
             await self._threads.run(lambda: self._replay(shard.partition, shard.machine, entry, loading=True))
@@ -259,13 +260,13 @@ class Shards(Generic[M]):
     # --- unloading ------------------------------------------------------------------------------------------
 
     def unload(self, shard: Shard[M], why: str) -> None:
-        """Forget a shard; its waiters are answered NOT_COORDINATOR, and look for their coordinator again."""
+        """Drop a shard; its waiters are answered NOT_COORDINATOR, and find their coordinator again."""
         if self._shards.get(shard.partition) is shard:
             del self._shards[shard.partition]
         self._end(shard, RequestError(ErrorCode.NOT_COORDINATOR, why))
 
     def _end(self, shard: Shard[M], failure: RequestError, state: ShardState = ShardState.UNLOADING) -> None:
-        """Take a shard out of service; the requests that wait for it fail, some in each turn of the event loop."""
+        """Take a shard out of service; its waiting requests fail, some in each turn of the event loop."""
         shard.unload(failure, state)
         failing = shard.fail_waiting(failure.code)
         for _ in islice(failing, ANSWERS_PER_TURN):
@@ -284,7 +285,7 @@ class Shards(Generic[M]):
                 await self._checkpoint()
 
     def unload_deleted(self) -> None:
-        """Unload all shards: the internal topic was deleted. It is made again when it is next needed."""
+        """Unload all shards: the internal topic was deleted. It is created again at its next use."""
         if self._shards:
             log.warning("%s: the internal topic was deleted, and all its state with it", self._name)
         self.partitions = 0
@@ -293,15 +294,15 @@ class Shards(Generic[M]):
             self.unload(shard, "the internal topic was deleted")
 
     def unload_moved(self) -> None:
-        """Unload the shards of partitions that are led elsewhere, or here in another epoch."""
+        """Unload the shards of partitions that moved to another leader or epoch."""
         for shard in self:
             if not self.is_current(shard):
                 self.unload(shard, MOVED)
 
     def read_again(self, shard: Shard[M], why: str) -> None:
-        """Unload a shard that no longer agrees with its log, and load another one soon, without a request for it.
+        """Unload a shard that no longer agrees with its log, and load another one soon, even without requests.
 
-        The next shard resumes what this one has begun: timers, and the ends of prepared transactions.
+        The new shard resumes the timers and the ends of prepared transactions.
         """
         self.unload(shard, why)
         if self.nursery is not None and not self._reading_again[shard.partition]:
@@ -320,6 +321,6 @@ class Shards(Generic[M]):
 
 
 def _size(entry: Entry) -> int:
-    """Return the number of records in a batch, where long ones count as several; 1 for a marker."""
+    """Return the number of records in a batch; long records count as several, a marker as 1."""
     size = sum([len(value) for _, value in entry.records if value is not None])
     return max(len(entry.records), size // BYTES_PER_RECORD, 1)

@@ -3,8 +3,8 @@
 The rule: a timer has one entry in the heap. When that is due and the timer was postponed meanwhile, it is pushed again.
 Very many timers are set in slices, and a later decision on one of them prevails.
 
-Decisions have times of the wall clock. How far off they are when they are set is what counts: a change of the wall clock
-neither ends a timer nor prolongs it, as in Kafka.
+Decisions have times of the wall clock. The remaining time when they are set counts: a change of the wall clock neither
+ends nor prolongs a timer, as in Kafka.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ log = logging.getLogger(__name__)
 
 IDLE_SECONDS: Final = 3600.0
 TIMERS_PER_TURN: Final = 200
-"""So many timers are set before others may run."""
+"""Timers set before other tasks may run."""
 _Entry = tuple[int, int, Shard[M], Hashable]
 """Due time of the entry, its number, and the shard and key of its timer."""
 
 
 class Timers(Generic[M]):
-    """Due times of timers by shard and key. `name` is for the log.
+    """Due times of timers by shard and key. `name` is used in log lines.
 
     `wall_ms` is the clock of decisions, `steady_ms` the monotonic one.
     """
@@ -66,9 +66,9 @@ class Timers(Generic[M]):
         timers: Mapping[Hashable, int | None],
         many: Sequence[Iterable[tuple[Hashable, int | None]]] = (),
     ) -> bool:
-        """Set the timers of a decision; an entry of `timers` prevails over the same one in `many`.
+        """Set the timers of a decision; an entry of `timers` prevails over the same key in `many`.
 
-        Returns whether the caller must start to set the rest: timers are very many, and no task sets this shard's yet.
+        Returns whether the caller must start to set the rest: there are very many, and no task sets this shard's yet.
         """
         to_set = shard.timers_to_set
         if not (many or to_set) and len(timers) <= TIMERS_PER_TURN:
@@ -86,18 +86,18 @@ class Timers(Generic[M]):
         return bool(to_set) and not is_in_progress
 
     def set_rest(self, shard: Shard[M]) -> None:
-        """Set the rest that `set_decided` has returned for, in one go: before the runtime runs there are no other tasks."""
+        """Set the remaining timers without a pause: before the runtime runs there are no other tasks."""
         while shard.timers_to_set:
             self._set_some(shard)
 
     async def set_rest_in_slices(self, shard: Shard[M]) -> None:
-        """Set the rest of `set_decided`, also of calls meanwhile; yields in between."""
+        """Set the remaining timers of `set_decided`, also of calls meanwhile; yields in between."""
         while shard.timers_to_set:
             if self._set_some(shard):
                 await self._checkpoint()
 
     def _set_some(self, shard: Shard[M]) -> bool:
-        """Set the next timers of those that are left; returns whether there were any, of one decision."""
+        """Set the next remaining timers of one decision; returns whether there were any."""
         first = shard.timers_to_set[0]
         try:
             some = dict(islice(first.timers, TIMERS_PER_TURN))
@@ -113,7 +113,7 @@ class Timers(Generic[M]):
         return True
 
     def due(self) -> Iterator[tuple[Shard[M], Hashable]]:
-        """Remove and yield the timers that are due. Those that are set meanwhile come next time."""
+        """Remove and yield the timers that are due, except those that are set meanwhile."""
         now_ms, end = self._steady_ms(), self._pushed
         later: list[_Entry[M]] = []
         try:
@@ -128,7 +128,7 @@ class Timers(Generic[M]):
         return bool(self._heap) and self._heap[0][0] <= self._steady_ms()
 
     def _pop_due(self, now_ms: int, end: int, later: list[_Entry[M]]) -> tuple[Shard[M], Hashable] | None:
-        """Remove and return a timer that is due and has an entry before `end`; those after it go to `later`."""
+        """Remove and return a timer that is due, with an entry before `end`; later entries go to `later`."""
         heap = self._heap
         while heap and heap[0][0] <= now_ms:
             entry = heapq.heappop(heap)
@@ -138,7 +138,7 @@ class Timers(Generic[M]):
                 continue
             timer = shard.timers.get(key)
             if timer is None or timer.entry_ms != at_ms:
-                continue  # cancelled, or set again with an entry of its own
+                continue  # cancelled, or set again with a separate entry
             if timer.due_ms > now_ms:
                 timer.entry_ms = timer.due_ms
                 self._push(timer.due_ms, shard, key)
@@ -154,7 +154,7 @@ class Timers(Generic[M]):
                 timer.due_ms += ms
 
     async def wait_due(self) -> None:
-        """Wait until the next timer is due, or one is set that is due before it."""
+        """Wait until the next timer is due, including timers set meanwhile."""
         self._changed = trio.Event()
         wait_ms = self._heap[0][0] - self._steady_ms() if self._heap else None
         with trio.move_on_after(IDLE_SECONDS if wait_ms is None else max(wait_ms, 1) / 1000):

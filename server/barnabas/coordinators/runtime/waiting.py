@@ -1,4 +1,4 @@
-"""Requests that some later event answers."""
+"""Requests that a later event answers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from barnabas.serving.deferred import Deferred, Future, resolved
 T = TypeVar("T")
 
 Respond = Callable[[Any], "T | Deferred[T]"]
-"""Makes a response of what a waiter was answered, or of the RequestError with which it failed."""
+"""Converts a waiter's answer, or the RequestError with which it failed, into a response."""
 
 
 class Waiter:
-    """A request that a later event answers; one task waits for that, or a callback is called."""
+    """A request that a later event answers; a task waits for that, or a callback is called."""
 
     __slots__ = ("_call", "_task", "failure", "is_answered", "response")
 
@@ -30,7 +30,7 @@ class Waiter:
 
     @property
     def outcome(self) -> Any:
-        """Response that it was answered, or the RequestError with which it failed."""
+        """The waiter's response, or the RequestError with which it failed."""
         return self.response if self.failure is None else RequestError(self.failure)
 
     def answer(self, response: Any) -> None:
@@ -53,14 +53,14 @@ class Waiter:
             call()
 
     def add_done_callback(self, call: Callable[[], None]) -> None:
-        """Have `call` called when it is answered."""
+        """Register a callback, called when the request is answered."""
         self._call = call
 
     async def wait(self) -> None:
-        """Wait until it is answered, without a turn where it is already. The callback is dropped."""
+        """Wait until the request is answered; no yield if it is already. The callback is dropped."""
         self._call = None
         if not self.is_answered:
-            # A `trio.Event` does the same with a set of tasks, for twice the work.
+            # a `trio.Event` would do the same with a set of tasks, at twice the cost
             self._task = trio.lowlevel.current_task()
             await trio.lowlevel.wait_task_rescheduled(self._leave)
 
@@ -70,7 +70,7 @@ class Waiter:
 
 
 class FutureReply(Future[T]):
-    """Future reply to a waiter of a shard, which is `waiting` there under its `number`."""
+    """Future reply to a waiter of a shard, registered there in `waiting` under its `number`."""
 
     def __init__(self, waiting: dict[int, Waiter], number: int, waiter: Waiter, respond: Respond[T]) -> None:
         self._waiting = waiting
@@ -79,16 +79,16 @@ class FutureReply(Future[T]):
         self._respond = respond
 
     def add_done_callback(self, call: Callable[[], None]) -> None:
-        """Have `call`, which raises nothing, called when the result is there."""
+        """Register a callback, which must not raise, called when the result is available."""
         self._waiter.add_done_callback(call)
 
     def result(self) -> T | Deferred[T]:
-        """Return the result, which is there. Raises what `respond` raises."""
+        """Return the available result. Raises the errors of `respond`."""
         self.cancel()
         return self._respond(self._waiter.outcome)
 
     def wait(self) -> Awaitable[T]:
-        """Return what is to be awaited for the result."""
+        """Return an awaitable of the result."""
         return self._wait()
 
     async def _wait(self) -> T:
@@ -99,12 +99,12 @@ class FutureReply(Future[T]):
         return await resolved(self._respond(self._waiter.outcome))
 
     def cancel(self) -> None:
-        """Drop an answer that comes."""
+        """Drop the answer when it comes."""
         self._waiting.pop(self._number, None)
 
 
 def raising(outcome: Any) -> Any:
-    """Respond with the answer itself; raise the RequestError with which a waiter has failed."""
+    """Return the answer itself; raise the RequestError with which a waiter has failed."""
     if isinstance(outcome, RequestError):
         raise outcome
     return outcome

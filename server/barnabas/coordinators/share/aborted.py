@@ -1,4 +1,4 @@
-"""Batches of a stretch of log that belong to aborted transactions. Pure."""
+"""Batches of aborted transactions in a range of the log. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def aborted_batches(
 ) -> list[Span]:
     """Return the spans of the batches that are hidden from readers of committed records.
 
-    `headers` are those of the log with whether each is an abort marker; `aborted` are (first offset, producer id) of
+    `headers` are pairs of a batch header and whether it is an abort marker; `aborted` are (first offset, producer id) of
     the aborted transactions there.
     """
     waiting = sorted(aborted, reverse=True)

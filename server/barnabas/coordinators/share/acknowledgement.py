@@ -1,4 +1,4 @@
-"""Acknowledgements by members of the records that they were given. Pure."""
+"""Acknowledgements of acquired records by members. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from barnabas.wire.generated.errors import ErrorCode
 
 
 class Verdict(IntEnum):
-    """Verdict on what becomes of a record, with the numbers of the protocol."""
+    """Verdict on a record, with the numbers of the protocol."""
 
     GAP = 0
     """There is no such record, as after compaction."""
@@ -19,7 +19,7 @@ class Verdict(IntEnum):
     RELEASE = 2
     REJECT = 3
     RENEW = 4
-    """Not done yet: the member wants to keep it for another lock duration (KIP-1222)."""
+    """Not finished: the member keeps the record for another lock duration (KIP-1222)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Acknowledgement:
     verdicts: Sequence[int]
 
     def spans(self) -> Iterator[tuple[int, int, Verdict]]:
-        """First and last offset of each stretch with the same verdict."""
+        """Return first and last offset of each run with the same verdict."""
         if len(self.verdicts) == 1:
             yield self.first, self.last, Verdict(self.verdicts[0])
             return
@@ -45,9 +45,9 @@ class Acknowledgement:
 def check_acknowledgements(
     acknowledgements: Sequence[Acknowledgement], *, knows_renew: bool, is_renew: bool
 ) -> None:
-    """Check that one partition's acknowledgements make sense together. Raises INVALID_REQUEST.
+    """Check that one partition's acknowledgements are consistent. Raises INVALID_REQUEST.
 
-    `knows_renew` is whether the request's version has RENEW, `is_renew` whether the request says that it renews.
+    `knows_renew` is whether the request's version has RENEW, `is_renew` whether the request has its renew flag set.
     """
     largest = Verdict.RENEW if knows_renew else Verdict.REJECT
     previous_last = -1

@@ -1,7 +1,7 @@
 """Choice of the records that a fetch acquires. Pure.
 
-The rule: records that were delivered before go first. Those that fail again and again are handed out in ever smaller
-portions, and alone at their last attempt, so that one bad record does not take good ones with it into the archive.
+The rule: records that were delivered before go first. Records that fail repeatedly are delivered in ever smaller
+portions, and alone at their last attempt, so that a bad record does not cause good ones to be archived.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from barnabas.coordinators.share.inflight import AVAILABLE, Run, Span
 
 NO_LIMIT = 2**63 - 1
 BATCH_OPTIMIZED, RECORD_LIMIT = 0, 1
-"""Acquire modes (KIP-1206): whole record batches, or no record more than was asked for."""
+"""Acquire modes (KIP-1206): whole record batches, or a strict limit of records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class AcquireRequest:
 
 
 class Acquired(NamedTuple):
-    """Offsets `first` to `last` were acquired, for the `deliveries`th time."""
+    """Offsets `first` to `last` were acquired; `deliveries` counts their deliveries."""
 
     first: int
     last: int
@@ -48,7 +48,7 @@ def again(
     *,
     after_others: bool,
 ) -> tuple[list[Span], bool]:
-    """Return which of these runs, between `first` and `last`, are delivered again; and whether more may come with them.
+    """Return the offsets of these runs, between `first` and `last`, to deliver again; and whether more records may follow.
 
     `after_others` is whether the same fetch has acquired something before.
     """
@@ -74,14 +74,14 @@ def again(
 
 
 def fewer_from(deliveries_max: int) -> int:
-    """Return the number of deliveries from which on portions get smaller."""
+    """Return the number of deliveries from which on portions shrink."""
     return max(2, (deliveries_max + 1) // 2)
 
 
 def _portion(
     runs: Sequence[Run], batch: Span, first: int, last: int, count_max: int, deliveries_max: int
 ) -> Iterator[Span]:
-    """Yield what is taken of one batch's available runs."""
+    """Yield the portions of one batch's available runs."""
     few_from = fewer_from(deliveries_max)
     cap, taken = count_max, 0
     capped = False
@@ -106,11 +106,11 @@ def _portion(
 def fresh(
     batches: Sequence[Span], first: int, last: int, acquire_request: AcquireRequest, count_max: int
 ) -> list[Span]:
-    """The portions in which offsets `first` to `last`, never delivered, are acquired, up to `count_max` or so."""
+    """Return the portions in which offsets `first` to `last`, never delivered, are acquired, about `count_max` in all."""
     if last - first + 1 > count_max:
         cut = first + count_max - 1
         if not acquire_request.strict:
-            # To the end of the batch that holds the last wanted one: a client gets whole batches.
+            # extended to the end of the batch: a client gets whole batches
             cut = next((end for base, end in batches if base <= cut <= end), cut)
         last = min(cut, last)
     spans: list[Span] = []

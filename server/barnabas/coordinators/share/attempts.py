@@ -1,4 +1,4 @@
-"""Times at which a broker asks again a leader that may have moved."""
+"""Pauses before repeated requests to a leader that may have moved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of stretches of offsets, as it is written down, and how what is written later joins what is known. Pure."""
+"""Persisted states of offset ranges, and how later ones are merged with earlier ones. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class StateBatch(NamedTuple):
-    """Offsets `first` to `last` were delivered `deliveries` times and are now in `state`."""
+    """Offsets `first` to `last` were delivered `deliveries` times and are in `state`."""
 
     first: int
     last: int
@@ -19,10 +19,10 @@ class StateBatch(NamedTuple):
 
 
 def combine(current: Iterable[StateBatch], news: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:
-    """Disjoint batches in order, from `start_offset` on (-1: all), that say what both say.
+    """Return the merged batches, disjoint and in order, from `start_offset` on (-1: all).
 
     Where batches overlap the one with more deliveries wins, and then the one in the higher state, whichever was written
-    first: a delivery never becomes undone. Neighbours that say the same are joined.
+    first: a delivery is never undone. Equal neighbours are joined.
     """
     batches = sorted(
         (StateBatch(max(batch.first, start_offset), batch.last, batch.state, batch.deliveries)
@@ -32,7 +32,7 @@ def combine(current: Iterable[StateBatch], news: Iterable[StateBatch], start_off
     edges = sorted({batch.first for batch in batches} | {batch.last + 1 for batch in batches})
     topic_partitions = {edge: position for position, edge in enumerate(edges)}
     winners: list[StateBatch | None] = [None] * len(edges)
-    for batch in batches:  # the stronger ones come later, over the weaker ones
+    for batch in batches:  # stronger batches come later, over weaker ones
         for position in range(topic_partitions[batch.first], topic_partitions[batch.last + 1]):
             winners[position] = batch
     return joined(
@@ -46,7 +46,7 @@ S = TypeVar("S", StateBatch, "DeadLetters")
 
 
 def joined(stretches: Iterable[S]) -> list[S]:
-    """Join neighbours that differ in their offsets alone, which are the first two fields."""
+    """Join neighbours that differ only in their offsets, the first two fields."""
     out: list[S] = []
     for stretch in stretches:
         if out and out[-1].last + 1 == stretch.first and out[-1][2:] == stretch[2:]:

@@ -1,6 +1,6 @@
-"""High watermarks of partitions, asked of their leaders, whichever brokers they are.
+"""High watermarks of partitions, requested from their leaders on any broker.
 
-The rule: a leader that has moved, or cannot be reached, is asked again a few times, after it has been looked up again.
+The rule: if a leader has moved, or cannot be reached, the leader is looked up and asked again a few times.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ClusterHighWatermarks:
         peers: Peers,
         timeout_ms: int,
     ) -> None:
-        """`timeout_ms` is how long another broker may take to answer."""
+        """`timeout_ms` is the timeout of requests to other brokers."""
         self._metadata = metadata
         self._broker_id = broker_id
         self._local = local
@@ -53,7 +53,7 @@ class ClusterHighWatermarks:
         self._timeout_s = timeout_ms / 1000
 
     async def of(self, topic_partitions: Iterable[TopicPartition]) -> Watermarks:
-        """Return the high watermark of each partition, or why it is not known."""
+        """Return the high watermark of each partition, or the error."""
         results: Watermarks = {}
         remaining = list(topic_partitions)
         for pause in PAUSES:
@@ -65,7 +65,7 @@ class ClusterHighWatermarks:
         return results
 
     async def _ask_leaders(self, topic_partitions: Iterable[TopicPartition], results: Watermarks) -> None:
-        """Ask the leaders that the image names now, all at once; what they answer is added to `results`."""
+        """Ask the leaders in the present image, all in parallel; adds their answers to `results`."""
         image = self._metadata.image
         by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
         for topic_partition in topic_partitions:

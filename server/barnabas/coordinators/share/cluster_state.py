@@ -1,7 +1,7 @@
-"""The state of share partitions, at the coordinator on whichever broker it is (KIP-932).
+"""The state of share partitions at their coordinator, on any broker (KIP-932).
 
-The rule: a coordinator that has moved, is loading, does not know a topic or cannot be reached is asked again a few times,
-after the leader of its partition has been looked up again; each request may be repeated, since epochs fence what is old.
+The rule: if a coordinator has moved, is loading, does not know a topic or cannot be reached, it is looked up and asked
+again a few times; requests may be repeated, as epochs fence outdated ones.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TRANSIENT = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 )
-"""Errors after which Kafka's brokers ask again (PersisterStateManager). A coordinator may not know a new topic yet."""
+"""Errors after which Kafka's brokers retry (PersisterStateManager). A coordinator may not know a new topic yet."""
 
 R = TypeVar("R")
 
@@ -55,7 +55,7 @@ class ClusterShareState:
         peers: Peers,
         timeout_ms: int,
     ) -> None:
-        """`timeout_ms` is how long another broker may take to answer."""
+        """`timeout_ms` is the timeout of requests to other brokers."""
         self._metadata = metadata
         self._broker_id = broker_id
         self._local = local
@@ -63,7 +63,7 @@ class ClusterShareState:
         self._timeout_s = timeout_ms / 1000
 
     async def initialize(self, key: StateKey, state_epoch: int, start_offset: int) -> None:
-        """Begin a state. Raises RequestError."""
+        """Initialize a state. Raises RequestError."""
         request = InitializeShareGroupStateRequest
         asked = request.PartitionData(partition=key[2], state_epoch=state_epoch, start_offset=start_offset)
         topics = [request.InitializeStateData(topic_id=key[1], partitions=[asked])]
@@ -135,7 +135,7 @@ class ClusterShareState:
         )
 
     async def delete(self, key: StateKey) -> None:
-        """End a state. Raises RequestError."""
+        """Delete a state. Raises RequestError."""
         request = DeleteShareGroupStateRequest
         topics = [
             request.DeleteStateData(topic_id=key[1], partitions=[request.PartitionData(partition=key[2])])
@@ -147,12 +147,12 @@ class ClusterShareState:
             lambda _: None,
         )
 
-    # --- asking ---------------------------------------------------------------------------------------------
+    # --- requests -------------------------------------------------------------------------------------------
 
     async def _ask(
         self, key: StateKey, here: Callable[[], Awaitable[R]], request: Any, result_of: Callable[[Any], R]
     ) -> R:
-        """Ask the coordinator, again while it moves. Raises RequestError."""
+        """Ask the coordinator; repeat while it moves. Raises RequestError."""
         for pause in PAUSES:
             await trio.sleep(pause)
             try:
@@ -177,7 +177,7 @@ class ClusterShareState:
         return info.leader
 
     async def _answer(self, broker_id: int, request: Any) -> Any:
-        """Return another broker's result for the one partition of a request. Raises RequestError."""
+        """Return the result for the only partition of a request to another broker. Raises RequestError."""
         try:
             response = await self._peers.ask(broker_id, request, timeout_s=self._timeout_s, channel=CHANNEL)
         except PeerUnavailableError as error:

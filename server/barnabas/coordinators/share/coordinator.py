@@ -1,7 +1,7 @@
 """The share coordinator, as handlers and share partitions see it: shards of share partitions over __share_group_state.
 
-The rule: the topic is not compacted, since updates add up. When many records have piled up, all states are written again,
-and what was before that is deleted.
+The rule: the topic is not compacted, as updates are increments. After many records, all states are written as snapshots,
+and the records before are deleted.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from barnabas.wire.ids import parse_uuid, uuid_text
 log = logging.getLogger(__name__)
 
 RECORDS_MIN, RECORDS_PER_STATE = 1000, 10
-"""So many records in all, and so many for each state, must have piled up before they are cleared away."""
+"""Records in all, and records per state, after which the topic is pruned."""
 STATES_PER_BATCH: Final = 50
 WRITE_TIMEOUT_MS: Final = 5_000
 """Kafka's share.coordinator.write.timeout.ms."""
 
 
 class ShareStateCoordinator(Runtime[ShareStateShard]):
-    """Facade; lifecycle as of `Runtime`."""
+    """Facade; lifecycle as in `Runtime`."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class ShareStateCoordinator(Runtime[ShareStateShard]):
         self._counts = ShareCounts() if counts is None else counts
 
     async def initialize(self, key: StateKey, state_epoch: int, start_offset: int) -> None:
-        """Begin a state. Raises RequestError as `ShareStateShard.initialize`, or for want of a coordinator."""
+        """Initialize a state. Raises RequestError as `ShareStateShard.initialize`, or without a coordinator."""
         now_ms = self._now_ms()
         await self.write(
             name_of(key), lambda shard, out: shard.initialize(key, state_epoch, start_offset, now_ms, out)
@@ -80,7 +80,7 @@ class ShareStateCoordinator(Runtime[ShareStateShard]):
         return await self.read(name_of(key), lambda shard: shard.summary(key))
 
     async def delete(self, key: StateKey) -> None:
-        """End a state. Raises RequestError as `ShareStateShard.delete`."""
+        """Delete a state. Raises RequestError as `ShareStateShard.delete`."""
         await self.write(name_of(key), lambda shard, out: shard.delete(key, out))
 
     async def forget_topics(self, topic_ids: frozenset[bytes]) -> None:
@@ -117,13 +117,13 @@ def _snapshot(keys: Sequence[StateKey], now_ms: int, shard: ShareStateShard, out
 
 
 def name_of(key: StateKey) -> str:
-    """Return the name by which a share partition's coordinator is looked up (FindCoordinator, key type 2)."""
+    """Return the name of a share partition for FindCoordinator (key type 2)."""
     group_id, topic_id, partition = key
     return f"{group_id}:{uuid_text(topic_id)}:{partition}"
 
 
 def key_of(name: str) -> StateKey:
-    """Return the key that a name stands for; the group id may have colons in it. Raises INVALID_REQUEST."""
+    """Return the key in a name; the group id may contain colons. Raises INVALID_REQUEST."""
     group_id, _, rest = name.rpartition(":")
     group_id, _, topic_id = group_id.rpartition(":")
     try:

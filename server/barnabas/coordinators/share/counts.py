@@ -1,6 +1,7 @@
-"""Counts of what happens in share groups, for metrics (KIP-932, KIP-1103, KIP-1191). Pure.
+"""Counts of events in share groups, for metrics (KIP-932, KIP-1103, KIP-1191). Pure.
 
-The rule: counts of groups are kept for at most GROUPS_MAX of them; the group that was counted longest ago makes room.
+The rule: counts of groups are kept for at most GROUPS_MAX of them; the group with the oldest count is dropped for a new
+one.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Spread:
 
 @dataclass(slots=True)
 class GroupCounts:
-    """Counts of one group: of fetches, in percent and milliseconds, and of its dead letter queue."""
+    """Counts of one group: fetches, in percent and milliseconds, and its dead letter queue."""
 
     fetch_ratio: Spread = field(default_factory=Spread)
     acquire_ms: Spread = field(default_factory=Spread)
@@ -46,7 +47,7 @@ class ShareCounts:
     groups: dict[str, GroupCounts] = field(default_factory=dict)
 
     def of_group(self, group_id: str) -> GroupCounts:
-        """Return the counts of a group, to count in."""
+        """Return the counts of a group, to be incremented."""
         counts = self.groups.pop(group_id, None)
         if counts is None:
             counts = GroupCounts()

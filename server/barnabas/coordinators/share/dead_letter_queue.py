@@ -1,7 +1,8 @@
-"""Dead letter queues of share groups: topics into which the leader of a partition writes what a group gives up (KIP-1191).
+"""Dead letter queues of share groups: topics to which the leader of a partition writes the records that a group gives up
+(KIP-1191).
 
-The rule: what cannot be written is logged and archived all the same, so that a group never waits for its queue for long.
-A broker writes as itself: not the members of a group need to be allowed to, but the topic has to allow it with
+The rule: records that cannot be written are logged and archived, so that a group never waits long for its queue. The
+broker itself writes: the group's members need no permission, but the topic must have
 `errors.deadletterqueue.group.enable`.
 """
 
@@ -44,10 +45,10 @@ T = TypeVar("T")
 
 GROUP_ENABLE = "errors.deadletterqueue.group.enable"
 OWN_SETTINGS = {GROUP_ENABLE: "true", "message.timestamp.type": "CreateTime"}
-"""Of a topic that is made when it is needed."""
+"""Settings of a queue topic that the broker creates."""
 ATTEMPTS = 5
 BACKOFF_SECONDS = 1.0
-"""Before the second attempt, twice as long before each further one, and up to a fifth more or less."""
+"""Pause before the second attempt, doubled for each further one, with up to a fifth of jitter."""
 JITTER_PERCENT = 20
 READ_BYTES_MAX = 1 << 20
 RECORDS_PER_CHECKPOINT = 250
@@ -61,8 +62,8 @@ _TRANSIENT = (
 class DeadLetterQueues:
     """Writes to the queues of all share groups.
 
-    `writer` appends to a partition, on whichever broker its leader is; `are_on` says whether the cluster's `share.version`
-    has dead letter queues.
+    `writer` appends to a partition on any broker; `are_on` says whether the cluster's `share.version` has dead letter
+    queues.
     """
 
     config: BrokerConfig
@@ -79,9 +80,9 @@ class DeadLetterQueues:
     async def write(
         self, origin: Origin, led: Replica, letters: DeadLetters, group: Callable[[], ShareSettings]
     ) -> bool:
-        """Write records of a partition that is led here; says whether all of them are there. What fails is logged.
+        """Write records of a partition that is led here; returns whether all were written. Failures are logged.
 
-        `group` gives the settings that the group obeys now.
+        `group` returns the group's present settings.
         """
         try:
             while letters.first <= letters.last:
@@ -100,7 +101,7 @@ class DeadLetterQueues:
     async def _write_some(
         self, origin: Origin, led: Replica, letters: DeadLetters, group: Callable[[], ShareSettings]
     ) -> DeadLetters:
-        """Write one batch; returns what remains. Raises RequestError."""
+        """Write one batch; returns the remaining records. Raises RequestError."""
         topic, count = await self._retried(lambda: self._ensured(group().dead_letter_topic))
         bytes_max = self._setting(topic, "max.message.bytes")
         originals: dict[int, Original] = {}
@@ -121,7 +122,10 @@ class DeadLetterQueues:
         return letters._replace(first=next_offset)
 
     async def _ensured(self, name: str) -> tuple[str, int]:
-        """Return the topic, and the number of its partitions; makes it if need be and allowed. Raises RequestError."""
+        """Return the topic, and the number of its partitions; creates it if it is missing and allowed.
+
+        Raises RequestError.
+        """
         prefix = self.config.get(settings.ERRORS_DEADLETTERQUEUE_TOPIC_NAME_PREFIX)
         image = self.metadata.image
         why = ""
@@ -155,7 +159,7 @@ class DeadLetterQueues:
         return self.config.topic_default(topic_settings.SETTINGS[name])[0]
 
     async def _retried(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Do what may succeed later up to five times. Raises the last RequestError."""
+        """Try an operation up to five times, while its error is retriable. Raises the last RequestError."""
         for number in range(ATTEMPTS - 1):
             try:
                 return await attempt()
@@ -169,9 +173,9 @@ class DeadLetterQueues:
     async def _originals(
         self, led: Replica, letters: DeadLetters, bytes_max: int
     ) -> tuple[dict[int, Original], int]:
-        """Read keys and values of records, up to `bytes_max` of them, and of which offset the last one was looked for.
+        """Read keys and values of records, up to `bytes_max` in all; also returns the last offset examined.
 
-        Records that are gone, damaged or larger are left out.
+        Missing, damaged and larger records are omitted.
         """
         originals: dict[int, Original] = {}
         size = count = 0
@@ -211,7 +215,7 @@ class DeadLetterQueues:
 
 
 def _records_of(data: bytes, position: int, bytes_max: int) -> Iterable[Record]:
-    """Return the records of a batch; none if they would take more than `bytes_max` when they are decompressed."""
+    """Return the records of a batch; none if they exceed `bytes_max` decompressed."""
     try:
         return iter_any_records(data, position, decompressed_bytes_max=bytes_max)
     except DecompressedTooLargeError:

@@ -1,7 +1,7 @@
-"""Records that a share group gives up, and what is written of them into its dead letter queue (KIP-1191). Pure.
+"""Records that a share group gives up, and their form in its dead letter queue (KIP-1191). Pure.
 
-The rule: a record in the queue has the headers of Kafka's, in its order, and is as large as the topic allows; of a record
-that is gone, or too large to be copied, there are the headers alone.
+The rule: a record in the queue has Kafka's headers, in Kafka's order, and is at most as large as the topic allows; for a
+missing or too large record there are only the headers.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from barnabas.records.record import append_record
 
 REJECTED = "Offset rejected by client."
 EXCEEDED = "Offset delivery count exceeded the threshold."
-"""Causes, with the words of Kafka's, which clients may compare."""
+"""Causes, in Kafka's words, which clients may compare."""
 
 
 class DeadLetters(NamedTuple):
-    """Offsets `first` to `last` of a partition, delivered `deliveries` times, and why they are given up."""
+    """Offsets `first` to `last` of a partition, delivered `deliveries` times, and the cause for giving them up."""
 
     first: int
     last: int
@@ -28,14 +28,14 @@ class DeadLetters(NamedTuple):
 
 
 class Original(NamedTuple):
-    """Key and value of a record that is given up."""
+    """Key and value of a given-up record."""
 
     key: bytes | None = None
     value: bytes | None = None
 
 
 class Origin(NamedTuple):
-    """Partition and share group that records in a dead letter queue are from."""
+    """Origin of records in a dead letter queue: partition and share group."""
 
     topic: str
     partition: int
@@ -44,11 +44,11 @@ class Origin(NamedTuple):
 
 NOTHING = Original()
 RECORDS_MAX = 500
-"""Of one batch: so many are encoded in some milliseconds."""
+"""Records of one batch: they are encoded in some milliseconds."""
 
 
 def headers_of(origin: Origin, letters: DeadLetters, offset: int) -> list[tuple[str, bytes | None]]:
-    """Return the headers that say where a record is from and what became of it."""
+    """Return the headers with the origin of a record and the cause."""
     texts = {
         "topic": origin.topic,
         "partition": str(origin.partition),
@@ -68,7 +68,7 @@ def next_batch(
     now_ms: int,
     bytes_max: int,
 ) -> tuple[bytearray, int]:
-    """Encode as many records as one batch of the queue may have, at least one; returns it, and the offset after them."""
+    """Encode the records of one batch of the queue, at least one; returns the batch, and the offset after them."""
     body = bytearray()
     count = 0
     for offset in range(letters.first, min(letters.last, letters.first + RECORDS_MAX - 1) + 1):

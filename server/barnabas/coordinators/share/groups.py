@@ -1,7 +1,7 @@
-"""Share groups over both of their coordinators: membership is with the groups, the state of partitions with the shares.
+"""Share groups at both coordinators: the group coordinator has the members, the share coordinator the states.
 
-The rule: the group coordinator writes down what it is going to ask of the share coordinator, asks, and writes down that
-it is done. What is broken off in between is asked again.
+The rule: the group coordinator writes a record before it asks the share coordinator, and another one after the answer.
+An interrupted request is repeated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from barnabas.wire.topic_partitions import TopicIdPartition
 
 
 class ShareGroups:
-    """Operations that need both coordinators. `state_changed` is called for a group with a state that is new or gone."""
+    """Operations that need both coordinators. `state_changed` is called for a group with a new or deleted state."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class ShareGroups:
         self._state_changed = state_changed
 
     async def heartbeat(self, beat: Heartbeat, size: int = 0) -> ShareGroupHeartbeatResponse:
-        """A ShareGroupHeartbeat request that names topics of `size` partitions. Raises RequestError.
+        """Handle a ShareGroupHeartbeat request, for topics with `size` partitions. Raises RequestError.
 
         The first member that is subscribed to a topic gets its partitions in this response, not at the next heartbeat; the
         group's epoch rises, and the assignment is written, at that next heartbeat as in Kafka.
@@ -74,7 +74,7 @@ class ShareGroups:
     async def _begin(
         self, group_id: str, beginning: Beginning
     ) -> dict[TopicIdPartition, RequestError | None]:
-        """Begin states, and write down which of them are there; how it went for each partition."""
+        """Initialize states, and record the result; returns the outcome for each partition."""
         results: dict[TopicIdPartition, RequestError | None] = {}
         for topic_partition, offset in beginning.offsets.items():
             results[topic_partition] = None
@@ -94,14 +94,15 @@ class ShareGroups:
     # --- offsets --------------------------------------------------------------------------------------------
 
     async def check_alterable(self, group_id: str) -> None:
-        """Check that the offsets of a group, if it is there, may be altered. Raises as `alter_offsets`."""
+        """Check that the offsets of a group, if it exists, may be altered. Raises as `alter_offsets`."""
         await self._groups.read(group_id, lambda shard: share_states.check_alterable(shard, group_id))
 
     async def alter_offsets(
         self, group_id: str, offsets: dict[TopicIdPartition, int]
     ) -> dict[TopicIdPartition, RequestError | None]:
-        """Let a group without members begin at other offsets; how it went for each partition. Raises NON_EMPTY_GROUP,
-        GROUP_ID_NOT_FOUND.
+        """Alter the start offsets of a group without members; returns the outcome for each partition.
+
+        Raises NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND.
         """
         now_ms = self._now_ms()
 
@@ -119,7 +120,7 @@ class ShareGroups:
     async def delete_offsets(
         self, group_id: str, topic_ids: Iterable[bytes]
     ) -> dict[bytes, RequestError | None]:
-        """Forget the state of topics in a group without members; how it went for each that had one.
+        """Delete the states of topics in a group without members; returns the outcome for each topic with a state.
 
         Raises NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND.
         """
@@ -145,7 +146,7 @@ class ShareGroups:
         return results
 
     async def delete_group(self, group_id: str) -> None:
-        """Delete a group of any kind, with its offsets or the state of its partitions. Raises RequestError."""
+        """Delete a group of any kind, with its offsets or its partitions' states. Raises RequestError."""
         topic_partitions = await self._groups.write(
             group_id,
             lambda shard, out: share_states.being_deleted(shard, group_id, None, out),
@@ -158,5 +159,5 @@ class ShareGroups:
 
 
 def _is_large(group_id: str, asked: int, shard: GroupShard) -> bool:
-    """Say whether an event about the states of a group goes through very many of them."""
+    """Say whether an event about the states of a group visits very many of them."""
     return asked + shard.share_state_size(group_id) > EVENT_SIZE_MAX

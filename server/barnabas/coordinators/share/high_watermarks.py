@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class LocalHighWatermarks:
-    """Implements `ports.HighWatermarks` for a broker that leads all there is."""
+    """Implements `ports.HighWatermarks` for a broker that leads all partitions."""
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
@@ -21,7 +21,7 @@ class LocalHighWatermarks:
     async def of(
         self, topic_partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int | RequestError]:
-        """Return the high watermark of each partition, or why it is not known."""
+        """Return the high watermark of each partition, or the error."""
         return {topic_partition: self._of(topic_partition) for topic_partition in topic_partitions}
 
     def _of(self, topic_partition: TopicPartition) -> int | RequestError:

@@ -1,7 +1,7 @@
 """The records of a share partition that are in flight: runs of offsets in the same state, one after the other. Pure.
 
-The rule: the runs are without gaps from the start offset on, and neighbours differ in something. A change of some offsets
-cuts the runs at their edges first, and closes up afterwards.
+The runs have no gaps from the start offset on, and adjacent runs differ. A change of an offset range first splits the
+runs at its edges, and afterwards joins equal adjacent runs.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class ClusterLetterWriter:
     peers: Peers
 
     async def append(self, topic: str, partition: int, batch: bytearray) -> None:
-        """Append a batch at the leader that the image names. Raises RequestError."""
+        """Append a batch at the leader in the image. Raises RequestError."""
         image = self.metadata.image
         info = image.partition(topic, partition)
         if info is None or info.leader not in image.brokers:

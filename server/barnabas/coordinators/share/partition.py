@@ -3,9 +3,8 @@
     Available -> Acquired -> Acknowledged | Archived, or back to Available
                           -> Archiving -> Archived   where the group has a dead letter queue
 
-The rule: what a member decides counts when it is written down. Until then its records are neither the member's to
-decide on again nor anybody's to acquire; `settle` says how the writing went. The start offset moves over records
-that nothing more happens to.
+The rule: a member's decision counts once it is persisted. Until then its records can be neither decided on again nor
+acquired; `settle` takes the outcome of the write. The start offset moves past records in a final state.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ _STATES = {int(state): state for state in RecordState}
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Changes to be written down: the start offset and the number of complete records after it, and the changed batches.
+    """Changes to persist: the start offset, the number of complete records after it, and the changed batches.
 
-    `are_decided` says that their records wait for the write; records with locks that have ended do not.
+    With `are_decided` their records wait for the write; records with expired locks do not.
     """
 
     start_offset: int
@@ -44,7 +43,7 @@ class Written:
     batches: tuple[StateBatch, ...] = ()
     are_decided: bool = True
     dead: tuple[DeadLetters, ...] = ()
-    """Records that go to the dead letter queue once this is written down."""
+    """Records that go to the dead letter queue after this write."""
 
     def __bool__(self) -> bool:
         return bool(self.batches)
@@ -52,20 +51,27 @@ class Written:
 
 @dataclass(slots=True)
 class SharePartition:
-    """State of a share partition. Lifecycle: `restore` once with the written state; `settings` may be replaced any time."""
+    """State of a share partition.
+
+    Lifecycle: `restore` once with the persisted state; `settings` may be replaced at any time.
+    """
 
     settings: ShareSettings
     start_offset: int = 0
     flight: InFlight = field(default_factory=InFlight)
     overtaken: list[Run] = field(default_factory=list)
-    """Acquired records that the log has lost since: that the partition begins after them is written down, as in Kafka, when
-    their locks end or their member goes."""
+    """Acquired records that were deleted from the log since: as in Kafka, the new start offset is persisted when their
+    locks expire or their member leaves.
+    """
 
     @classmethod
     def restore(
         cls, settings: ShareSettings, start_offset: int, batches: Iterable[StateBatch]
     ) -> SharePartition:
-        """A partition as it was written down. What lies between the batches was never delivered, or not for good."""
+        """Return a partition with the persisted state.
+
+        Offsets between the batches were never delivered, or not in a final way.
+        """
         partition = cls(settings, start_offset)
         for batch in batches:
             first = max(batch.first, partition.end)
@@ -84,7 +90,7 @@ class SharePartition:
 
     @property
     def end(self) -> int:
-        """The offset after the last one in flight; the start offset if there is none."""
+        """The offset after the last record in flight; the start offset if there is none."""
         return self.flight.last + 1 if self.flight else self.start_offset
 
     @property
@@ -94,19 +100,19 @@ class SharePartition:
 
     @property
     def can_acquire(self) -> bool:
-        """True if there is something to acquire, or room for new records."""
+        """True if records can be acquired, or there is room for new ones."""
         return (
             self.next_offset < self.end or self.end - self.start_offset < self.settings.records_in_flight_max
         )
 
     @property
     def complete_count(self) -> int:
-        """Number of records from the start offset on that are acknowledged or archived."""
+        """Number of acknowledged or archived records from the start offset on."""
         return sum(len(run) for run in self.flight if run.outlook.is_terminal)
 
     @property
     def unfinished(self) -> tuple[DeadLetters, ...]:
-        """Records that were on their way to the dead letter queue when their state was read."""
+        """Return the records that were being archived to the dead letter queue when their state was read."""
         limit = self.settings.deliveries_max
         return tuple(
             DeadLetters(
@@ -118,12 +124,12 @@ class SharePartition:
 
     @property
     def run_count(self) -> int:
-        """Number of stretches of records in flight that are in the same state."""
+        """Number of runs of records in flight with the same state."""
         return len(self.flight)
 
     @property
     def lock_due_ms(self) -> int | None:
-        """When the next acquisition lock ends."""
+        """Time at which the next acquisition lock ends."""
         return min((run.lock_due_ms for run in self._locked()), default=None)
 
     def _locked(self) -> Iterable[Run]:
@@ -139,7 +145,7 @@ class SharePartition:
         now_ms: int,
         aborted: Sequence[Span] = (),
     ) -> list[Acquired]:
-        """Acquire records for a member out of these batches of the log, read from `next_offset` on.
+        """Acquire records for a member from these batches of the log, read from `next_offset` on.
 
         `aborted` are the batches of aborted transactions, which no member gets.
         """
@@ -147,7 +153,7 @@ class SharePartition:
             return []
         last, count_max = batches[-1][1], min(acquire_request.records_max, self._room())
         if count_max <= 0:
-            # The window is full: only what is in it can be delivered again.
+            # the window is full: only records in it can be delivered again
             last = min(last, self.end - 1)
             count_max = min(acquire_request.records_max, self.end - self.next_offset)
         if count_max <= 0 or last < self.start_offset:
@@ -172,7 +178,7 @@ class SharePartition:
         count_max: int,
         now_ms: int,
     ) -> list[Acquired]:
-        """Walk along the stretches of records that were delivered before and those that were not."""
+        """Acquire from runs that were delivered before and from runs that were not, in order."""
         taken: list[Acquired] = []
         position = first
         while position <= last and count_max > 0:
@@ -201,7 +207,7 @@ class SharePartition:
         return taken
 
     def _stretch(self, position: int, last: int) -> list[Run] | None:
-        """Return the run never delivered at `position`, or all runs up to the next such; None at the end."""
+        """Return the never-delivered run at `position`, or all runs up to the next such run; None at the end."""
         stretch: list[Run] = []
         for run in self.flight.between(position, last):
             if run.last < position:
@@ -212,7 +218,7 @@ class SharePartition:
         return stretch or None
 
     def _lock(self, span: Span, member: str, now_ms: int) -> Acquired:
-        """Give these offsets to a member; they are available, or new."""
+        """Acquire these offsets, available or new, for a member."""
         first, last = span
         if first >= self.end:
             self._append_archived(first - 1)
@@ -233,7 +239,7 @@ class SharePartition:
         self._append(last, AVAILABLE)
 
     def _append_archived(self, last: int) -> None:
-        """Pass over the offsets up to `last` that are not in flight: they do not exist in the log."""
+        """Archive the offsets up to `last` that are not in flight, as the log does not have them."""
         if self.flight:
             self._append(last, RecordState.ARCHIVED)
         else:
@@ -259,9 +265,9 @@ class SharePartition:
     # --- deciding -------------------------------------------------------------------------------------------
 
     def acknowledge(self, member: str, acknowledgements: Sequence[Acknowledgement], now_ms: int) -> Written:
-        """Apply the acknowledgements of a member; all of them or none.
+        """Apply the acknowledgements of a member, all or none. Returns the changes to persist and then to pass to `settle`.
 
-        Returns what must be written down, and then given to `settle`. Raises INVALID_RECORD_STATE, INVALID_REQUEST.
+        Raises INVALID_RECORD_STATE, INVALID_REQUEST.
         """
         decided: list[StateBatch] = []
         dead: list[DeadLetters] = []
@@ -320,18 +326,18 @@ class SharePartition:
 
     @property
     def _dead_state(self) -> RecordState:
-        """State of a record that is given up."""
+        """Return the state of a given-up record."""
         return RecordState.ARCHIVING if self.settings.dead_letter_topic else RecordState.ARCHIVED
 
     def release(self, member: str) -> Written:
-        """Release the records that a member had acquired, since it has left. To be written and settled as above."""
+        """Release the acquired records of a member that has left. The changes are persisted and settled as above."""
         decided = [run for run in self._locked() if run.member == member]
         for run in decided:
             run.target = self._freed(run)
         return self._to_write([_batch(run) for run in decided], _exceeded(decided))
 
     def _freed(self, run: Run) -> RecordState:
-        """Return the state of a record that its member no longer has; a record that the log has lost is archived."""
+        """Return the state of a released record; a record that the log no longer has is archived."""
         if run.last < self.start_offset:
             return RecordState.ARCHIVED
         return self._unless_exhausted(run, AVAILABLE)
@@ -342,7 +348,7 @@ class SharePartition:
         return Written(self.start_offset, self.complete_count, batches, dead=tuple(joined(dead)))
 
     def settle(self, written: Written, *, done: bool) -> None:
-        """Apply a decision that was written, or undo it, so that the records stay acquired."""
+        """Complete a persisted decision, or undo it, so that the records stay acquired."""
         for batch in written.batches if written.are_decided else ():
             lost = [run for run in self.overtaken if batch.first <= run.first <= batch.last]
             for run in (*lost, *self.flight.cut(max(batch.first, self.start_offset), batch.last)):
@@ -355,10 +361,10 @@ class SharePartition:
         self.flight.close_up()
         self.advance()
 
-    # --- time and the log -----------------------------------------------------------------------------------
+    # --- time and log start ---------------------------------------------------------------------------------
 
     def expire(self, now_ms: int) -> Written:
-        """Release records at the end of their acquisition lock, at once; the returned states are to be written."""
+        """Release records with expired acquisition locks immediately; the returned changes are to be persisted."""
         overdue = [run for run in self._locked() if run.lock_due_ms <= now_ms]
         for run in overdue:
             run.state = self._freed(run)
@@ -368,7 +374,7 @@ class SharePartition:
         return replace(written, are_decided=False)
 
     def bury(self, letters: DeadLetters) -> Written:
-        """Archive records that are in the dead letter queue, or cannot be; to be written and settled as by `expire`."""
+        """Archive records that are in the dead letter queue, or cannot be written; persisted and settled like `expire`."""
         runs = self.flight.cut(max(letters.first, self.start_offset), letters.last)
         batches = []
         for run in runs:
@@ -389,7 +395,7 @@ class SharePartition:
         self.flight.drop_before(self.start_offset)
 
     def log_starts_at(self, offset: int) -> None:
-        """The log begins at `offset` now: records before it are gone, acquired or not."""
+        """Handle a new log start offset: records before it are gone, acquired or not."""
         if offset > self.start_offset:
             before = self.flight.cut(self.start_offset, offset - 1)
             self.overtaken += [run for run in before if run.state is ACQUIRED]
@@ -403,7 +409,7 @@ def _dead(run: Run, cause: str) -> DeadLetters:
 
 
 def _exceeded(runs: Iterable[Run]) -> list[DeadLetters]:
-    """Return what of these runs was delivered too often, and goes to the dead letter queue."""
+    """Return the records of these runs that were delivered too often, for the dead letter queue."""
     return [_dead(run, EXCEEDED) for run in runs if run.outlook is RecordState.ARCHIVING]
 
 
@@ -412,7 +418,7 @@ def _batch(run: Run) -> StateBatch:
 
 
 def _without(taken: list[Acquired], hidden: Sequence[Span]) -> list[Acquired]:
-    """Return the spans of `taken` outside of those in `hidden`, which are in order."""
+    """Return the parts of `taken` outside the ordered spans of `hidden`."""
     for base, end in hidden:
         rest: list[Acquired] = []
         for each in taken:

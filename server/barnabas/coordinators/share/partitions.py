@@ -1,7 +1,7 @@
-"""The share partitions of this broker: loaded when first fetched from, written down through the share coordinator.
+"""The share partitions of this broker: loaded at the first fetch, persisted by the share coordinator.
 
 The rule: a share partition lives as long as this broker leads its partition in the same epoch, and no other broker has
-begun its state again. Fetches that wait are woken when records become free, and when there are new ones.
+initialized its state again. Waiting fetches are woken when records become available or are appended.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NEVER_MS = 2**63 - 1
 
 
 class LoadedPartition:
-    """A share partition with its log, and the fetches that wait for records of it."""
+    """A share partition with its log, and the fetches that wait for its records."""
 
     __slots__ = (
         "acquired", "burials", "closed", "key", "leader_epoch", "led", "records", "state_epoch", "timed_out", "waiting",
@@ -54,7 +54,7 @@ class LoadedPartition:
     def __init__(
         self, key: StateKey, led: Replica, leader_epoch: int, records: SharePartition, state_epoch: int
     ) -> None:
-        """`leader_epoch` is the one in which the state was read."""
+        """`leader_epoch` is the epoch in which the state was read."""
         self.key = key
         self.led = led
         self.leader_epoch = leader_epoch
@@ -63,25 +63,25 @@ class LoadedPartition:
         self.closed = False
         self.waiting: set[trio.Event] = set()
         self.burials: deque[DeadLetters] = deque()
-        """Records for the dead letter queue, in this order; the first of them are on their way."""
+        """Records for the dead letter queue, in order; the first of them are being written."""
         self.acquired = Spread()
-        """Records of each stretch that a member has acquired."""
+        """Sizes of the runs of records that members have acquired."""
         self.timed_out = 0
-        """Records of which the locks have ended."""
+        """Records with expired locks."""
 
     @property
     def is_current(self) -> bool:
-        """True while this broker leads the partition as it did when this was loaded."""
+        """True while this broker leads the partition in the same epoch."""
         return not self.closed and not self.led.closed and self.led.leader_epoch == self.leader_epoch
 
     def wake(self) -> None:
-        """Something may have become free."""
+        """Wake the waiting fetches: records may have become available."""
         for event in self.waiting:
             event.set()
 
 
 class SharePartitions:
-    """All that are loaded. Lifecycle: `run` in a task, for locks that end."""
+    """All loaded share partitions. Lifecycle: `run` in a task, which expires locks."""
 
     def __init__(
         self,
@@ -111,17 +111,17 @@ class SharePartitions:
         self._loaded: dict[StateKey, LoadedPartition] = {}
         self._loading: dict[StateKey, trio.Event] = {}
         self._times_forgotten = 0
-        """Goes up whenever states are forgotten: those that are just being read are read again."""
+        """Counts the drops of all states: states that are being read meanwhile are read again."""
         self._changed = trio.Event()
         self._wake_ms = NEVER_MS
         self._nursery: trio.Nursery | None = None
 
     def __iter__(self) -> Iterator[LoadedPartition]:
-        """The share partitions that are loaded."""
+        """Iterate over the loaded share partitions."""
         return iter(self._loaded.values())
 
     def settings_of(self, group_id: str) -> ShareSettings:
-        """Return what a group obeys now."""
+        """Return a group's present settings."""
         settings = self._defaults.of_group(self._metadata.image, group_id)
         if settings.dead_letter_topic and (self._queues is None or not self._queues.are_on()):
             return replace(settings, dead_letter_topic="")
@@ -130,13 +130,13 @@ class SharePartitions:
     # --- finding --------------------------------------------------------------------------------------------
 
     def unload(self) -> None:
-        """Forget all states, since what the share coordinator knew is gone; they are read again when they are needed."""
+        """Drop all states, as the share coordinator has lost its own; they are read again when needed."""
         self._times_forgotten += 1
         for loaded in tuple(self._loaded.values()):
             self._close(loaded)
 
     def get(self, key: StateKey) -> LoadedPartition | None:
-        """Return the share partition, if it is loaded and still ours."""
+        """Return the share partition if it is loaded and current."""
         loaded = self._loaded.get(key)
         if loaded is not None and not loaded.is_current:
             self._close(loaded)
@@ -144,10 +144,10 @@ class SharePartitions:
         return loaded
 
     async def load(self, key: StateKey) -> LoadedPartition:
-        """Return the share partition, read from the share coordinator if need be.
+        """Return the share partition, read from the share coordinator if necessary.
 
-        What was read is only used if the partition is still led in the same epoch, and nothing was forgotten meanwhile.
-        Raises RequestError as a client sees it.
+        The state is only used if the partition is still led in the same epoch, and no states were dropped meanwhile.
+        Raises a RequestError for clients.
         """
         while (loaded := self.get(key)) is None:
             loading = self._loading.get(key)
@@ -193,7 +193,7 @@ class SharePartitions:
         return led.log.high_watermark
 
     def forget_group(self, group_id: str) -> None:
-        """Close all partitions of a group; they are loaded again at their next use."""
+        """Close all partitions of a group; the next use loads them again."""
         self._times_forgotten += 1
         for loaded in [loaded for key, loaded in self._loaded.items() if key[0] == group_id]:
             self._close(loaded)
@@ -209,7 +209,7 @@ class SharePartitions:
     async def acknowledge(
         self, key: StateKey, member_id: str, acknowledgements: list[Acknowledgement]
     ) -> None:
-        """Apply and persist the acknowledgements of a member. Raises RequestError as a client sees it."""
+        """Apply and persist the acknowledgements of a member. Raises a RequestError for clients."""
         loaded = self.get(key)
         if loaded is None:
             raise RequestError(
@@ -239,7 +239,7 @@ class SharePartitions:
         return results
 
     async def _write(self, loaded: LoadedPartition, written: Written) -> None:
-        """Write decided states; they count once written. Raises RequestError as a client gets it."""
+        """Persist decided states, which count then. Raises a RequestError for clients."""
         if not written:
             return
         done = False
@@ -268,19 +268,19 @@ class SharePartitions:
             loaded.records.settle(written, done=done)
             if done or not written.are_decided:
                 self._bury_later(loaded, written.dead)
-            if not done:  # their locks go on, or have ended meanwhile
+            if not done:  # their locks continue, or have expired meanwhile
                 self.lock_ends_at(self.lock_clock_ms())
             loaded.wake()
 
     def _bury_later(self, loaded: LoadedPartition, dead: Iterable[DeadLetters]) -> None:
-        """Have records go to the dead letter queue and be archived, unless the broker ends."""
+        """Start to write records to the dead letter queue and archive them, unless the broker ends."""
         is_idle = not loaded.burials
         loaded.burials.extend(dead)
         if is_idle and loaded.burials and self._nursery is not None:
             self._nursery.start_soon(self._bury, loaded)
 
     async def _bury(self, loaded: LoadedPartition) -> None:
-        """Write archived records to the dead letter queue; of a partition that moves, another leader writes the rest."""
+        """Write archived records to the dead letter queue; if the partition moves, its new leader writes the rest."""
         group_id, topic_id, index = loaded.key
         while loaded.burials and loaded.is_current:
             letters = loaded.burials[0]
@@ -295,13 +295,13 @@ class SharePartitions:
     # --- time -----------------------------------------------------------------------------------------------
 
     def lock_ends_at(self, due_ms: int) -> None:
-        """There is a lock that ends then, by `lock_clock_ms`: wake in time, if nothing else is due before."""
+        """Note the end of a lock, by `lock_clock_ms`: wake in time, unless another one ends earlier."""
         if due_ms < self._wake_ms:
             self._wake_ms = due_ms
             self._changed.set()
 
     async def run(self) -> None:
-        """End locks in time, until cancelled."""
+        """Expire locks in time, until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             try:
@@ -315,7 +315,7 @@ class SharePartitions:
                 self._nursery = None
 
     def _expire(self) -> int:
-        """End the locks that are due; returns when the next one is, NEVER_MS for none."""
+        """Expire the locks that are due; returns the next due time, NEVER_MS for none."""
         assert self._nursery is not None
         now_ms = self.lock_clock_ms()
         dues = []
@@ -346,7 +346,7 @@ class SharePartitions:
                     loaded.led.index,
                 )
                 return
-            # The records are free all the same; their delivery counts are found again with what is written next.
+            # the records are available all the same; the next write persists their delivery counts
             log.warning(
                 "locks that have ended in %s-%d are not written down: %s",
                 loaded.led.topic,
@@ -356,7 +356,7 @@ class SharePartitions:
 
 
 def _as_seen_by_clients(error: RequestError) -> RequestError:
-    """Return the share coordinator's error as the leader of the partition tells it."""
+    """Return the share coordinator's error in the form that the partition's leader sends to clients."""
     if error.code in _COORDINATOR:
         return RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
     if error.code in _FENCED:

@@ -1,4 +1,4 @@
-"""Ports of share groups: the state of share partitions, and how far partitions are committed.
+"""Ports of share groups: the state of share partitions, and high watermarks.
 
 The rule: share groups ask through these. Their local implementations answer from this broker; in a cluster, others send the
 same calls to the share coordinator, or to the leaders of the partitions.
@@ -21,7 +21,7 @@ class ShareStatePort(Protocol):
     """Keeps the state of share partitions; raises the RequestErrors of `coordinators.share.state.ShareStateShard`."""
 
     async def initialize(self, key: StateKey, state_epoch: int, start_offset: int) -> None:
-        """Begin a state."""
+        """Initialize a state."""
 
     async def read_state(self, key: StateKey, leader_epoch: int) -> ShareState:
         """Return the state, for a new leader of the partition."""
@@ -33,20 +33,20 @@ class ShareStatePort(Protocol):
         """Return the state, None if there is none."""
 
     async def delete(self, key: StateKey) -> None:
-        """End a state."""
+        """Delete a state."""
 
 
 class LetterWriter(Protocol):
-    """Appends to partitions of dead letter queues, on whichever broker their leader is."""
+    """Appends to partitions of dead letter queues, on any broker."""
 
     async def append(self, topic: str, partition: int, batch: bytearray) -> None:
         """Append a batch of records as with acks=all. Raises the RequestErrors of Produce, NETWORK_EXCEPTION."""
 
 
 class HighWatermarks(Protocol):
-    """High watermarks of partitions, on whichever broker leads them."""
+    """High watermarks of partitions, on any broker."""
 
     async def of(
         self, topic_partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int | RequestError]:
-        """Return the high watermark of each partition, or why it is not known."""
+        """Return the high watermark of each partition, or the error."""

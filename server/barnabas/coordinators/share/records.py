@@ -14,7 +14,7 @@ StateKey = tuple[str, bytes, int]
 """Group id, topic id, partition."""
 
 UNKNOWN_OFFSET = -1
-"""The start offset of a state that was made before anybody knew where to begin."""
+"""Start offset of a state that was initialized without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class ShareState:
 
 
 def snapshot_record(key: StateKey, state: ShareState) -> Record:
-    """Return all of a state."""
+    """Return the record of a whole state."""
     value = ShareSnapshotValue(
         snapshot_epoch=state.snapshot_epoch,
         state_epoch=state.state_epoch,
@@ -48,7 +48,7 @@ def snapshot_record(key: StateKey, state: ShareState) -> Record:
 
 
 def update_record(key: StateKey, news: ShareState) -> Record:
-    """Return what is new in a state; its batches are those that change."""
+    """Return the record of the changes of a state; its batches are the changed ones."""
     value = ShareUpdateValue(
         snapshot_epoch=news.snapshot_epoch,
         leader_epoch=news.leader_epoch,
@@ -64,7 +64,7 @@ def update_record(key: StateKey, news: ShareState) -> Record:
 
 
 def tombstone(key: StateKey) -> Record:
-    """A state's end."""
+    """Return the tombstone of a state."""
     return _snapshot_key(key), None
 
 
@@ -76,7 +76,7 @@ def _snapshot_key(key: StateKey) -> bytes:
 
 
 def state_of_snapshot(value: ShareSnapshotValue) -> ShareState:
-    """A state as a snapshot has it."""
+    """Return the state in a snapshot."""
     return ShareState(
         value.snapshot_epoch,
         value.state_epoch,

@@ -22,7 +22,10 @@ SessionKey = tuple[str, str]
 
 @dataclass(slots=True)
 class ShareSession:
-    """One session; `epoch` is what its next request must carry. Partitions are in the order in which they were added."""
+    """A share session; `epoch` is the one that its next request must have.
+
+    Partitions are in the order in which they were added.
+    """
 
     key: SessionKey
     connection_id: int
@@ -30,14 +33,14 @@ class ShareSession:
     topic_partitions: dict[TopicIdPartition, None] = field(default_factory=dict)
 
     def update(self, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> None:
-        """Apply what a request changes; what it both adds and forgets is forgotten."""
+        """Apply the changes of a request; a partition that is both added and forgotten is forgotten."""
         for topic_partition in added:
             self.topic_partitions.setdefault(topic_partition)
         for topic_partition in forgotten:
             self.topic_partitions.pop(topic_partition, None)
 
     def rotated(self, epoch: int) -> list[TopicIdPartition]:
-        """Return all partitions, another one first with each epoch, so that a limit starves none of them."""
+        """Return all partitions, beginning with another one in each epoch, so that a limit starves none of them."""
         topic_partitions = list(self.topic_partitions)
         turn = epoch % len(topic_partitions) if topic_partitions else 0
         return topic_partitions[turn:] + topic_partitions[:turn]
@@ -73,7 +76,7 @@ class ShareSessions:
         return session
 
     def resume(self, key: SessionKey, epoch: int) -> ShareSession:
-        """Return the session of a request with this epoch, which is not the first one.
+        """Return the session of a request with this epoch, unless it opens a session.
 
         Raises SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH; the latter not for the last request.
         """

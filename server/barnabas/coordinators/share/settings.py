@@ -1,4 +1,4 @@
-"""The settings that share groups obey. Pure."""
+"""The settings of share groups. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EARLIEST, LATEST, BY_DURATION = "earliest", "latest", "by_duration"
 
 @dataclass(frozen=True, slots=True)
 class OffsetReset:
-    """Start of a share group that has no start offset: at the earliest or latest one, or at a time before now."""
+    """Start of a share group without a start offset: the earliest or latest offset, or a time before now."""
 
     kind: str = LATEST
     before_ms: int = 0
@@ -29,12 +29,12 @@ class ShareSettings:
     committed_only: bool = False
     reset: OffsetReset = OffsetReset()
     dead_letter_topic: str = ""
-    """Topic for what is rejected or fails too often (KIP-1191); empty if the group has none."""
+    """Topic for records that are rejected or fail too often (KIP-1191); empty if the group has none."""
     copies_dead_letters: bool = False
-    """True if records there have key and value, not headers alone."""
+    """True if records there have key and value, not only headers."""
 
     def of_group(self, image: ClusterImage, group_id: str) -> ShareSettings:
-        """Return what a group obeys: its own settings, and these for the rest."""
+        """Return a group's effective settings: its own, and these for the rest."""
         own = image.settings_of(GROUP, group_id)
         if not own:
             return self
@@ -55,7 +55,7 @@ class ShareSettings:
 
 
 def offset_reset(text: str) -> OffsetReset:
-    """Return what `latest`, `earliest` or `by_duration:<ISO 8601 duration>` means. Raises ValueError."""
+    """Parse `latest`, `earliest` or `by_duration:<ISO 8601 duration>`. Raises ValueError."""
     kind, colon, duration = text.strip().partition(":")
     kind = kind.lower()
     if kind == BY_DURATION and colon:

@@ -1,4 +1,4 @@
-"""Share groups as the broker has them: the coordinator of their state, the share partitions, the sessions.
+"""Share groups of a broker: the coordinator of their state, the share partitions, the sessions.
 
 The rule: made when the first request for a share group comes, and then as long as the broker.
 """
@@ -68,7 +68,7 @@ class Shares:
             counts=self.counts,
         )
         self.state_port: ShareStatePort = self.state if elsewhere is None else elsewhere(self.state)
-        """The states of all share partitions, on whichever broker; `state` has those that this broker coordinates."""
+        """The states of all share partitions on any broker; `state` has those that this broker coordinates."""
         self.high_watermarks = high_watermarks
         self.sessions = ShareSessions(get(settings.GROUP_SHARE_MAX_SHARE_SESSIONS))
         self.partitions = SharePartitions(
@@ -91,7 +91,7 @@ class Shares:
         self.groups = ShareGroups(groups, self.state_port, now_ms, self.partitions.forget_group)
 
     async def run(self) -> None:
-        """Let locks end and clear away what is redundant, until cancelled."""
+        """Expire locks and prune redundant records, until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             try:
@@ -104,14 +104,14 @@ class Shares:
                 self._nursery = None
 
     def unload(self) -> None:
-        """__share_group_state was deleted: forget what was read from it."""
+        """Drop the states that were read, as __share_group_state was deleted."""
         self.state.unload()
         self.partitions.unload()
 
     def connection_closed(self, connection_id: int) -> None:
         """End the sessions that began on a connection; their records are released in the background.
 
-        Connections that close while the broker ends release nothing: with it, everything that is acquired is free.
+        Connections that close while the broker ends release nothing: the end of the broker frees all acquired records.
         """
         for session in self.sessions.of_connection(connection_id):
             self.sessions.close(session.key)
@@ -119,7 +119,7 @@ class Shares:
                 self._nursery.start_soon(self._release, session)
 
     async def end_session(self, key: SessionKey) -> None:
-        """End a session, if it is there: what its member has acquired is free."""
+        """End a session, if it exists, and release its member's acquired records."""
         session = self.sessions.close(key)
         if session is not None:
             await self._release(session)
@@ -127,5 +127,5 @@ class Shares:
     async def _release(self, session: ShareSession) -> None:
         await self.partitions.release(*session.key, session.topic_partitions)
         group_id = session.key[0]
-        if not self.sessions.has_any(group_id):  # nobody is left: what is written is enough
+        if not self.sessions.has_any(group_id):  # the broker ends: the persisted state is sufficient
             self.partitions.forget_group(group_id)

@@ -1,7 +1,7 @@
-"""The share partitions of one partition of __share_group_state: what was written of each, by group and topic. Pure.
+"""The share partitions of one partition of __share_group_state: the persisted state of each, by group and topic. Pure.
 
-The rule: only the newest leader of a partition, with the newest state epoch, may write. Updates say what is new;
-after many of them a snapshot says everything, so that a load reads no more than it needs.
+The rule: only the newest leader of a partition, with the newest state epoch, may write. Updates have changes; after many
+of them a snapshot has the whole state, so that a load reads few records.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.records import share_snapshot, share_update
 
 UNKNOWN_EPOCH = -1
-"""The epoch of a requester that does not know it; such a request is not fenced."""
+"""The epoch of a requester that does not know it; its requests are not fenced."""
 
 STATES_PER_EVENT = 500
-"""So many states are forgotten in one event."""
+"""States deleted in one event."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateWrite:
-    """Update of a share partition by its leader; a start offset or an epoch of -1 is the one that is known."""
+    """Update of a share partition by its leader; a start offset or an epoch of -1 means no change."""
 
     state_epoch: int
     leader_epoch: int
@@ -47,21 +47,21 @@ class StateWrite:
 
 
 class ShareStateShard:
-    """One shard. `updates_max` is how many updates may follow a snapshot, `image` gives the newest metadata."""
+    """One shard. `updates_max` is the number of updates that may follow a snapshot, `image` returns the newest metadata."""
 
     def __init__(self, updates_max: int, image: Callable[[], ClusterImage]) -> None:
         self._updates_max = updates_max
         self._image = image
         self.states: dict[StateKey, ShareState] = {}
         self.records_seen = 0
-        """Number of records that were written and read; reset once they are redundant."""
+        """Number of records written and read; reset once they are redundant."""
 
     # --- deciding -------------------------------------------------------------------------------------------
 
     def initialize(
         self, key: StateKey, state_epoch: int, start_offset: int, now_ms: int, out: Decision
     ) -> None:
-        """Begin a state, or begin it again. Raises INVALID_REQUEST, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION."""
+        """Initialize a state, also again. Raises INVALID_REQUEST, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION."""
         _check_partition(key)
         current = self.states.get(key)
         if current is not None:
@@ -78,7 +78,7 @@ class ShareStateShard:
         out.records.append(snapshot_record(key, state))
 
     def read(self, key: StateKey, leader_epoch: int, now_ms: int, out: Decision) -> ShareState:
-        """Return the state, for a new leader: older ones may not write from now on.
+        """Return the state, for a new leader: older leaders may no longer write.
 
         Raises INVALID_REQUEST, FENCED_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
         """
@@ -106,7 +106,7 @@ class ShareStateShard:
         return self.states.get(key)
 
     def delete(self, key: StateKey, out: Decision) -> None:
-        """End a state, if there is one. Raises INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION."""
+        """Delete a state, if it exists. Raises INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION."""
         _check_partition(key)
         self._check_exists(key)
         if key in self.states:
@@ -115,13 +115,13 @@ class ShareStateShard:
     def forgetting_topics(
         self, topic_ids: frozenset[bytes]
     ) -> Iterator[Callable[[ShareStateShard, Decision], None]]:
-        """Events that forget what was known of the records of topics that are gone, some of it at a time."""
+        """Yield events that delete the states of deleted topics, some of them in each."""
         gone = [key for key in self.states if key[1] in topic_ids]
         for keys in slices(gone, STATES_PER_EVENT):
             yield partial(_forget, keys)
 
     def snapshot(self, keys: Iterable[StateKey], now_ms: int, out: Decision) -> None:
-        """Write these states again, so that what was written of them before is no longer needed."""
+        """Write snapshots of these states, so that their earlier records are no longer needed."""
         for key in keys:
             state = self.states[key]
             newer = replace(state, snapshot_epoch=state.snapshot_epoch + 1, written_ms=now_ms)
@@ -186,7 +186,7 @@ class ShareStateShard:
     def _replay_snapshot(self, where: StateKey, state: ShareState) -> None:
         current = self.states.get(where)
         if current is not None:
-            # Epochs never go back, whoever has written what.
+            # epochs never fall, whatever the order of the writers
             state = replace(
                 state,
                 leader_epoch=max(state.leader_epoch, current.leader_epoch),
@@ -211,10 +211,10 @@ class ShareStateShard:
         )
 
     def loaded(self, now_ms: int, out: Decision) -> None:
-        """All records have been replayed."""
+        """Do nothing."""
 
     def expire(self, timer: Hashable, now_ms: int, out: Decision) -> None:
-        """There are no timers."""
+        """Do nothing: there are no timers."""
 
 
 def _forget(keys: Iterable[StateKey], shard: ShareStateShard, out: Decision) -> None:

@@ -1,1 +1,1 @@
-"""Vocabulary of replicated state machines: events, what they decide, and which partition keeps an id. Pure."""
+"""Vocabulary of replicated state machines: events, their decisions, and the partition of an id. Pure."""

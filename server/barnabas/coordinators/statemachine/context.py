@@ -1,4 +1,4 @@
-"""The context of one event: the time, the metadata, and the decision that is being made. Pure."""
+"""The context of one event: the time, the metadata, and its decision. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from barnabas.coordinators.statemachine.decision import Decision
 
 
 class EventContext:
-    """Input that an event may look at, and the decision that it writes to.
+    """Input of an event, and the decision that it fills.
 
     `may_describe` says whether the requester may describe a topic; None without an authorizer.
     """

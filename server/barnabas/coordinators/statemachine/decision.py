@@ -9,17 +9,17 @@ from barnabas.errors import RequestError
 
 T = TypeVar("T")
 EVENT_SIZE_MAX: Final = 500
-"""From so many names, partitions and the like on an event decides in a thread: a few milliseconds' worth."""
+"""From this number of names, partitions and the like on, an event decides in a thread: a few milliseconds."""
 Record = tuple[bytes, bytes | None]
 """Key and value of a record of an internal topic; no value is a tombstone."""
 NO_PRODUCER_ID: Final = -1
-"""The producer id of an entry that is in no transaction."""
+"""The producer id of an entry outside transactions."""
 
 
 class ManyReplies(NamedTuple):
-    """Replies to so many waiters that they are made and sent in slices, after the event.
+    """Replies to so many waiters that they are encoded and sent in slices, after the event.
 
-    `to` has waiters by the id for which `reply` makes the answer. Both depend on nothing that may change.
+    `to` has waiters by the id for which `reply` returns the answer. Neither may depend on mutable state.
     """
 
     to: Mapping[str, int]
@@ -27,7 +27,7 @@ class ManyReplies(NamedTuple):
 
 
 class Decision:
-    """Grows while an event is handled; `timers` maps a key to its time in ms, or to None to cancel it.
+    """The decision of an event, filled while it is handled; `timers` maps a key to its time in ms, or to None to cancel it.
 
     A reply has the number of the waiter that it answers, since one event can release the requests of many. `effects` are
     carried out elsewhere once the records are committed. With a `producer` (id and epoch) the records are part
@@ -49,26 +49,26 @@ class Decision:
     def __init__(self) -> None:
         self.records: list[Record] = []
         self.decoded: dict[int, Any] = {}
-        """Content of some of the records, by their index: records that were just encoded need not be decoded."""
+        """Content of some of the records, by their index, so that they need not be decoded for the replay."""
         self.replies: list[tuple[int, Any]] = []
         self.many_replies: list[ManyReplies] = []
         self.timers: dict[Hashable, int | None] = {}
         self.many_timers: list[Iterable[tuple[Hashable, int | None]]] = []
-        """Timers of so many that they are set in slices, after the event; one that is decided otherwise meanwhile, or in
-        `timers`, stays as it is."""
+        """So many timers that they are set in slices, after the event; a later decision, or one in `timers`, prevails."""
         self.effects: list[Any] = []
         self.producer: tuple[int, int] | None = None
         self.is_ahead = False
-        """True if the event changes state before its records are replayed, as classic groups do: if it fails halfway,
-        only the log says what is true."""
+        """True if the event changes state before its records are replayed, as classic groups do; if it fails halfway, the
+        shard is read again.
+        """
 
     def write(self, record: Record, content: Any) -> None:
-        """Add a record, and note what it says."""
+        """Add a record, with its content."""
         self.decoded[len(self.records)] = content
         self.records.append(record)
 
     def clear(self) -> None:
-        """Drop what was decided so far, for an event that decides otherwise after all."""
+        """Clear the decision, for an event that decides differently after all."""
         self.records.clear()
         self.decoded.clear()
         self.replies.clear()
@@ -87,7 +87,7 @@ class Large(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """Result of an event that is refused although its decision must be kept; otherwise an event raises the error."""
+    """Result of an event that is refused although its decision must be kept; other refused events raise the error."""
 
     error: RequestError
 
@@ -95,8 +95,8 @@ class Refused(NamedTuple):
 class Entry:
     """A batch of an internal topic: records, or the marker that ends a transaction (`committed` says how).
 
-    `producer_id` is that of a transaction, -1 for records that count at once. `decoded` has what some of the records
-    say, by their index, where that is known. `offsets` are those of the records, or of the marker, where they were read.
+    `producer_id` is that of a transaction, -1 for records that count at once. `decoded` has the known content of some
+    records, by their index. `offsets` are those of the records, or of the marker, if they were read from the log.
     """
 
     __slots__ = ("committed", "decoded", "offsets", "producer_id", "records")
@@ -117,9 +117,9 @@ class Entry:
 
 
 def slices(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """Runs of at most `size` items: what is many is decided in several events, so that others run in between."""
+    """Yield runs of at most `size` items: many items are decided on in several events, so that others run in between."""
     return (items[first : first + size] for first in range(0, len(items), size))
 
 
 def nothing(machine: object, out: Decision) -> None:
-    """An event that decides nothing: others may run at this place of a long search."""
+    """Decide nothing: an event that lets others run during a long search."""

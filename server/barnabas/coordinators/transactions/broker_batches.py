@@ -1,7 +1,7 @@
-"""Batches of questions to the same broker, sent together.
+"""Items for the same broker, sent together in batches.
 
-The rule: one request at a time to each broker; items that come meanwhile go with the next one. So few requests go out
-for however many items, and the first item does not wait for others.
+The rule: one request at a time to each broker; items that arrive meanwhile go with the next one. So many items need few
+requests, and the first item does not wait for others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from barnabas.cluster.metadata.peers import PeerUnavailableError
 log = logging.getLogger(__name__)
 
 ITEMS_MAX = 1_000
-"""So many items go in one request at most."""
+"""Largest number of items in one request."""
 
 I = TypeVar("I")  # noqa: E741 (an item)
 A = TypeVar("A")
@@ -41,14 +41,14 @@ class BrokerBatches(Generic[I, A]):
     """Lifecycle: `run` in a task, until cancelled; without it nothing is sent."""
 
     def __init__(self, send: Send[I, A], key_of: Callable[[I], Hashable]) -> None:
-        """Of items with the same key only one goes in a request."""
+        """A request has only one of several items with the same key."""
         self._send = send
         self._key_of = key_of
         self._waiting: dict[int, deque[_Pending[I, A]]] = {}
         self._nursery: trio.Nursery | None = None
 
     async def run(self) -> None:
-        """Send what is wanted, until cancelled."""
+        """Send items, until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             try:
@@ -57,7 +57,7 @@ class BrokerBatches(Generic[I, A]):
                 self._nursery = None
 
     async def ask(self, broker_id: int, item: I) -> A:
-        """Return a broker's answer to an item. Raises PeerUnavailableError; it may have had an effect then."""
+        """Return a broker's answer to an item. Raises PeerUnavailableError; the item may have taken effect all the same."""
         if self._nursery is None:
             raise PeerUnavailableError("this broker sends nothing now")
         pending: _Pending[I, A] = _Pending(item)
@@ -73,9 +73,9 @@ class BrokerBatches(Generic[I, A]):
         return pending.answer  # type: ignore[return-value]
 
     async def _send_all(self, broker_id: int) -> None:
-        """Send to a broker until nothing is left."""
+        """Send to a broker until no items are left."""
         waiting = self._waiting[broker_id]
-        await trio.lowlevel.checkpoint()  # what others want in the same turn goes with it
+        await trio.lowlevel.checkpoint()  # items that other tasks add in the same turn go with it
         while waiting:
             batch = self._next_batch(waiting)
             try:

@@ -1,8 +1,8 @@
 """Markers that end transactions, written by the brokers that lead the partitions: here, or with WriteTxnMarkers.
 
-The rules: only the metadata say that a partition is gone. A leader that does not know it may not have heard of it yet.
-And a partition that is late, as its replicas do not follow or its leader does not answer, waits with other late ones:
-its next markers go to the leader on a connection of their own, until one of them is committed.
+The rules: only the metadata decide that a partition was deleted: a leader that does not know it may not have the newest
+metadata. And late partitions, with replicas that do not follow or a leader that does not answer, wait together: their
+next markers use a separate connection to the leader, until one of them is committed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ClusterMarkers:
     def __init__(
         self, metadata: MetadataStore, broker_id: int, *, local: MarkerWriter, peers: Peers, timeout_ms: int
     ) -> None:
-        """`timeout_ms` is how long another broker may take to answer."""
+        """`timeout_ms` is the timeout of requests to other brokers."""
         self._metadata = metadata
         self._broker_id = broker_id
         self._local = local
@@ -71,7 +71,7 @@ class ClusterMarkers:
             nursery.start_soon(self._late_batches.run)
 
     def is_at_hand(self, topic_partition: TopicPartition) -> bool:
-        """Say whether the partition has its one replica here."""
+        """Say whether the partition has its only replica here."""
         info = self._metadata.image.partition(*topic_partition)
         return info is not None and info.replicas == (self._broker_id,)
 
@@ -85,8 +85,8 @@ class ClusterMarkers:
     ) -> None:
         """End a producer's transaction in a partition; returns once the marker is committed.
 
-        Raises RequestError with UNKNOWN_TOPIC_OR_PARTITION if there is no such partition any more, or what its leader
-        answers; NETWORK_EXCEPTION or LEADER_NOT_AVAILABLE without an answer. StorageError.
+        Raises RequestError with UNKNOWN_TOPIC_OR_PARTITION if the partition was deleted, or the leader's error;
+        NETWORK_EXCEPTION or LEADER_NOT_AVAILABLE without an answer. StorageError.
         """
         name, index = topic_partition
         info = self._metadata.image.partition(name, index)
@@ -112,7 +112,7 @@ class ClusterMarkers:
             raise RequestError(code, f"broker {leader} refuses the marker")
 
     async def _ask(self, leader: int, marker: _MarkerToWrite) -> int:
-        """Return what a partition's leader answers. Raises RequestError with NETWORK_EXCEPTION if it does not."""
+        """Return the answer of a partition's leader. Raises RequestError with NETWORK_EXCEPTION if there is none."""
         topic_partition = marker.topic_partition
         batches = self._late_batches if topic_partition in self._late else self._batches
         try:
@@ -147,7 +147,7 @@ class ClusterMarkers:
 
 
 def _grouped(pending: Sequence[_MarkerToWrite]) -> list[Marker]:
-    """The markers of a request, each with all of its partitions."""
+    """Return the markers of a request, each with all of its partitions."""
     markers: dict[tuple[Producer, int, bool], Marker] = {}
     topics: dict[tuple[Producer, int, bool, str], Topic] = {}
     for (name, index), producer, epoch, commit, version in pending:

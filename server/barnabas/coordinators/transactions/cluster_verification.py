@@ -1,8 +1,8 @@
-"""Check that partitions are in a producer's transaction, with its coordinator on whichever broker it is (KIP-890).
+"""Check that partitions are in a producer's transaction, at its coordinator on any broker (KIP-890).
 
-The rules: where the coordinator cannot be asked nothing is written. One that is too old to be asked leaves it to clients.
-And while the transaction before is being ended the coordinator is asked again from here, so that the request for one
-transaction, which has to wait, keeps no other waiting.
+The rules: if the coordinator cannot be reached nothing is written. If it is too old for the request, the client adds
+partitions itself. And while the previous transaction is being ended this module repeats the request, so that one waiting
+transaction does not delay others.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ CHANNEL = "transactions"
 VERSION_MIN = 4
 """The first version that brokers send, for many transactions."""
 PATIENCE_SECONDS: Final = 1.0
-"""Time that a producer waits here for the end of its last transaction; then the answer is CONCURRENT_TRANSACTIONS."""
+"""Longest wait of a producer for the end of its last transaction; then the answer is CONCURRENT_TRANSACTIONS."""
 RETRY_SECONDS: Final = 0.005
 RETRY_SECONDS_MAX: Final = 0.1
 
 Codes = dict["TopicPartition", int]
-"""Error codes of the partitions that are refused."""
+"""Error codes of the refused partitions."""
 
 
 class _Question(NamedTuple):
-    """Partitions to which one request writes in one transaction."""
+    """The partitions of one request in one transaction."""
 
     transactional_id: str
     producer: Producer
@@ -66,7 +66,7 @@ class ClusterVerifier:
         peers: Peers,
         timeout_ms: int,
     ) -> None:
-        """`timeout_ms` is how long another broker may take to answer."""
+        """`timeout_ms` is the timeout of requests to other brokers."""
         self._metadata = metadata
         self._broker_id = broker_id
         self._local = local
@@ -100,7 +100,7 @@ class ClusterVerifier:
                 codes = await self._batches.ask(coordinator, question)
             except PeerUnavailableError as error:
                 if error.lacks_version and not implicit:
-                    return {}  # as Kafka: a coordinator that cannot be asked leaves it to the client
+                    return {}  # as in Kafka: an old coordinator leaves the check to the client
                 raise RequestError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
             is_pending = ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()
             if not is_pending or trio.current_time() + seconds > deadline:
@@ -160,7 +160,7 @@ class ClusterVerifier:
 
 
 def _whole(code: int) -> int:
-    """The error of each partition for one of a whole answer: clients are not concerned with what brokers may do."""
+    """Return each partition's error for an error of the whole answer; clients see no authorization error of a broker."""
     return ErrorCode.INVALID_TXN_STATE if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED else code
 
 

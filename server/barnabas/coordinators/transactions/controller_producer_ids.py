@@ -1,6 +1,6 @@
 """Producer ids in blocks of the controller (KIP-730).
 
-The rule: the next block is asked for before the current one is used up, so that hardly anybody waits for it.
+The rule: the next block is requested before the current one is used up, so that hardly any request waits for it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Block = tuple[int, int]
-"""The first id, and how many there are."""
+"""The first id, and the number of ids."""
 PREFETCHED_AT = 0.9
-"""When so much of a block is used the next one is asked for (Kafka's)."""
+"""Used share of a block at which the next one is requested (Kafka's constant)."""
 PATIENCE_SECONDS = 0.5
-"""Time that a request waits for a block; its client asks again."""
+"""Longest wait of a request for a block; its client then asks again."""
 RETRY_SECONDS = 0.05
 PRODUCER_ID_MAX = 2**63 - 1
 
@@ -49,7 +49,7 @@ class ControllerProducerIds:
     ) -> None:
         """`own_epoch` is the broker epoch of this broker's registration.
 
-        `note_block` gets a block without the controller, where that is too old to be asked (before 3.0).
+        `note_block` allocates a block without the controller, if that is too old for the request (before 3.0).
         """
         self._note_block = note_block
         self._broker_id = broker_id
@@ -76,7 +76,7 @@ class ControllerProducerIds:
         return producer_id
 
     def _claim(self) -> int | None:
-        """Take an id of the current block or of the one that has come; None if both are used up."""
+        """Return an id of the current or the next block; None if both are used up."""
         if self._next == self._end:
             if self._following is None:
                 return None
@@ -91,7 +91,7 @@ class ControllerProducerIds:
         return producer_id
 
     async def run(self) -> None:
-        """Ask the controller for the next block when it is wanted, until cancelled."""
+        """Request blocks from the controller when they are needed, until cancelled."""
         while True:
             await self._wanted.wait()
             self._wanted = trio.Event()
@@ -110,7 +110,7 @@ class ControllerProducerIds:
                     await trio.sleep(RETRY_SECONDS)
 
     async def _allocated(self) -> Block:
-        """Return the first id of a new block, and how many there are.
+        """Return the first id of a new block, and the number of ids.
 
         Raises PeerUnavailableError, RequestError, StorageError.
         """

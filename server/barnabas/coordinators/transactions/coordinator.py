@@ -2,10 +2,9 @@
 
 The rule: the end of a prepared transaction is written to its partitions until all of them have it, over restarts and
 moves of the coordinator, each time by the shard that is in service. Its producer is answered before that, once the end
-is certain. A client that comes with its next request meanwhile waits a little here, where Kafka sends it away to come
-again; other brokers, which ask for many clients at once, are sent away.
-
-The state machine is imported when the first shard is loaded: a broker without transactions is ready sooner.
+is certain. A client's next request meanwhile waits a little here, where Kafka answers CONCURRENT_TRANSACTIONS; so do we
+to other brokers, which ask for many clients at once. The state machine is imported when the first shard is loaded: a
+broker without transactions starts faster.
 """
 
 from __future__ import annotations
@@ -36,24 +35,24 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS: Final = 1.0
-"""Time that a request waits for the end of the transaction before it."""
+"""Longest wait of a request for the end of the previous transaction."""
 RETRY_SECONDS: Final = 0.1
 RETRY_SECONDS_MAX: Final = 1.0
 MARKERS_CONCURRENT = 1_000
-"""Largest number of partitions of a transaction that get their markers at a time; 100,000 tasks would be a long turn."""
+"""Largest number of partitions of a transaction that get their markers in parallel; 100,000 tasks would be a long turn."""
 TASKS_PER_STEP: Final = 50
 _NOT_NEEDED = (
     ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     ErrorCode.UNSUPPORTED_VERSION,
 )
-"""Nothing of the transaction is open there: a newer epoch has ended it, or nothing could be written."""
+"""The partition needs no marker: a newer epoch has ended the transaction there, or it has no records of it."""
 
 R = TypeVar("R")
 
 
 class TransactionCoordinator(Runtime["TransactionShard"]):
-    """Facade for the handlers; lifecycle as of `Runtime`."""
+    """Facade for the handlers; lifecycle as in `Runtime`."""
 
     def __init__(
         self,
@@ -94,7 +93,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
     async def init_producer(
         self, transactional_id: str, timeout_ms: int | None, expected: Producer | None
     ) -> Producer:
-        """A producer begins or resumes. Raises RequestError as `TransactionShard.init_producer`."""
+        """Handle InitProducerId. Raises RequestError as `TransactionShard.init_producer`."""
 
         def event(machine: TransactionShard, out: Decision, new_id: int | None) -> Producer | Refused:
             return machine.init_producer(transactional_id, timeout_ms, expected, new_id, self._now_ms(), out)
@@ -104,10 +103,10 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
     async def end(
         self, transactional_id: str, producer: Producer, *, commit: bool, client_version: int
     ) -> Producer:
-        """A producer commits or aborts; its id and epoch from now on. Raises RequestError as `TransactionShard.end`.
+        """Commit or abort a producer's transaction; returns its id and epoch from now on.
 
-        Returns once the end is certain: prepared, and committed to the coordinator's log. The markers follow, unless all
-        partitions are at hand: then they are there, too.
+        Raises RequestError as `TransactionShard.end`. Returns once the end is certain: prepared, and committed to the
+        coordinator's log. The markers follow, unless all partitions are at hand: then they are written, too.
         """
 
         def event(machine: TransactionShard, out: Decision, new_id: int | None) -> Producer:
@@ -124,7 +123,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
         return next_producer
 
     async def _is_at_hand(self, transactional_id: str) -> bool:
-        """Say whether no other broker has to hear of the end of a transaction before it is complete."""
+        """Say whether a transaction can be completed without other brokers."""
         transaction = self.transaction_of(transactional_id)
         for topic_partition in transaction.partitions if transaction is not None else ():
             if not self._markers.is_at_hand(topic_partition):
@@ -141,9 +140,9 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
         *,
         is_patient: bool = True,
     ) -> None:
-        """Partitions become part of a transaction. Raises RequestError as `TransactionShard.add_partitions`.
+        """Add partitions to a transaction. Raises RequestError as `TransactionShard.add_partitions`.
 
-        Without patience CONCURRENT_TRANSACTIONS is raised at once while the transaction before is being ended.
+        Without patience CONCURRENT_TRANSACTIONS is raised immediately while the previous transaction is being ended.
         """
 
         def event(machine: TransactionShard, out: Decision) -> None:
@@ -173,7 +172,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
         )
 
     async def expire_ids(self) -> None:
-        """Forget transactional ids that are no longer used."""
+        """Remove transactional ids that are no longer used."""
         await self.write_all(lambda machine: machine.expiring(self._now_ms()))
 
     # --- waiting --------------------------------------------------------------------------------------------
@@ -192,7 +191,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
                 transactional_id, lambda machine, out: event(machine, out, None), is_large=is_large
             )
         except ProducerIdNeededError:
-            pass  # and not here, as what is compiled must not wait while it handles an exception
+            pass  # not in the handler: compiled code must not wait while it handles an exception
         new_id = await self._new_producer_id()
         return await self.write(
             transactional_id, lambda machine, out: event(machine, out, new_id), is_large=is_large
@@ -201,7 +200,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
     async def _patiently(
         self, transactional_id: str, attempt: Callable[[], Awaitable[R]], seconds: float = PATIENCE_SECONDS
     ) -> R:
-        """Try again when the transaction before has ended, or say CONCURRENT_TRANSACTIONS after a while."""
+        """Try again when the previous transaction has ended, or raise CONCURRENT_TRANSACTIONS after a while."""
         deadline = trio.current_time() + seconds
         while True:
             try:
@@ -223,7 +222,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
     # --- ending ---------------------------------------------------------------------------------------------
 
     async def take_effect(self, effect: Any, shard: Shard[TransactionShard]) -> None:
-        """Write the end of a transaction to all its partitions, and then to the shard that they have it.
+        """Write the end of a transaction to all its partitions, and then its completion to the shard.
 
         The coordinator of a later epoch resumes with the partitions that are left, so this ends when the shard is unloaded.
         """
@@ -241,7 +240,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
                 event.set()
 
     async def _end_in_all(self, ending: Ending, shard: Shard[TransactionShard]) -> bool:
-        """Write the markers of a transaction, many at the same time; returns whether they are all there."""
+        """Write the markers of a transaction, many in parallel; returns whether all are written."""
         if len(ending.partitions) == 1:
             (topic_partition,) = ending.partitions
             return await self._end_in(topic_partition, ending, shard)
@@ -276,7 +275,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
     async def _end_in(
         self, topic_partition: TopicPartition, ending: Ending, shard: Shard[TransactionShard]
     ) -> bool:
-        """Write a marker, and retry while that may help; false if another coordinator is to write it."""
+        """Write a marker, and retry while that may help; false if another coordinator is responsible."""
         seconds = RETRY_SECONDS
         what = (
             f"the end of transaction {ending.transactional_id!r} in {topic_partition[0]}-{topic_partition[1]}"
@@ -320,13 +319,13 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
         )
 
     def transaction_of(self, transactional_id: str) -> Transaction | None:
-        """A transaction as it is, if its shard is there."""
+        """Return a transaction, None if its shard is not loaded."""
         shard = self._shards.get_for(transactional_id)
         return shard.machine.transactions.get(transactional_id) if shard and shard.is_active else None
 
 
 def _is_large_timer(machine: TransactionShard, key: Hashable) -> bool:
-    """Say whether the transaction that has been open for too long has many partitions."""
+    """Say whether a transaction that has timed out has many partitions."""
     assert isinstance(key, tuple)
     return machine.partition_count(key[1]) > EVENT_SIZE_MAX
 

@@ -1,7 +1,7 @@
 """The end of a transaction in one partition: a control batch, and offsets that count from then on.
 
-The rule: a marker in __consumer_offsets goes through the group coordinator, which must know of it as its log does. All
-markers of a request are in the log before any of them is waited for: replicas of one partition hold up no other.
+The rule: a marker in __consumer_offsets goes through the group coordinator, so that its state agrees with its log. All
+markers of a request are appended before the first wait: slow replicas of one partition do not delay others.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class AppendedMarker(NamedTuple):
 
     @property
     def is_committed(self) -> bool:
-        """True if there is nothing to wait for."""
+        """True if no wait is necessary."""
         return self.replica.log.high_watermark >= self.end_offset
 
     async def wait_committed(self) -> None:
@@ -70,18 +70,18 @@ class LocalMarkers:
         commit: bool,
         transaction_version: int,
     ) -> AppendedMarker:
-        """End a producer's transaction in a partition: its marker, which is still to be waited for.
+        """End a producer's transaction in a partition; returns the appended marker, which may not be committed yet.
 
-        In version 2 of transactions the end has a higher epoch than the records (KIP-890). A marker with the epoch of the
-        open transaction is that of the one before, written already and sent twice: it ends nothing (KIP-1228). One that
-        comes again while the first is not committed yet is not written again. In version 1 nothing tells the ends of two
-        transactions apart, and each marker is written.
+        In version 2 of transactions the end has a higher epoch than the records (KIP-890). A marker with the epoch of
+        the open transaction is a repeated one of the previous transaction: it ends nothing (KIP-1228). A marker repeated
+        before the first is committed is not written again. In version 1 the ends of two transactions cannot be
+        distinguished, and each marker is written.
 
-        Raises RequestError with INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED or what `Replicas.leader`
-        raises; StorageError.
+        Raises RequestError with INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED or the errors of
+        `Replicas.leader`; StorageError.
         """
         from barnabas.coordinators.transactions.transaction import EPOCH_BUMPED_SINCE
-        from barnabas.records.control import encode_end_marker  # comes with the first log
+        from barnabas.records.control import encode_end_marker  # imported with the first log
 
         topic, index = topic_partition
         partition = self._replicas.leader(topic, index)

@@ -1,7 +1,7 @@
-"""Ports of transactions: producer ids, end markers, and whether a partition is in a transaction.
+"""Ports of transactions: producer ids, end markers, and the check whether a partition is in a transaction.
 
-The rule: a handler or a coordinator asks through these. Their local implementations answer from this broker; in a cluster,
-others send the same calls to the broker that leads the partition, coordinates the id, or is the controller.
+The rule: handlers and coordinators use these. Their local implementations answer from this broker; in a cluster, others
+send the same calls to the broker that leads the partition, coordinates the id, or is the controller.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class MarkerWriter(Protocol):
     ) -> None:
         """End a producer's transaction in a partition; returns once the marker is committed.
 
-        From `transaction_version` 2 on the next transaction of the producer is not ended by a marker that comes late.
+        From `transaction_version` 2 on a late marker does not end the producer's next transaction.
 
-        Raises RequestError with INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, UNKNOWN_TOPIC_OR_PARTITION or what
-        else the partition's leader answers; StorageError.
+        Raises RequestError with INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, UNKNOWN_TOPIC_OR_PARTITION or
+        another error of the partition's leader; StorageError.
         """
 
 
@@ -49,8 +49,8 @@ class TransactionVerifier(Protocol):
     ) -> dict[TopicPartition, int]:
         """Return the error codes of the partitions that are not in the producer's open transaction; `implicit` adds them.
 
-        TRANSACTION_ABORTABLE where one is missing. Raises RequestError for all of them: as the transaction coordinator
-        does, or NETWORK_EXCEPTION if it cannot be asked.
+        TRANSACTION_ABORTABLE for a missing one. Raises RequestError for all of them: that of the transaction
+        coordinator, or NETWORK_EXCEPTION if it cannot be reached.
         """
 
 
@@ -60,5 +60,5 @@ class ProducerIds(Protocol):
     async def next(self) -> int:
         """Return a producer id that was never allocated before.
 
-        Raises StorageError, or COORDINATOR_LOAD_IN_PROGRESS if the controller gives none now.
+        Raises StorageError, or COORDINATOR_LOAD_IN_PROGRESS if the controller has none now.
         """

@@ -1,7 +1,7 @@
 """Producer ids: never the same one twice, not even after a crash.
 
-The rule: a block of ids is noted in the cluster's metadata, by this broker or by the controller, before the first of it
-is handed out; what a crash leaves of a block is never used.
+The rule: a block of ids is recorded in the cluster's metadata, by this broker or by the controller, before its first id
+is used; after a crash the rest of a block is never used.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from barnabas.cluster.metadata.store import MetadataStore
 
 BLOCK_SIZE = 1000
-"""Ids noted at once, as many as Kafka's."""
+"""Ids of a block, as in Kafka."""
 
 
 async def note_block(store: MetadataStore) -> tuple[int, int]:
-    """Note a block of ids in the metadata; returns the first of them and how many. Raises StorageError."""
+    """Record a block of ids in the metadata; returns its first id and its size. Raises StorageError."""
     first = 0
 
     def decide(image: ClusterImage) -> list[Change]:
@@ -32,7 +32,7 @@ async def note_block(store: MetadataStore) -> tuple[int, int]:
 
 
 class LocalProducerIds:
-    """Implements `ports.ProducerIds` with blocks that the metadata store keeps."""
+    """Implements `ports.ProducerIds` with blocks in the metadata store."""
 
     __slots__ = ("_end", "_next", "_store")
 
@@ -41,7 +41,7 @@ class LocalProducerIds:
         self._next = self._end = 0
 
     async def next(self) -> int:
-        """Return a producer id that was never allocated before. Raises StorageError when a new block cannot be noted."""
+        """Return a producer id that was never allocated before. Raises StorageError if a new block cannot be recorded."""
         if self._next == self._end:
             first, count = await note_block(self._store)
             self._next, self._end = first, first + count

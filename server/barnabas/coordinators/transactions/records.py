@@ -9,17 +9,17 @@ from barnabas.wire.generated.records import transaction_log
 from barnabas.wire.generated.records.transaction_log import TransactionLogKey, TransactionLogValue
 
 WITH_CLIENT_VERSION_SINCE = 1
-"""Versions before it have no room for what version 2 of transactions needs; brokers with version 1 alone can read them."""
+"""First version with the fields of transaction version 2; brokers with version 1 alone can read only earlier ones."""
 
 
 def transaction_record(transaction: Transaction, version: int) -> Record:
-    """Return the state of a transactional id, its value in this version."""
+    """Return the record of a transactional id, its value in this version."""
     key, _ = transaction_tombstone(transaction.id)
     return key, transaction_log.RECORD.encode_value(_value(transaction, version), version)
 
 
 def transaction_tombstone(transactional_id: str) -> Record:
-    """Return the end of a transactional id."""
+    """Return the tombstone of a transactional id."""
     return transaction_log.RECORD.encode_key(TransactionLogKey(transactional_id=transactional_id)), None
 
 
@@ -54,7 +54,7 @@ def parse_key(key: bytes) -> str:
 
 
 def parse_transaction(transactional_id: str, data: bytes) -> Transaction:
-    """Return what a record says. The last epoch is not in it, as in Kafka. Raises DecodeError."""
+    """Return the transaction in a record. The last epoch is not in it, as in Kafka. Raises DecodeError."""
     value = transaction_log.RECORD.decode_value(data)
     state = BY_NUMBER.get(value.transaction_status)
     if state is None:

@@ -1,4 +1,4 @@
-"""The limits that transactions keep. Pure."""
+"""The limits of transactions. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 def newest_record_version() -> int:
-    """Return the version in which transactional ids are written where all features are on."""
+    """Return the version in which transactional ids are written if all features are on."""
     return 1
 
 
@@ -17,5 +17,4 @@ class TransactionSettings(NamedTuple):
     timeout_ms_max: int = 900_000
     id_expiration_ms: int = 7 * 86_400_000
     record_version: Callable[[], int] = newest_record_version
-    """Returns in which version a transactional id is written now (`features.RecordVersions`): `transaction.version` may
-    change while the broker runs."""
+    """Returns the version in which a transactional id is written now: `transaction.version` may change at run time."""

@@ -1,4 +1,4 @@
-"""The transactional ids of one partition of __transaction_state: which producer may do what, and what follows. Pure.
+"""The transactional ids of one partition of __transaction_state: checks of producers, and transitions. Pure.
 
 The rule: an event decides on a new value of the transaction and writes it; `replay` makes it the current one. The
 coordinator that runs the machine writes the end of a transaction to its partitions: the decision carries an `Ending`, and
@@ -35,11 +35,11 @@ from barnabas.wire.topic_partitions import TopicPartition
 
 TIMEOUT = "timeout"
 IDS_PER_EVENT = 500
-"""So many transactional ids are looked at in one event."""
+"""Transactional ids searched in one event."""
 
 
 class Ending(NamedTuple):
-    """A transaction that is prepared: its partitions must get markers, with this producer id and epoch."""
+    """A prepared transaction: its partitions must get markers, with this producer id and epoch."""
 
     transactional_id: str
     producer: Producer
@@ -71,11 +71,11 @@ class TransactionShard:
         now_ms: int,
         out: Decision,
     ) -> Producer | Refused:
-        """A producer begins, or resumes after an error with the id and epoch it had (KIP-360).
+        """Initialize a producer, or resume one after an error with its former id and epoch (KIP-360).
 
-        `timeout_ms` is None for transactions of two-phase commit, which have none (KIP-939).
-        Raises INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, or CONCURRENT_TRANSACTIONS until its last transaction has
-        ended; refused with the same when one is open, which is aborted first. Raises ProducerIdNeededError when
+        `timeout_ms` is None for transactions of two-phase commit, which have none (KIP-939). Raises
+        INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, or CONCURRENT_TRANSACTIONS until its last transaction has ended; if
+        one is open it is aborted first, and the request refused with the same error. Raises ProducerIdNeededError when
         `new_producer_id` is None and one is needed.
         """
         if timeout_ms is None:
@@ -123,7 +123,7 @@ class TransactionShard:
         now_ms: int,
         out: Decision,
     ) -> None:
-        """Partitions become part of the transaction; the first ones begin it.
+        """Add partitions to the transaction; the first ones begin it.
 
         Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
         """
@@ -131,7 +131,7 @@ class TransactionShard:
         _check_not_pending(transaction)
         _check_producer(transaction, producer)
         if producer.epoch > EPOCH_MAX_OF_CLIENTS:
-            raise _fenced(transaction, producer)  # there is no higher epoch that would keep it out later
+            raise _fenced(transaction, producer)  # no higher epoch is left that could fence it later
         if transaction.state is State.ONGOING and topic_partitions <= transaction.partitions:
             return
         if transaction.state is not State.ONGOING and transaction.timeout_ms != NO_TIMEOUT_MS:
@@ -139,12 +139,12 @@ class TransactionShard:
         self._become(transaction.with_partitions(topic_partitions, client_version, now_ms), out)
 
     def partition_count(self, transactional_id: str) -> int:
-        """Return how many partitions the transaction has, 0 where there is none."""
+        """Return the number of partitions of the transaction, 0 if there is none."""
         transaction = self.transactions.get(transactional_id)
         return 0 if transaction is None else len(transaction.partitions)
 
     def verify_partitions(self, transactional_id: str, producer: Producer) -> frozenset[TopicPartition]:
-        """Return the partitions of the open transaction, for brokers that must know (KIP-890).
+        """Return the partitions of the open transaction, for brokers that verify it (KIP-890).
 
         Raises as `add_partitions`.
         """
@@ -176,7 +176,7 @@ class TransactionShard:
     ) -> Producer:
         """Commit or abort for the producer; returns the id and epoch for its next transaction.
 
-        A request that is repeated is answered as the first time. Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED,
+        A repeated request gets the first answer again. Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED,
         INVALID_TXN_STATE, CONCURRENT_TRANSACTIONS; ProducerIdNeededError as `init_producer`.
         """
         transaction = self._known(transactional_id)
@@ -184,7 +184,7 @@ class TransactionShard:
         state = transaction.state
         if bumps:
             _check_not_pending(transaction)
-        # Repeated by a client that has not heard of its new epoch, or of its new id.
+        # repeated by a client that did not get its new epoch, or its new id
         after_bump = bumps and transaction.epoch == producer.epoch + 1
         after_rotation = (
             bumps
@@ -205,9 +205,10 @@ class TransactionShard:
                 return transaction.producer
             if commit or repeated or not bumps:
                 raise _impossible(transaction, commit=commit)
-            # Version 2 may abort what has not begun: the bump makes sure that nothing late can begin it.
+            # version 2 may abort a transaction that has not begun: the epoch bump prevents late requests from beginning
+            # it
         if bumps and transaction.epoch > EPOCH_MAX_OF_CLIENTS:
-            # Fenced by the coordinator in its last epoch: only a new instance, with a new id, can go on.
+            # fenced by the coordinator in its last epoch: only a new instance, with a new id, can continue
             raise _fenced(transaction, producer)
         next_id = NO_PRODUCER_ID
         if bumps and transaction.is_exhausted:
@@ -226,7 +227,7 @@ class TransactionShard:
         out.effects.append(_ending(prepared))
 
     def complete(self, ending: Ending, now_ms: int, out: Decision) -> None:
-        """All partitions know how it has ended."""
+        """Complete a transaction after all partitions have its marker."""
         transaction = self.transactions.get(ending.transactional_id)
         if transaction is not None and transaction.state.is_prepared:
             self._become(transaction.completed(now_ms), out)
@@ -234,14 +235,14 @@ class TransactionShard:
     # --- time -----------------------------------------------------------------------------------------------
 
     def expire(self, timer: Hashable, now_ms: int, out: Decision) -> None:
-        """A transaction has been open for longer than its producer has allowed."""
+        """Abort a transaction that has exceeded its timeout."""
         assert isinstance(timer, tuple)
         transaction = self.transactions.get(timer[1])
         if transaction is not None and transaction.state is State.ONGOING:
             self._fence(transaction, now_ms, out)
 
     def expiring(self, now_ms: int) -> Iterator[Callable[[TransactionShard, Decision], None]]:
-        """Events that remove the transactional ids that were unused for long, some of them in each."""
+        """Yield events that remove expired transactional ids, some of them in each."""
         for ids in slices(tuple(self.transactions), IDS_PER_EVENT):
             yield partial(_expire, ids, now_ms)
 
@@ -263,7 +264,7 @@ class TransactionShard:
             self.transactions[transactional_id] = self._decided.pop(transactional_id)
 
     def loaded(self, now_ms: int, out: Decision) -> None:
-        """All records have been replayed: go on with what was open or about to end."""
+        """Resume open and prepared transactions, once all records have been replayed."""
         for transaction in self.transactions.values():
             if transaction.state is State.ONGOING and transaction.timeout_ms != NO_TIMEOUT_MS:
                 due_ms = transaction.start_ms + transaction.timeout_ms
@@ -291,7 +292,7 @@ def _ending(prepared: Transaction) -> Ending:
 
 
 def _is_known(transaction: Transaction, expected: Producer) -> bool:
-    """Say whether a producer that resumes is the one of this id, now or before its epochs were used up."""
+    """Say whether a resuming producer is the one of this id, now or before its epochs were used up."""
     if transaction.epoch == NO_EPOCH or expected.id == transaction.producer_id:
         return True
     return expected.id == transaction.previous_producer_id and expected.epoch >= EPOCH_MAX_OF_CLIENTS
@@ -304,17 +305,18 @@ def _next_epoch(transaction: Transaction, expected: Producer | None) -> tuple[in
     if transaction.epoch in (NO_EPOCH, expected.epoch):
         return transaction.epoch + 1, transaction.epoch
     if expected.epoch == transaction.last_epoch:
-        return transaction.epoch, transaction.last_epoch  # asked again: it did not hear the answer
+        # a repeated request: the producer did not get the answer
+        return transaction.epoch, transaction.last_epoch
     raise _fenced(transaction, expected)
 
 
 def _may_end(transaction: Transaction, producer: Producer, *, repeated: bool) -> bool:
-    """Say whether the epoch is the one that may end the transaction, or has done so before."""
+    """Say whether the epoch may end the transaction, or has ended it before."""
     return producer.epoch == transaction.epoch or (repeated and transaction.state.is_complete)
 
 
 def _check_not_pending(transaction: Transaction) -> None:
-    """Raise CONCURRENT_TRANSACTIONS while an end is prepared: what is known of the producer is about to change."""
+    """Raise CONCURRENT_TRANSACTIONS while an end is prepared: the producer's state is about to change."""
     if transaction.state.is_prepared:
         raise RequestError(
             ErrorCode.CONCURRENT_TRANSACTIONS, f"the last transaction of {transaction.id!r} is being ended"
@@ -322,7 +324,7 @@ def _check_not_pending(transaction: Transaction) -> None:
 
 
 def _check_producer(transaction: Transaction, producer: Producer) -> None:
-    """Raise INVALID_PRODUCER_ID_MAPPING or PRODUCER_FENCED unless the producer is the one that counts."""
+    """Raise INVALID_PRODUCER_ID_MAPPING or PRODUCER_FENCED unless the producer is the current one."""
     if transaction.producer_id != producer.id:
         raise _wrong_id(transaction, producer)
     if transaction.epoch != producer.epoch:

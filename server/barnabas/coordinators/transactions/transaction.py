@@ -1,12 +1,12 @@
-"""State of one transactional id, as a value; each change makes a new one. Pure.
+"""State of one transactional id, an immutable value; each change returns a new one. Pure.
 
     Empty -> Ongoing -> PrepareCommit -> CompleteCommit -> Ongoing ...
                      -> PrepareAbort  -> CompleteAbort  -> Ongoing ...
 
-The rule: once a transaction is prepared nothing can change how it ends. The epoch says which instance of a producer is
-the one that counts: every new instance gets a higher one, and so does a transaction that the coordinator itself ends.
-Clients of transaction version 2 (KIP-890) get a higher epoch after each transaction, so that nothing late can slip
-into the next one.
+The rule: once a transaction is prepared its outcome cannot change. The epoch identifies the current instance of a
+producer: every new instance gets a higher one, and so does a transaction that the coordinator itself ends. Clients of
+transaction version 2 (KIP-890) get a higher epoch after each transaction, so that late requests cannot get into the next
+one.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ NO_TIMEOUT_MS = 2**31 - 1
 """The timeout of transactions that never time out, those of two-phase commit (KIP-939)."""
 EPOCH_MAX = 32_767
 EPOCH_MAX_OF_CLIENTS = EPOCH_MAX - 1
-"""The last one is kept for fencing: a transaction that no client can end still gets a higher epoch."""
+"""Epochs above it are reserved for fencing: a transaction that no client can end still gets a higher epoch."""
 EPOCH_BUMPED_SINCE = 2
 """The transaction version from which on each end of a transaction bumps the epoch."""
 
 
 class State(Enum):
-    """The states: number in the log, name in answers."""
+    """The states: number in the log, name in responses."""
 
     EMPTY = (0, "Empty")
     ONGOING = (1, "Ongoing")
@@ -42,22 +42,22 @@ class State(Enum):
 
     @property
     def number(self) -> int:
-        """As in the log."""
+        """The number in the log."""
         return self.value[0]
 
     @property
     def title(self) -> str:
-        """As clients see it."""
+        """The name that clients see."""
         return self.value[1]
 
     @property
     def is_prepared(self) -> bool:
-        """True if the end is decided and not all partitions know of it yet."""
+        """True if the end is decided, but not all partitions have the marker yet."""
         return self in (State.PREPARE_COMMIT, State.PREPARE_ABORT)
 
     @property
     def is_complete(self) -> bool:
-        """True if all partitions know how the transaction has ended."""
+        """True if all partitions have the marker."""
         return self in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
 
 
@@ -73,10 +73,10 @@ class Producer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """One transactional id; times in ms, -1 where there is none.
+    """One transactional id; times in ms, -1 for none.
 
-    `last_epoch` is the epoch before the last bump that its own producer has asked for, so that the request can be
-    repeated. `next_producer_id` is the id of the producer once this transaction has ended.
+    `last_epoch` is the epoch before the last bump that its own producer requested, so that the request can be repeated.
+    `next_producer_id` is the id of the producer once this transaction has ended.
     """
 
     id: str
@@ -99,7 +99,7 @@ class Transaction:
 
     @property
     def is_ongoing(self) -> bool:
-        """True while a transaction is open, and its end is not decided."""
+        """True while a transaction is open, and its outcome is not decided."""
         return self.state is State.ONGOING
 
     @property
@@ -108,18 +108,19 @@ class Transaction:
         return self.epoch >= EPOCH_MAX_OF_CLIENTS
 
     def needs_producer_id(self, expected: Producer | None) -> bool:
-        """Say whether a producer that begins, or resumes as `expected`, can only do so with a new id.
+        """Say whether a producer that begins, or resumes as `expected`, needs a new id.
 
-        No producer resumes with the epoch that is reserved for fencing: there would be none left to fence it with.
+        No producer resumes with the epoch that is reserved for fencing: none would be left to fence it.
         """
         if not self.is_exhausted or expected is None:
             return self.is_exhausted
         return expected.epoch == self.epoch or (self.epoch == EPOCH_MAX and expected.epoch == self.last_epoch)
 
     def matches(self, states: set[str], producer_ids: set[int], longer_than_ms: int, now_ms: int) -> bool:
-        """Say whether it is in one of these states, of one of these producers, and began longer ago; none means any.
+        """Say whether a transaction has one of these states and producers, and is older; an empty filter matches all.
 
-        As in Kafka, one that has ended still began then, and one that has not begun did so at -1, which is very long ago.
+        As in Kafka, an ended transaction keeps its start time, and one that has not begun has -1, which is very long
+        ago.
         """
         if self.state is State.DEAD:
             return False
@@ -132,7 +133,7 @@ class Transaction:
     # --- changes --------------------------------------------------------------------------------------------
 
     def with_epoch(self, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int) -> Transaction:
-        """A new instance of the producer, with a higher epoch of the same id."""
+        """Return the state for a new instance of the producer, with a higher epoch of the same id."""
         return replace(
             self, state=State.EMPTY, epoch=epoch, last_epoch=last_epoch, timeout_ms=timeout_ms,
             partitions=frozenset(), start_ms=-1, update_ms=now_ms,
@@ -141,7 +142,7 @@ class Transaction:
     def with_producer_id(
         self, producer_id: int, last_epoch: int, timeout_ms: int, now_ms: int
     ) -> Transaction:
-        """A new instance of the producer, with a new id since the epochs of the old one are used up."""
+        """Return the state for a new instance with a new producer id, as the epochs of the old one are used up."""
         return replace(
             self, state=State.EMPTY, producer_id=producer_id, previous_producer_id=self.producer_id, epoch=0,
             last_epoch=last_epoch, timeout_ms=timeout_ms,
@@ -151,7 +152,7 @@ class Transaction:
     def with_partitions(
         self, topic_partitions: frozenset[TopicPartition], client_version: int, now_ms: int
     ) -> Transaction:
-        """More partitions; the first ones begin the transaction."""
+        """Return the state with more partitions; the first ones begin the transaction."""
         begins = self.state is not State.ONGOING
         return replace(
             self, state=State.ONGOING, partitions=topic_partitions if begins else self.partitions | topic_partitions,
@@ -161,7 +162,7 @@ class Transaction:
     def prepared(
         self, *, commit: bool, client_version: int, now_ms: int, next_producer_id: int = NO_PRODUCER_ID
     ) -> Transaction:
-        """Ended by its producer: from here on only the markers are missing."""
+        """Return the state after the producer has ended the transaction: only the markers are missing."""
         bumps = client_version >= EPOCH_BUMPED_SINCE
         return replace(
             self, state=State.PREPARE_COMMIT if commit else State.PREPARE_ABORT,
@@ -172,9 +173,10 @@ class Transaction:
         )  # fmt: skip
 
     def fenced(self, now_ms: int) -> Transaction:
-        """Aborted by the coordinator, with version 2 whatever the producer's is: a higher epoch fences the producer.
+        """Return the state after an abort by the coordinator, which fences the producer by a higher epoch.
 
-        A producer that asks for a new epoch with the old one may resume with the higher one.
+        It has version 2 even for producers of version 1. A producer that requests a new epoch with the old one may
+        resume with the higher one.
         """
         return replace(
             self, state=State.PREPARE_ABORT, epoch=min(self.epoch + 1, EPOCH_MAX),
@@ -183,12 +185,12 @@ class Transaction:
         )  # fmt: skip
 
     def completed(self, now_ms: int) -> Transaction:
-        """Note that all partitions know how it has ended."""
+        """Return the state after all partitions have the marker."""
         state = State.COMPLETE_COMMIT if self.state is State.PREPARE_COMMIT else State.COMPLETE_ABORT
         done = replace(self, state=state, partitions=frozenset(), update_ms=now_ms)
         if self.next_producer_id == NO_PRODUCER_ID:
             return done
-        # To its client the epoch goes from the last but one straight to 0 of the new id.
+        # the client sees its epoch change from the last but one directly to 0 of the new id
         return replace(
             done, producer_id=self.next_producer_id, previous_producer_id=self.producer_id, epoch=0,
             last_epoch=EPOCH_MAX_OF_CLIENTS, next_producer_id=NO_PRODUCER_ID,

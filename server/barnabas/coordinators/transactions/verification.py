@@ -1,4 +1,4 @@
-"""Check that partitions are in a producer's transaction, with the coordinator of this broker (KIP-890)."""
+"""Check that partitions are in a producer's transaction, at this broker's coordinator (KIP-890)."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ class FetchAnswer:
             reader.end()
         session = self._session
         if quotas is not None and quotas.empties_fetch(done.response_bytes):
-            # A new session is not begun, and one that goes on does not learn what was not sent: as in Kafka.
+            # a new session is not begun, and a continued one does not record unsent partitions: as in Kafka
             if session is not None and not self._is_incremental:
                 self._services.fetch_sessions.close(session.id)
             return FetchResponse(session_id=self._session_id if self._is_incremental else NO_SESSION)
@@ -118,8 +118,8 @@ class FetchAnswer:
         return self._complete(response)
 
     async def _read_remote(self, done: FetchPass) -> None:
-        """Put the records of remote segments into the answer, of those that come in time. Waits for memory, if need be."""
-        # Not on the way of a broker without tiered storage.
+        """Add the records of remote segments that arrive in time to the response. Waits for memory if necessary."""
+        # not needed by a broker without tiered storage
         from barnabas.handlers.fetch.remote import read_remote
 
         assert self._services.tiered is not None
@@ -168,9 +168,9 @@ class FetchAnswer:
         return self._session.id if self._session is not None else NO_SESSION
 
     def _begin(self, named: list[SessionPartition]) -> Reader:
-        """Find the session, and begin to read what is to be served: the named partitions, or those of the session.
+        """Find the session, and begin to read the named partitions, or those of the session.
 
-        The session of an incremental request takes what it names. Raises RequestError.
+        An incremental request first updates the session. Raises RequestError.
         """
         if self._request.isolation_level not in ISOLATION_LEVELS:
             raise RequestError(
@@ -227,7 +227,7 @@ class FetchAnswer:
         for want, data in served:
             if session is not None:
                 has_records = bool(data.records)
-                # A follower that is told where the logs diverge takes nothing else from the answer.
+                # a follower that is told to truncate ignores the rest of the answer
                 is_news = want.tell(
                     data.high_watermark,
                     data.last_stable_offset,

@@ -1,7 +1,7 @@
 """Message sets for fetch versions that came before record batches (v0-v1: format v0, v2-v3: format v1).
 
-The rule: what is converted for one answer is little, and counted until it has been sent. An old client that wants more
-asks again.
+The rule: only a small amount is converted for one response, and counted until it has been sent. An old client then
+fetches again.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ Unconverted = tuple["SessionPartition", PartitionData, "ReadResult"]
 async def convert(
     context: RequestContext, unconverted: list[Unconverted], *, step_runner: StepRunner
 ) -> list[tuple[PartitionData, RequestError]]:
-    """Put the records of what was read into the answers, in the format that the fetch version knows.
+    """Put the read records into the response, in the format of the fetch version.
 
     Up to v2 no more than the partition's max bytes are sent, even if that cuts off the first message: a client of that
-    time takes a partial message for one that is larger than its buffer, and says so. Returns the
-    partitions that cannot be told in that format (zstd), with their errors.
+    time takes a partial message for one that is larger than its buffer, and says so. Returns the partitions that cannot
+    be converted (zstd), with their errors.
     """
     magic = 1 if context.api_version >= FORMAT_V1_SINCE else 0
     reserved = sum(len(result.records) for _, _, result in unconverted)

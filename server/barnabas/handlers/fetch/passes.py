@@ -1,6 +1,6 @@
 """One pass of a fetch over partitions: the data of each in the response, and the partitions that wait for more.
 
-The rule: what is read is a region of a log's file, never decoded.
+The rule: records are regions of a log's file, never decoded.
 """
 
 from typing import Final, NamedTuple
@@ -109,9 +109,9 @@ class FetchPass:
         return self.size + RESPONSE_BYTES * (1 + len(self.served))
 
     def read_partition(self, topic: str, want: SessionPartition) -> PartitionData:
-        """Read what a partition has within `remaining` bytes; note how far a follower is.
+        """Read a partition within `remaining` bytes; note a follower's position.
 
-        Raises RequestError, StorageError, and CorruptRecordsError where the log is damaged.
+        Raises RequestError, StorageError, and CorruptRecordsError if the log is damaged.
         """
         terms, replica = self._terms, self._found(topic, want)
         log = replica.log
@@ -160,7 +160,7 @@ class FetchPass:
         if terms.is_follower:
             self._note_position(replica, want)
             if size and replica.holds_back(terms.replica_id):
-                self.seen.pop(replica, None)  # what comes is not for it, for now
+                self.seen.pop(replica, None)  # new records are not visible to it for now
                 return unread(want, replica)
             if size:
                 replica.sent_to_follower(size)
@@ -219,9 +219,9 @@ class FetchPass:
         return replica
 
     def is_quiet(self, topic: str, want: SessionPartition) -> bool:
-        """Say whether an incremental answer leaves a partition out: nothing to read, and nothing that was not told.
+        """Say whether an incremental response omits a partition: no records, and no changes.
 
-        A follower that has all there is, and knows it, is noted to be there.
+        A follower that is up to date is noted as caught up.
         """
         terms = self._terms
         replica = self._replicas.find(topic, want.index)
@@ -289,12 +289,12 @@ class MoreBytes:
         self._is_follower = is_follower
 
     def begin(self, replica: Replica) -> None:
-        """Count what comes to a replica, and what has come since it was seen."""
+        """Begin to count the bytes appended to a replica, including those since it was read."""
         replica.subscribers.subscribe(self, to_log_end=self._is_follower)
         self.partition_advanced(replica)
 
     def partition_advanced(self, replica: Replica) -> None:
-        """Count what has come; what a role that has ended brings is an error, which must not wait."""
+        """Count appended bytes; the end of the replica's role is an error, which must not wait."""
         seen = self._pass.seen
         total = replica.growth.appended_bytes if self._is_follower else replica.growth.committed_bytes
         self._missing -= total - seen[replica]
@@ -308,7 +308,7 @@ class MoreBytes:
 
 
 def unread(want: SessionPartition, replica: Replica | None = None) -> PartitionData:
-    """Return the answer of a partition of which no records are told, with watermarks where it is known here."""
+    """Return the response for a partition without records, with its watermarks if they are known here."""
     high_watermark = last_stable = start = -1
     if replica is not None:
         log = replica.log

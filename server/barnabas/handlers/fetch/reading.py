@@ -1,6 +1,6 @@
-"""Reading what a fetch asks for: one pass over its partitions or, where it waits, several.
+"""Reads the partitions of a fetch: in one pass or, if the fetch waits, in several.
 
-The rule: a partition that cannot be read answers with its own error, and the others with records.
+The rule: an unreadable partition gets its own error, and the others their records.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NOT_ABORTED: Final[list[FetchResponse.AbortedTransaction]] = []
 
 
 class Reader:
-    """Reads what a fetch asks for, once or, where it waits, several times.
+    """Reads the partitions of a fetch, once or, if it waits, several times.
 
     `result` is the latest pass. Also the `fetch_sessions.Reader` of its session, until `end`.
     """
@@ -57,7 +57,7 @@ class Reader:
         *,
         session: Session | None,
     ) -> None:
-        """`session` is that of an incremental request, which has taken what it names; others read what is `named`."""
+        """`session` is that of an incremental request, updated by it; other requests read the `named` partitions."""
         self._context = context
         self._request = request
         self._services = services
@@ -99,12 +99,12 @@ class Reader:
         return bool(self._named if self._session is None else self._session.partitions)
 
     def end(self) -> None:
-        """Watch no partition of the session any more."""
+        """Stop watching partitions of the session."""
         if self._session is not None and self._session.reader is self:
             self._session.reader = None
 
     def partition_changed(self, watch: Watch) -> None:
-        """Count what has come to a partition that was not looked at, since it was watched."""
+        """Count the bytes appended to a watched partition since the last pass."""
         assert isinstance(watch, PartitionWatch)
         done = self.result
         done.seen[watch.replica] = watch.seen
@@ -112,7 +112,7 @@ class Reader:
             done.waiting.begin(watch.replica)
 
     async def read_rest(self) -> FetchPass:
-        """Look at all that is left of the pass."""
+        """Read the remaining partitions of the pass."""
         while not self.read_some():
             await self._services.budget.checkpoint()
         return self.result
@@ -171,7 +171,7 @@ class Reader:
         done = self.result
         error = self._services.failures.failed(failure) if isinstance(failure, StorageError) else failure
         if done.size and isinstance(failure, StorageError) and lacks_files(failure.cause):
-            # What was read keeps its files open until it is sent: enough for one answer.
+            # a pass keeps its files open until it is sent: enough for one response
             done.remaining = 0
             return unread(want, self._services.replicas.find(topic, want.index))
         data = unread(want)

@@ -1,6 +1,6 @@
 """Records of a fetch that are in tiered storage only (KIP-405).
 
-The rule: what does not come in time is left out, and no error; the client asks again.
+The rule: records that do not arrive in time are omitted, without an error; the client fetches again.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class FetchTerms:
         if version >= WHOLE_FIRST_BATCH_SINCE:
             bytes_max = min(bytes_max, request.max_bytes)
         if context.quotas is not None and not self.is_follower:
-            # More could never be sent: it would be over the quota all by itself.
+            # more could never be sent, as it alone would exceed the quota
             quota_bytes = context.quotas.fetch_bytes_max
             bytes_max = bytes_max if quota_bytes is None else min(bytes_max, quota_bytes)
         if self.is_converted:
@@ -78,7 +78,7 @@ class FetchTerms:
         self.bytes_max: int = bytes_max
 
     def near_replica(self, replica: Replica, offset: int) -> int | None:
-        """Return the broker in the consumer's rack that has what it asks for; None for the leader itself (KIP-392)."""
+        """Return the broker in the consumer's rack that has the requested records; None for the leader itself (KIP-392)."""
         image, connection = self._metadata.image, self._connection
 
         def rack_of(broker_id: int) -> str | None:

@@ -97,7 +97,7 @@ def _answer(context: RequestContext, request: ProduceRequest, appender: Appender
 
 
 async def _wait(appender: Appender, request: ProduceRequest, budget: LoopBudget) -> None:
-    """Wait until the records of each partition may be acknowledged; what is late gets REQUEST_TIMED_OUT."""
+    """Wait until the records of each partition may be acknowledged; late ones get REQUEST_TIMED_OUT."""
     deadline = trio.current_time() + max(request.timeout_ms, 0) / 1000
     for number, (partition, end_offset, response) in enumerate(appender.pending, 1):
         if not number % ANSWERS_PER_CHECKPOINT:

@@ -36,16 +36,16 @@ TOPIC_IDS_SINCE: Final = 13
 
 PARTITIONS_PER_CHECKPOINT: Final = 16
 BYTES_PER_PARTITION: Final = 16 * 1024
-"""Between two looks at the loop's budget: so many small partitions, or as many bytes of records."""
+"""Records between two checks of the loop's budget: this many small partitions, or bytes."""
 BYTES_PER_CHECKPOINT: Final = PARTITIONS_PER_CHECKPOINT * BYTES_PER_PARTITION
 
 _KNOWN_ACKS: Final = (ACKS_ALL, 0, 1)
 
 
 class Appender:
-    """Appends what a request brings.
+    """Appends the records of a request.
 
-    `topics` are the answers, `pending` the partitions with records that cannot be acknowledged yet, with the offset
+    `topics` are the results, `pending` the partitions with records that cannot be acknowledged yet, with the offset
     after the records. Lifecycle: `append_nowait`, and if that has not appended all, `admit` and `append_rest`.
     """
 
@@ -75,7 +75,7 @@ class Appender:
         self.pending: list[tuple[Replica, int, PartitionResponse]] = []
         self._context = context
         self._request = request
-        # What the request names, each partition once; None until that is found out.
+        # the partitions of the request, each once; None until computed
         self._topics: list[ProduceRequest.TopicProduceData] | None = None
         self._replicas = services.replicas
         self._admission: Admission | None = None
@@ -173,7 +173,7 @@ class Appender:
         self._refused = await self._admission.admit(parts, sequences, now_ms=context.now_ms)
 
     async def append_rest(self) -> None:
-        """Append what is left, and answer each partition on its own."""
+        """Append the remaining records, and answer each partition on its own."""
         topics = self._topics
         assert topics is not None, "admitted first"
         while len(self.topics) < len(topics):
@@ -224,8 +224,8 @@ class Appender:
         """Append small plain batches to some partitions; false before a partition with more than that.
 
         They are validated one after the other, and then appended one after the other: code that goes from partition to
-        partition stays in the processor's cache, which validating and appending together do not fit. What is refused
-        ends what is validated together.
+        partition stays in the processor's cache, which validating and appending together do not fit. A refused batch
+        ends the group.
         """
         valid: list[tuple[Replica, ValidatedBatches]] = []
         refused: PartitionResponse | None = None
@@ -288,11 +288,11 @@ class Appender:
         return topic in INTERNAL_TOPICS and self._context.client_id != ADMIN_CLIENT_ID
 
     def _is_written_in_thread(self, size: int) -> bool:
-        """Say whether so many bytes of records would keep others waiting while they are written."""
+        """Say whether writing this many bytes of records would delay other tasks too long."""
         return size >= BACKGROUND_BYTES and self._context.connection.is_among_others
 
     def _count(self, size: int) -> None:
-        """Count a partition that brings so many bytes."""
+        """Count a partition with this many bytes."""
         self._room -= size if size > BYTES_PER_PARTITION else BYTES_PER_PARTITION
 
     def _check(self, index: int) -> None:
@@ -315,9 +315,9 @@ class Appender:
             )
 
     async def _append_in_steps(self, partition: Replica, records: object) -> PartitionResponse:
-        """Validate records by steps and append them. Raises RequestError.
+        """Validate records in steps and append them. Raises RequestError.
 
-        What is large is written in a thread before that where other connections have requests, too.
+        If other connections have requests, too, large records are first written in a thread.
         """
         if not isinstance(records, memoryview):
             raise RequestError(ErrorCode.INVALID_RECORD, "a produce request without records")

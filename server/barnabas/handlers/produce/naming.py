@@ -8,7 +8,7 @@ from barnabas.records.steps import Steps
 from barnabas.wire.generated.produce import ProduceRequest
 
 LOOKS_PER_CHECKPOINT: Final = 500
-"""So many batches are looked at for transactions in between."""
+"""Batches inspected for transactions between two checkpoints."""
 
 
 def last_of_each(

@@ -32,7 +32,7 @@ _TELLS_LOG_START: Final = frozenset(
         ErrorCode.INVALID_RECORD,
     )
 )
-"""Codes of what a leader refuses after it has looked into the records: beside these Kafka says where its log begins."""
+"""Error codes of a leader after it has read the records: with these, Kafka's response has the log start offset."""
 
 
 class Refusals:
@@ -56,9 +56,9 @@ class Refusals:
     def response(
         self, topic: str, index: int, error: RequestError, *, by_coordinator: bool = False
     ) -> ProduceResponse.PartitionProduceResponse:
-        """Return the answer of a partition, with what the client may look at, and log why.
+        """Return the result of a refused partition, with details for the client, and log the reason.
 
-        `by_coordinator`: it was not added to its transaction, so that its records have not been looked at.
+        `by_coordinator`: the partition was not added to its transaction, so its records were not read.
         """
         self.note(error)
         self._context.log(

@@ -1,6 +1,7 @@
 """The broker's loggers as a resource with settings: one per logger, its value the logger's level.
 
-The rule: levels have log4j's names, as Kafka's tools expect; a change is at once and is forgotten when the broker stops.
+The rule: levels have log4j's names, as Kafka's tools expect; a change takes effect immediately, and is lost when the
+broker stops.
 """
 
 from __future__ import annotations

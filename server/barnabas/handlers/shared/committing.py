@@ -1,7 +1,7 @@
 """Common part of the two APIs that commit offsets: OffsetCommit and TxnOffsetCommit.
 
-The rule: each partition has an answer of its own; metadata that is too long is the last thing that is wrong with one, and
-keeps no other back.
+The rule: each partition has its own result; metadata that is too long is checked last, and does not affect other
+partitions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BROKER_RETENTION = -1
 """The retention time of a request that leaves it to the broker."""
 TIMESTAMP_MAX = 2**63 - 1
 COMMITS_PER_BATCH = 250
-"""So many offsets are committed in one event: a few milliseconds' worth."""
+"""Offsets committed in one event: a few milliseconds."""
 FEW = PARTITIONS_PER_CHECKPOINT = 16
 TOPICS_PER_CHECKPOINT = 1_000
 TOO_LARGE = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
@@ -48,7 +48,7 @@ Commit = tuple[TopicPartition, OffsetCommitValue]
 
 
 class RequestedCommit(NamedTuple):
-    """One offset that is to be committed."""
+    """An offset to be committed."""
 
     commit: Commit
     topic_id: bytes
@@ -113,7 +113,7 @@ class Commits:
         self._image = metadata.image
         """The metadata in which all topics were known."""
         self._replaced: set[str] = set()
-        """Topics that are gone since they were taken, be there others of their names or not."""
+        """Topics that were deleted since the request was read, even if others have their names now."""
         self._unknown_topic: int = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     async def take(
@@ -228,7 +228,7 @@ class Commits:
                 answer.error_code = error.code
 
     def _checked(self, topic: str | None, partition: Partition, *, may_read: bool) -> RequestedCommit:
-        """An offset as it is kept, and whether its metadata is too long.
+        """Return an offset as it is stored, and whether its metadata is too long.
 
         Raises UNKNOWN_TOPIC_ID without a name, TOPIC_AUTHORIZATION_FAILED unless the requester `may_read` the topic, and
         UNKNOWN_TOPIC_OR_PARTITION.
@@ -260,7 +260,7 @@ class Commits:
         return RequestedCommit(((topic, index), value), info.id, is_too_long)
 
     async def commit(self, commit: Callable[[Sequence[RequestedCommit]], Awaitable[None]]) -> None:
-        """Let `commit` commit some offsets at a time; each partition's answer says how it went with its own."""
+        """Call `commit` with some offsets at a time, and set the result of each partition."""
         for first in range(0, len(self._requested), COMMITS_PER_BATCH):
             some = self._requested[first : first + COMMITS_PER_BATCH]
             answers = self._accepted[first : first + COMMITS_PER_BATCH]
@@ -273,7 +273,7 @@ class Commits:
                 self._answer_each(some, answers)
 
     def _answer_each(self, some: Sequence[RequestedCommit], answers: Sequence[Answer]) -> None:
-        """Say what was wrong with single offsets of those that were committed together."""
+        """Set the errors of single offsets in a batch."""
         replaced = self._replaced
         for requested, answer in zip(some, answers, strict=True):
             if replaced and requested.commit[0][0] in replaced:
@@ -282,7 +282,7 @@ class Commits:
                 answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
 
     def commit_few(self, response: R) -> R | Deferred[R]:
-        """Write those that `are_few`, at once; returns the `response` when each partition's answer says how it went."""
+        """Write few offsets (`are_few`) directly; returns the `response` when each partition has its result."""
         if not self._requested:
             return response
         decide = self._decision(self._requested, self._context.api_version)
@@ -311,7 +311,7 @@ class Commits:
             answer.error_code = code
 
     async def commit_in_zookeeper(self, offsets: ConsumerOffsets) -> None:
-        """Keep what has no metadata that are too long; each partition's answer says how it went with its own."""
+        """Store offsets in ZooKeeper, except those with too long metadata, and set the result of each partition."""
         offsets_by_partition = {
             requested.commit[0]: requested.commit[1].offset
             for requested in self._requested

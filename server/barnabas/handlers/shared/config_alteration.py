@@ -96,13 +96,13 @@ class ConfigServices:
     broker_id: int
     security: ListenerSecurity
     forwarder: Forwarder | None
-    """Way to the active controller of a KRaft quorum, which alters what is not refused here; None without one."""
+    """Forwarder of changes to the active controller of a KRaft quorum; None without one."""
 
 
 class ConfigAlteration:
     """Changes that one request makes to the settings of resources. Lifecycle: `apply`, once.
 
-    `replace_all` begins with none of a resource's own settings, as AlterConfigs does.
+    With `replace_all` settings that are not named are reset, as in AlterConfigs.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class ConfigAlteration:
         return changes
 
     async def _check(self, changes: Sequence[ResourceChange]) -> None:
-        """Refuse what can be refused without looking at what is set, and set the levels of loggers.
+        """Refuse changes that are invalid regardless of present settings, and set the levels of loggers.
 
         The codes: INVALID_REQUEST, INVALID_TOPIC_EXCEPTION, INVALID_CONFIG, and those of the authorizer.
         """
@@ -253,7 +253,7 @@ class ConfigAlteration:
             await self._services.budget.checkpoint()
 
     async def _forward(self, forwarder: Forwarder, changes: Sequence[ResourceChange], request: Any) -> None:
-        """Have the controller alter all that is not refused and no logger; notes what it refuses."""
+        """Forward the valid changes, except those of loggers, to the controller; notes its errors."""
         accepted = {
             change.key: change
             for change in changes
@@ -311,7 +311,7 @@ class ConfigAlteration:
 
 
 def _check_resource(resource_type: int, name: str, *, broker_id: int) -> None:
-    """Raise RequestError unless there can be such a resource; whether a topic is there is asked later."""
+    """Raise RequestError unless such a resource is possible; its existence is checked later."""
     if resource_type == BROKER:
         check_broker_name(name, broker_id=broker_id)
     elif resource_type not in (TOPIC, GROUP, CLIENT_METRICS):
@@ -351,7 +351,7 @@ def _check_settings(
 
 
 def _known(name: str, config: BrokerConfig) -> Setting[Any] | None:
-    """Return the row of a broker's setting; None for a name that is no setting, or none any more."""
+    """Return the row of a broker's setting; None for an unknown or removed name."""
     row = config.find(name)
     return None if row is None or tables.is_gone(row, in_cluster=is_on_zookeeper(config)) else row
 

@@ -91,7 +91,7 @@ def check_local_retention(config: BrokerConfig, broker: str, settings: Mapping[s
     """
     if not config.get(REMOTE_LOG_STORAGE_SYSTEM_ENABLE):
         return
-    from barnabas.config.tiered import check_retention  # not on the way of a broker without tiered storage
+    from barnabas.config.tiered import check_retention  # not needed by a broker without tiered storage
 
     own = ({}, settings) if broker else (settings, {})
     try:

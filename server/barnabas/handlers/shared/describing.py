@@ -1,6 +1,6 @@
 """Common part of the APIs that describe groups with epochs: consumer, streams and share groups.
 
-The rule: each group has an answer of its own, and an error of one is not the others'.
+The rule: each group has its own result; an error of one does not affect the others.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Described(Protocol):
 
 
 class MemberToDescribe(NamedTuple):
-    """Makes a member's description, of what does not change; and how many topics and partitions there are in it."""
+    """Creates a member's description from immutable values; and the number of topics and partitions in it."""
 
     size: int
     make: Callable[[], Any]

@@ -26,7 +26,7 @@ SECONDS_MAX: Final = 1.0
 """CPU time that an expression may take: a plain one takes 2 us for each topic, so 500,000 topics."""
 REST_FACTOR: Final = 10
 REST_SECONDS_MAX: Final = 10.0
-"""The longest time that a group waits for its next expression, as in Kafka, where groups always wait so long."""
+"""Longest wait of a group for its next expression; in Kafka every group waits that long."""
 FREE_SECONDS: Final = 0.005
 """After expressions that take no longer than this a group need not wait."""
 AUTHORIZED_PER_TURN: Final = 50

@@ -44,9 +44,9 @@ class PartitionDescriber:
         names_listeners: bool = True,
         reachable_only: bool = False,
     ) -> None:
-        """`names_listeners`: the client knows LISTENER_NOT_FOUND (Metadata v6).
+        """`names_listeners`: the client supports LISTENER_NOT_FOUND (Metadata v6).
 
-        `reachable_only`: replicas that it cannot reach are left out, and REPLICA_NOT_AVAILABLE says so (Metadata v0).
+        `reachable_only`: replicas that it cannot reach are omitted, with REPLICA_NOT_AVAILABLE (Metadata v0).
         """
         self.nodes = advertised_nodes(image, connection)
         """The brokers that the client can reach."""
@@ -60,7 +60,7 @@ class PartitionDescriber:
         self._reachable_only = reachable_only
 
     def describe(self, topic: str, index: int, info: PartitionInfo, make: Callable[..., T]) -> T:
-        """Return what `make` makes of a partition's description."""
+        """Return the result of `make` for a partition's description."""
         described = make(
             partition_index=index,
             leader_id=info.leader,

@@ -24,7 +24,7 @@ RENEW_SINCE = 2
 """The version of both APIs from which on locks can be renewed (KIP-1222)."""
 
 Outcomes = dict[TopicIdPartition, RequestError | None]
-"""For each slot that something was said of: what was wrong, None if nothing."""
+"""For each addressed slot: the error, None for success."""
 
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -44,7 +44,7 @@ def check_asker(request: Any) -> SessionKey:
 async def acknowledgements_of(
     request: Any, *, budget: LoopBudget
 ) -> dict[TopicIdPartition, list[Acknowledgement]]:
-    """Return what a request acknowledges, for each partition that it names."""
+    """Return the acknowledgements of a request, for each partition that it names."""
     acknowledgements: dict[TopicIdPartition, list[Acknowledgement]] = {}
     for topic in request.topics:
         await budget.checkpoint()

@@ -1,7 +1,7 @@
 """Reading the log for a share group: batches from the next offset on, and which of their records are acquired.
 
-The rule: headers are looked at, records are not. What is sent are whole batches, as they are; the member leaves out what
-it was not given.
+The rule: headers are read, records are not. Whole batches are sent unchanged; the member skips records that it did not
+acquire.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 PartitionData = ShareFetchResponse.PartitionData
 
 READ_BYTES_MAX = 1 << 20
-"""Most bytes read of one partition at a time: a member asks for some hundred records, whatever its limit in bytes."""
+"""Most bytes read of one partition at a time: a member requests some hundred records, whatever its limit in bytes."""
 
 BATCHES_PER_STEP = 250
 
@@ -120,8 +120,8 @@ async def _read(
 async def _read_remote(
     tiered: TieredStorage, shared: LoadedPartition, offset: int, bytes_max: int
 ) -> RemoteData | None:
-    """Read what is in tiered storage only; None where that does not come in time. Raises RequestError."""
-    # Not on the way of a broker without tiered storage.
+    """Read records that are only in tiered storage; None if they do not arrive in time. Raises RequestError."""
+    # not needed by a broker without tiered storage
     from barnabas.cluster.tiering.reads import RemoteFetch
 
     if tiered.reads.is_throttled:

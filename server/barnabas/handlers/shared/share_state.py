@@ -23,7 +23,7 @@ async def answer_each(
     *,
     budget: LoopBudget,
 ) -> R:
-    """Let `act(key, what is asked, its result)` fill in each partition's result; its RequestErrors are told there."""
+    """Call `act(key, requested, result)` to fill each partition's result; its RequestErrors become the result's error."""
     topic_class = getattr(type(response), result_name)
     results: list[Any] = response.results  # type: ignore[attr-defined]
     for topic in request.topics:

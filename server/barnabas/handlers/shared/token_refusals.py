@@ -29,7 +29,7 @@ NOT_ALLOWED = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 async def unless_refused(
     forward: Callable[[RequestContext, Any], Awaitable[Any]], context: RequestContext, request: Any
 ) -> Any:
-    """Return what the controller answers, or why it is not asked.
+    """Return the controller's response, or the error of a request that is not forwarded.
 
     DELEGATION_TOKEN_REQUEST_NOT_ALLOWED on a connection without a login; INVALID_PRINCIPAL_TYPE for a renewer that is no
     user, unless the requester may not ask for the owner at all, which is for the controller to say. Version 0, which

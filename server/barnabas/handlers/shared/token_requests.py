@@ -39,7 +39,7 @@ async def expiry_changed(
 
 
 def may_handle_tokens(context: RequestContext) -> bool:
-    """Return whether tokens may be asked for on this connection.
+    """Return whether requests about tokens are allowed on this connection.
 
     Not without authentication and encryption of some kind, and not after a login with a token.
     """
@@ -56,7 +56,7 @@ def parts_of(principal: str) -> tuple[str, str]:
 
 
 def owner_of(context: RequestContext, request: CreateDelegationTokenRequest) -> str:
-    """Return the principal for which a token is asked: the requester, or since v3 the one that it names."""
+    """Return the owner of a requested token: the requester, or since v3 the principal in the request."""
     if context.api_version >= OWNER_SINCE and request.owner_principal_name:
         return f"{request.owner_principal_type or ''}:{request.owner_principal_name}"
     return context.connection.principal

@@ -29,7 +29,7 @@ async def size_of_topics(
     metadata: MetadataStore,
     budget: LoopBudget,
 ) -> Callable[[], int]:
-    """Return what says the same of any number of topics.
+    """Return a function that returns the size of any number of topics.
 
     Few names are counted when that is called, at the moment of the decision: what one of the requests that waited has gone
     through, others need not. A thousand members that join at once with a topic of a thousand partitions need its hash once.

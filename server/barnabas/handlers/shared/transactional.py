@@ -66,7 +66,7 @@ class Admission:
     verifier: TransactionVerifier
     config: BrokerConfig
     _admitted: dict[Part, tuple[int, int]] = field(default_factory=dict)
-    """State of a partition before the coordinator was asked about it: leader epoch, last end marker's offset."""
+    """State of a partition before the coordinator was asked: leader epoch, offset of the last end marker."""
 
     async def admit(
         self,
@@ -75,10 +75,10 @@ class Admission:
         *,
         now_ms: int = 0,
     ) -> dict[TopicPartition, RequestError]:
-        """See that the partitions are in the producer's transaction.
+        """Check that the partitions are in the producer's transaction.
 
-        `sequences` are the first sequence numbers of what is to be appended. Returns why not, by place. Between this and
-        the append may be checkpoints if `refusal` is asked right before it.
+        `sequences` are the first sequence numbers of the batches. Returns the refusals, by place. Between this and the
+        append may be checkpoints if `refusal` is asked right before it.
         """
         unknown = [part for part in parts if not self._has_begun(part)]
         if not self._is_checked:
@@ -109,7 +109,7 @@ class Admission:
         return refused
 
     def refusal(self, part: Part) -> RequestError | None:
-        """Return why an admitted partition may not be appended to any more: its transaction has ended since."""
+        """Return the error if an admitted partition's transaction has ended since; None if it has not."""
         if not self._is_checked or self._has_begun(part):
             return None
         admitted = self._admitted.get(part)
@@ -134,7 +134,7 @@ class Admission:
         return replica.leader_epoch, NO_OFFSET if state is None else state.marker_offset
 
     def _is_older(self, part: Part) -> bool:
-        """Say whether the partition knows a higher epoch of the producer: then the coordinator need not be asked."""
+        """Say whether the partition has a higher epoch of the producer: then the coordinator need not be asked."""
         state = self.replicas.leader(*part.topic_partition).log.producers.get(part.producer.id)
         return state is not None and state.producer_epoch > part.producer.epoch
 

@@ -1,7 +1,6 @@
 """The cleaner of a broker: picks the dirtiest log, again and again.
 
-The rule: it holds no thread of its own. The caller asks for the next task, runs that in a thread, and
-hands it back.
+The rule: it has no thread of its own. The caller asks for the next task, runs that in a thread, and hands it back.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ LOAD_FACTOR = 0.9  # log.cleaner.io.buffer.load.factor
 
 
 class LogCleaner:
-    """Decides which log is cleaned next; those in work, and those that are damaged, are passed over."""
+    """Decides which log is cleaned next; skips logs that are being cleaned, and damaged ones."""
 
     def __init__(
         self,
@@ -48,11 +47,11 @@ class LogCleaner:
         self.uncleanable: set[PartitionLog] = set()
         self.totals = CleaningTotals()
         self._logs = logs
-        # By directory: a log that was made under the name of one in work must not write to the same files.
+        # By directory: a new log with the name of one in progress must not write to the same files.
         self._in_work: dict[str, CleaningTask] = {}
 
     def clean(self, now_ms: int) -> bool:
-        """Clean the dirtiest log, all in this thread; says whether there was one. Raises StorageError."""
+        """Clean the dirtiest log in this thread; returns whether there was one. Raises StorageError."""
         task = self.next_task(now_ms)
         if task is None:
             return False
@@ -65,8 +64,7 @@ class LogCleaner:
         return True
 
     def next_task(self, now_ms: int) -> CleaningTask | None:
-        """Return a cleaning to `run` in a thread, and then to hand to `done` or `failed`; None if none is
-        due.
+        """Return a cleaning to `run` in a thread and then pass to `done` or `failed`; None if none is due.
 
         Raises StorageError.
         """
@@ -74,7 +72,7 @@ class LogCleaner:
         return self.take([(partition_log, due) for partition_log, due in ranges if due is not None], now_ms)
 
     def due_range(self, partition_log: PartitionLog, now_ms: int) -> CleanableRange | None:
-        """Return what of a log can be cleaned, None if no cleaning of it is due. Raises StorageError."""
+        """Return the cleanable range of a log, None if no cleaning is due. Raises StorageError."""
         if (
             not partition_log.config.is_compacted
             or partition_log.is_closed
@@ -92,7 +90,7 @@ class LogCleaner:
         return cleanable if cleanable.is_due(partition_log.config.min_cleanable_dirty_ratio) else None
 
     def take(self, due: list[tuple[PartitionLog, CleanableRange]], now_ms: int) -> CleaningTask | None:
-        """Begin with the dirtiest of these logs, if its cleaning is still due. Raises StorageError."""
+        """Begin to clean the dirtiest of these logs, if that is still due. Raises StorageError."""
         self.uncleanable = {
             partition_log for partition_log in self.uncleanable if not partition_log.is_closed
         }
@@ -102,7 +100,7 @@ class LogCleaner:
             partition_log, _ = due.pop(best)
             cleanable = self.due_range(partition_log, now_ms)
             if cleanable is None:
-                continue  # it has changed since it was measured
+                continue  # the log has changed since it was measured
             try:
                 task = self._make_task(partition_log, cleanable, now_ms)
             except OSError as error:
@@ -119,7 +117,7 @@ class LogCleaner:
         self.uncleanable.add(partition_log)
 
     def measure(self, partition_log: PartitionLog, now_ms: int) -> CleanableRange:
-        """Say how dirty a log is. Raises OSError."""
+        """Measure the dirtiness of a log. Raises OSError."""
         config = partition_log.config
         dirty_offset = first_dirty_offset(
             partition_log.clean_offset, partition_log.log_start_offset, partition_log.log_end_offset
@@ -179,11 +177,14 @@ class LogCleaner:
         )
 
     def done(self, task: CleaningTask, now_ms: int) -> bool:
-        """Swap in what a task has written, at once; says whether that was possible. Raises StorageError."""
+        """Swap in the segments that a task has written, all at once; returns whether that was possible.
+
+        Raises StorageError.
+        """
         return run(self.done_steps(task, now_ms))
 
     def done_steps(self, task: CleaningTask, now_ms: int) -> Steps[bool]:
-        """Do the same by steps. Once begun, run all: a half done swap is finished by the next start only."""
+        """Do the same in steps. Run all once begun: only the next start finishes a half-done swap."""
         try:
             is_swapped = yield from task.finish_steps(now_ms)
         finally:
@@ -195,7 +196,7 @@ class LogCleaner:
     def failed(self, task: CleaningTask, error: BaseException) -> None:
         """Undo a task after its `run` raised `error`.
 
-        Raises StorageError if the disk has failed, else only our own bugs.
+        Raises StorageError for a disk failure; raises other errors only for bugs.
         """
         self._in_work.pop(task.partition_log.dir, None)
         task.discard()
@@ -211,7 +212,7 @@ class LogCleaner:
             raise error
 
     def cancel(self, partition_log: PartitionLog | None = None) -> None:
-        """Have the cleaning of a log stop soon, or all of them."""
+        """Ask the cleaning of a log, or all cleanings, to stop soon."""
         for task in self._in_work.values():
             if partition_log is None or task.partition_log is partition_log:
                 task.cancel()

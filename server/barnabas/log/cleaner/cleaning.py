@@ -1,7 +1,7 @@
 """One cleaning of one log: read the dirty part into a map, write new segments, swap them in.
 
-The rule: a `CleaningTask` is made, and its `finish_steps` or `discard` called, by the thread that owns the log;
-`run` may be called in any. A crash at any point leaves what `recovery` knows how to finish or to undo.
+The rule: a `CleaningTask` is made, and its `finish_steps` or `discard` called, by the thread that owns the log; `run`
+may be called in any thread. After a crash at any point `recovery` finishes or undoes the cleaning.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class CleaningAbortedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A segment to clean, as it was when the task was made."""
+    """A segment to clean, as it was when the task was created."""
 
     facts: SegmentFacts
     segment: Segment
@@ -68,7 +68,7 @@ class CleaningTotals:
     last_recopy_percent: int = 0
 
     def add(self, stats: CleaningStats) -> None:
-        """One more has been done."""
+        """Add the statistics of one cleaning."""
         self.count += 1
         self.bytes_read += stats.bytes_read
         self.bytes_written += stats.bytes_written
@@ -77,7 +77,7 @@ class CleaningTotals:
 
 @dataclass(slots=True)
 class CleaningTask:
-    """A cleaning that was decided on, with all that it needs to know of the log.
+    """A planned cleaning, with all facts about the log that it needs.
 
     `sources` are the segments from the first one to the end of the cleanable range. `throttle` is called with
     the number of bytes read or written, and may wait. After `run`, the part of the log before `clean_offset` is clean.
@@ -92,23 +92,22 @@ class CleaningTask:
     dedupe_bytes: int
     load_factor: float = 0.9
     throttle: Throttle | None = None
-    generation: int = 0  # of the log, when the task was made
+    generation: int = 0  # of the log, when the task was created
     is_cancelled: bool = False
     clean_offset: int = -1
     stats: CleaningStats = field(default_factory=CleaningStats)
     replacements: list[tuple[list[Source], Segment]] = field(default_factory=list)
 
     def cancel(self) -> None:
-        """Have `run` stop soon; from any thread."""
+        """Ask `run` to stop soon; from any thread."""
         self.is_cancelled = True
 
     # --- in any thread --------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Write the new segments, as `.cleaned` files that are on the medium when this returns.
+        """Write the new segments, as `.cleaned` files, synced when this returns.
 
-        Raises OSError, RecordsError if the log is damaged, CleaningAbortedError; then `discard` removes the
-        rubbish.
+        Raises OSError, RecordsError if the log is damaged, CleaningAbortedError; then `discard` removes the files.
         """
         offsets = self._build_map()
         self.clean_offset = offsets.latest_offset + 1
@@ -149,7 +148,7 @@ class CleaningTask:
         return offsets
 
     def _map_segment(self, source: Source, offsets: OffsetMap, tracker: TransactionTracker) -> bool:
-        """Take the keys of a segment into the map; says whether all of them found room."""
+        """Add the keys of a segment to the map; returns whether all of them fit."""
         dirty_offset = self.range.dirty_offset
         record_bytes_max = self.partition_log.config.max_decompressed_message_bytes
         for header, data in self._batches(source):
@@ -172,7 +171,7 @@ class CleaningTask:
         return tracker
 
     def _legacy_horizon_ms(self, delete_retention_ms: int) -> int:
-        """Return before when a segment must have been written for its tombstones of v0 and v1 to go."""
+        """Return the time before which a segment must have been written for its v0 and v1 tombstones to be removed."""
         clean = [source for source in self.sources if source.facts.base_offset < self.range.dirty_offset]
         return clean[-1].modified_ms - delete_retention_ms if clean else 0
 
@@ -210,12 +209,12 @@ class CleaningTask:
             self.throttle(header.size)
 
     def _check_wanted(self) -> None:
-        """Stop when the log is deleted or moved: its paths may soon be those of another one."""
+        """Stop if the log was deleted or moved: its paths may soon belong to another log."""
         if self.is_cancelled or self.partition_log.is_closed:
             raise CleaningAbortedError(f"the cleaning of {self.partition_log.name} was cancelled")
 
     def _batches(self, source: Source) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Yield the batches of a segment. Raises CorruptRecordsError: nothing damaged gets a good checksum here."""
+        """Yield the batches of a segment. Raises CorruptRecordsError: damaged bytes must not get a valid checksum here."""
         next_offset = source.facts.base_offset
         try:
             file = self.partition_log.disk.open(source.path)
@@ -234,10 +233,9 @@ class CleaningTask:
     # --- in the thread that owns the log --------------------------------------------------------------------
 
     def finish_steps(self, now_ms: int) -> Steps[bool]:
-        """Swap the new segments in, by steps: to rename the files of one segment takes a millisecond.
+        """Swap the new segments in, in steps: renaming the files of one segment takes a millisecond.
 
-        Returns False if the log has changed so much, before or meanwhile, that what is left could not be. Raises
-        StorageError.
+        Returns False if the log has changed so much that some of them could not be swapped in. Raises StorageError.
         """
         partition_log = self.partition_log
         try:
@@ -249,7 +247,7 @@ class CleaningTask:
                 old = [source.segment for source in sources]
                 for _ in partition_log.replace_segments(old, cleaned, now_ms=now_ms):
                     yield None
-                    if partition_log.is_closed:  # its files may be gone, or have gone elsewhere
+                    if partition_log.is_closed:  # the task's files may be gone or moved
                         self.discard()
                         return False
                 yield None
@@ -280,7 +278,7 @@ class CleaningTask:
         return sum(source.facts.size for sources, _ in self.replacements for source in sources)
 
     def discard(self) -> None:
-        """Remove what `run` has written and is not part of the log, as far as that is possible."""
+        """Remove the files that `run` has written and that are not part of the log, as far as possible."""
         current = set(self.partition_log.segments)
         for _, cleaned in self.replacements:
             if cleaned not in current:

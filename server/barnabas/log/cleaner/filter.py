@@ -1,12 +1,11 @@
 """Filter of the records of one batch when its log is cleaned.
 
-The rule: offsets, epochs, sequences, formats and codecs stay as they were. A batch goes as a whole, stays as
-it is, or is written again with the records that remain; a producer's last batch stays even if nothing is in it
-(KIP-98).
+The rule: offsets, epochs, sequences, formats and codecs stay as they were. A batch is dropped, kept unchanged, or
+written again with the records that remain; a producer's last batch is kept even without records (KIP-98).
 
-A tombstone (a null value), and the marker of a transaction that has no records left, first get a time until
-which they must be kept, so that every reader can see them: the delete horizon (KIP-534). Formats v0 and v1
-have no place for it, so for them the age of the segment counts.
+A tombstone (a null value), and the marker of a transaction without remaining records, first get a delete horizon
+(KIP-534): the time until which they are kept, so that every reader can see them. Formats v0 and v1 have no field for it:
+there the age of the segment decides.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from barnabas.records.record import Record
 
 @dataclass(frozen=True, slots=True)
 class LastRecord:
-    """The last thing that an active producer wrote: a data offset (-1 if a marker), and its epoch."""
+    """The last batch of an active producer: its last offset (-1 if it is a marker), and its epoch."""
 
     last_offset: int
     producer_epoch: int
@@ -34,8 +33,8 @@ class LastRecord:
 class BatchFilter:
     """The circumstances of one cleaning.
 
-    Times in ms. `end_offset` is where the cleaning ends: the last batch before it stays, so that the end is
-    not lost.
+    Times in ms. `end_offset` is the end of the cleaned range: the last batch before it is kept, so that the range's end
+    offset is not lost.
     """
 
     offsets: OffsetMap
@@ -49,9 +48,9 @@ class BatchFilter:
     record_bytes_max: int = RECORD_BYTES_MAX
 
     def filter(self, header: BatchHeader, data: memoryview) -> bytes | memoryview | None:
-        """Return what remains of a batch: `data` itself if that is all of it, None if nothing.
+        """Return the remaining part of a batch: `data` itself if all remains, None if nothing does.
 
-        Raises RecordsError if the batch is damaged, or a record in it is larger than the topic takes.
+        Raises RecordsError if the batch is damaged, or a record in it exceeds the topic's limit.
         """
         if header.magic < 2:
             return self._filter_legacy(header, data)
@@ -71,7 +70,7 @@ class BatchFilter:
         return retain_records(header, kept, delete_horizon_ms=horizon_ms)
 
     def keeps(self, header: BatchHeader, record: Record) -> bool:
-        """Say whether a record stays: the last one of its key does, a tombstone for a while."""
+        """Say whether a record is kept: the last one of its key is, a tombstone for some time."""
         if record.offset > self.offsets.latest_offset:
             return True
         if record.key is None:
@@ -129,6 +128,6 @@ class BatchFilter:
 
 
 def control_type_of(data: memoryview) -> ControlType | None:
-    """Read what a control batch says; None if a cleaner has emptied it. Raises RecordsError."""
+    """Return the type in a control batch; None if a cleaner has removed its record. Raises RecordsError."""
     record = next(iter(iter_any_records(data)), None)
     return None if record is None else parse_type(record.key)

@@ -1,10 +1,10 @@
 """The last offset of each key in the dirty part of a log, 24 bytes a key.
 
-The rule: keys are known by a hash of 16 bytes, for which collisions cannot be found, and the memory is bounded;
-a map that is full simply ends the dirty part earlier.
+The rule: keys are stored as a cryptographic hash of 16 bytes, and the memory is bounded; a full map ends the cleaned
+range earlier.
 
-It is a table of slots with open addressing that begins small and doubles, because a sparse table of the full
-size would touch a page of memory for nearly each key.
+It is a hash table with open addressing that starts small and doubles: a sparse table of full size would touch a page of
+memory for nearly each key.
 """
 
 from hashlib import blake2b
@@ -18,7 +18,7 @@ NO_OFFSET = -1
 
 
 class OffsetMap:
-    """Maps keys to the last offset put; `latest_offset` is how far the log has been read into it."""
+    """Maps keys to their last offset; `latest_offset` is the last offset read into the map."""
 
     __slots__ = ("_count", "_limit", "_slots", "_table", "count_max", "latest_offset", "slots_max")
 
@@ -27,7 +27,7 @@ class OffsetMap:
         (log.cleaner.io.buffer.load.factor), that begins with `slots_min` slots and grows.
         """
         self.slots_max = max(2, bytes_max // SLOT_SIZE)
-        # One slot stays free, so that every search ends.
+        # One slot stays free, so that every search terminates.
         self.count_max = max(1, min(int(self.slots_max * load_factor_max), self.slots_max - 1))
         self.latest_offset = NO_OFFSET
         self._count = 0
@@ -38,11 +38,11 @@ class OffsetMap:
 
     @property
     def is_full(self) -> bool:
-        """True if another key might not fit."""
+        """True if the next key might not fit."""
         return self._count >= self.count_max
 
     def put(self, key: bytes, offset: int) -> None:
-        """Note that `key` has a record at `offset`, which is later than all before."""
+        """Note that `key` has a record at `offset`, which is larger than all before."""
         digest = blake2b(key, digest_size=HASH_SIZE).digest()
         position, is_there = self._find(digest)
         if not is_there:
@@ -61,12 +61,12 @@ class OffsetMap:
         return int.from_bytes(self._table[position + HASH_SIZE : position + SLOT_SIZE], "big") - 1
 
     def _find(self, digest: bytes) -> tuple[int, bool]:
-        """Return the position of the slot that has `digest`, or of the free one where it belongs."""
+        """Return the position of the slot with `digest`, or of the free slot for it."""
         table, size = self._table, self._slots * SLOT_SIZE
         position = int.from_bytes(digest[:8], "big") % self._slots * SLOT_SIZE
         while True:
             slot = table[position : position + SLOT_SIZE]
-            if slot == _EMPTY:  # a used one has an offset that is not 0
+            if slot == _EMPTY:  # used slots have an offset above 0
                 return position, False
             if slot.startswith(digest):
                 return position, True

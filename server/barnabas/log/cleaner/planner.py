@@ -1,8 +1,8 @@
-"""Plan of a cleaning: which log is next, how far, and which of its segments become one.
+"""Plan of a cleaning: the next log, the range to clean, and the groups of segments that are merged.
 
-The rule: numbers in, decisions out. Never cleaned are the active segment, what a transaction may still abort,
-what is younger than min.compaction.lag.ms, and what was not flushed yet: a record must not go for the sake of a
-later one that a power cut could still take.
+The rule: numbers in, decisions out. The active segment, records of open transactions, records younger than
+min.compaction.lag.ms and unflushed records are not cleaned: a record must not be removed in favour of a later one that a
+power cut could still lose.
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ class SegmentFacts(NamedTuple):
 
 
 class CleanableRange(NamedTuple):
-    """Cleanable part of a log: cleaning begins its map at `dirty_offset`, and ends at `end_offset`.
+    """Cleanable part of a log, from `dirty_offset` to `end_offset`.
 
-    `ratio` is the share of cleanable bytes in all that would be looked at. `is_overdue` if
-    max.compaction.lag.ms says so.
+    `ratio` is the share of cleanable bytes in all bytes up to `end_offset`. `is_overdue` by max.compaction.lag.ms.
     """
 
     dirty_offset: int
@@ -38,12 +37,12 @@ class CleanableRange(NamedTuple):
     is_overdue: bool
 
     def is_due(self, min_cleanable_dirty_ratio: float) -> bool:
-        """Say whether it is worth while, or must be."""
+        """Say whether a cleaning is worth while, or overdue."""
         return self.cleanable_bytes > 0 and (self.is_overdue or self.ratio > min_cleanable_dirty_ratio)
 
 
 def first_dirty_offset(checkpoint: int | None, log_start_offset: int, log_end_offset: int) -> int:
-    """Return where the dirty part begins: at the checkpoint, unless that lies outside of the log."""
+    """Return the start of the dirty part: the checkpoint, unless that is outside the log."""
     if checkpoint is None or not log_start_offset <= checkpoint <= log_end_offset:
         return log_start_offset
     return checkpoint
@@ -59,7 +58,7 @@ def cleanable_range(
     min_lag_ms: int,
     max_lag_ms: int,
 ) -> CleanableRange:
-    """Say how much of a log could be cleaned; `segments` are all of them, the active one last."""
+    """Return the cleanable range of a log; `segments` are all of them, the active one last."""
     active = segments[-1]
     closed = segments[:-1]
     next_bases = [segment.base_offset for segment in segments[1:]]
@@ -69,7 +68,7 @@ def cleanable_range(
         too_young = (s.base_offset for s in dirty if s.largest_timestamp > now_ms - min_lag_ms)
         limit = min(limit, next(too_young, limit))
     limit = max(limit, dirty_offset)
-    # Whole segments only: up to the one that holds the limit.
+    # Only whole segments: the one that contains the limit is excluded.
     end_offset = next(
         (segment.base_offset for segment, end in zip(closed, next_bases, strict=True) if end > limit),
         active.base_offset,
@@ -87,7 +86,7 @@ def cleanable_range(
 def group_segments(
     segments: Sequence[SegmentFacts], *, segment_bytes: int, index_bytes: int, end_offset: int
 ) -> list[list[SegmentFacts]]:
-    """Put neighbours together that fit one segment even if all stays; `end_offset` is after the last."""
+    """Group adjacent segments that fit one segment even if all records remain; `end_offset` is after the last."""
     groups: list[list[SegmentFacts]] = []
     size = offset_index_size = time_index_size = 0
     for n, segment in enumerate(segments):
@@ -110,6 +109,6 @@ def group_segments(
 
 
 def dirtiest(ranges: Iterable[tuple[int, CleanableRange]]) -> int | None:
-    """Return the number that goes with the dirtiest range, None if there are none."""
+    """Return the number of the dirtiest range, None if there are none."""
     best = max(ranges, key=lambda entry: entry[1].ratio, default=None)
     return None if best is None else best[0]

@@ -1,7 +1,7 @@
-"""Batches of aborted transactions, and markers that have outlived their transactions.
+"""Detection of batches of aborted transactions, and of markers of transactions that have no batches left.
 
-The rule: batches are shown in the order of the log, from a place on at which no transaction is half over; a
-marker may go once none of its transaction's batches is left before it.
+The rule: the caller passes batches in the order of the log, beginning where no transaction is open; a marker may be
+removed once no batch of its transaction is left before it.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ class TransactionTracker:
         self._aborted_soon: list[tuple[int, AbortedTransaction]] = []  # by first offset, not reached yet
         # By producer: the transaction that will be aborted, and whether a batch of it was seen.
         self._open_aborted: dict[int, tuple[AbortedTransaction, bool]] = {}
-        # Producers with batches of a transaction that is going to be committed.
+        # Producers with batches of a transaction that will be committed.
         self._committed: set[int] = set()
 
     def expect(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Announce the aborted transactions of what will be shown."""
+        """Announce the aborted transactions of the following batches."""
         for transaction in transactions:
             heappush(self._aborted_soon, (transaction.first_offset, transaction))
 
     def see_batch(self, header: BatchHeader) -> bool:
-        """Look at a data batch; says whether it belongs to an aborted transaction."""
+        """Note a data batch; returns whether it belongs to an aborted transaction."""
         self._reach(header.last_offset)
         if not header.is_transactional:
             return False
@@ -48,7 +48,7 @@ class TransactionTracker:
         return True
 
     def see_marker(self, header: BatchHeader, control_type: ControlType | None) -> bool:
-        """Look at a control batch (None: it is empty); says whether nothing of its transaction is left."""
+        """Note a control batch (None: it is empty); returns whether its transaction has no batches left."""
         self._reach(header.last_offset)
         producer_id = header.producer_id
         if control_type is None:
@@ -67,7 +67,7 @@ class TransactionTracker:
         return False
 
     def take_aborted(self) -> list[AbortedTransaction]:
-        """Return what has been collected in `aborted`, and start again with none."""
+        """Return the transactions collected in `aborted`, and empty it."""
         taken, self.aborted = self.aborted, []
         return taken
 

@@ -29,16 +29,16 @@ DELETED = ".deleted"
 CLEANED = ".cleaned"
 SWAP = ".swap"
 DAMAGED = ".damaged-"
-"""After the name of a log file, and before an offset: what was cut out there, kept to be looked at."""
+"""In a log file's name, before an offset: bytes cut out there as damaged, kept for inspection."""
 TRUNCATED = ".truncated-"
-"""After the name of a log file: all records of a follower, committed ones too, where the leader has none of them."""
+"""In a log file's name: all records of a follower, committed ones too, if its leader has none of them."""
 
 UNDECIDED = "undecided-"
-"""Before an offset of an internal topic: its coordinator lacks what was cut out there until an operator decides."""
+"""Before an offset of an internal topic: its coordinator lacks records cut out there until an operator decides."""
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 TIERED_START = "tiered-start"
-"""Of a partition: its log is to begin after what is in tiered storage (ours; Kafka ignores it)."""
+"""Of a partition: its log begins after the records in tiered storage (ours; Kafka ignores it)."""
 PARTITION_METADATA = "partition.metadata"
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
@@ -48,7 +48,7 @@ META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
 BOOT_ID = ".barnabas-boot-id"
-"""Of a log dir: which run of the machine it was opened in (ours; Kafka ignores it)."""
+"""Of a log dir: the run of the machine in which it was opened (ours; Kafka ignores it)."""
 CHECKPOINT = ".checkpoint"
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
@@ -60,7 +60,7 @@ LOCAL_TOPICS = INTERNAL_TOPICS | {CLUSTER_METADATA_TOPIC, "__remote_log_metadata
 TOPIC_NAME_LENGTH_MAX = 249
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
-DIR_NAME_LENGTH_MAX = 255  # what common file systems allow for one name
+DIR_NAME_LENGTH_MAX = 255  # limit of common file systems for one name
 
 _OFFSET_DIGITS = 20
 _FILE = re.compile(
@@ -72,7 +72,7 @@ _MARKED_DIR = re.compile(r"([a-zA-Z0-9._-]+)-(\d{1,10})\.([a-zA-Z0-9_-]+)-(delet
 
 
 def why_no_topic(name: str) -> str:
-    """Return why no topic can have a name, by Kafka's rules; empty where one can."""
+    """Return why a topic cannot have this name, by Kafka's rules; empty if it can."""
     if not name:
         return "the name is empty"
     if name in (".", ".."):
@@ -94,7 +94,7 @@ class DirKind(Enum):
 
 
 class PartitionDir(NamedTuple):
-    """A directory name taken apart; the topic of a deleted one may be cut short."""
+    """A parsed directory name; the topic of a deleted log may be truncated."""
 
     topic: str
     partition: int
@@ -102,7 +102,7 @@ class PartitionDir(NamedTuple):
 
 
 class SegmentFile(NamedTuple):
-    """A file name taken apart: base offset, type (".log", ...), and mark ("", ".deleted", ...)."""
+    """A parsed file name: base offset, type (".log", ...), and mark ("", ".deleted", ...)."""
 
     base_offset: int
     suffix: str
@@ -110,36 +110,36 @@ class SegmentFile(NamedTuple):
 
 
 def file_name(base_offset: int, suffix: str, mark: str = "") -> str:
-    """Name a file of the segment (or a snapshot) that begins at `base_offset`."""
+    """Return the name of a file of the segment (or a snapshot) that begins at `base_offset`."""
     return f"{base_offset:0{_OFFSET_DIGITS}d}{suffix}{mark}"
 
 
 def parse_file_name(name: str) -> SegmentFile | None:
-    """Take a file name apart; None if it belongs to no segment."""
+    """Parse a file name; None if it belongs to no segment."""
     match = _FILE.match(name)
     return SegmentFile(int(match[1]), match[2], match[3] or "") if match else None
 
 
 def parse_checkpoint_name(name: str) -> tuple[int, int] | None:
-    """Take the name of a metadata snapshot apart: (end offset, epoch); None if it is none, or one that is not whole."""
+    """Parse the name of a metadata snapshot into (end offset, epoch); None for other names and incomplete snapshots."""
     match = _CHECKPOINT.match(name)
     return (int(match[1]), int(match[2])) if match else None
 
 
 def is_kept(name: str) -> bool:
-    """Return whether a file in a partition's directory has records that are in no log any more, kept to be looked at."""
+    """Return whether a file in a partition's directory has records that no log contains, kept for inspection."""
     return LOG + DAMAGED in name or LOG + TRUNCATED in name
 
 
 def dir_name(topic: str, partition: int) -> str:
-    """Name the directory of a partition."""
+    """Return the name of a partition's directory."""
     return f"{topic}-{partition}"
 
 
 def marked_dir_name(topic: str, partition: int, kind: DirKind, unique: str) -> str:
-    """Name the directory of a partition that is deleted, future or stray; `unique` is 32 hex digits.
+    """Return the name of a deleted, future or stray directory of a partition; `unique` is 32 hex digits.
 
-    A topic name that would make it too long for file systems is cut short, as Kafka does.
+    A topic name that would make it too long for file systems is truncated, as in Kafka.
     """
     assert kind is not DirKind.CURRENT
     tail = f"-{partition}.{unique}-{kind.value}"
@@ -147,7 +147,7 @@ def marked_dir_name(topic: str, partition: int, kind: DirKind, unique: str) -> s
 
 
 def parse_dir_name(name: str) -> PartitionDir | None:
-    """Take a directory name apart; None if it is no partition's."""
+    """Parse a directory name; None if it is not a partition's."""
     if match := _MARKED_DIR.match(name):
         return PartitionDir(match[1], int(match[2]), DirKind(match[4]))
     if match := _PARTITION_DIR.match(name):

@@ -1,4 +1,4 @@
-"""The offset index of a segment: where in the file the batch with an offset begins, for about every 4 KB.
+"""The offset index of a segment: positions of batches in the file by offset, for about every 4 KB.
 
 The rule: `entries` is the file's content, nothing else. An entry names the *last* offset of a batch and the
 position at which that batch begins, so that a search never lands behind the offset looked for.
@@ -12,7 +12,7 @@ from typing import Final
 from barnabas.log.format import CorruptFileError
 
 ENTRY_SIZE: Final = 8
-OFFSET_DELTA_MAX: Final = (1 << 31) - 1  # how far from the base offset an entry can reach
+OFFSET_DELTA_MAX: Final = (1 << 31) - 1  # the largest distance of an entry from the base offset
 _ENTRY = Struct(">ii")
 _INT32 = Struct(">i")
 
@@ -25,16 +25,13 @@ class OffsetIndex:
     def __init__(self, base_offset: int, entries: bytes | bytearray = b"") -> None:
         self.base_offset = base_offset
         self.entries = bytearray(entries)
-        self.last_offset = base_offset - 1  # as in the last entry
+        self.last_offset = base_offset - 1  # those of the last entry
         if entries:
             self.last_offset = base_offset + int(_INT32.unpack_from(entries, len(entries) - ENTRY_SIZE)[0])
 
     @classmethod
     def decode(cls, base_offset: int, data: bytes, log_size: int) -> "OffsetIndex":
-        """Take over a file's content.
-
-        Raises CorruptFileError if it cannot belong to `log_size` bytes of log.
-        """
+        """Load a file's content. Raises CorruptFileError if it cannot belong to `log_size` bytes of log."""
         if len(data) % ENTRY_SIZE:
             raise CorruptFileError(f"{len(data)} bytes are no whole number of offset index entries")
         if data:
@@ -64,11 +61,11 @@ class OffsetIndex:
         self.last_offset = last_offset
 
     def lookup(self, offset: int) -> int:
-        """Return a position at or before the batch that holds `offset`, as near as the index knows."""
+        """Return the position of the nearest indexed batch at or before the one that contains `offset`."""
         return self.floor(offset)[1]
 
     def floor(self, offset: int) -> tuple[int, int]:
-        """Return the last entry up to `offset`, or (-1, 0): nothing at its position is after its offset."""
+        """Return the last entry up to `offset`, or (-1, 0): the batch at its position does not begin after `offset`."""
         slot = self.slots_up_to(offset)
         return self.entry(slot - 1) if slot else (-1, 0)
 
@@ -77,7 +74,7 @@ class OffsetIndex:
         return self._count(4, position - 1)
 
     def truncate(self, offset: int) -> None:
-        """Drop the entries for `offset` and all after it."""
+        """Remove the entries for `offset` and all after it."""
         del self.entries[self.slots_up_to(offset - 1) * ENTRY_SIZE :]
         self.last_offset = self.entry(len(self) - 1)[0] if self.entries else self.base_offset - 1
 

@@ -1,7 +1,7 @@
 """The property files: `meta.properties` of a log dir, `partition.metadata` of a partition, the clean-shutdown
 mark.
 
-The rule: keys that are not known here are kept as they are; a broker of another make may need them.
+The rule: unknown keys are kept unchanged: another broker may need them.
 """
 
 import re
@@ -36,8 +36,8 @@ def decode_uuid(text: str) -> bytes:
 class MetaProperties(NamedTuple):
     """Content of a meta.properties file: the cluster and the broker that a log dir belongs to.
 
-    Version 0 is of a broker in a ZooKeeper cluster and has `broker.id`, version 1 has `node.id` (KIP-631).
-    None stands for a key that is not there. `directory_id` (KIP-858) is a raw uuid.
+    Version 0 is of a broker in a ZooKeeper cluster and has `broker.id`, version 1 has `node.id` (KIP-631). None stands
+    for a missing key. `directory_id` (KIP-858) is a raw uuid.
     """
 
     version: int = 1
@@ -93,7 +93,7 @@ def decode_partition_metadata(data: bytes) -> bytes:
 
 
 def is_damaged_copy(topic_id: bytes, of: bytes) -> bool:
-    """Say whether a topic id, as read from a file, is another one with a few characters damaged.
+    """Say whether a topic id, as read from a file, is a damaged copy of another id.
 
     `partition.metadata` has no checksum, and each character of it that changes makes another valid id. Ids are random:
     two that were made for two topics do not agree in all but DAMAGED_CHARACTERS_MAX of their 22 characters.
@@ -108,7 +108,7 @@ def encode_clean_shutdown(broker_epoch: int = -1) -> bytes:
 
 
 def decode_clean_shutdown(data: bytes) -> int:
-    """Return the broker epoch in the mark of a clean shutdown, -1 where it has none: those before Kafka 3.8 are empty."""
+    """Return the broker epoch in the mark of a clean shutdown; -1 without one: before Kafka 3.8 the mark is empty."""
     match = _BROKER_EPOCH.search(data)
     return int(match[1]) if match is not None else -1
 

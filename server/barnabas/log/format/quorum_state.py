@@ -1,7 +1,7 @@
-"""The `quorum-state` file of a metadata log: what a Raft replica must not forget about elections.
+"""The `quorum-state` file of a metadata log: the durable election state of a Raft replica.
 
-The rule: both data versions are read: 0 of a quorum with static voters (and of a replica that does not know better yet),
-1 of one with its voters in the log (KIP-853). One line of JSON.
+The rule: both data versions are read: 0 for a quorum with static voters (and for a replica that has not read the voters
+yet), 1 for voters in the log (KIP-853). One line of JSON.
 """
 
 import json
@@ -24,7 +24,7 @@ class QuorumState(NamedTuple):
     voted_id: int = NO_ID
     voted_directory_id: bytes = _NO_DIRECTORY
     voters: tuple[int, ...] | None = None
-    """Of data version 0: the static voters, as far as they are in the file."""
+    """Static voters in the file, for data version 0."""
 
     def encode(self) -> bytes:
         """Write the file as Kafka does."""

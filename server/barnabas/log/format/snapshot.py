@@ -1,6 +1,6 @@
-"""Producer snapshots: what a partition knows of its producers at the offset that the file is named for.
+"""Producer snapshots: the state of a partition's producers at the offset in the file's name.
 
-The rule: a snapshot that does not add up is refused as a whole; the state can be rebuilt from the log.
+The rule: an inconsistent snapshot is refused as a whole; the state can be rebuilt from the log.
 
     version int16 (1), crc uint32 (CRC-32C of all that follows), count int32, entries
     entry = producer id int64, epoch int16, last sequence int32, last offset int64, offset delta int32,

@@ -1,4 +1,4 @@
-"""The time index of a segment: up to which offset no record is younger than a timestamp.
+"""The time index of a segment: the largest timestamp up to an offset.
 
 The rule: `entries` is the file's content, nothing else. An entry says that `timestamp` is the largest one up
 to and with the batch that ends at `offset`; timestamps rise strictly, offsets do not fall.
@@ -33,7 +33,7 @@ class TimeIndex:
 
     @classmethod
     def decode(cls, base_offset: int, data: bytes) -> "TimeIndex":
-        """Take over a file's content. Raises CorruptFileError if it cannot be one."""
+        """Load a file's content. Raises CorruptFileError if it is no time index."""
         if len(data) % ENTRY_SIZE:
             raise CorruptFileError(f"{len(data)} bytes are no whole number of time index entries")
         if data:
@@ -60,13 +60,13 @@ class TimeIndex:
         return self.entry(len(self) - 1) if self.entries else (NO_TIMESTAMP, self.base_offset)
 
     def append(self, timestamp: int, offset: int) -> None:
-        """Note the largest timestamp so far and its batch's last offset, unless it is known already."""
+        """Add the largest timestamp so far and its batch's last offset, unless the last entry has it."""
         if timestamp > self.last_timestamp:
             self.entries += _ENTRY.pack(timestamp, offset - self.base_offset)
             self.last_timestamp = timestamp
 
     def lookup(self, timestamp: int) -> int:
-        """Return an offset up to which all records are older than `timestamp`, or as old at most."""
+        """Return an offset up to which no record is newer than `timestamp`."""
         slot = self.slots_up_to(timestamp)
         return self.entry(slot - 1)[1] if slot else self.base_offset
 
@@ -78,7 +78,7 @@ class TimeIndex:
         )
 
     def truncate(self, offset: int) -> None:
-        """Drop the entries for `offset` and all after it."""
+        """Remove the entries for `offset` and all after it."""
         entries = self.entries
         slot = bisect_right(
             range(len(self)),

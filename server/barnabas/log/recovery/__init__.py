@@ -1,1 +1,1 @@
-"""A log at a start: which files belong to it, what is mended after a crash, and its loading, many logs in parallel."""
+"""A log at a start: the choice of its files, repairs after a crash, and loading, many logs in parallel."""

@@ -1,8 +1,7 @@
-"""Opening a partition's directory: finish what was interrupted, have checked what may be damaged, rebuild what is
-missing.
+"""Opens a partition's directory: finishes interrupted steps, checks possibly damaged parts, rebuilds missing files.
 
-The rule: a log that was closed cleanly is believed, if it ends where it was closed; any other one is checked by its
-`CrashRecovery`. When that has changed files, the directory is read again from the beginning.
+The rule: a log that was closed cleanly is trusted, if it ends at the offset of its closing; any other log is checked by
+a `CrashRecovery`. If that changes files, the directory is read again from the beginning.
 """
 
 from __future__ import annotations
@@ -53,9 +52,9 @@ class LoadedLog(NamedTuple):
 class Loader:
     """Opens one partition. `now_ms` decides which producers have expired.
 
-    `recovery_point`, `log_start_offset` and `clean_offset`, up to where it was once compacted, are what checkpoints say of
-    it. `is_cache_intact` says that the machine has run since the log was written: what was not synced is there all the
-    same; `was_there` that the log had segments. `recovery` has what was taken out of the log.
+    `recovery_point`, `log_start_offset` and `clean_offset` (the end of its last compaction) come from checkpoints.
+    `is_cache_intact`: the machine has not restarted since the log was written, so unsynced writes are not lost.
+    `was_there`: the log had segments. `recovery` describes the bytes removed from the log.
     """
 
     __slots__ = (
@@ -137,7 +136,7 @@ class Loader:
             self.directory.rpartition("/")[2], expiration_ms=self._producer_expiration_ms
         )
         snapshots = ProducerSnapshots(self._disk, self.directory, inventory.snapshots)
-        is_clean = self._is_clean or is_new  # in an empty log there is nothing that could be lost
+        is_clean = self._is_clean or is_new  # an empty log has nothing to lose
         if is_clean:
             try:
                 end_offset = self._check_end(segments)
@@ -163,9 +162,9 @@ class Loader:
         )
 
     def _start_of(self, local_start: int, epochs: LeaderEpochs) -> int:
-        """Return the log start offset: where the local segments begin, or before that in tiered storage.
+        """Return the log start offset: the start of the local segments, or an earlier offset in tiered storage.
 
-        Where no checkpoint says so, the leader epochs do: their first one begins with the log.
+        Without a checkpoint it is the start of the first leader epoch.
         """
         if self.config.is_tiered and epochs.entries:
             local_start = min(local_start, epochs.entries[0][1])
@@ -224,7 +223,8 @@ class Loader:
     def _check_end(self, segments: list[Segment]) -> int:
         """Return the end offset of a log that was closed cleanly.
 
-        Raises RecordsError if its end is damaged, or is not where the log was closed: no checksum covers base offsets.
+        Raises RecordsError if its end is damaged, or differs from the offset of its closing: no checksum covers base
+        offsets.
         """
         if not segments:
             return self._log_start_offset

@@ -1,7 +1,7 @@
-"""Checking many logs after a crash: several at a time, and telling how far that is.
+"""Checks many logs after a crash: several in parallel, with log lines about the progress.
 
-The rule: threads share nothing. Each log is loaded by one thread, with a pool of open files of its own; what was loaded
-is handed over by the thread that owns the logs. Reading and checksums let other threads run, the rest does not.
+The rule: threads share nothing. Each log is loaded by one thread, with its own pool of open files; the thread that owns
+the logs takes over the results. Only reads and checksums release the interpreter.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ log = logging.getLogger(__name__)
 
 TELL_SECONDS = 2.0
 OPEN_SEGMENTS_MAX = 64
-"""Of one log while it is checked."""
+"""Limit of open segments of one log while it is checked."""
 
 
 def load_many(
     path: str, loaders: Mapping[TopicPartition, Loader], threads: int, workers: Workers
 ) -> Iterator[tuple[TopicPartition, LoadedLog | None]]:
-    """Load the logs of a dir with so many threads; yields each when it is done, None for one without its segments.
+    """Load the logs of a dir with this many threads; yields each when it is done, None for a log without its segments.
 
-    How many are done is told every two seconds. Raises OSError and CorruptFileError as `Loader.load`; what has not begun
-    then is not begun any more.
+    Logs the progress every two seconds. Raises OSError and CorruptFileError like `Loader.load`; the remaining logs are
+    then not loaded.
     """
     done_count, tell_s = 0, workers.monotonic() + TELL_SECONDS
     executor = workers.executor(min(threads, len(loaders)))

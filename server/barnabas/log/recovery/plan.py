@@ -1,12 +1,12 @@
-"""Plan what to do with the files that a partition's directory holds when it is opened.
+"""Plan for the files of a partition's directory when it is opened.
 
-The rule: names in, names out; the loader does it. The order of steps is such that a crash between any two of
-them leaves a directory that is planned again to the same end.
+The rule: names in, names out; the loader does it. The steps are ordered so that after a crash between any two of them a
+new plan leads to the same result.
 
-A cleaner writes `.cleaned` files, renames them to `.swap` when they are whole (the last base offset first),
-marks the old ones `.deleted`, and takes the `.swap` away. So: `.deleted` and `.cleaned` files are rubbish,
-and as long as there is a `.cleaned` file, the `.swap` files at and after its offset belong to the same
-unfinished group. All other `.swap` files are whole, and what they cover was compacted into them.
+A cleaner writes `.cleaned` files, renames them to `.swap` when they are complete (the last base offset first), marks the
+old files `.deleted`, and removes the suffix `.swap`. So `.deleted` and `.cleaned` files are to be removed, and while
+there is a `.cleaned` file, the `.swap` files at and after its offset belong to the same unfinished group. All other
+`.swap` files are complete, and replace the segments in their range.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from barnabas.log.format.names import SegmentFile
 
 
 class Rename(NamedTuple):
-    """A file that gets another name."""
+    """A rename of a file."""
 
     source: str
     target: str
 
 
 class Leftovers:
-    """First step: what to remove, and the base offsets of `.swap` logs: step two needs their end offsets."""
+    """First step: files to remove, and the base offsets of `.swap` logs: step two needs their end offsets."""
 
     __slots__ = ("remove", "swap_files", "swapped_logs")
 
@@ -37,7 +37,7 @@ class Leftovers:
 
 
 def plan_leftovers(file_names: Iterable[str]) -> Leftovers:
-    """Find what an interrupted deletion or compaction has left."""
+    """Find the files of an interrupted deletion or compaction."""
     plan = Leftovers()
     cleaned_min: int | None = None
     swaps: list[tuple[str, SegmentFile]] = []
@@ -67,10 +67,10 @@ def plan_leftovers(file_names: Iterable[str]) -> Leftovers:
 def plan_swap(
     file_names: Iterable[str], leftovers: Leftovers, swap_ranges: Sequence[tuple[int, int]]
 ) -> tuple[list[str], list[Rename]]:
-    """Second step: finish the swap. Returns what to remove, and then what to rename.
+    """Second step: finish the swap. Returns the files to remove, and then those to rename.
 
-    `swap_ranges` are (base offset, end offset) of the swapped-in logs. What lies between the first and the
-    last of these offsets was compacted into them.
+    `swap_ranges` are (base offset, end offset) of the swapped-in logs. Segments between the first and the last of these
+    offsets were compacted into them.
     """
     if not leftovers.swap_files:
         return [], []
@@ -86,7 +86,7 @@ def plan_swap(
 
 
 class SegmentFiles:
-    """A segment as the directory shows it."""
+    """A segment's files in the directory."""
 
     __slots__ = ("base_offset", "has_offset_index", "has_time_index", "has_txn_index")
 
@@ -98,12 +98,12 @@ class SegmentFiles:
 
     @property
     def has_indexes(self) -> bool:
-        """True if both indexes are there that every sealed segment has."""
+        """True if the segment has both indexes, as every sealed segment does."""
         return self.has_offset_index and self.has_time_index
 
 
 class Inventory(NamedTuple):
-    """Third step: the segments and snapshots, by offset, and index files of no segment."""
+    """Third step: the segments and snapshots, by offset, and index files without a segment."""
 
     segments: list[SegmentFiles]
     snapshots: list[int]
@@ -111,7 +111,7 @@ class Inventory(NamedTuple):
 
 
 def take_inventory(file_names: Iterable[str]) -> Inventory:
-    """Sort the files of a directory that has no leftovers any more."""
+    """Sort the files of a directory without leftovers."""
     files = [(name, file) for name in file_names if (file := names.parse_file_name(name)) and not file.mark]
     segments = {
         file.base_offset: SegmentFiles(file.base_offset) for _, file in files if file.suffix == names.LOG
@@ -135,7 +135,7 @@ def take_inventory(file_names: Iterable[str]) -> Inventory:
 
 
 def first_to_check(base_offsets: Sequence[int], recovery_point: int, *, is_clean: bool) -> int:
-    """Return the index of the first segment that holds anything after the recovery point."""
+    """Return the index of the first segment with records after the recovery point."""
     if is_clean:
         return len(base_offsets)
     for n in range(1, len(base_offsets)):
@@ -145,7 +145,7 @@ def first_to_check(base_offsets: Sequence[int], recovery_point: int, *, is_clean
 
 
 def stray_snapshots(snapshots: Sequence[int], base_offsets: Sequence[int]) -> list[int]:
-    """Return the snapshots to remove: those at no segment's beginning, except one after the last of these."""
+    """Return the snapshots to remove: those not at the start of a segment, except one after the last segment."""
     bases = set(base_offsets)
     last_base = max(base_offsets, default=0)
     strays = sorted(offset for offset in snapshots if offset not in bases)

@@ -1,9 +1,9 @@
-"""Recovery after a crash: check what was written last, mend what is damaged, rebuild what is derived from it.
+"""Recovery after a crash: checks the last writes, repairs damage, rebuilds derived files.
 
-The rule: after a crash nothing behind the recovery point is believed: each batch there is checked. A torn end is cut off.
-Damage that sound batches follow is cut out if all that was written is still there (only the broker ended, not the
-machine), or if it is before the recovery point; else the log ends before it. What is cut then is kept beside the log
-(`barnabas.log.damage`), and one ERROR line says which offsets are lost, where, why, and what to do.
+The rule: after a crash no batch after the recovery point is trusted: each is checked. A torn end is cut off. Damage
+before sound batches is cut out if no write can be lost (only the broker crashed, not the machine), or if it is before
+the recovery point; otherwise the log ends before it. The cut bytes are kept beside the log (`barnabas.log.damage`), and
+an ERROR line names the lost offsets, the place, the reason, and the way out.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ RESTORED_OFFSETS_MAX = 100
 
 
 class FilesChangedError(Exception):
-    """Files of the directory were changed while it was read: read it again."""
+    """Files of the directory were changed while it was read: it must be read again."""
 
 
 class CrashRecovery:
-    """Checks one log, and mends it. `now_ms` decides which producers have expired.
+    """Checks one log, and repairs it. `now_ms` decides which producers have expired.
 
-    `is_cache_intact` says that the machine has run since the log was written: what was not synced is there all the same.
-    `damages` is what was cut out, and what was left behind it; `lost_bytes` were taken out of the log.
+    `is_cache_intact`: the machine has not restarted since the log was written, so unsynced writes are not lost.
+    `damages` describes the damaged parts and their treatment; `lost_bytes` were removed from the log.
     """
 
     __slots__ = (
@@ -83,7 +83,7 @@ class CrashRecovery:
         is_cache_intact: bool,
         was_closed: bool,
     ) -> None:
-        """`was_closed`: nothing was being written when the log was left, so whatever is damaged was whole before."""
+        """`was_closed`: no write was in progress when the log was last used, so damaged parts were complete before."""
         self._disk = disk
         self._directory = directory
         self._config = config
@@ -92,11 +92,11 @@ class CrashRecovery:
         self._recovery_point = recovery_point
         self._log_start_offset = log_start_offset
         self._clean_offset = clean_offset
-        """Up to where the log was once compacted."""
+        """Offset up to which the log was compacted."""
         self._is_cache_intact = is_cache_intact
         self._was_closed = was_closed
         self._checked_offset = 0
-        """All before it has been checked already."""
+        """All records before it have been checked."""
         self._restored_offsets = 0
         self.damages: list[Damage] = []
         self.lost_bytes = 0
@@ -110,7 +110,7 @@ class CrashRecovery:
     ) -> int:
         """Check the log from the recovery point on, and rebuild its indexes and producers; returns the end offset.
 
-        Segments that the log has lost are taken out of `segments`. Raises OSError, and FilesChangedError.
+        Lost segments are removed from `segments`. Raises OSError, and FilesChangedError.
         """
         if not segments:
             return self._log_start_offset
@@ -124,8 +124,8 @@ class CrashRecovery:
         for n, segment in enumerate(segments[first:], first + 1):
             if segment.base_offset > end_offset:
                 if not self._may_follow_gap(end_offset):
-                    # Only a cleaner removes the end of a segment: it was not written when the power
-                    # went, and without it what follows must not be seen.
+                    # only a cleaner shortens a segment: its end was not on disk at the power cut, and records after it
+                    # must not be visible without it
                     log.warning("offsets %d on are missing before %s", end_offset, segment)
                     break
                 if (
@@ -161,7 +161,7 @@ class CrashRecovery:
         snapshots: ProducerSnapshots,
         end_offset: int,
     ) -> int:
-        """Set all of a log aside that ends before its log start offset, and return that: it is empty and begins there."""
+        """Set aside all segments of a log that ends before its log start offset; returns that offset as its new end."""
         log.error(
             "%s ends at offset %d, before its log start offset %d: it is empty and begins there; what it had was "
             "renamed to *%s*",
@@ -175,7 +175,7 @@ class CrashRecovery:
         return self._log_start_offset
 
     def _set_aside(self, segment: Segment, snapshots: ProducerSnapshots) -> None:
-        """Take a segment out of the log; its records, if there are any, are kept under another name."""
+        """Remove a segment from the log; its records, if any, are kept under another name."""
         if segment.size:
             self.lost_bytes += segment.size
             path = segment.path(names.LOG)
@@ -185,10 +185,10 @@ class CrashRecovery:
             self._disk.remove(segment.path(suffix))
         snapshots.remove([segment.base_offset])
 
-    # --- where to begin, and what may follow a gap ----------------------------------------------------------
+    # --- start of the check, and gaps -----------------------------------------------------------------------
 
     def _unfinished_cut(self, segments: Sequence[Segment]) -> int:
-        """Return the first base offset of a segment from which damage was to be cut out when a crash came in between."""
+        """Return the base offset of a segment from which damage was being cut out when a crash came."""
         cuts: dict[str, int] = {}
         for name in file_names(self._disk, self._directory):
             log_name, mark, offset = name.partition(names.DAMAGED)
@@ -201,7 +201,7 @@ class CrashRecovery:
         return UNBOUNDED
 
     def _ends_at(self, segment: Segment, offset: int) -> bool:
-        """Say whether a segment, which was cut at `offset`, has nothing behind it; or begins there, and was replaced."""
+        """Say whether a segment, which was cut at `offset`, ends there; or begins there, and was replaced."""
         if offset == segment.base_offset:
             return sound_header_at(segment.file, 0, segment.size) is not None
         try:
@@ -227,14 +227,14 @@ class CrashRecovery:
         producers: ProducerState,
         end_offset: int,
     ) -> tuple[int, bool]:
-        """Check a segment and rebuild its indexes: (its end offset, whether the log ends with it)."""
+        """Check a segment and rebuild its indexes; returns its end offset, and whether the log ends with it."""
         size = segment.size
         segment.reset_indexes()
         aborted: list[AbortedTransaction] = []
         problems: list[tuple[int, str]] = []
         valid_bytes = 0
         last: tuple[int, int] | None = (
-            None  # where the last sound batch begins, and the offset that it should have
+            None  # position after the last sound batch, and the offset expected there
         )
         for position, header in iter_checked(
             segment.file,
@@ -288,10 +288,10 @@ class CrashRecovery:
         last: tuple[int, int] | None,
         next_base: int | None,
     ) -> None:
-        """Write a damaged base offset again, if the batches around it leave one only.
+        """Repair a damaged base offset, if the batches around it determine it.
 
-        That of the batch at `position`, which does not follow `end_offset`, or that of the last one before it. Raises
-        FilesChangedError when it was done.
+        The damaged batch is that at `position`, which does not follow `end_offset`, or the last one before it. Raises
+        FilesChangedError after the repair.
         """
         file = segment.file
         for at, expected in [(position, end_offset), *([last] if last else [])]:
@@ -313,9 +313,9 @@ class CrashRecovery:
     def _cut(
         self, segment: Segment, later: Sequence[Segment], position: int, offset: int, reason: str
     ) -> bool:
-        """Keep what is behind a damage at `position`, if it is sound. Says whether it stays in the log.
+        """Keep sound batches after damage at `position`; returns whether they stay in the log.
 
-        What is before the damage is left to the caller.
+        The caller handles the part before the damage.
         """
         path, size = segment.path(names.LOG), segment.size
         next_base = later[0].base_offset if later else segment.base_offset + (1 << 31)
@@ -363,7 +363,7 @@ class CrashRecovery:
         return True
 
     def _is_whole(self, segment: Segment, position: int) -> bool:
-        """Say whether what is damaged at the end of a log was written whole, so that no end of a process has torn it."""
+        """Say whether a damaged end of a log was once written completely: then no crash of the process has torn it."""
         if self._was_closed:
             return True
         size = segment.size - position
@@ -373,7 +373,7 @@ class CrashRecovery:
         return LOG_OVERHEAD + int.from_bytes(length, "big") == size
 
     def _forget_segment(self, segment: Segment) -> None:
-        """Remove the files of a segment that nothing is left of, unless another one has its name by now."""
+        """Remove the files of a segment without records, unless another segment has its name by now."""
         segment.abandon()
         is_replaced = self._checked_offset == segment.base_offset
         for suffix in names.SEGMENT_SUFFIXES:

@@ -1,7 +1,7 @@
-"""Files and directories that were renamed to go, and when.
+"""Files and directories that were renamed for deletion, with the times at which they are due.
 
-The rule: nothing is removed before it is due: a reader of it may finish, and a mistake may be undone
-by hand. What waits in a directory follows that directory when it is renamed, and goes with it when it is deleted.
+The rule: nothing is removed before it is due: readers may finish, and a mistake may be undone by hand. Pending files in
+a directory follow that directory when it is renamed, and are removed with it when it is deleted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 
 
 class Doomed:
-    """A file or directory that may be removed from `due_ms` on. `directory` changes when that one is renamed."""
+    """A file or directory that may be removed from `due_ms` on. `directory` changes when that directory is renamed."""
 
     __slots__ = ("directory", "due_ms", "is_cancelled", "log_dir", "name")
 
@@ -20,16 +20,16 @@ class Doomed:
         self.log_dir = log_dir
         self.directory = directory
         self.name = name
-        self.is_cancelled = False  # it went with its directory, or its log dir is offline
+        self.is_cancelled = False  # removed with its directory, or its log dir is offline
 
     @property
     def path(self) -> str:
-        """Path of the file or directory now."""
+        """Current path of the file or directory."""
         return f"{self.directory}/{self.name}"
 
 
 class Trash:
-    """Files and directories to be removed, the next first. All methods are called by the thread that owns the logs."""
+    """Files and directories to be removed, in order of their times. The thread that owns the logs calls all methods."""
 
     __slots__ = ("_count", "_heap", "_waiting")
 
@@ -37,15 +37,15 @@ class Trash:
         self._heap: list[tuple[int, int, Doomed]] = []
         self._waiting: dict[
             str, dict[str, Doomed]
-        ] = {}  # directory -> name -> what is in the heap or in work
+        ] = {}  # directory -> name -> entry in the heap or in progress
         self._count = 0  # numbers the entries, so that equal times keep their order
 
     def __len__(self) -> int:
-        """Number of entries that wait or are being removed."""
+        """Number of entries that are pending or being removed."""
         return sum(map(len, self._waiting.values()))
 
     def add(self, due_ms: int, log_dir: str, paths: Iterable[str]) -> None:
-        """Have `paths` removed at `due_ms`; a path that waits already waits until then."""
+        """Schedule `paths` for removal at `due_ms`; a pending path gets the new time."""
         for path in paths:
             directory, _, name = path.rpartition("/")
             waiting = self._waiting.setdefault(directory, {})
@@ -59,7 +59,7 @@ class Trash:
         heappush(self._heap, (doomed.due_ms, self._count, doomed))
 
     def take_due(self, now_ms: int) -> list[Doomed]:
-        """Return the files that are due; each is to be handed to `removed` or `put_back`."""
+        """Return the files that are due; pass each to `removed` or `put_back` afterwards."""
         due = []
         while self._heap and self._heap[0][0] <= now_ms:
             doomed = heappop(self._heap)[2]
@@ -76,12 +76,12 @@ class Trash:
                 del self._waiting[doomed.directory]
 
     def put_back(self, doomed: Doomed) -> None:
-        """Try to remove it again with the next that are due."""
+        """Schedule the removal again, together with the next files that are due."""
         if not doomed.is_cancelled:
             self._push(doomed)
 
     def directory_renamed(self, before: str, after: str) -> None:
-        """Look for what waits in a directory under its new name."""
+        """Note the new name of a directory with pending files."""
         waiting = self._waiting.pop(before, None)
         if waiting:
             self._waiting[after] = waiting
@@ -89,12 +89,12 @@ class Trash:
                 doomed.directory = after
 
     def directory_deleted(self, directory: str) -> None:
-        """Forget what waits in a directory that is going to be removed as a whole."""
+        """Drop the pending files in a directory that will be removed as a whole."""
         for doomed in self._waiting.pop(directory, {}).values():
             doomed.is_cancelled = True
 
     def forget(self, log_dir: str) -> None:
-        """Drop what is on a log dir that has failed."""
+        """Drop the pending files on a failed log dir."""
         for directory, waiting in list(self._waiting.items()):
             for name, doomed in list(waiting.items()):
                 if doomed.log_dir == log_dir:

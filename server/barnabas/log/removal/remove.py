@@ -1,7 +1,7 @@
-"""Removing what has waited long enough, without holding up the thread that owns the logs.
+"""Removes files that are due without blocking the thread that owns the logs.
 
-The rule: a `RemovalTask` is made, and its `finish` called, by the thread that owns the logs; `run` may be called in
-any. Directories may be renamed or deleted meanwhile: what `run` does not find is judged by `finish`, which knows.
+The rule: a `RemovalTask` is made, and its `finish` called, by the thread that owns the logs; `run` may be called in any
+thread. Directories may be renamed or deleted meanwhile: `finish` decides about files that `run` does not find.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TREES = (f"-{DirKind.DELETE.value}", f"-{DirKind.FUTURE.value}")
 
 
 class RemovalTask:
-    """Files and directories that are due, and what became of them."""
+    """Files and directories that are due, and the outcome of each."""
 
     __slots__ = ("_failures", "_missing", "_removed", "disk", "due", "trash")
 
@@ -26,14 +26,14 @@ class RemovalTask:
         self.disk = disk
         self.trash = trash
         self.due = due
-        self._removed: dict[Doomed, str] = {}  # with the directory in which it was removed
+        self._removed: dict[Doomed, str] = {}  # removed files, with their directories at that time
         self._missing: dict[Doomed, tuple[str, OSError]] = {}  # where its directory was not
         self._failures: dict[str, OSError] = {}  # log dir -> the first error there
 
     def run(self, check_cancelled: Callable[[], object] = bool) -> None:
-        """Remove; may take long. What fails is kept for `finish`.
+        """Remove the files; may take long. Failures are kept for `finish`.
 
-        `check_cancelled` is called before each, and ends it where it raises: what is left is removed by a later start.
+        `check_cancelled` is called before each file, and may raise to stop: a later start removes the rest.
         """
         synced: set[str] = set()
         for doomed in self.due:
@@ -43,7 +43,7 @@ class RemovalTask:
             directory = doomed.directory
             path = f"{directory}/{doomed.name}"
             try:
-                if directory not in synced:  # what took its place must last before it goes
+                if directory not in synced:  # its replacement must be synced before it is removed
                     self.disk.sync_dir(directory)
                     synced.add(directory)
                 if doomed.name.endswith(TREES):
@@ -53,15 +53,16 @@ class RemovalTask:
             except FileNotFoundError as error:
                 self._missing[doomed] = directory, error
             except OSError as error:
-                if error.errno not in (ENOTEMPTY, EEXIST):  # a task that was cancelled still wrote there
+                if error.errno not in (ENOTEMPTY, EEXIST):  # a cancelled task still wrote there
                     self._failures[doomed.log_dir] = error
             else:
                 self._removed[doomed] = directory
 
     def finish(self) -> int:
-        """Return how many are gone; the others are tried again. Raises StorageError, when all is in order again.
+        """Return the number of removed files; the others are tried again.
 
-        A directory that is not there although this broker has not renamed it is reported as a missing file.
+        Raises StorageError after all entries are updated. A directory that is missing although this broker has not
+        renamed it is reported as a missing file.
         """
         count = 0
         missing: StorageError | None = None
@@ -76,7 +77,7 @@ class RemovalTask:
                 missing = missing or StorageError(doomed.log_dir, self._missing[doomed][1])
             else:
                 self.trash.put_back(doomed)
-        failure = next(iter(self._failures.items()), None)  # what the others met is met again
+        failure = next(iter(self._failures.items()), None)  # the others would fail in the same way
         if failure is not None:
             raise StorageError(*failure) from failure[1]
         if missing is not None:

@@ -1,7 +1,7 @@
-"""Renaming the directories of deleted logs, without holding up the thread that owns the logs.
+"""Renames the directories of deleted logs without blocking the thread that owns the logs.
 
 The rule: a `Deletion` is begun, when the logs are no longer served, and finished by the thread that owns the logs
-(`LogManager`); `run` may be called in any.
+(`LogManager`); `run` may be called in any thread.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Leaving:
         self.error: OSError | None = None
 
     def rename(self, disk: Disk) -> None:
-        """Give it the other name; what fails is kept."""
+        """Rename the directory; an error is kept."""
         try:
             disk.rename(self.directory, self.renamed)
         except FileNotFoundError:
@@ -70,7 +70,7 @@ class Deletion(NamedTuple):
             leaving.rename(self.disk)
 
     def finish(self) -> None:
-        """Have removed what was renamed. Raises StorageError for the first directory that was not."""
+        """Schedule the removal of the renamed directories. Raises StorageError for the first that could not be renamed."""
         failed: Leaving | None = None
         for leaving in self.directories:
             if leaving.error is not None:

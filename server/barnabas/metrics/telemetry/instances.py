@@ -30,7 +30,7 @@ _ASK_AGAIN = frozenset((ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED
 
 @dataclass(slots=True)
 class ClientInstance:
-    """One client instance under one version of the subscriptions; times are 0 for what has not happened yet."""
+    """A client instance under one version of the subscriptions; times are 0 for events that have not happened yet."""
 
     id: bytes
     attributes: Attributes
@@ -46,7 +46,7 @@ class ClientInstance:
 
     @property
     def lifetime_ms(self) -> int:
-        """Milliseconds that an instance is remembered after a request, and what it pushed with it."""
+        """Milliseconds for which an instance, with its pushed metrics, is kept after a request."""
         return max(EXPIRATION_MS_MIN, EXPIRATION_INTERVALS * self.selection.push_interval_ms)
 
     def may_get(self, now_ms: int) -> bool:
@@ -154,7 +154,7 @@ class ClientInstances:
         return instance
 
     def settled(self, instance: ClientInstance, error_code: int) -> None:
-        """Note how a push that was let in has ended: `ErrorCode.NONE` or the error that its client was told."""
+        """Note the outcome of an accepted push: `ErrorCode.NONE` or the error of the response."""
         instance.last_error = error_code
 
     def _check_push(
@@ -228,12 +228,12 @@ class ClientInstances:
             self.counts.evicted += 1
 
     def expire(self, now_ms: int) -> None:
-        """Forget the instances that have been silent for too long."""
+        """Remove the instances that have been silent for too long."""
         for instance in [instance for instance in self._instances.values() if instance.expires_ms <= now_ms]:
             self._forget(instance)
 
     def connection_closed(self, connection_id: int) -> None:
-        """Forget the instance that was made on this connection."""
+        """Remove the instance that was created on this connection."""
         instance_id = self._by_connection.pop(connection_id, None)
         if instance_id is not None:
             self._instances.pop(instance_id, None)

@@ -24,7 +24,7 @@ _MAGIC = 2  # metrics are compressed as records of this format are
 _DELTA = 1  # AggregationTemporality of OTLP
 
 ELEMENTS_MAX = 250_000
-"""Fields of a push, nested ones included: parsing so many takes about 15 ms, whatever they are."""
+"""Fields of a push, nested ones included: parsing this many takes about 15 ms, whatever their kind."""
 POINTS_MAX = 50_000
 LABELS_MAX = 128
 """Of one point, and of the resource."""
@@ -55,10 +55,7 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One value of one metric; `delta` is what came since the last push, to be added to what is known.
-
-    `labels` are sorted by `read`.
-    """
+    """One value of one metric; `delta` is the increase since the last push. `labels` are sorted by `read`."""
 
     name: str
     kind: str

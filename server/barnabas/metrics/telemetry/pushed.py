@@ -39,7 +39,7 @@ class ClientMetrics:
     size_bytes: int = 0
 
     def copy(self) -> ClientMetrics:
-        """Return what stays as it is when the client pushes again."""
+        """Return an immutable copy, unaffected by later pushes."""
         return replace(self, series=self.series.copy())
 
 
@@ -148,7 +148,7 @@ class PushedMetrics:
         self._forget(instance_id)
 
     def expire(self, now_ms: int) -> None:
-        """Forget the clients that have pushed nothing for too long."""
+        """Remove the clients that have pushed no metrics for too long."""
         for instance_id in [key for key, client in self._clients.items() if client.expires_ms <= now_ms]:
             self._forget(instance_id)
 

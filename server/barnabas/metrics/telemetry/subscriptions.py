@@ -89,7 +89,7 @@ class Subscriptions:
         self._all: dict[str, Subscription] = {}
 
     def take(self, configs: Mapping[ResourceKey, Settings]) -> None:
-        """Apply the settings of all resources as they are now."""
+        """Apply the present settings of all resources."""
         texts = {name: settings for (kind, name), settings in configs.items() if kind == CLIENT_METRICS}
         if texts != self._texts:
             kept = {name: self._all[name] for name in texts if self._texts.get(name) == texts[name]}
@@ -98,7 +98,7 @@ class Subscriptions:
             self.version += 1
 
     def selection_for(self, attributes: Attributes) -> Selection:
-        """Return what a client is to push."""
+        """Return the metrics that a client is to push."""
         return _together(
             subscription for subscription in self._all.values() if subscription.matches(attributes)
         )

@@ -47,7 +47,7 @@ class Pieces:
     def __init__(self, codec_name: str, bytes_max: int) -> None:
         self._codec_name = codec_name
         self._max = self._left = bytes_max
-        self._turn_ends = bytes_max - TURN_BYTES  # at so many bytes left
+        self._turn_ends = bytes_max - TURN_BYTES  # at this many remaining bytes
         self._first: bytes | None = None
         self._stream: BytesIO | None = None
 
@@ -67,7 +67,7 @@ class Pieces:
         return min(self._left + 1, FIRST_PIECE_BYTES if is_first else PIECE_BYTES)
 
     def add(self, piece: bytes) -> bool:
-        """Append a piece; says whether it is time to let others run."""
+        """Append a piece; returns whether it is time to let other tasks run."""
         self._left -= len(piece)
         if self._left < 0:
             self._drop()  # here, which is in a thread if it is much
@@ -86,7 +86,7 @@ class Pieces:
         return True
 
     def join(self) -> bytes:
-        """Return the whole; without copying it, which is what BytesIO is good for."""
+        """Return the whole, without copying it, thanks to BytesIO."""
         stream, self._stream = self._stream, None
         if stream is not None:
             return stream.getvalue()

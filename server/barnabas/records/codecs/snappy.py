@@ -74,12 +74,12 @@ def _decompress_block(
 
 
 def compressor(level: int | None, size: int) -> Compressor:  # noqa: ARG001 (other codecs want the size)
-    """Make a compressor that takes its input in pieces, each of which becomes blocks of its own."""
+    """Return a compressor that takes its input in pieces; each piece becomes separate blocks."""
     return Compressor(_XERIAL_HEADER, lambda piece: compress(piece, level)[len(_XERIAL_HEADER) :], bytes)
 
 
 def _announced_size(block: memoryview) -> int:
-    """Read the plain (not zigzag) varint at the start of a raw block: what the library will allocate."""
+    """Return the varint (no zigzag) at the start of a raw block: the size that the library will allocate."""
     size = 0
     for at, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << 7 * at

@@ -42,7 +42,7 @@ class View:
     """Schemas of a combination; those of others are looked at when they are asked for, since they may lead back here."""
     is_integer: bool = False
     is_part: bool = False
-    """True for one of several things that a schema says."""
+    """True for one of several parts of a schema."""
     is_of_types: bool = False
     """True for a combination of several types, which stands beside one of schemas."""
 

@@ -30,7 +30,7 @@ DEFAULT = "http://json-schema.org/draft-07/schema"
 
 
 def parse(text: str, dependencies: Sequence[Dependency], *, is_new: bool) -> JsonSchema:
-    """Understand a schema. Raises SchemaError."""
+    """Parse a schema. Raises SchemaError."""
     root = _loaded(text, is_strict=is_new)
     library = _library(root, [(name, _loaded(dependency)) for name, dependency in dependencies])
     draft = validator_for(root, default=jsonschema.Draft7Validator)

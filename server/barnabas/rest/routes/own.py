@@ -24,7 +24,7 @@ PARTITIONS_MAX = 10_000
 
 
 async def follow(call: Call) -> object:
-    """Send records of a topic as they come, until the client goes."""
+    """Send records of a topic as they arrive, until the client disconnects."""
     topic = await topic_of(call, call.path["topic"])
     format_name = call.query.get("format") or BINARY
     if format_name not in FORMATS:
@@ -67,7 +67,7 @@ async def follow(call: Call) -> object:
 async def _begin(
     consumer: Consumer, places: list[TopicPartition], where: str, positions: Mapping[int, int]
 ) -> None:
-    """Have a consumer read partitions from where the client has got to, else from where it asks for."""
+    """Make a consumer read partitions from the client's last position, else from the requested one."""
     consumer.assign(places)
     for place in places:
         if place.partition in positions:
@@ -79,11 +79,11 @@ async def _begin(
         else:
             consumer.seek(place, int(where))
     for place in places:
-        await consumer.position(place)  # what is produced from now on is told
+        await consumer.position(place)  # records produced from now on are sent
 
 
 def _positions(text: str) -> dict[int, int]:
-    """Return the offsets to read on at by partition, as an event's id has them; none of what is none."""
+    """Return the offsets to continue at by partition, from an event's id; none for an invalid one."""
     positions = {}
     for part in text.split(",")[:PARTITIONS_MAX]:
         number, colon, offset = part.partition(":")

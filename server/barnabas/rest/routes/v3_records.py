@@ -33,7 +33,7 @@ Taken = Acknowledged | RestError
 
 
 async def produce(call: Call) -> object:
-    """Send the records of the body as they come, and answer each."""
+    """Send the records of the body as they arrive, and answer each."""
     cluster_id = await cluster_of(call)
     topic = call.path["topic_name"]
     await check_topic(call.backend, topic)
@@ -93,7 +93,7 @@ async def produce(call: Call) -> object:
 
 
 async def _take(call: Call, topic: str, body: bytes, writers: Writers) -> Taken:
-    """Take a record to be sent; what is wrong with it becomes its result."""
+    """Take a record to send; its error, if any, becomes its result."""
     backend = call.backend
     try:
         if len(body) <= AT_ONCE_BYTES_MAX:

@@ -56,7 +56,7 @@ def _replication(topic: TopicInfo) -> int:
 
 
 async def _operations(call: Call, names: list[str]) -> dict[str, list[str]]:
-    """Return what the user may do with topics."""
+    """Return the user's permitted operations on topics."""
     request = MetadataRequest(
         topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in names],
         allow_auto_topic_creation=False,

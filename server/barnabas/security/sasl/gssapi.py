@@ -15,17 +15,14 @@ from typing import Protocol
 from barnabas.security.sasl.mechanism import Identity, LoginFailedError
 
 NO_LAYER = 1
-"""The bit of a peer that wants neither integrity nor confidentiality (RFC 4752, section 3.3)."""
+"""The bit for neither integrity nor confidentiality (RFC 4752, section 3.3)."""
 MESSAGE_BYTES_MAX = 65_536
 OFFER = bytes((NO_LAYER,)) + MESSAGE_BYTES_MAX.to_bytes(3, "big")
-"""The layers, and the largest message of a layer: without a layer it means nothing, and is what Java sends."""
+"""The layers, and the largest message of a layer: unused without a layer; the value that Java sends."""
 
 
 class GssError(Exception):
-    """A token that the library refuses; the text is for the log.
-
-    `is_transient`: whether the same client may be let in with its next attempt.
-    """
+    """A token that the library refuses; the text is for the log. `is_transient`: the client's next attempt may succeed."""
 
     def __init__(self, reason: str, *, is_transient: bool = False) -> None:
         super().__init__(reason)
@@ -54,7 +51,7 @@ class AcceptedContext(Protocol):
 
 
 Run = Callable[[Callable[[], "bytes | None"]], Awaitable["bytes | None"]]
-"""Runs a function in a thread; raises GssError for what the context refuses."""
+"""Runs a function in a thread; raises GssError for errors of the context."""
 
 
 class GssapiExchange:
@@ -100,7 +97,8 @@ class GssapiExchange:
         if answer:
             return answer
         if not context.is_established:
-            # MIT's library wants more after tokens of errors and of drafts, and says nothing: no client goes on from there.
+            # MIT's library expects more after tokens of errors and drafts, without a reply: no client continues from
+            # there
             raise LoginFailedError("the token does not begin a login")
         return self._offer(context)  # without mutual authentication there is no token to answer with
 

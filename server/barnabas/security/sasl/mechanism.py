@@ -1,7 +1,7 @@
 """Port of SASL mechanisms on the server: an exchange of messages that ends with the client's identity. Pure.
 
-The rule: an exchange is a state machine without input or output. Its errors are for the log; what a client reads of them
-is only what it may know, which is not whether a user exists.
+The rule: an exchange is a state machine without input or output. Its errors are for the log; a client only gets a part
+of them, which never shows whether a user exists.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Identity(NamedTuple):
 
 
 class Exchange(Protocol):
-    """One login. Ends with the first error, or when `identity` is known."""
+    """One login. Ends with the first error, or when `identity` is set."""
 
     @property
     def identity(self) -> Identity | None:

@@ -23,7 +23,7 @@ _BEARER = re.compile(r"bearer +([-_~+/.A-Za-z0-9]+=*)", re.IGNORECASE)
 
 
 class TokenError(Exception):
-    """A token that does not let anybody in; the text is for the log."""
+    """A token that is refused; the text is for the log."""
 
 
 Check = Callable[[str], Awaitable[Identity]]

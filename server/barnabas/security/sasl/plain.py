@@ -24,7 +24,7 @@ class PlainExchange:
 
     async def step(self, message: bytes) -> bytes:
         """Check authorization id, user and password. Raises LoginFailedError, with Kafka's words."""
-        # As Java decodes text: what is no UTF-8 cannot be a password, and is answered as a wrong one.
+        # like Java: invalid UTF-8 cannot be a password, and is answered like a wrong one
         fields = message.decode(errors="replace").split("\0")
         if len(fields) != _FIELDS:
             count = min(len(fields), _FIELDS + 1)

@@ -2,8 +2,8 @@
 
     START --ApiVersions--> VERSIONS --SaslHandshake--> EXCHANGE --last token--> DONE --SaslHandshake--> EXCHANGE ...
 
-The rule: what comes out of turn ends the connection. What may be asked when is decided here; how requests are read and
-answered is up to others.
+The rule: a request out of turn ends the connection. This module decides on allowed requests; others read and answer
+them.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class SaslServer:
 
     @property
     def has_failed(self) -> bool:
-        """True if the connection is to be closed, after its answer if there is one."""
+        """True if the connection must be closed, after its response if there is one."""
         return self.stage is Stage.FAILED
 
     @property
@@ -79,7 +79,7 @@ class SaslServer:
         """The mechanism of the last handshake; empty before it."""
         return self._mechanism
 
-    # --- what may be asked --------------------------------------------------------------------------------------
+    # --- allowed requests ---------------------------------------------------------------------------------------
 
     def expects_token(self, *, is_known_api: bool) -> bool:
         """Say whether the next frame is a bare token: after SaslHandshake v0, or of a GSSAPI client without a handshake.
@@ -98,7 +98,7 @@ class SaslServer:
         return True
 
     def admit(self, api_key: int, steady_ms: float) -> None:
-        """See that an API may be asked for now.
+        """Check that a request of an API is allowed now.
 
         Raises NotLoggedInError to close the connection, RequestError to answer and then close it.
         """
@@ -139,7 +139,7 @@ class SaslServer:
             self.stage = Stage.FAILED
             return ErrorCode.UNSUPPORTED_SASL_MECHANISM
         if is_again and mechanism != self._mechanism:
-            # Kafka says so to the first token only.
+            # Kafka sends this for the first token only
             self._bad_mechanism = (
                 f"SASL mechanism '{mechanism}' requested by client is not supported for re-authentication of "
                 f"mechanism '{self._mechanism}'"
@@ -188,9 +188,9 @@ class SaslServer:
             raise LoginFailedError(text, shown=text)
 
     def complete(self, wall_ms: int, steady_ms: float) -> int:
-        """Note the end of the exchange, if it is there; returns the life of the login in ms, 0 for no end.
+        """Note the end of the exchange, if it has ended; returns the lifetime of the login in ms, 0 for no limit.
 
-        To be called after `evaluate`.
+        Call it after `evaluate`.
         """
         identity = self._exchange.identity if self._exchange is not None else None
         if identity is None:
@@ -212,7 +212,7 @@ class SaslServer:
         return lifetime_ms
 
     def shown_reason(self, failure: LoginFailedError) -> str:
-        """Return what a client is sent of a failure, in Kafka's words."""
+        """Return the text of a failure for the client, in Kafka's words."""
         if failure.shown is not None:
             return failure.shown
         again = "re-authentication" if self.identity is not None else "authentication"

@@ -26,7 +26,7 @@ M = TypeVar("M", bound=Forgettable)
 
 
 class Meter(Generic[M]):
-    """Meter of the clients that share a limit: what is counted of them, the limit, and how they were throttled."""
+    """Meter of the clients that share a limit: their counts, the limit, and their throttling."""
 
     __slots__ = ("counted", "limit", "throttled_count", "throttled_ms")
 
@@ -49,7 +49,7 @@ class Meter(Generic[M]):
 
 
 class QuotaOf(Generic[M]):
-    """One quota of all clients. `is_set` says whether anybody has such a limit."""
+    """One quota of all clients. `is_set` says whether any client has such a limit."""
 
     __slots__ = ("_clients", "_kept", "_limits", "name")
 
@@ -62,7 +62,7 @@ class QuotaOf(Generic[M]):
 
     @property
     def is_set(self) -> bool:
-        """True if anybody has such a limit."""
+        """True if any client has such a limit."""
         return self._limits.is_set
 
     def follow(self, quotas: Mapping[QuotaEntity, Quotas], changed: Iterable[QuotaEntity]) -> None:
@@ -71,7 +71,7 @@ class QuotaOf(Generic[M]):
         self._clients.clear()
 
     def of(self, user: str, client_id: str, now_ms: int) -> Meter[M] | None:
-        """Return what is counted of a user with a client id, None where no limit applies."""
+        """Return the meter of a user with a client id, None if no limit applies."""
         key = user, client_id
         if key in self._clients:
             return self._clients[key]

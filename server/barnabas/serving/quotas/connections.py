@@ -104,7 +104,7 @@ class AddressLimits:
         return unknown
 
     def of(self, host: str) -> tuple[str, float | None]:
-        """Return an address as it is counted, and the rate that it may have; None for any."""
+        """Return the key under which an address is counted, and its rate; None for no limit."""
         address = normal_ip(host) or host
         limit = self._limits.get(address, self._default)
         return address, None if limit is not None and limit >= INT_MAX else limit

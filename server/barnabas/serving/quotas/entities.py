@@ -1,6 +1,6 @@
-"""Entities of quotas, the kinds of quotas, and what an alteration or a filter of them may say. Pure.
+"""Entities of quotas, the kinds of quotas, and checks of alterations and filters. Pure.
 
-The rule: names and combinations are those of KIP-546; whatever Kafka refuses raises a RequestError with its code.
+The rule: names and combinations are those of KIP-546; requests that Kafka refuses raise a RequestError with its code.
 """
 
 from __future__ import annotations
@@ -137,8 +137,8 @@ def altered(
 def _in_order_of_a_map(before: Iterable[str], after: Iterable[str]) -> list[str]:
     """Return the names of quotas in the order of Java's HashMap in which Kafka keeps those of an entity.
 
-    A new map begins with room for what there was, takes over what is still there, then what is new in the order of the
-    map of changes, and doubles when it is filled by more than three quarters; in a bucket the first one stays the first.
+    A new map has the capacity for the former entries, gets the remaining ones, then new ones in the order of the map of
+    changes, and doubles at a load above three quarters; a bucket keeps the order of insertion.
     """
     former, names = list(before), set(after)
     kept = [name for name in former if name in names]
@@ -150,7 +150,7 @@ def _in_order_of_a_map(before: Iterable[str], after: Iterable[str]) -> list[str]
 
 
 def _bucket(buckets: int, name: str) -> int:
-    """Return the bucket of a text in a HashMap of Java with so many of them."""
+    """Return the bucket of a text in a Java HashMap with this many buckets."""
     hashed = 0
     for character in name:
         hashed = (hashed * 31 + ord(character)) & 0xFFFFFFFF
@@ -218,7 +218,7 @@ class QuotaFilter:
             raise _invalid("a component for ip cannot be combined with those for user or client-id")
 
     def matches(self, entity: QuotaEntity) -> bool:
-        """Return whether an entity is asked for."""
+        """Return whether an entity matches."""
         names = {kind: name or "" for kind, name in entity.parts}
         if self.strict and len(names) != len(self.exact) + len(self.any):
             return False

@@ -1,8 +1,8 @@
-"""Values that are remembered of each client for a while, in bounded memory. Pure.
+"""A cache of values for clients, in bounded memory. Pure.
 
-The rule: what was not asked for during a whole period is forgotten if it can be made again without anybody noticing; and
-when there are too many, those are forgotten that were asked for least recently. A client that invents names makes others'
-limits a little wider at worst, and never the memory.
+The rule: a value that was not used during a whole period is dropped if it can be recreated without a difference; if
+there are too many, the least recently used ones are dropped. A client that invents names makes others' limits a little
+wider at worst, and never the memory.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Forgettable(Protocol):
-    """Value that may be forgotten."""
+    """A value that may be dropped."""
 
     def is_forgettable(self, now_ms: int, /) -> bool:
         """Say whether a new one would say the same."""
@@ -38,7 +38,7 @@ class Kept(Generic[K, V]):
         self._period_ms = period_ms
         self._kept_max = kept_max
         self._now: dict[K, V] = {}
-        """Those that were asked for in this period."""
+        """Values used in this period."""
         self._before: dict[K, V] = {}
         self._period_ends_ms = 0
         self.on_forgotten: Callable[[], object] = bool
@@ -63,7 +63,7 @@ class Kept(Generic[K, V]):
         return value
 
     def _begin_period(self, now_ms: int) -> None:
-        """Forget what was not asked for, except where that would be noticed."""
+        """Drop unused values, except those that cannot be recreated without a difference."""
         room = max(self._kept_max // 2 - len(self._now), 0)
         debtors = [
             (key, value) for key, value in self._before.items() if room and not value.is_forgettable(now_ms)

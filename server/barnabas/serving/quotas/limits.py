@@ -1,7 +1,8 @@
 """Limit that applies to a user and a client id, and the clients that share it. Pure.
 
-The rule: Kafka's order (`ClientQuotaManager`): what is set for both together, for the user, for defaults of these, for
-the client id. Clients for which the same part decides share one limit: all clients of a user, or each of them has its own.
+The rule: the order of Kafka's `ClientQuotaManager`: limits for both together, for the user, for defaults of these, for
+the client id. Clients for which the same part decides share one limit: all clients of a user, or each of them has its
+own.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Limits:
     def applying_to(self, user: str, client_id: str) -> tuple[Share, float | None]:
         """Return the share of the limit that applies to a user with this client id, and the limit; None if there is none.
 
-        As in Kafka, what is set for client ids by default is not for a client without one.
+        As in Kafka, the default for client ids does not apply to a client without one.
         """
         share = self._share(user, client_id)
         return share, self._limit_of(share)

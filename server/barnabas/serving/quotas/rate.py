@@ -13,10 +13,9 @@ THROTTLE_MS_MAX = 2**31 - 1
 
 
 class Rate:
-    """Amount recorded in a second, over `samples` samples of `window_ms`; times are of a clock that never goes back.
+    """Amount recorded per second, over `samples` samples of `window_ms`; times are of a monotonic clock.
 
-    A sample takes what is recorded within `window_ms` from its first value on. What has got nothing for `samples` windows
-    is forgotten.
+    A sample covers `window_ms` from its first value on. A rate without values for `samples` windows may be dropped.
     """
 
     __slots__ = (
@@ -39,10 +38,10 @@ class Rate:
         self._starts_ms, self._last_ms, self._values = [now_ms], [now_ms], [0.0]
         self._others = 0.0  # the sum of all values but that of the current sample
         self._oldest_ms = now_ms
-        self._expires_ms = now_ms + samples * window_ms  # nothing is to be forgotten before
+        self._expires_ms = now_ms + samples * window_ms  # no sample expires before
 
     def record(self, value: float, now_ms: int) -> None:
-        """Add a value, which is negative for what has been recorded and did not happen."""
+        """Add a value; a negative one cancels a recorded value that did not happen."""
         if now_ms - self._starts_ms[self._current] >= self._window_ms:
             self._begin_sample(now_ms)
         self._values[self._current] += value

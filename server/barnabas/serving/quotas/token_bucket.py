@@ -8,10 +8,10 @@ from barnabas.serving.quotas.rate import THROTTLE_MS_MAX
 
 
 class TokenBucket:
-    """Tokens that are used up by what happens, and come back at the rate of a limit, up to a burst of `burst_s` seconds.
+    """Tokens that events use up, and that are refilled at the rate of a limit, up to a burst of `burst_s` seconds.
 
-    A new bucket is full. Limits are in tokens per second, and may differ from call to call; times are in ms. The bucket may
-    be overdrawn by what begins while it is not: `throttle_ms` says until when.
+    A new bucket is full. Limits are in tokens per second, and may differ from call to call; times are in ms. An event
+    that begins while the bucket is not overdrawn may overdraw it: `throttle_ms` is the time until it is refilled.
     """
 
     __slots__ = ("_burst_s", "_limit", "_tokens", "_updated_ms")
@@ -31,11 +31,11 @@ class TokenBucket:
         return self._tokens
 
     def take(self, count: float, limit: float, now_ms: int) -> None:
-        """Use up tokens, more than there are if need be."""
+        """Use up tokens, even more than there are."""
         self._tokens = self.tokens(limit, now_ms) - count
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
-        """Return how long it takes until the bucket is not overdrawn any more, in ms; 0 if it is not."""
+        """Return the time in ms until the bucket is no longer overdrawn; 0 if it is not."""
         tokens = self.tokens(limit, now_ms)
         return 0 if tokens >= 0 else min(floor(-tokens / limit * 1000.0 + 0.5), THROTTLE_MS_MAX)
 

@@ -112,7 +112,7 @@ def gcs(settings: StoreSettings) -> StoreObjects:
 
 
 def _without_token(endpoint: str | None) -> str:
-    """Return the key of an account that asks for no token: without one the package looks for a token before each write."""
+    """Return the key of an account without tokens: without an account the package requests a token before each write."""
     account = dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
     return json.dumps({**account, "gcs_base_url": endpoint or _GCS_URL, "disable_oauth": True})
 

@@ -23,7 +23,7 @@ _MAGIC_MAX: Final = 2
 
 
 class ChunkError(Exception):
-    """Bytes that are no chunk of the log: damaged, or another one's."""
+    """Bytes that are not a chunk of the log: damaged, or of another one."""
 
 
 class ChunkWriter:
@@ -48,7 +48,7 @@ class ChunkWriter:
         self._sizes: list[int] = []
 
     def chunks(self) -> Iterator[bytes]:
-        """Chunks of the log, as they are stored."""
+        """Yield the chunks of the log, as they are stored."""
         self._sizes.clear()
         compress = zstandard.ZstdCompressor().compress if self._is_compressed else None
         while chunk := self._log.read(self._chunk_size):

@@ -95,7 +95,7 @@ class KeyRing:
         return self._active is not None
 
     def new_cipher(self) -> tuple[ChunkCipher, Encryption]:
-        """Return the cipher of a new segment, and what its manifest says of it. Raises KeyError without an active key."""
+        """Return the cipher of a new segment, and its entry in the manifest. Raises KeyError without an active key."""
         active = self._active or ""
         data_key, aad = secrets.token_bytes(DATA_KEY_BYTES), secrets.token_bytes(DATA_KEY_BYTES)
         wrapped = b64encode(wrap(self._pairs[active].public, data_key)).decode()

@@ -17,7 +17,7 @@ from obstore.exceptions import BaseError, NotFoundError
 from barnabas.tiered.storage import RemoteObjectNotFoundError, RemoteStorageError
 
 _CONCURRENT_PARTS = 2
-"""Parts of an object that are on their way at the same time: each is in memory until it is stored."""
+"""Parts of an object that are uploaded in parallel: each is in memory until it is stored."""
 
 
 class StoreObjects:

@@ -29,7 +29,7 @@ class Objects(Protocol):
         ...
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """Return so many bytes of an object. Raises RemoteObjectNotFoundError; RemoteStorageError if it is shorter."""
+        """Return this many bytes of an object. Raises RemoteObjectNotFoundError; RemoteStorageError if it is shorter."""
         ...
 
     def delete(self, keys: list[str]) -> None:
@@ -45,7 +45,7 @@ class Objects(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         ...
 
 

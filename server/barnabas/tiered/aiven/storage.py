@@ -99,7 +99,7 @@ class AivenStorage:
         self._limit = RateLimit(limit) if limit is not None else None
 
     def copy(self, segment: RemoteSegment, files: SegmentFiles) -> bytes | None:
-        """Store a segment; the custom metadata that is asked for. Raises RemoteStorageError."""
+        """Store a segment; returns the configured custom metadata. Raises RemoteStorageError."""
         settings = self._settings
         cipher, encryption = self._keys.new_cipher() if self._keys.is_active else (None, None)
         name = self._new_name(segment)
@@ -200,7 +200,7 @@ class AivenStorage:
                     yield partition
 
     def close(self) -> None:
-        """Let go of connections, chunks and threads."""
+        """Release connections, chunks and threads."""
         if self._prefetching is not None:
             self._prefetching.shutdown(wait=True, cancel_futures=True)
         self._cache.clear()

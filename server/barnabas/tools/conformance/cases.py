@@ -1,4 +1,4 @@
-"""Conformance cases, and what they need of a broker before they apply."""
+"""Conformance cases, and their requirements on a broker."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Run = Callable[[Any], Awaitable[None]]
 
 
 class DiffersError(Exception):
-    """The broker does not do what the rule says; the message says what it does."""
+    """The broker does not follow the rule; the message describes its behaviour."""
 
 
 class NotApplicableError(Exception):
-    """The case says nothing about this broker; the message says why."""
+    """The case does not apply to this broker; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,5 +49,5 @@ class Case:
 
 
 def needs(*apis: str, **versions: int) -> tuple[Need, ...]:
-    """Return what a case needs: APIs in any version, and APIs in a certain one."""
+    """Return the requirements of a case: APIs in any version, and APIs in a certain one."""
     return (*map(Need, apis), *(Need(api, version) for api, version in versions.items()))

@@ -34,7 +34,7 @@ def check(answer: Any, expected: Mapping[str, Wanted]) -> None:
 
 
 def at(answer: Any, path: str) -> Any:
-    """Return what is at a path. Raises LookupError, in words."""
+    """Return the value at a path. Raises LookupError, with a message."""
     value = answer
     for part in path.split("."):
         if part == "len":

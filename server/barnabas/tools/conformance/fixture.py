@@ -82,7 +82,7 @@ class Fixture:
     groups: set[str] = field(default_factory=set)
     topics: set[str] = field(default_factory=set)
     leftovers: list[str] = field(default_factory=list)
-    """Lines about things that could not be removed."""
+    """Lines about objects that could not be removed."""
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def fresh(self, what: str) -> str:
@@ -113,7 +113,7 @@ class Fixture:
         return self.controller if self.controller is not None and api in OF_CONTROLLER else self.target
 
     def names(self) -> Names:
-        """Return what harmless requests of this run name."""
+        """Return the names in harmless requests of this run."""
         return Names(
             self.unknown,
             self.unknown,
@@ -128,7 +128,7 @@ UNKNOWN_ID = bytes(range(1, 17))
 
 
 async def open_fixture(target: Target, seed: int) -> Fixture:
-    """Learn what the broker is. Raises ClientError, ExchangeError."""
+    """Determine the broker's properties. Raises ClientError, ExchangeError."""
     versions, answer = await learn_versions(target)
     fixture = Fixture(
         target,
@@ -177,7 +177,7 @@ async def _drop_versions_for_show(fixture: Fixture) -> None:
 
 
 async def find_coordinators(wire: Wire, fixture: Fixture) -> None:
-    """Have the broker make its coordinators' topics, and find names that are coordinated here.
+    """Make the broker create its coordinators' topics, and find names that are coordinated here.
 
     Raises ExchangeError, OSError where there are none after a while.
     """
@@ -327,7 +327,7 @@ async def _connect_both(stack: AsyncExitStack, fixture: Fixture) -> tuple[Wire, 
 
 
 async def clean_up(fixture: Fixture) -> None:
-    """Remove the run's groups and topics, and note what is left."""
+    """Remove the run's groups and topics, and note remaining ones."""
     try:
         async with AsyncExitStack() as stack:
             wire, controller = await _connect_both(stack, fixture)

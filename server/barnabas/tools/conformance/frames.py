@@ -27,7 +27,7 @@ _SAMPLE = Names("t", "g", "x")
 
 
 def cases() -> Iterator[Case]:
-    """All of them: every API that clients may ask, every version that is known here."""
+    """Return all cases: every client API, in every version known here."""
     for key, row in BY_KEY.items():
         info = registry.info(key)
         for version in range(info.request_min_version, info.max_stable_version + 1):
@@ -242,7 +242,7 @@ _BEYOND = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x07")
 
 
 def damages(row: Harmless, key: int, version: int) -> Iterator[Damage]:
-    """Yield what can be wrong with the fields of a request: null where that is not allowed, and longer than the frame."""
+    """Yield invalid values of a request's fields: null where it is not allowed, and lengths beyond the frame."""
     message = row.request(_SAMPLE, version)
     for path in _lengths(message, ()):
         name = ".".join(str(part) for part in path if not isinstance(part, int))

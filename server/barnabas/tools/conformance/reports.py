@@ -66,7 +66,7 @@ def exchange_as_json(exchange: Exchange) -> dict[str, Any]:
 
 
 def lines_of_failure(result: Result) -> Iterator[str]:
-    """Yield what there is to say of a case that failed."""
+    """Yield the description of a failed case."""
     yield f"FAILED {result.case.id}: {result.reason}"
     yield f"  rule: {result.case.rule} ({result.case.source})"
     for exchange in result.exchanges[-EXCHANGES_MAX:]:

@@ -25,7 +25,7 @@ LAST = 99
 _LOADING = {14, 15}
 NOT_COORDINATOR = 16
 NAMES_TRIED_MAX = 500
-"""So many new names are tried before one must be coordinated here."""
+"""Names that are tried to find one that is coordinated here."""
 CLOSED = "closed"
 """The connection must end."""
 FEATURES = {

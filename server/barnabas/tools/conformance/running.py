@@ -58,7 +58,7 @@ def _is_named(case: Case, patterns: Sequence[str]) -> bool:
 
 
 def why_not(case: Case, fixture: Fixture) -> str:
-    """Return why a case says nothing about a broker; empty if it does."""
+    """Return why a case does not apply to a broker; empty if it does."""
     for need in case.needs:
         if not fixture.serves(need.api, need.version):
             version = f" v{need.version}" if need.version >= 0 else ""

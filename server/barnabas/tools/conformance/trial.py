@@ -21,7 +21,7 @@ JOURNAL_MAX = 400
 
 @dataclass(slots=True, eq=False)
 class Trial:
-    """Lifecycle: one case. `journal` has what was asked and answered, for a report."""
+    """Lifecycle: one case. `journal` has the requests and responses, for a report."""
 
     fixture: Fixture
     number: int
@@ -168,7 +168,7 @@ class Trial:
         expecting.check(answer, expected)
 
     def check(self, holds: bool, otherwise: str) -> None:
-        """Raise DiffersError with what is seen, unless something holds."""
+        """Raise DiffersError with the observed behaviour, unless a condition holds."""
         if not holds:
             raise DiffersError(otherwise)
 

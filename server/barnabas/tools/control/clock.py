@@ -20,7 +20,7 @@ FACTOR_MAX = 100_000.0
 class VirtualClock(trio.abc.Clock):
     """Trio's clock, the monotonic clock and the wall clock of a broker, as one.
 
-    It runs as the system's does until it is told otherwise. To be given to `trio.run(clock=...)`.
+    It runs like the system's until it is changed. Pass it to `trio.run(clock=...)`.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class VirtualClock(trio.abc.Clock):
         self._wall_ms = wall_ns() / 1e6 - self._virtual_s * 1000
         self._begun_s = self._virtual_s
 
-    # --- as Trio wants it ---------------------------------------------------------------------------------------
+    # --- for Trio -----------------------------------------------------------------------------------------------
 
     def start_clock(self) -> None:
         """Begin: it runs already."""
@@ -61,7 +61,7 @@ class VirtualClock(trio.abc.Clock):
         speed = 0.0 if self._is_frozen else self._factor
         return max(speed, 1.0) if self._ends else speed
 
-    # --- as the broker wants it ---------------------------------------------------------------------------------
+    # --- for the broker -----------------------------------------------------------------------------------------
 
     def monotonic(self) -> float:
         """Return the same time, for measuring."""
@@ -73,7 +73,7 @@ class VirtualClock(trio.abc.Clock):
 
     @contextmanager
     def passing(self) -> Iterator[None]:
-        """Let time pass at least as fast as it really does, also where the clock stands still: for what is to end."""
+        """Make time pass at least as fast as real time, even if the clock stands still: for the end of a test."""
         self._settle()
         self._ends += 1
         try:
@@ -82,7 +82,7 @@ class VirtualClock(trio.abc.Clock):
             self._settle()
             self._ends -= 1
 
-    # --- as a test wants it -------------------------------------------------------------------------------------
+    # --- for tests ----------------------------------------------------------------------------------------------
 
     @property
     def is_frozen(self) -> bool:
@@ -100,7 +100,7 @@ class VirtualClock(trio.abc.Clock):
         return (self.current_time() - self._begun_s - (self._real() - self._begun_s)) * 1000
 
     def advance(self, seconds: float) -> None:
-        """Let time pass at once. Raises ValueError for a time that is not from 0 to SECONDS_MAX."""
+        """Advance the clock immediately. Raises ValueError for a time that is not from 0 to SECONDS_MAX."""
         if not 0 <= seconds <= SECONDS_MAX:
             raise ValueError(f"{seconds} is not a number of seconds from 0 to {SECONDS_MAX:.0f}")
         self._settle()

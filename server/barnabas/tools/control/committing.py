@@ -1,7 +1,7 @@
-"""Faults, committed: what the rules that strike do to a request, its answer and its connection.
+"""Execution of faults on a request, its response and its connection.
 
-The rule: one of these for a broker from its first rule on, and it outlives the broker's restarts; what a rule does is done
-here, and whether it strikes is said by the engine.
+The rule: a broker has one instance from its first rule on, which outlives the broker's restarts; the engine decides
+whether a rule strikes, and this module carries out its effect.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
 METADATA = 3
 SPLIT = frozenset((0, 8, 19, 20, 21, 28, 37))
-"""APIs that write, of which a part of the topics can be refused and the rest done."""
+"""APIs that write, in which some topics can be refused and the rest done."""
 MARKED = FETCHES | {2, 3, 9, 23, 61, 75}
 """APIs that read: all of it is done, and a part of the answer replaced."""
 KEPT_MAX = 1000
-"""So many answers are kept back until the next one on their connection; the oldest is given up then."""
+"""Responses held back until the next one on their connection; beyond, the oldest is dropped."""
 DISCARDED_BYTES = 64 * 1024
 
 
@@ -87,7 +87,7 @@ class Committing:
     # --- requests -------------------------------------------------------------------------------------------
 
     async def answer(self, context: RequestContext, request: Any, handler: Handler) -> Any:
-        """Answer a request as the faults want it. Raises RequestError, as a handler does."""
+        """Answer a request under the faults. Raises RequestError, like a handler."""
         faults, connection = self._faults, context.connection
         verdict = faults.judge(
             Subject(
@@ -111,7 +111,7 @@ class Committing:
         return await self._commit(verdict, context, request, handler)
 
     async def _commit(self, verdict: Verdict, context: RequestContext, request: Any, handler: Handler) -> Any:
-        """Do what the rules that strike want. Raises RequestError."""
+        """Carry out the rules that strike. Raises RequestError."""
         if hold_s := verdict.total("hold_ms") / 1000:
             await trio.sleep(hold_s)
         if self._ends(verdict, context, BEFORE) or verdict.first("drop") == "request":
@@ -179,7 +179,7 @@ class Committing:
         return response
 
     def _spoil(self, verdict: Verdict, context: RequestContext, response: Any) -> None:
-        """Change an answer where rules say so."""
+        """Change a response by the rules."""
         for rule in verdict.rules:
             do = rule.do
             if "at" in do:
@@ -225,7 +225,7 @@ class Committing:
         return error_response(_api(context), context, request, code, message)
 
     async def send(self, context: RequestContext, transport: Transport, chunks: list[Chunk]) -> bool:
-        """Send an answer as the faults want it; false when the connection is to be closed. Raises OSError."""
+        """Send a response under the faults; false when the connection must be closed. Raises OSError."""
         delivery = context.delivery
         number = context.connection.connection_id
         if isinstance(delivery, Delivery):
@@ -274,7 +274,7 @@ class Committing:
 
         return take
 
-    # --- what is known of the broker ------------------------------------------------------------------------
+    # --- facts about the broker -----------------------------------------------------------------------------
 
     def _name_of(self, topic_id: bytes) -> str | None:
         return self._broker.services.metadata.image.topic_name(topic_id) if self._broker is not None else None
@@ -286,7 +286,7 @@ class Committing:
             self._broker.services.group_coordinator.end_timer(("session", group, member))
 
     def _pin_images(self) -> None:
-        """Remember how the cluster is now for rules that are new and want to tell so later."""
+        """Remember the present cluster for new rules that refer to it later."""
         if self._broker is None:
             return
         rules = self._faults.rules
@@ -316,7 +316,7 @@ def _read(records: Any) -> bytes:
 
 
 async def _ignore(transport: Transport) -> None:
-    """Read what comes and do nothing, until the peer has closed."""
+    """Read and ignore data until the peer has closed."""
     scratch = memoryview(bytearray(DISCARDED_BYTES))
     while True:
         await transport.wait_readable(soon=False)

@@ -59,7 +59,7 @@ def copy(source: str, target: str, size: int | None = None) -> None:
 
 
 def share(source: str, target: str) -> None:
-    """Give a file that is not written any more another name; copy it where there are no hard links. Raises OSError."""
+    """Give another name to a file that is no longer written; copy it if hard links are not supported. Raises OSError."""
     try:
         os.link(source, target)
     except OSError as error:
@@ -100,6 +100,6 @@ def empty(directory: str, aside: str) -> None:
 
 
 def remove(paths: Iterable[str]) -> None:
-    """Remove directories with all that is in them, as far as that can be done."""
+    """Remove directories with their content, as far as possible."""
     for path in paths:
         shutil.rmtree(path, ignore_errors=True)

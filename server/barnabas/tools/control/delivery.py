@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SIZE_END, CORRELATION_END = 4, 8
 GARBAGE_BYTES_MAX = 64 * 1024
-"""So many bytes of an answer are random at most."""
+"""Largest number of random bytes in a response."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class Delivery:
 
     @classmethod
     def of(cls, verdict: Verdict) -> Delivery:
-        """Return what the rules that strike say about an answer."""
+        """Return the effects on a response of the rules that strike."""
         garbage = verdict.first("garbage") or ""
         return cls(
             delay_s=verdict.total("delay_ms") / 1000,
@@ -61,7 +61,7 @@ class Delivery:
 
 
 def spoiled(chunks: list[Chunk], delivery: Delivery) -> list[Chunk]:
-    """Return an answer with another correlation id, or with garbage in it, as it is to be."""
+    """Return a response with another correlation id, or with garbage, as required."""
     if not delivery.has_wrong_id and not delivery.garbage:
         return chunks
     first = bytearray(chunks[0])  # type: ignore[arg-type]  # what has the size is no file
@@ -92,7 +92,7 @@ def beginning(chunks: list[Chunk], size: int) -> list[Chunk]:
 
 
 async def deliver(delivery: Delivery, transport: Transport, chunks: list[Chunk]) -> bool:
-    """Send an answer, or what a fault makes of it; false when the connection is to be closed. Raises OSError."""
+    """Send a response, as modified by a fault; false when the connection must be closed. Raises OSError."""
     if delivery.delay_s or delivery.seconds_per_byte:
         await trio.sleep(delivery.delay_s + delivery.seconds_per_byte * sum(map(len, chunks)))
     if delivery.end:

@@ -24,7 +24,7 @@ _LOG = re.compile(r".*/([^/]+)-(\d+)(?:/[^/]*)?$", re.DOTALL)
 
 
 class FaultyDisk:
-    """Stands around another disk. What is not defined here is that disk's."""
+    """Wraps another disk. Methods that are not defined here are that disk's."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class FaultyDisk:
         clock_ms: Callable[[], float],
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`sleep` holds up the thread that writes or reads, as a slow disk does."""
+        """`sleep` blocks the thread that writes or reads, like a slow disk."""
         self._disk = disk
         self._faults = faults
         self._clock_ms = clock_ms
@@ -49,7 +49,7 @@ class FaultyDisk:
         self.is_dead = True
 
     def strike(self, event: str, path: str) -> None:
-        """Do what rules say about an event on a file. Raises OSError."""
+        """Apply the rules for an event on a file. Raises OSError."""
         if not self._faults.concerns(event):
             return
         from barnabas.tools.faults.matching import Subject
@@ -63,7 +63,7 @@ class FaultyDisk:
         if number is not None:
             raise OSError(number, os.strerror(number), path)
 
-    # --- what is done to files ------------------------------------------------------------------------------
+    # --- file operations ------------------------------------------------------------------------------------
 
     def open(self, path: str, *, create: bool = False) -> File:
         """Open a file to read and write."""
@@ -164,7 +164,7 @@ class FaultyFile:
 
 
 class _Nothing:
-    """A file that is never made: it takes what is written, and holds nothing."""
+    """A file that is never created: it accepts writes, and stays empty."""
 
     __slots__ = ()
 

@@ -76,17 +76,17 @@ class Faulting:
     def attach(self, broker: Broker) -> None:
         """Commit faults for this broker from now on."""
         self._broker = broker
-        if self.faults.rules or self._committing.if_made is not None:  # a rule may be about what is known now
+        if self.faults.rules or self._committing.if_made is not None:  # a rule may refer to present facts
             self._committing.get().attach(broker)
 
     async def intercept(self, context: RequestContext, request: Any, handler: Handler) -> Any:
-        """Answer a request as the faults want it; an Interceptor."""
+        """Answer a request under the faults; an Interceptor."""
         if not self.faults.concerns(REQUEST):
             return await handler(context, request)
         return await self._committing.get().answer(context, request, handler)
 
     async def send(self, context: RequestContext, transport: Transport, chunks: list[Chunk]) -> bool:
-        """Send an answer as the faults want it; a Sender."""
+        """Send a response under the faults; a Sender."""
         committing = self._committing.if_made
         if committing is not None:
             return await committing.send(context, transport, chunks)

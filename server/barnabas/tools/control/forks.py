@@ -27,12 +27,12 @@ log = logging.getLogger(__name__)
 
 
 class Forks:
-    """Starts forks in a nursery; `start` is what a BrokerState asks."""
+    """Starts forks in a nursery; `start` gets a BrokerState."""
 
     def __init__(
         self, nursery: trio.Nursery, *, control_host: str, token: str, clock: VirtualClock | None
     ) -> None:
-        """`control_host` is the address on which control APIs are served, `clock` the one that all of them share."""
+        """`control_host` is the address of control APIs, `clock` the shared clock."""
         self._nursery = nursery
         self._control_host = control_host
         self._token = token

@@ -39,7 +39,7 @@ class NotRunningError(Exception):
 
 
 class _Restart(NamedTuple):
-    """A restart that was asked for."""
+    """A requested restart."""
 
     between: Callable[[], None] | None
     down_s: float

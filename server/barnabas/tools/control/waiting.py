@@ -1,7 +1,7 @@
 """Waiting until a broker is in some state: a topic has records, a group is stable, a group has read everything.
 
-The rule: the caller says how long to wait, in real time whatever the broker's clock shows; when the time is over, the error
-says what there was instead.
+The rule: the caller gives a timeout in real time, whatever the broker's clock shows; the error of a timeout describes
+the present state.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ TIMEOUT_MS = 10_000
 
 
 class NotYetError(Exception):
-    """The awaited state has not come in time; the text says what there is."""
+    """The awaited state was not reached in time; the text describes the present one."""
 
 
 async def until(look: Callable[[], Awaitable[tuple[bool, Any, str]]], timeout_ms: int) -> Any:
     """Look until the state is as expected, and return it.
 
-    `look` returns whether it is, the state, and the state in words. Raises NotYetError.
+    `look` returns whether the state is as expected, the state, and its description. Raises NotYetError.
     """
     deadline_s = time.monotonic() + timeout_ms / 1000
     while True:
@@ -52,7 +52,7 @@ async def wait_for_records(
 ) -> JsonObject:
     """Wait until a topic, or one partition of it, holds at least `count` records. Raises NotYetError.
 
-    What was counted is not read again. A topic that does not exist yet holds none.
+    Counted records are not read again. A topic that does not exist yet has none.
     """
     counted: dict[int, tuple[int, int]] = {}  # partition -> (records, the offset after them)
 
@@ -84,7 +84,7 @@ async def wait_for_group(
     members: int | None = None,
     timeout_ms: int = TIMEOUT_MS,
 ) -> JsonObject:
-    """Wait until a group is in a state, with just so many members if a number is given. Raises NotYetError."""
+    """Wait until a group is in a state, with an exact number of members if one is given. Raises NotYetError."""
 
     async def look() -> tuple[bool, JsonObject, str]:
         try:

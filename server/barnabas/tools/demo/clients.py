@@ -102,7 +102,7 @@ def kafkajs(demo: Demo, user: str, address: str) -> str:
 
 
 def spark(demo: Demo, user: str, address: str) -> str:
-    """Return a reader of Spark's Kafka source, in parentheses: as they are these lines are Python and Scala."""
+    """Return a reader of Spark's Kafka source, in parentheses: so the lines are both Python and Scala."""
     return _lines(
         '(spark.readStream.format("kafka")',
         *(
@@ -130,7 +130,7 @@ CLIENTS: tuple[tuple[str, str, Callable[[Demo, str, str], str]], ...] = (
 
 
 def instructions(demo: Demo, sasl_address: str, ssl_address: str) -> str:
-    """Return what a user is shown; an address is empty where no listener has that security protocol."""
+    """Return the instructions for a user; an address is empty if no listener has that security protocol."""
     people = "\n".join(f"  {user:6} {demo.passwords[user]}" for user in USERS)
     ways = [("SCRAM-SHA-512", sasl_address), ("certificates", ssl_address)]
     where = (

@@ -1,6 +1,6 @@
 """Files for a broker with security, in one directory: certificates, users with passwords, ACLs, and its settings.
 
-The rule: everything is made once; a second start uses what is there, also what was changed meanwhile.
+The rule: files are created once; later starts use the existing ones, with changes made meanwhile.
 """
 
 from __future__ import annotations

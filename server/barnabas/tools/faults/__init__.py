@@ -1,1 +1,1 @@
-"""Faults that a broker commits on purpose: rules, which requests they apply to, and what is done to the answers. Pure."""
+"""Injected faults of a broker: rules, the requests that they apply to, and their effects on responses. Pure."""

@@ -1,6 +1,7 @@
-"""THE table of what a fault does. The parser, the short form, the JSON schema and the reference page are made of it.
+"""THE table of the effects of faults.
 
-The rule: a value is checked and made ready once, when the rule is made.
+The parser, the short form, the JSON schema and the reference page are derived from it. The rule: a value is checked and
+converted once, when the rule is created.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A row: what stands under `do`, for which events, how its value is read, and what it does.
+    """A row: its name under `do`, its events, the parser of its value, and its effect.
 
     `schema` is the JSON schema of its value.
     """
@@ -166,7 +167,7 @@ BY_NAME: dict[str, Action] = {action.name: action for action in ACTIONS}
 
 
 def parse(value: Any, event: str) -> dict[str, Any]:
-    """Return what stands under `do` with its values checked. Raises FaultError."""
+    """Return the entries under `do` with checked values. Raises FaultError."""
     if not isinstance(value, dict) or not value:
         raise FaultError(
             f"an action is expected, as {{error: NOT_LEADER_OR_FOLLOWER}}; {_known(event)}", "do"

@@ -1,6 +1,6 @@
-"""Record batches that are damaged on purpose: what a client gets when a disk, a network card or a broker has failed.
+"""Damaged record batches, as a client gets them after a failure of a disk, a network card or a broker.
 
-The rule: only what the fault names is wrong; a checksum that would give the rest away is computed again.
+The rule: only the named part is wrong; a checksum that would reveal other damage is recomputed.
 """
 
 from __future__ import annotations

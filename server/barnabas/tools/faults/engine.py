@@ -1,7 +1,7 @@
-"""All rules of a broker, and what they say about one event.
+"""All rules of a broker, and their verdict on an event.
 
-The rule: the server asks once for each event, and does what the verdict says; nothing here waits, sends or fails. What
-rules are made of is imported by the first one.
+The rule: the server asks once for each event, and applies the verdict; nothing here waits, sends or fails. The modules
+of rules are imported by the first rule.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Verdict:
     def __init__(self) -> None:
         self.rules: list[Rule] = []
         self.pending: list[Rule] = []
-        """Those of which the answer will tell whether they apply."""
+        """Rules for which only the response will show whether they apply."""
 
     def __bool__(self) -> bool:
         return bool(self.rules or self.pending)
@@ -47,7 +47,7 @@ class Verdict:
         return None
 
     def total(self, action: str) -> float:
-        """Return the sum of what rules draw for an action: delays add up."""
+        """Return the sum of the rules' values for an action: delays add up."""
         return sum(rule.chance.between(*rule.do[action]) for rule in self.rules if action in rule.do)
 
     def having(self, action: str) -> Iterable[Rule]:
@@ -108,7 +108,7 @@ class Faults:
         return added
 
     def enable(self, name: str, *, is_enabled: bool = True) -> None:
-        """Have a rule apply or not, with its counts kept. Raises KeyError."""
+        """Enable or disable a rule, and keep its counts. Raises KeyError."""
         self.rules[name].is_enabled = is_enabled
         self._changed()
 

@@ -1,6 +1,6 @@
 """Files of faults: YAML with a seed, rules, short forms and named sets.
 
-The rule: a file is taken as a whole or not at all, and what is wrong in it is told with its line.
+The rule: a file is applied completely or not at all, and errors name the line.
 """
 
 from __future__ import annotations

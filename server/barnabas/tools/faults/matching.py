@@ -69,7 +69,7 @@ class Match:
         return self.partitions is None or partition is None or partition in self.partitions
 
     def fits(self, subject: Subject, *, with_topics: bool = True) -> bool:
-        """Return whether the rule applies; without `with_topics`, as far as can be said before they are known."""
+        """Return whether the rule applies; without `with_topics`, as far as known without the topics."""
         return (
             subject.event == self.event
             and (self.api_keys is None or subject.api_key in self.api_keys)
@@ -126,7 +126,7 @@ CONDITIONS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "partition": ((REQUEST, *DISK), "A partition of such a topic."),
     "group": (_ON_REQUEST, "A group that the request names."),
 }
-"""Conditions that may stand under `on`: for which events, and what each of them means."""
+"""Conditions under `on`: their events, and the meaning of each."""
 NAMES = tuple(CONDITIONS)
 
 
@@ -158,7 +158,7 @@ def parse(value: Any) -> Match:
 
 
 def _items(value: Any) -> list[Any]:
-    """Return what one of is enough: a list's items, or those of a text with commas."""
+    """Return the alternatives: a list's items, or those of a text with commas."""
     if isinstance(value, list):
         return value
     return [word.strip() for word in value.split(",")] if isinstance(value, str) else [value]

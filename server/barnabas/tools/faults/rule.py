@@ -1,7 +1,7 @@
-"""One rule: what it applies to, at which times, what it does, and how often it has done so.
+"""One rule: its events, its times, its effect, and its counts.
 
-The rule of rules: a match is counted as `seen` whether or not anything is done, and as a hit when it is; the same
-matches in the same order lead to the same hits, since chance follows from seed and name.
+The rule of rules: a match is counted as `seen` in any case, and as a hit if the rule takes effect; the same matches in
+the same order lead to the same hits, since chance follows from seed and name.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CONDITIONS = {
     "from_ms": "Not before so many ms after the rule was made, or its counts began again.",
     "until_ms": "Not from so many ms on.",
 }
-"""Conditions that may stand under `when`, and what each of them means."""
+"""Conditions under `when`, and the meaning of each."""
 WHEN = tuple(CONDITIONS)
 
 
@@ -41,9 +41,9 @@ class When:
     """These matches, counted from 1."""
     every: int = 1
     after: int = 0
-    """So many are left alone first."""
+    """Number of first matches that are skipped."""
     times: int | None = None
-    """At most so many hits."""
+    """Largest number of hits."""
     probability: float = 1.0
     from_ms: float = 0.0
     """Counted from when the rule was made, or its counts began again."""
@@ -51,7 +51,7 @@ class When:
 
 
 class Rule:
-    """A fault; `seen` counts what it applies to, `hits` how often it was committed."""
+    """A fault; `seen` counts its matches, `hits` its effects."""
 
     def __init__(self, name: str, spec: dict[str, Any], seed: int, now_ms: float) -> None:
         """Read a rule. Raises FaultError."""
@@ -77,7 +77,7 @@ class Rule:
         self.chance = Chance(seed, self.name)
 
     def strikes(self, now_ms: float) -> bool:
-        """Count a match; returns whether the fault is to be committed, which counts as a hit."""
+        """Count a match; returns whether the rule strikes, which counts as a hit."""
         self.seen += 1
         when, count = self.when, self.seen - self.when.after
         age_ms = now_ms - self.made_ms
@@ -101,9 +101,8 @@ class Rule:
 
     @property
     def waits_for_answer(self) -> bool:
-        """True if only the answer may tell what the rule applies to: a Fetch in a session names no topics.
-
-        Only there is seen, too, whether there are records to damage. Not so where it acts before anything is done.
+        """True if only the response shows whether the rule applies: a Fetch in a session names no topics, and only its
+        response shows whether there are records to damage. False for rules that act before the request is handled.
         """
         do = self.do
         return (self.match.is_partial or self.needs_records) and not (
@@ -158,7 +157,7 @@ def _number(value: Any, place: str, most: float) -> float:
 
 
 def _check_paths(match: Match, do: dict[str, Any]) -> None:
-    """Look whether each API that is named has the places that are. Raises FaultError."""
+    """Check that the response of each API has the fields that the action names. Raises FaultError."""
     if match.event != REQUEST or match.api_keys is None:
         if "at" in do or "set" in do:
             raise FaultError("which APIs have this place? Name them", "on.api")

@@ -1,6 +1,6 @@
-"""Named sets of rules: what clients get wrong, or what Kafka's operators see, as one word with parameters.
+"""Named sets of rules for frequent problems of clients and operators, as one word with parameters.
 
-The rule: a set is rules as anybody could write them; each has the name of its set in front of its own.
+The rule: a set consists of ordinary rules; their names begin with that of the set.
 """
 
 from __future__ import annotations

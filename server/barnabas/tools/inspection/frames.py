@@ -1,4 +1,4 @@
-"""Frames of requests and answers, without their size field, decoded as far as they can be.
+"""Frames of requests and responses, without their size field, decoded as far as possible.
 
 The rule: nothing here raises; `problem` says why a frame is not decoded.
 """
@@ -19,7 +19,7 @@ API_VERSIONS = 18
 
 @dataclass(slots=True)
 class Request:
-    """A request as far as it could be decoded; `message` is None where it could not, and `problem` says why."""
+    """A request, decoded as far as possible; without a `message`, `problem` is the reason."""
 
     size: int
     api_key: int = -1
@@ -39,7 +39,7 @@ class Request:
 
 @dataclass(slots=True)
 class Response:
-    """An answer as far as it could be decoded."""
+    """A response, decoded as far as possible."""
 
     size: int
     correlation_id: int = 0

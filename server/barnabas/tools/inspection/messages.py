@@ -11,7 +11,7 @@ from barnabas.wire.primitives import ZERO_UUID
 from barnabas.wire.regions import FileRegion
 
 ENTRIES_MAX = 1000
-"""So many entries of arrays of one message are shown by default."""
+"""Entries of arrays shown of one message by default."""
 TEXT_CHARACTERS_MAX = 1000
 SECRETS = frozenset(("auth_bytes", "hmac", "salted_password", "salt", "session_token", "password"))
 """Fields that hold credentials."""
@@ -20,7 +20,7 @@ _SECRET_SETTINGS = ("password", "secret", "jaas", "keystore.key", "credential")
 
 
 class UnreadRecords:
-    """Records that passed without being looked at; their length is known."""
+    """Records that were not decoded; their length is known."""
 
     __slots__ = ("size",)
 
@@ -57,7 +57,7 @@ def as_json(
 
 
 class _Shown:
-    """One message on its way to JSON."""
+    """A message being converted to JSON."""
 
     __slots__ = ("_entries_left", "_records")
 
@@ -105,7 +105,7 @@ class _Shown:
         return items
 
     def _bytes(self, value: Data, name: str) -> Any:
-        """Return an id as text, records as they are to be shown, and the size of anything else."""
+        """Return an id as text, records by the chosen view, and the size of anything else."""
         if isinstance(value, bytes) and len(value) == len(ZERO_UUID) and name.endswith("id"):
             return uuid_text(value)
         if name == "records" and self._records is not None:

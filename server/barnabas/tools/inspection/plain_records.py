@@ -23,12 +23,12 @@ def plain(data: bytes | None) -> str | JsonObject | None:
 
 
 def plain_headers(headers: list[tuple[str, bytes | None]]) -> list[JsonObject]:
-    """Return headers as plain values: one object for each, because names may be there twice."""
+    """Return headers as plain values: one object for each, as names may be repeated."""
     return [{name: plain(value)} for name, value in headers]
 
 
 def bytes_of(value: object) -> bytes | None:
-    """Return what `plain` has made a text, or an object, of; other JSON as its text. Raises ValueError."""
+    """Return the bytes of a value that `plain` has made a text or an object; other JSON as its text. Raises ValueError."""
     if value is None:
         return None
     if isinstance(value, str):

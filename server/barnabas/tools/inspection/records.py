@@ -1,6 +1,6 @@
 """Record batches of every format and compression as JSON.
 
-The rule: what is shown is bounded in records and in bytes, decompressed ones too; what is broken is said where it stands.
+The rule: the output is bounded in records and in bytes, also decompressed ones; damage is reported at its place.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class RecordsView:
             try:
                 text = part.decode()
             except UnicodeDecodeError as error:
-                # A character may be cut in two at the end of what is shown.
+                # a character may be truncated at the end of the shown text
                 text = part[: error.start].decode() if more and error.start > len(part) - 4 else None
             if text is not None and all(
                 character.isprintable() or character in "\r\n\t" for character in text
@@ -145,7 +145,7 @@ class BatchCount:
 
 
 def count(data: Data | None) -> BatchCount:
-    """Count batches and records by the headers of batches; what is broken ends the count."""
+    """Count batches and records by the headers of batches, up to the first damage."""
     counts = BatchCount()
     if data is None:
         return counts

@@ -32,9 +32,9 @@ class Child:
     """One process. Lifecycle: `start`, `wait` in one task, `stop`."""
 
     def __init__(self, name: str, command: Sequence[str], output: Path | None) -> None:
-        """`output` gets what the process writes, to standard error and (unless a line is read of it) output.
+        """`output` gets the process's standard error and (unless a line is read from it) output.
 
-        Without it that goes where this process writes its own.
+        None: they go to those of this process.
         """
         self.name = name
         self.command = tuple(command)
@@ -59,7 +59,7 @@ class Child:
         return self._process.returncode if self._process is not None else None
 
     def start(self, *, reads_output: bool) -> None:
-        """Start it, in a session of its own: a terminal's Ctrl-C is for the parent. Raises ChildError."""
+        """Start it, in a separate session, so that a terminal's Ctrl-C reaches only the parent. Raises ChildError."""
         with self.output.open("ab") if self.output is not None else nullcontext() as output:
             try:
                 self._process = subprocess.Popen(
@@ -74,7 +74,7 @@ class Child:
                 raise ChildError(f"{self.name} cannot be started: {error}") from error
 
     async def wait(self) -> int:
-        """Wait for its end, beside others if need be; returns the exit code as in `code`."""
+        """Wait for its end, beside others if necessary; returns the exit code as in `code`."""
         assert self._process is not None
         if self._process.returncode is not None:
             return self._process.returncode

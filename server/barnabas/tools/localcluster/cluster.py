@@ -1,7 +1,7 @@
 """The processes of one cluster on this machine: each told when it is ready and when it has ended.
 
-The rule: what is told on standard output is for people, one line for each thing that happens; programs read the one
-line with `bootstrap.servers=`, which comes when every node serves.
+The rule: standard output is for people, one line for each event; programs read the line with `bootstrap.servers=`, which
+is printed when every node serves.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def say(text: str) -> None:
 
 
 class Cluster(ProcessGroup):
-    """Brokers, and what keeps their metadata. Lifecycle: `run`."""
+    """Brokers, and the processes that keep their metadata. Lifecycle: `run`."""
 
     def __init__(
         self, options: argparse.Namespace, directory: Path, *, make_child: MakeChild = Child

@@ -202,7 +202,7 @@ def directory_of(options: argparse.Namespace) -> Path:
 
 @contextmanager
 def made(directory: Path | None) -> Iterator[Path]:
-    """Make the directory, or one in memory without a name, for as long as it is used. Raises ChildError."""
+    """Create the directory, or a temporary one in memory if it has no name. Raises ChildError."""
     if directory is None:
         from barnabas.environment.ephemeral import ephemeral_directory
 

@@ -56,7 +56,7 @@ class QuorumCluster(Cluster):
         return [*super().children(), *self._controllers.values()]
 
     async def start(self, nursery: trio.Nursery) -> None:
-        """Format what is new, and start all nodes at the same time. Raises ChildError."""
+        """Format new directories, and start all nodes at the same time. Raises ChildError."""
         options = self._options
         quorum = self._quorum = prepare(self._directory, controller_ids(options.brokers, options.controllers))
         async with trio.open_nursery() as starting:

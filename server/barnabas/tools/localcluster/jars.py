@@ -20,7 +20,7 @@ from barnabas.tools.localcluster.children import ChildError
 from barnabas.tools.localcluster.defaults import MAVEN_CENTRAL
 
 VERSION = "3.8.4"
-"""The ZooKeeper that is fetched: the one that Apache Kafka 3.9 brings along."""
+"""The version of ZooKeeper that is downloaded: that of Apache Kafka 3.9."""
 DEBIAN = Path("/usr/share/java/zookeeper.jar")
 """Debian's; its manifest names the jars that it needs."""
 FETCH_SECONDS = 60.0
@@ -45,7 +45,7 @@ class Jar(NamedTuple):
         return f"{self.group.replace('.', '/')}/{self.name}/{self.version}/{self.file}"
 
 
-# What a ZooKeeper server by itself needs, without its administration server and its TLS.
+# the jars that a ZooKeeper server needs, without its administration server and TLS
 JARS = (
     Jar("org.apache.zookeeper", "zookeeper", VERSION,
         "2d77b152039e7f85dc5438a9304febff86a2f3e55c88976a8be309af39028e97"),
@@ -61,7 +61,7 @@ JARS = (
 
 
 class NoZooKeeperError(ChildError):
-    """ZooKeeper cannot be started here; the text says what to do."""
+    """ZooKeeper cannot be started here; the text names the way out."""
 
 
 @dataclass(frozen=True, slots=True)

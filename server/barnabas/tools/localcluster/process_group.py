@@ -1,7 +1,7 @@
 """Processes that are started and stopped as one.
 
-The rule: whatever ends the work (a signal, a child that does not start, the end of a needed one), everything that was
-started is stopped before `run` returns.
+The rule: all started processes are stopped before `run` returns, after a signal, a failed start, or the end of a
+required process.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ProcessGroup(ABC):
 
     @abstractmethod
     async def stop(self) -> None:
-        """Stop whatever was started. It cannot be cancelled."""
+        """Stop all started processes. It cannot be cancelled."""
 
     @abstractmethod
     def children(self) -> Iterable[Child]:
@@ -41,7 +41,7 @@ class ProcessGroup(ABC):
 
     @abstractmethod
     def say_stopping(self, name: str, *, at_once: bool) -> None:
-        """Tell that a signal has come, the first or another one."""
+        """Report a signal, the first or a later one."""
 
     def fail(self) -> None:
         """Stop all processes, since too few run."""

@@ -100,7 +100,7 @@ def read(directory: Path) -> Quorum | None:
 
 
 def check(quorum: Quorum, directory: Path, brokers: int, controllers: int | None) -> None:
-    """Raise SettingError unless a directory's quorum can be started with so many nodes."""
+    """Raise SettingError unless a directory's quorum can be started with this number of nodes."""
     combined, dedicated = max(quorum.ports), len(quorum.dedicated)
     if dedicated:
         if controllers is not None and controllers != dedicated:
@@ -169,7 +169,7 @@ def format_and_write(settings: Mapping[str, str], cluster_id: str, file: Path) -
     log_dirs = settings["log.dirs"]
     if Path(log_dirs.partition(",")[0], META_PROPERTIES).exists():
         return
-    from barnabas.tools.logtool.errors import RefusedError  # not on the way of a later start
+    from barnabas.tools.logtool.errors import RefusedError  # not needed by a later start
     from barnabas.tools.logtool.storage_command import format_node
 
     try:

@@ -42,7 +42,7 @@ AGAIN_SECONDS = 0.2
 """Seconds from its end until a worker is started again; doubled each time that it ends soon, up to the maximum."""
 AGAIN_SECONDS_MAX = 10.0
 STEADY_SECONDS = 30.0
-"""A worker that has lived so long is started again at once."""
+"""Lifetime after which a worker that ends is restarted immediately."""
 ZOOKEEPER_DIRECTORY = "metadata"
 """The name of ZooKeeper's directory in the first log dir of workers that have begun on it."""
 
@@ -90,17 +90,17 @@ class Workers(ProcessGroup):
 
     @abstractmethod
     async def begin(self, ports: Collection[int], nursery: trio.Nursery) -> None:
-        """Begin to keep what the workers agree on; `ports` are those of all workers. Raises ChildError."""
+        """Begin to keep the workers' common metadata; `ports` are those of all workers. Raises ChildError."""
 
     @abstractmethod
     def prepare(self, node: Node, shared: Mapping[str, str], file: Path) -> None:
         """Write a worker's file of settings, which are those of all and its own. Raises ChildError."""
 
     def has_ended(self, broker_id: int) -> None:
-        """Be told that the process of a worker has ended."""
+        """Note that the process of a worker has ended."""
 
     def say_stopping(self, name: str, *, at_once: bool) -> None:
-        """Say nothing, as one broker does."""
+        """Print nothing, like a single broker."""
 
     def children(self) -> list[Child]:
         """Return the workers."""

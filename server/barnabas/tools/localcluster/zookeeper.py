@@ -35,7 +35,7 @@ class OwnZooKeeper:
         self.address = ""
 
     async def start(self) -> None:
-        """Read what was kept, and listen on a free port. Raises ChildError."""
+        """Read the stored content, and listen on a free port. Raises ChildError."""
         try:
             self.address = f"127.0.0.1:{await self.server.open('127.0.0.1', 0)}"
         except (StorageError, OSError) as error:

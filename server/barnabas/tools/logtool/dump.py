@@ -1,7 +1,7 @@
-"""`dump`: what is in a file, row by row.
+"""`dump`: the content of a file, row by row.
 
-The rule: as much as can be read is shown, in the order of the file; what is wrong is a row of kind "problem" at its
-place, and only then does a file end early.
+The rule: all readable content is shown, in the order of the file; an error is a row of kind "problem" at its place, and
+only then a file ends early.
 """
 
 from __future__ import annotations
@@ -255,7 +255,7 @@ def _can_dump(name: str) -> bool:
 
 
 def is_metadata_snapshot(name: str) -> bool:
-    """Say whether a file has the form of a log, and is a snapshot of the metadata or what a quorum begins with."""
+    """Say whether a file is a snapshot of the metadata or a quorum's bootstrap file, both in the form of a log."""
     return name == names.BOOTSTRAP_CHECKPOINT or names.parse_checkpoint_name(name) is not None
 
 

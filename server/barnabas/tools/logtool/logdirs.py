@@ -1,7 +1,6 @@
 """Files of a log dir beside its partitions: the identity of its broker, and the checkpoints.
 
-The rule: a checkpoint is checked against the logs that it speaks of; a damaged one is no loss, for a broker goes on
-without it.
+The rule: a checkpoint is compared with its logs; a damaged one is no loss, as a broker continues without it.
 """
 
 from __future__ import annotations

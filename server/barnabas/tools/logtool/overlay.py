@@ -1,6 +1,6 @@
-"""A disk that only pretends to change: what was done to it can be looked at, and then really be done.
+"""A disk that only records changes: they can be inspected, and then carried out.
 
-The rule: nothing reaches the disk below before `apply_changes`. What ends as it was is no change at all.
+The rule: nothing reaches the disk below before `apply_changes`. A file that ends unchanged counts as no change.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Change(NamedTuple):
 
 
 class OverlayFile:
-    """A file: the beginning of one on the disk below (`base`, up to `base_size`), or content of its own."""
+    """A file: the beginning of one on the disk below (`base`, up to `base_size`), or new content."""
 
     def __init__(self, base: File | None) -> None:
         self.base = base
@@ -94,7 +94,7 @@ class OverlayDisk:
         self._files: dict[str, OverlayFile | None] = {}  # None: not there any more
         self._steps: list[tuple[str, str, str]] = []  # removals and renames, in order
 
-    # --- what was done --------------------------------------------------------------------------------------
+    # --- changes --------------------------------------------------------------------------------------------
 
     def changes(self) -> list[Change]:
         """Return the differences from the disk below, in an order in which they can be carried out."""
@@ -211,12 +211,12 @@ class OverlayDisk:
         return self.below.unique_id()
 
     def boot_id(self) -> bytes:
-        """Return what names this run of the machine."""
+        """Return an id of this run of the machine."""
         return self.below.boot_id()
 
 
 def apply_changes(disk: Disk, changes: Iterable[Change]) -> None:
-    """Carry out the changes that an overlay holds; what was done lasts when this returns. Raises OSError."""
+    """Carry out the changes of an overlay, synced when this returns. Raises OSError."""
     directories = set()
     for change in changes:
         directories.add(change.path.rpartition("/")[0])

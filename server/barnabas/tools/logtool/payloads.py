@@ -21,7 +21,7 @@ from barnabas.wire.errors import DecodeError
 from barnabas.wire.metadata_records import decode_record, record_key, record_name
 from barnabas.wire.registry import record_type, record_type_ids
 
-# Fields of a classic member's state whose content is a message of the consumer protocol.
+# fields of a classic member's state that contain a message of the consumer protocol
 _CONSUMER_PAYLOADS = {
     "subscription": "consumer_protocol_subscription",
     "assignment": "consumer_protocol_assignment",

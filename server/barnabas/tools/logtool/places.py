@@ -35,7 +35,7 @@ class PlaceKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A path and what is there."""
+    """A path, and the kind of its content."""
 
     kind: PlaceKind
     path: str
@@ -64,7 +64,7 @@ class PartitionPlace:
 
 
 def find_place(disk: Disk, path: str) -> Place:
-    """Say what an absolute path names. Raises PlaceError."""
+    """Classify an absolute path. Raises PlaceError."""
     path = path.rstrip("/") or "/"
     try:
         entries = disk.list(path)

@@ -53,7 +53,7 @@ class QuorumFiles(NamedTuple):
 def quorum_files(
     config: BrokerConfig, options: argparse.Namespace, credentials: Sequence[NamedCredential]
 ) -> QuorumFiles:
-    """Return what a controller begins with. Raises SettingError, RefusedError."""
+    """Return the first files of a controller. Raises SettingError, RefusedError."""
     if keeper_of(config) is Keeper.ITSELF:
         voter = Voter(config.get(settings.NODE_ID), new_uuid(OsEntropy()), (ENDPOINT,), KRAFT_VERSIONS)
         voters: tuple[Voter, ...] = (voter,)

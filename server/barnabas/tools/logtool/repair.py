@@ -1,8 +1,8 @@
 """`repair`: bring the directory of a partition into the state that a broker's recovery would bring it into.
 
-The rule: a whole plan first, made by the broker's own recovery over a disk that only pretends. Sound records are
-never given up unless that was asked for: a torn end may be cut, a hole in the middle may not. What is damaged in the
-middle can be cut out (`salvage`), so that what is sound before and behind it stays.
+The rule: first a complete plan, made by the broker's own recovery over a disk that only records changes. Sound records
+are never given up unless requested: a torn end may be cut, a hole in the middle may not. Damage in the middle can be cut
+out (`salvage`), so that the sound records around it stay.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from barnabas.tools.logtool.verify import Finding, Severity, Verifier
 class RepairPlan:
     """Changes to a partition that a repair would make, and what would be lost.
 
-    `lost_bytes` are cut or removed with whole segments. `survivor` is what is sound behind the first damage as
-    (path, position, offset): what makes the difference between a torn end and a hole. `kept_files` are the files of
-    damage with records that cannot go back, since their offsets have been used again.
+    `lost_bytes` are cut or removed with whole segments. `survivor` is the first sound batch behind the first damage as
+    (path, position, offset): with one it is a hole, without one a torn end. `kept_files` are the files of damage with
+    records that cannot go back, since their offsets have been used again.
     """
 
     place: PartitionPlace
@@ -56,7 +56,7 @@ def plan_repair(
     findings: list[Finding] = []
     Verifier(disk, findings.append, on_bytes=on_bytes).partition(place)
     overlay = OverlayDisk(disk)
-    # Gaps between segments are let be: whether a cleaner has made them is nothing that a directory tells.
+    # gaps between segments are accepted: a directory does not show whether a cleaner has made them
     config = LogConfig(cleanup_policy=frozenset({"compact"}))
     loader = Loader(
         overlay, OpenFiles(), place.path, config, now_ms=0, producer_expiration_ms=UNBOUNDED,
@@ -90,7 +90,7 @@ def _load(loader: Loader) -> LoadedLog:
 def _needed(
     changes: list[Change], place: PartitionPlace, damaged: set[str], log_end_offset: int
 ) -> list[Change]:
-    """Leave out what recovery does to derived files that are sound as they are: theirs may be denser."""
+    """Omit changes of derived files that are sound: theirs may be denser."""
     written = {change.path for change in changes if change.what == "write"}
     moved = {change.path for change in changes if change.path.endswith(names.LOG)}
     moved |= {change.target for change in changes if change.what == "rename"}

@@ -1,4 +1,4 @@
-"""Rows: what the tool has to say, as flat dictionaries, printed as lines of text or of JSON.
+"""Rows: the tool's output as flat dictionaries, printed as lines of text or of JSON.
 
 The rule: a check yields rows and knows nothing of the format; bytes stay bytes until here.
 
@@ -75,7 +75,7 @@ def to_json(row: Row) -> str:
 
 
 def to_text(row: Row) -> str:
-    """The row as one line: its kind, then `name=value` for each field; an absent value is left out."""
+    """Return the row as one line: its kind, then `name=value` for each field; absent values are omitted."""
     parts = [str(row[KIND])]
     for name, value in row.items():
         if name != KIND and value is not None:

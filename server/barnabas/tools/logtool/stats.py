@@ -121,7 +121,7 @@ class LogStats:
 def collect(
     disk: Disk, place: PartitionPlace, *, deep: bool = False, on_bytes: Callable[[int], None] = lambda _: None
 ) -> LogStats:
-    """Count what is in a partition; damage ends a segment early and is noted. Raises OSError."""
+    """Count the content of a partition; damage ends a segment early and is noted. Raises OSError."""
     stats = LogStats(is_deep=deep)
     for name in place.file_names:
         if not name.endswith(names.LOG):

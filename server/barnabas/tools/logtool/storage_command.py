@@ -207,7 +207,7 @@ def _format_dirs(
 
 
 def _write_files(ownership: Ownership, dirs: Sequence[str], quorum: QuorumFiles) -> None:
-    """Write what a controller begins with. Raises StorageError."""
+    """Write the first files of a controller. Raises StorageError."""
     disk = OsDisk()
     try:
         for path in dirs:

@@ -1,7 +1,7 @@
-"""`verify`: is everything in a partition's directory what it must be, and do its files agree.
+"""`verify`: checks the files of a partition's directory, and whether they agree.
 
-The rule: an ERROR is what makes a broker lose or misread records, or what it would have to repair; a WARNING is odd
-but harmless; a NOTE explains what is seen. Nothing is repaired here, and nothing is believed unread.
+The rule: an ERROR makes a broker lose or misread records, or would have to be repaired; a WARNING is odd but harmless; a
+NOTE explains a finding. Nothing is repaired here, and nothing is trusted unread.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""`barnabas probe`: what a broker really serves, how fast, and what that means for clients.
+"""`barnabas probe`: finds out the APIs that a broker really serves, its speed, and the consequences for clients.
 
-The rule: a probe reads. What could change something is sent so that it must be refused, or with `--write`, or not at all.
+The rule: a probe only reads. A request that could change something is sent in a form that must be refused, or with
+`--write`, or not at all.
 """

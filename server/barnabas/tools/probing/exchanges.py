@@ -1,6 +1,6 @@
-"""A connection that sends what it is given, right or wrong, and keeps what was said on it.
+"""A connection that sends any frames, valid or not, and records all traffic.
 
-The rule: nothing is sent again and nothing hidden: a broker that closes the connection, is silent or answers nonsense is a
+The rule: nothing is repeated and nothing hidden: a broker that closes the connection, is silent or answers nonsense is a
 result, and each has an error of its own.
 """
 
@@ -55,7 +55,7 @@ class NonsenseError(ExchangeError):
 
 @dataclass(slots=True)
 class Exchange:
-    """One request and what came of it."""
+    """A request and its outcome."""
 
     label: str
     key: int
@@ -80,7 +80,7 @@ class Target:
     async def connect(
         self, journal: list[Exchange] | None = None, *, log_in: bool = True
     ) -> AsyncIterator[Wire]:
-        """Open a connection, logged in where the settings say so. Raises ConnectionLostError, AuthenticationError."""
+        """Open a connection, logged in if configured. Raises ConnectionLostError, AuthenticationError."""
         stream = await self._dial()
         wire = Wire(stream, self.settings.client_id, [], self.timeout_s)
         try:

@@ -1,7 +1,7 @@
 """For each API and version a request that is right in form and changes nothing: THE table of the probe and of frame cases.
 
-The rule: what only reads is asked as it is. What would change something names what cannot be there (a topic, a group, a
-producer), or says something that every broker must refuse, or is an empty list. Brokers' own APIs are not asked.
+The rule: read-only requests are sent unchanged. Others name objects that cannot exist (a topic, a group, a producer), or
+have content that every broker must refuse, or an empty list. APIs between brokers are not used.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Effect(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names for requests: a topic, a group and a transactional id that do not exist, and what does."""
+    """Names for requests: a topic, a group and a transactional id that do not exist, and existing ones."""
 
     topic: str
     group: str
@@ -49,7 +49,7 @@ Builder = Callable[[Names, int], Values]
 
 @dataclass(frozen=True, slots=True)
 class Harmless:
-    """One row: the API, what the request does, and how it is made for a version."""
+    """A row: the API, the effect of the request, and its content for a version."""
 
     name: str
     effect: Effect

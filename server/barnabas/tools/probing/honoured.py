@@ -1,6 +1,6 @@
-"""Check that a broker honours what it advertises: each version of each API is asked once.
+"""Check that a broker honours its advertised versions: each version of each API is requested once.
 
-The rule: honoured means that the answer decodes whole in the version that was asked for, and is not UNSUPPORTED_VERSION.
+The rule: a version is honoured if the response decodes completely in it, and is not UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Verdict:
 
 
 async def ask_all(target: Target, versions: Versions, names: Names) -> list[Verdict]:
-    """Ask every advertised version, in the order of keys. Raises ClientError when the broker cannot be reached any more."""
+    """Request every advertised version, in the order of keys. Raises ClientError when the broker becomes unreachable."""
     verdicts: list[Verdict] = []
     async with _Connections(target).opened() as connections:
         for key, (low, high) in sorted(versions.items()):

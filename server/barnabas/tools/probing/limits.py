@@ -1,4 +1,4 @@
-"""A broker's limits and habits, as far as its settings can be read."""
+"""A broker's limits and habits, as far as its settings are readable."""
 
 from __future__ import annotations
 

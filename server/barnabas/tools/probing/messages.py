@@ -1,4 +1,4 @@
-"""Requests from plain values, in any version: fields that a version does not have are left out.
+"""Requests from plain values, in any version: fields that a version lacks are omitted.
 
     make("Metadata", 12, {"topics": [{"name": "events"}]})
 

@@ -1,7 +1,7 @@
-"""Needs of stock clients: for each use, the APIs and the versions that the client knows.
+"""Needs of stock clients: for each use, the APIs and the versions that the client supports.
 
-The rule: a use works if for each of its APIs some version is known to both. Kafka's own clients know what their release
-advertises; the others' ranges are from their sources. A range that was not looked up is left open.
+The rule: a use works if for each of its APIs both support some version. Kafka's own clients support the versions of
+their release; the others' ranges are from their sources. A range that was not looked up is left open.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ USES: dict[str, tuple[int, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A client: the versions that it knows by API, what it does not do at all, and what else it needs."""
+    """A client: its supported versions by API, unsupported uses, and other needs."""
 
     name: str
     ranges: Ranges

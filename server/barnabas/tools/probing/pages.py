@@ -1,6 +1,6 @@
 """Reports as one HTML file each, with everything in it; the only module that needs jinja2.
 
-The rule: whatever a broker says is text: templates escape it.
+The rule: a broker's answers are text: templates escape them.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ FEATURE_APIS = frozenset((68, 69, 76, 77, 78, 79, 83, 84, 85, 86, 87, 88, 89, 90
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A feature of the cluster (KIP-584): what is supported, and what is switched on; None if it is off."""
+    """A feature of the cluster (KIP-584): supported levels, and the finalized one; None if it is off."""
 
     name: str
     supported: tuple[int, int] | None
@@ -103,7 +103,7 @@ class Report:
 
 
 def served(verdicts: list[Verdict]) -> Versions:
-    """Return the first and last version of each API that is honoured; what was not tried counts as it is advertised."""
+    """Return the first and last version of each API that is honoured; untested APIs count as advertised."""
     ranges: Versions = {}
     for verdict in verdicts:
         if verdict.status in (Status.HONOURED, Status.NOT_TRIED, Status.UNSUPPORTED):
@@ -113,7 +113,7 @@ def served(verdicts: list[Verdict]) -> Versions:
 
 
 async def probe(target: Target, *, writes: bool = False) -> Report:
-    """Probe a broker. Raises ClientError, ExchangeError where nothing can be said of it at all."""
+    """Probe a broker. Raises ClientError, ExchangeError if nothing can be found out."""
     versions, answer = await learn_versions(target)
     token = secrets.token_hex(4)
     _, cluster = await ask_for_cluster(target, versions, with_topics=True)

@@ -1,6 +1,6 @@
-"""Behaviour of a broker where implementations differ: each look is one question with what Apache Kafka does.
+"""Behaviour in which broker implementations differ: each look is one question with Apache Kafka's behaviour.
 
-The rule: a look changes nothing, has its own connection, and says what it saw in words, right or wrong.
+The rule: a look changes nothing, has its own connection, and describes its observation in words.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Quirk:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One question: its name, what Apache Kafka does, and how to find out: (what was seen, whether it is the same)."""
+    """A question: its name, Apache Kafka's behaviour, and the check, which returns (observation, is the same)."""
 
     name: str
     rule: str

@@ -1,6 +1,6 @@
-"""Guess of the release of Apache Kafka that a broker looks like, by what it advertises.
+"""Guess of a broker's release of Apache Kafka, by its advertised versions.
 
-The rule: only what clients ask counts; what depends on the mode or on plugins (KRaft's quorum, telemetry) does not.
+The rule: only APIs for clients count; those that depend on the mode or on plugins (KRaft's quorum, telemetry) do not.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def _heading(text: str) -> Iterator[str]:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield rows in columns; the last column is as wide as it is."""
+    """Yield rows in columns; the last column has no fixed width."""
     lines = [list(head), *map(list, rows)]
     widths = [max(len(row[column]) for row in lines) for column in range(len(head))]
     for row in lines:

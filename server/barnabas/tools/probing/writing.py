@@ -1,6 +1,6 @@
 """Steps of a probe with `--write`: a topic of its own, records in every version, a group; then it cleans up.
 
-The rule: names begin with the probe's own, and what cannot be removed is said.
+The rule: names begin with the probe's prefix, and remaining objects are reported.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PAUSE_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One try, and what came of it."""
+    """One attempt, and its outcome."""
 
     what: str
     seen: str

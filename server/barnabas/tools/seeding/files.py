@@ -1,6 +1,6 @@
-"""Seed files: YAML that describes what a broker begins with.
+"""Seed files: YAML that describes a broker's initial content.
 
-The rule: every mistake is one line with file and line number. What reads YAML is imported where there is a file.
+The rule: every error is one line with file and line number. The YAML parser is imported only if there is a file.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from barnabas.tools.seeding.seeds import SeedError, Seeds, topic_of_option
 
 
 def seeds_of_file(path: Path) -> Seeds:
-    """Return what a file describes. Raises SeedError."""
+    """Return the seeds in a file. Raises SeedError."""
     from barnabas.tools.seeding.reading import read_seeds
 
     value, lines = _loaded(path)
@@ -21,13 +21,13 @@ def seeds_of_file(path: Path) -> Seeds:
 
 
 def seeds_of_options(topics: Sequence[str], file: str | None) -> Seeds:
-    """Return what `--topic` and `--seed-file` describe together. Raises SeedError."""
+    """Return the seeds of `--topic` and `--seed-file` together. Raises SeedError."""
     seeds = Seeds(topics=tuple(map(topic_of_option, topics)))
     return seeds if file is None else seeds_of_file(Path(file)) + seeds
 
 
 def document_of(path: Path) -> Any:
-    """Return a file as plain values, for the control API. Raises SeedError, also for what cannot be followed."""
+    """Return a file as plain values, for the control API. Raises SeedError, also for a file that cannot be planted."""
     from barnabas.tools.seeding.reading import read_seeds
 
     value, lines = _loaded(path)

@@ -1,7 +1,6 @@
 """Requests to a broker from its own process: no socket, no login, no authorizer, no quota.
 
-The rule: the handlers that clients' requests reach answer these too, so that what is seeded or looked at is what a client
-would have written or seen.
+The rule: the handlers of clients' requests answer these too, so that seeds and views are the same as for a client.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ class LocalRequests:
                 context.reservation.reduce(context.reservation.size)
 
     async def ask_until_known(self, request: Any, version: int, code_of: Callable[[Any], int]) -> Any:
-        """Ask again for as long as `code_of` the response is an error that passes by itself."""
+        """Repeat a request while `code_of` its response is a transient error."""
         while True:
             response = await self.ask(request, version)
             if code_of(response) not in _PASSING:

@@ -1,7 +1,7 @@
 """Contents of a broker, as plain values that can be written as JSON: topics, records, groups.
 
-The rule: what is read is what a consumer would be given, by the same requests. Keys, values and headers are texts where
-they are UTF-8, and `{"base64": ...}` otherwise: the form in which seeds are described.
+The rule: the content is that for a consumer, from the same requests. Keys, values and headers are texts if they are
+UTF-8, and `{"base64": ...}` otherwise: the form of seeds.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_MS = 30_000
 BATCH_BYTES_MAX = 256 * 1024
-"""So many bytes of keys and values go into one batch; a record that is larger is alone in one."""
+"""Bytes of keys and values in one batch; a larger record gets a separate batch."""
 SALT_BYTES = 18
 _ERROR_NAMES = {int(code): code.name for code in ErrorCode}
 

@@ -278,7 +278,7 @@ class Views:
             observers.append(self.terminal)
         self.observer = Several(observers)
         self.only_terminal = self.terminal if len(observers) == 1 and filter_.is_empty else None
-        """The terminal, where it is all that is told of traffic, of all traffic."""
+        """The terminal, if it is the only observer and there is no filter; None otherwise."""
         self.capture: CaptureWriter | None = None
         if options.pcap:
             file = open(options.pcap, "wb")  # noqa: SIM115

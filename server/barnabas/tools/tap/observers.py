@@ -31,7 +31,7 @@ class Several:
         self._observers = tuple(observers)
 
     def opened(self, connection: Connection, at: float) -> None:
-        """Tell of a new connection."""
+        """Report a new connection."""
         for observer in self._observers:
             with _guarded():
                 observer.opened(connection, at)

@@ -287,12 +287,13 @@ def _any_place(member_epoch, committer, sinces):
 _step = reconciliation._step
 
 
-def _what_is_not_said_is_given_up(member, epoch, target_epoch, target, taken, reported):
-    return _step(member, epoch, target_epoch, target, taken, frozenset() if reported is None else reported)
+def _what_is_not_said_is_given_up(member, epoch, target_epoch, target, taken, reported, adjust):
+    owned = frozenset() if reported is None else reported
+    return _step(member, epoch, target_epoch, target, taken, owned, adjust)
 
 
-def _what_others_have_is_given(member, epoch, target_epoch, target, taken, reported):
-    return _step(member, epoch, target_epoch, target, (), reported)
+def _what_others_have_is_given(member, epoch, target_epoch, target, taken, reported, adjust):
+    return _step(member, epoch, target_epoch, target, (), reported, adjust)
 
 
 def _two_epochs_back(self, state, epoch, assigned, revoking):

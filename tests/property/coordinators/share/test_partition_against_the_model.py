@@ -288,7 +288,7 @@ def _half_of_it(self, member, acknowledgements, now_ms):
             for first, last, verdict in each.spans():
                 for run in self._owned(member, max(first, self.start_offset), last):
                     self._decide(run, verdict, now_ms, decided)
-    return self._to_write(decided)
+    return self._to_write(decided, ())
 
 
 def _one_delivery_more(self, run, target):

@@ -18,8 +18,8 @@ from barnabas.cluster.zookeeper import znodes
 from barnabas.serving.loop_budget import LoopBudget
 from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper
 from barnabas.wire.generated.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
-from barnabas.wire.generated.stop_replica import StopReplicaRequest, StopReplicaResponse
-from barnabas.wire.generated.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from barnabas.wire.generated.stop_replica import StopReplicaRequest
+from barnabas.wire.generated.update_metadata import UpdateMetadataRequest
 from tests.support.controller_cluster import PARENTS, Entropy
 
 ID, OTHER = b"i" * 16, b"o" * 16
@@ -176,37 +176,7 @@ async def test_each_znode_change_is_one_event_every_time(
     assert event in await heard(it)
 
 
-async def test_topics_queued_for_deletion_have_no_leader(autojump_clock: Any) -> None:
-    it = Shell()
-    for parent in PARENTS:
-        await it.admin.create(parent, parents=True)
-    await it.admin.create(znodes.CONTROLLER_EPOCH, b"4")
-    await it.register(1)
-    await it.topic("t", ID, (1,))
-    for topic in ("t", "unknown"):
-        await it.admin.create(znodes.delete_topic_path(topic))
-    await it.active.start()
-    assert ("t", 0) not in it.state.states
-    assert it.state.deletions["t"].asked == {(0, 1)}
-    assert await it.admin.children(znodes.DELETE_TOPICS) == ["t"]
-
-
 # --- brokers ------------------------------------------------------------------------------------------------------
-
-
-async def test_connections_follow_registrations(autojump_clock: Any) -> None:
-    it = await started()
-    for change, calls in (
-        (lambda: it.register(3), [("open", 3)]),
-        (lambda: it.register(1), [("open", 1)]),
-        (lambda: it.admin.delete(znodes.broker_path(3)), [("close", 3)]),
-        (lambda: it.admin.exists(znodes.BROKER_IDS), []),
-    ):
-        it.clear()
-        await change()
-        await it.active.brokers_changed()
-        assert it.channels.calls == calls
-    assert it.state.brokers.keys() == {1, 2}
 
 
 async def test_everybody_hears_that_a_broker_listens_elsewhere(autojump_clock: Any) -> None:
@@ -302,18 +272,6 @@ def led(code: int, *, by_id: bool, whole: int = 0) -> LeaderAndIsrResponse:
     if by_id:
         return LeaderAndIsrResponse(error_code=whole, topics=topics)
     return LeaderAndIsrResponse(error_code=whole, partition_errors=[one])
-
-
-async def test_answers_that_say_nothing_new_are_no_events(autojump_clock: Any) -> None:
-    it = await started()
-    it.clear()
-    epoch = it.state.brokers[2].epoch
-    it.channels.answered(Outgoing(2, epoch, 8, UpdateMetadataRequest()), UpdateMetadataResponse(error_code=3))
-    stop = StopReplicaRequest()
-    it.channels.answered(Outgoing(2, epoch, 4, stop), StopReplicaResponse())
-    it.channels.answered(Outgoing(2, epoch, 4, stop, frozenset({("t", 0)})), StopReplicaResponse())
-    it.channels.answered(leads(epoch), led(0, by_id=True))
-    assert it.events == []
 
 
 @pytest.mark.parametrize(

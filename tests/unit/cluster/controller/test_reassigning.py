@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from barnabas.cluster.controller import reassignment, topics
@@ -16,7 +14,7 @@ from barnabas.cluster.metadata.ports import ElectionType
 from barnabas.errors import RequestError
 from barnabas.serving.loop_budget import LoopBudget
 from barnabas.wire.generated.errors import ErrorCode
-from tests.support.controller_steps import ID, LED, Shell, T, cluster
+from tests.support.controller_steps import ID, Shell, T, cluster
 
 # --- reassignments ------------------------------------------------------------------------------------------------
 
@@ -47,15 +45,6 @@ def test_a_reassignment_is_refused_with_its_reason(
     assert core.state.assignments["t"][0].is_reassigned is (not code and target not in ((3, 2, 1), (1, 2)))
 
 
-def test_reassignment_without_in_sync_replicas_is_refused() -> None:
-    core = cluster(state=replace(LED, isr=(4,), leader=4), replicas=(4, 1))
-    core.state.assignments["t"][0] = Assignment((4, 1), adding=(4,))
-    core.state.reassigning[T] = None
-    results = Shell(core).run(reassignment.alter(core, {T: None}, keeps_factor=False))
-    assert results[T].code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    assert list(core.state.reassigning) == [T]  # the one that goes on
-
-
 # --- topics -------------------------------------------------------------------------------------------------------
 
 
@@ -74,22 +63,6 @@ def test_a_topic_gets_partitions_but_not_while_it_is_deleted() -> None:
     core.state.deletions.clear()
     shell.run(topics.partitions_changed(core, "t", more))
     assert core.state.states["t", 1] == PartitionState(2, (2, 3), 0, 7, 1)
-
-
-def test_topics_that_are_gone_are_forgotten() -> None:
-    core = cluster()
-    core.state.offline_dirs = {1: {T, ("u", 0)}}
-    core.state.reassigning[T] = None
-    core.state.deletions["t"] = Deletion()
-    shell = Shell(core)
-    shell.run(topics.changed(core, {"u"}, {"u": (b"u" * 16, {0: Assignment((2, 1))})}))
-    state = core.state
-    assert (list(state.assignments), list(state.states), state.reassigning, state.deletions) == (
-        ["u"], [("u", 0)], {}, {},
-    )  # fmt: skip
-    assert (state.topic_ids, state.topic_names) == ({"u": b"u" * 16}, {b"u" * 16: "u"})
-    assert state.offline_dirs == {1: {("u", 0)}}
-    assert state.states["u", 0].leader == 2
 
 
 # --- a broker that is a cluster by itself -------------------------------------------------------------------------

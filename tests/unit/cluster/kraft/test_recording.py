@@ -19,9 +19,6 @@ from barnabas.cluster.metadata.changes import (
     EpochBegun,
     LogDirsRegistered,
     PartitionChanged,
-    ProducerIdsAllocated,
-    TopicCreated,
-    TopicDeleted,
 )
 from barnabas.cluster.metadata.image import TOPIC, Change, ClusterImage, Draft, PartitionInfo
 from barnabas.errors import RequestError
@@ -78,12 +75,6 @@ def test_next_epoch_of_all_partitions_is_in_short_records(epoch: int) -> None:
     assert [record.partition_id for record in records] == [0, 1, 2]
 
 
-def test_epochs_in_one_group_follow_each_other() -> None:
-    records = recorded(EpochBegun(4), EpochBegun(5), before=(topic("t"),))
-    assert [type(record).__name__ for record in records] == ["PartitionRecord", "PartitionChangeRecord"]
-    assert (records[0].leader_epoch, records[0].partition_epoch) == (4, 1)
-
-
 def test_settings_that_stay_are_not_written_again() -> None:
     before = (topic("t"), ConfigChanged(TOPIC, "t", (("a", "1"), ("b", "2"), ("c", "3"))))
     records = recorded(ConfigChanged(TOPIC, "t", (("a", "1"), ("b", "9"), ("d", "4"))), before=before)
@@ -113,16 +104,6 @@ def test_registration_has_its_offset_as_epoch_and_sorted_dirs() -> None:
     (record,) = recorded(LogDirsRegistered(1, frozenset({b"b" * 16, b"a" * 16})))
     assert (record.broker_id, record.broker_epoch, record.log_dirs) == (1, 40, [b"a" * 16, b"b" * 16])
     assert record.fenced
-
-
-def test_producer_ids_are_those_of_the_registered_broker() -> None:
-    records = recorded(LogDirsRegistered(1, frozenset({b"a" * 16})), ProducerIdsAllocated(2_000))
-    assert (records[1].broker_id, records[1].broker_epoch, records[1].next_producer_id) == (1, 40, 2_000)
-
-
-def test_deleted_topic_is_removed_by_its_id() -> None:
-    (record,) = recorded(TopicDeleted("t"), before=(topic("t"),))
-    assert record.topic_id == b"t".ljust(16)
 
 
 @pytest.mark.parametrize(("level", "version"), [(7, 0), (16, 0), (17, 1), (22, 1), (23, 2), (30, 2)])
@@ -167,12 +148,3 @@ def test_partition_in_a_record_is_that_of_the_image(info: PartitionInfo) -> None
     else:
         assert partition.directories == (UNASSIGNED,) * len(info.replicas)
         assert partition_info(partition)._replace(directories=()) == info
-
-
-def test_topic_made_again_in_one_group_is_another_one() -> None:
-    again = TopicCreated(topic("t", 2).topic._replace(id=b"u" * 16))
-    records = recorded(TopicDeleted("t"), again, before=(topic("t"),))
-    assert [type(record).__name__ for record in records] == [
-        "RemoveTopicRecord", "TopicRecord", "PartitionRecord", "PartitionRecord",
-    ]  # fmt: skip
-    assert {record.topic_id for record in records[1:]} == {b"u" * 16}

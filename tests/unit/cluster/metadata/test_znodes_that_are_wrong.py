@@ -12,7 +12,6 @@ from barnabas.cluster.metadata.changes import (
     TopicCreated,
     TopicDeleted,
 )
-from barnabas.cluster.metadata.control_requests import of_leader_and_isr, of_update_metadata
 from barnabas.cluster.metadata.image import NO_TOPIC_ID, ClusterImage, PartitionInfo, TopicInfo
 from barnabas.cluster.zookeeper import acl_znodes, znodes
 from barnabas.cluster.zookeeper.json_znodes import ZnodeError
@@ -21,8 +20,6 @@ from barnabas.cluster.zookeeper.writes import Truth
 from barnabas.security.acls import AccessControlEntry, PatternType, ResourcePattern
 from barnabas.security.authorizer import ResourceType
 from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper
-from barnabas.wire.generated.leader_and_isr import LeaderAndIsrRequest
-from barnabas.wire.generated.update_metadata import UpdateMetadataRequest
 
 ID, OTHER_ID = b"i" * 16, b"o" * 16
 PATTERN = ResourcePattern(ResourceType.TOPIC, PatternType.LITERAL, "t")
@@ -77,43 +74,6 @@ def test_a_znode_is_refused_for_what_is_wrong_with_it(kind: str, value: Any, why
     with pytest.raises(ZnodeError) as caught:
         DECODERS[kind](json.dumps(value).encode())
     assert why in str(caught.value)
-
-
-# --- epochs in control requests -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("epochs", "is_taken"), [((5, 6), False), ((5, 7), True), ((5, 8), True), ((6, 1), True), ((4, 9), False)]
-)
-@pytest.mark.parametrize("kind", ["leader and isr", "metadata"])
-def test_the_leader_epoch_counts_before_the_partition_epoch(
-    epochs: tuple[int, int], is_taken: bool, kind: str
-) -> None:
-    image = ClusterImage("c").apply([TopicCreated(TopicInfo("t", ID, (LED,)))])
-    fields: dict[str, Any] = {"partition_index": 0, "leader": 2, "replicas": [1, 2], "isr": [2]}
-    if kind == "metadata":
-        metadata = UpdateMetadataRequest(controller_id=1, controller_epoch=1)
-        told = UpdateMetadataRequest.UpdateMetadataPartitionState(
-            leader_epoch=epochs[0], zk_version=epochs[1], **fields
-        )
-        metadata.topic_states = [
-            UpdateMetadataRequest.UpdateMetadataTopicState(
-                topic_name="t", topic_id=ID, partition_states=[told]
-            )
-        ]
-        learned = of_update_metadata(image, metadata, 2, 77)
-    else:
-        request = LeaderAndIsrRequest(controller_id=1, controller_epoch=1)
-        state = LeaderAndIsrRequest.LeaderAndIsrPartitionState(
-            leader_epoch=epochs[0], partition_epoch=epochs[1], is_new=True, **fields
-        )
-        request.topic_states = [
-            LeaderAndIsrRequest.LeaderAndIsrTopicState(topic_name="t", topic_id=ID, partition_states=[state])
-        ]
-        learned = of_leader_and_isr(image, request, 2)
-        assert learned.new == ([("t", 0)] if is_taken else [])
-    (info,) = image.apply(learned.changes).topics["t"].partitions
-    assert info == (PartitionInfo(2, (1, 2), (2,), *epochs) if is_taken else LED)
 
 
 # --- what is there already ----------------------------------------------------------------------------------------

@@ -412,6 +412,6 @@ async def in_weather(seed):
         images = [sorted(store.image.topics) for store in stores]
         settings = [dict(store.image.settings_of(BROKER, "")) for store in stores]
         written = cluster.znode("/config/brokers/<default>")["config"]
-        for store in stores:
-            assert store.broker_epoch == store.image.brokers[store._broker_id].epoch
+        for broker_id, store in enumerate(stores, 1):
+            assert store.broker_epoch == store.image.brokers[broker_id].epoch
     return handed_out, made, images, settings, written

@@ -29,10 +29,6 @@ async def replicate(client: Client, *, leader: int | None = None, isr: tuple[int
     return info
 
 
-def isr_of(client: Client) -> tuple[int, ...]:
-    return client.services.metadata.image.topics["t"].partitions[0].isr
-
-
 async def fetch(
     client: Client, offset: int, *, replica: int, version: int = 12, epoch: int = -1, last: int = -1
 ) -> Any:
@@ -76,19 +72,6 @@ async def test_acks_all_and_consumers_wait_for_the_follower(version: int) -> Non
     assert [answer.error_code for answer in answers] == [0]
 
 
-async def test_a_follower_that_is_late_leaves_the_isr_and_joins_again() -> None:
-    async with running(["/d"], MemoryDisk(), replica_lag_time_max_ms="50") as client:
-        info = await replicate(client)
-        me, follower = info.replicas
-        assert (await client.produce("t", 0, b"x")).error_code == 0  # once the follower has left
-        assert isr_of(client) == (me,)
-        await fetch(client, 1, replica=follower)
-        with trio.fail_after(30):
-            while isr_of(client) != (me, follower):
-                await fetch(client, 1, replica=follower)
-        assert client.services.metadata.image.topics["t"].partitions[0].leader_epoch == info.leader_epoch
-
-
 @pytest.mark.parametrize(
     ("replica", "epoch", "error"),
     [
@@ -104,14 +87,6 @@ async def test_who_may_fetch_as_a_follower(replica: int, epoch: int, error: int)
         await replicate(client)
         _, data = await fetch(client, 0, replica=replica, epoch=epoch)
         assert data.error_code == error
-
-
-async def test_a_log_that_has_diverged_is_told_where() -> None:
-    async with running(["/d"], MemoryDisk(), node_id="1") as client:
-        await replicate(client, isr=(1,))
-        assert (await client.produce("t", 0, b"x")).error_code == 0
-        _, data = await fetch(client, 5, replica=2, epoch=3, last=3)
-        assert (data.diverging_epoch.epoch, data.diverging_epoch.end_offset) == (3, 1)
 
 
 async def test_other_brokers_name_the_current_leader() -> None:

@@ -63,24 +63,6 @@ async def test_an_answer_that_comes_too_late_changes_nothing(change: Callable[[N
     assert log.log_end_offset == before
 
 
-@pytest.mark.parametrize(
-    ("end", "log_end", "agree"),
-    [((5, 9), 5, True), ((5, 4), 4, True), ((3, 2), 2, True), ((3, 9), 3, True), ((4, 4), 3, False),
-     ((2, 1), 1, True), ((-1, 2), 2, True), ((-1, -1), 1, True)],
-)  # fmt: skip
-async def test_a_log_is_cut_where_it_and_the_leaders_agree(
-    end: tuple[int, int], log_end: int, agree: bool
-) -> None:
-    for way in ("asked", "told"):
-        node, follower = await following(2, 3, 3, 5, 5, high_watermark=1)
-        if way == "asked":
-            assert follower.diverged(EpochEnd(*end)) is agree
-        else:
-            assert follower.fetched(follower.position, Fetched(b"", 5, 0, EpochEnd(*end)))
-        assert state(node) == (0, 1, log_end)
-        assert follower.fetched(follower.position, Fetched(at(log_end, epoch=6), 1, 0))
-
-
 async def test_what_was_not_committed_is_cut_off_without_more(caplog: pytest.LogCaptureFixture) -> None:
     node, follower = await following(5, 5, 5, high_watermark=1)
     follower.diverged(EpochEnd(5, 1))
@@ -88,25 +70,6 @@ async def test_what_was_not_committed_is_cut_off_without_more(caplog: pytest.Log
     assert "below its high watermark" not in caplog.text
     follower.diverged(EpochEnd(5, 0))
     assert "its leader has none of its records" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("start", "end", "expected"),
-    [
-        (0, 2, (0, 1, 2)),
-        (1, 3, (0, 1, 3)),
-        (0, 9, (0, 1, 3)),
-        (7, 9, (7, 7, 7)),
-        (3, 9, (0, 1, 3)),
-        (4, 4, (4, 4, 4)),
-    ],
-)
-async def test_out_of_range_a_log_is_cut_or_begins_again(
-    start: int, end: int, expected: tuple[int, int, int]
-) -> None:
-    node, follower = await following(5, 5, 5, high_watermark=1)
-    assert follower.out_of_range(leader_start_offset=start, leader_end_offset=end)
-    assert state(node) == expected
 
 
 # --- slices -------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from barnabas.cluster.metadata.image import BROKER, TOPIC
 from barnabas.testing.simulation.world import World
 from barnabas.wire.generated.fetch import FetchRequest
 from barnabas.wire.generated.list_offsets import ListOffsetsRequest
+from tests.support.programs import run_with
 from tests.support.replicating import in_world, produce, replicating
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -29,44 +30,40 @@ async def fetch(client: Client, broker_id: int, offset: int, *, rack: str = "", 
     return response.responses[0].partitions[0]
 
 
-def test_a_consumer_is_sent_to_the_follower_in_its_rack() -> None:
-    async def program(world: World) -> None:
-        async with replicating(world, replica_selector_class=RACK_AWARE) as cluster:
-            cluster.racks = {1: "a", 2: "b", 3: "c"}
-            await cluster.start(1, 2, 3)
-            cluster.metadata.create("t", (1, 2, 3))
-            async with cluster.client() as client:
-                await produce(client, b"x")
-                await cluster.until_equal()
-                for rack, preferred in (("b", 2), ("c", 3), ("a", -1), ("d", -1)):
-                    data = await fetch(client, 1, 0, rack=rack)
-                    assert (data.error_code, data.preferred_read_replica) == (0, preferred)
-                    assert bool(data.records) is (preferred < 0)
-                    assert data.high_watermark == 1
-                data = await fetch(client, 2, 0, rack="b")
-                assert (data.error_code, data.preferred_read_replica) == (0, -1)
-                assert data.records
-                cluster.kill(2)
-                cluster.metadata.elect("t", 0, 1, isr=(1, 3))
-                await cluster.until(lambda: cluster.replica(1).leader_epoch == 1)
-                data = await fetch(client, 1, 0, rack="b")
-                assert data.preferred_read_replica == -1  # it is out of sync
-
-    in_world(program)
+@run_with(in_world)
+async def test_a_consumer_is_sent_to_the_follower_in_its_rack(world: World) -> None:
+    async with replicating(world, replica_selector_class=RACK_AWARE) as cluster:
+        cluster.racks = {1: "a", 2: "b", 3: "c"}
+        await cluster.start(1, 2, 3)
+        cluster.metadata.create("t", (1, 2, 3))
+        async with cluster.client() as client:
+            await produce(client, b"x")
+            await cluster.until_equal()
+            for rack, preferred in (("b", 2), ("c", 3), ("a", -1), ("d", -1)):
+                data = await fetch(client, 1, 0, rack=rack)
+                assert (data.error_code, data.preferred_read_replica) == (0, preferred)
+                assert bool(data.records) is (preferred < 0)
+                assert data.high_watermark == 1
+            data = await fetch(client, 2, 0, rack="b")
+            assert (data.error_code, data.preferred_read_replica) == (0, -1)
+            assert data.records
+            cluster.kill(2)
+            cluster.metadata.elect("t", 0, 1, isr=(1, 3))
+            await cluster.until(lambda: cluster.replica(1).leader_epoch == 1)
+            data = await fetch(client, 1, 0, rack="b")
+            assert data.preferred_read_replica == -1  # it is out of sync
 
 
-def test_the_leader_is_read_from_without_a_selector() -> None:
-    async def program(world: World) -> None:
-        async with replicating(world) as cluster:
-            cluster.racks = {1: "a", 2: "b"}
-            await cluster.start(1, 2)
-            cluster.metadata.create("t", (1, 2))
-            async with cluster.client() as client:
-                await produce(client, b"x")
-                data = await fetch(client, 1, 0, rack="b")
-                assert (data.preferred_read_replica, bool(data.records)) == (-1, True)
-
-    in_world(program)
+@run_with(in_world)
+async def test_the_leader_is_read_from_without_a_selector(world: World) -> None:
+    async with replicating(world) as cluster:
+        cluster.racks = {1: "a", 2: "b"}
+        await cluster.start(1, 2)
+        cluster.metadata.create("t", (1, 2))
+        async with cluster.client() as client:
+            await produce(client, b"x")
+            data = await fetch(client, 1, 0, rack="b")
+            assert (data.preferred_read_replica, bool(data.records)) == (-1, True)
 
 
 def test_reassigned_follower_is_throttled_until_it_is_in_sync() -> None:
@@ -104,30 +101,28 @@ def test_reassigned_follower_is_throttled_until_it_is_in_sync() -> None:
         in_world(program)
 
 
-def test_new_leader_has_no_end_offset_before_its_commit() -> None:
-    async def program(world: World) -> None:
-        async with replicating(world) as cluster:
-            await cluster.start(1, 2)
-            cluster.metadata.create("t", (1, 2))
-            async with cluster.client() as client:
-                await produce(client, b"x")
-                await cluster.until_equal()
-                world.network.cut("broker-1", "broker-2")
-                await produce(client, b"y", acks=1)
-                cluster.metadata.elect("t", 0, 1)
-                await cluster.until(lambda: cluster.replica(1).leader_epoch == 1)
-                for timestamp, version, code in (
-                    (-1, 5, OFFSET_NOT_AVAILABLE), (-1, 4, LEADER_NOT_AVAILABLE), (2**60, 5, OFFSET_NOT_AVAILABLE),
-                    (-2, 5, 0), (0, 5, 0),
-                ):  # fmt: skip
-                    query = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-                    topic = ListOffsetsRequest.ListOffsetsTopic(name="t", partitions=[query])
-                    request = ListOffsetsRequest(replica_id=-1, topics=[topic])
-                    response = await client.ask_broker(1, request, version=version)
-                    assert response.topics[0].partitions[0].error_code == code
-                world.network.heal()
-                await cluster.until_equal()
-                response = await client.ask_broker(1, request, version=5)
-                assert response.topics[0].partitions[0].error_code == 0
-
-    in_world(program)
+@run_with(in_world)
+async def test_new_leader_has_no_end_offset_before_its_commit(world: World) -> None:
+    async with replicating(world) as cluster:
+        await cluster.start(1, 2)
+        cluster.metadata.create("t", (1, 2))
+        async with cluster.client() as client:
+            await produce(client, b"x")
+            await cluster.until_equal()
+            world.network.cut("broker-1", "broker-2")
+            await produce(client, b"y", acks=1)
+            cluster.metadata.elect("t", 0, 1)
+            await cluster.until(lambda: cluster.replica(1).leader_epoch == 1)
+            for timestamp, version, code in (
+                (-1, 5, OFFSET_NOT_AVAILABLE), (-1, 4, LEADER_NOT_AVAILABLE), (2**60, 5, OFFSET_NOT_AVAILABLE),
+                (-2, 5, 0), (0, 5, 0),
+            ):  # fmt: skip
+                query = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+                topic = ListOffsetsRequest.ListOffsetsTopic(name="t", partitions=[query])
+                request = ListOffsetsRequest(replica_id=-1, topics=[topic])
+                response = await client.ask_broker(1, request, version=version)
+                assert response.topics[0].partitions[0].error_code == code
+            world.network.heal()
+            await cluster.until_equal()
+            response = await client.ask_broker(1, request, version=5)
+            assert response.topics[0].partitions[0].error_code == 0

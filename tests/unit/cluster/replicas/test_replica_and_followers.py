@@ -7,26 +7,7 @@ import pytest
 from barnabas.errors import RequestError, StorageError
 from barnabas.wire.generated.errors import ErrorCode
 from tests.support.logs import NOW_MS, batch
-from tests.support.replicas import LAG_MAX_MS, Seen, fetched, leader
-
-# --- the ISR ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("partition_epoch", "isr"), [(8, {1}), (None, {1, 2})])
-async def test_the_high_watermark_moves_with_the_answer_to_a_proposal(
-    partition_epoch: int | None, isr: set[int]
-) -> None:
-    node = await leader()
-    end = node.produce(b"x", acks=1)
-    node.now_ms = LAG_MAX_MS + 1
-    node.replica.shrink_isr()
-    [(replica, change)] = node.proposals
-    seen = Seen(replica)
-    replica.isr_settled(change, partition_epoch=partition_epoch)
-    assert replica.in_sync_replicas == isr
-    assert replica.log.high_watermark == (end if partition_epoch else 0)
-    assert seen.changes >= 1
-
+from tests.support.replicas import fetched, leader
 
 # --- who may fetch ------------------------------------------------------------------------------------------------
 

@@ -15,114 +15,71 @@ from barnabas.errors import StorageError
 from barnabas.testing.simulation.world import World
 from barnabas.wire.generated.delete_records import DeleteRecordsRequest
 from tests.support.effort import examples
+from tests.support.programs import run_with
 from tests.support.replicating import ReplicatingCluster, consume, in_world, produce, replicating
 
 
-def test_followers_have_what_was_acknowledged_byte_for_byte() -> None:
-    async def program(world: World) -> None:
-        async with replicating(world) as cluster:
-            await cluster.start(1, 2, 3)
-            cluster.metadata.create("t", (1, 2, 3))
-            async with cluster.client() as client:
-                for n in range(50):
-                    assert await produce(client, b"%d" % n, b"x" * n) == 2 * n
-                    assert cluster.replica(2).log.log_end_offset == 2 * n + 2
-                    assert cluster.replica(3).log.log_end_offset == 2 * n + 2
-                assert len(await cluster.until_equal()) > 50 * 61
-                assert len(await consume(client)) == 100
-
-    in_world(program)
-
-
-def test_a_follower_that_comes_back_catches_up_and_joins_the_isr() -> None:
-    async def program(world: World) -> None:
-        async with replicating(world) as cluster:
-            await cluster.start(1, 2)
-            cluster.metadata.create("t", (1, 2))
-            async with cluster.client() as client:
-                await produce(client, b"before")
-                cluster.kill(2)
-                await produce(
-                    client, b"while it is away", timeout_ms=30_000
-                )  # once the leader does without it
-                assert cluster.metadata.partition("t").isr == (1,)
-                cluster.metadata.broker_failed(2)
-                await cluster.start(2)
-                await cluster.until(lambda: cluster.metadata.partition("t").isr == (1, 2))
-                await produce(client, b"after")
-                await cluster.until_equal()
-                assert await consume(client) == [b"before", b"while it is away", b"after"]
-
-    in_world(program)
+@run_with(in_world)
+async def test_dead_leaders_own_records_are_truncated_as_follower(world: World) -> None:
+    async with replicating(world) as cluster:
+        await cluster.start(1, 2, 3)
+        cluster.metadata.create("t", (1, 2, 3))
+        async with cluster.client() as client:
+            await produce(client, b"kept")
+            await cluster.until_equal()
+            world.network.cut("broker-1", "broker-2")
+            world.network.cut("broker-1", "broker-3")
+            await produce(client, b"lost", b"lost too", acks=1)
+            cluster.kill(1)
+            cluster.metadata.broker_failed(1)
+            world.network.heal()
+            assert cluster.metadata.partition("t").leader == 2
+            await produce(client, b"new")
+            await cluster.start(1)
+            await cluster.until(lambda: cluster.metadata.partition("t").isr == (1, 2, 3))
+            await cluster.until_equal()
+            assert await consume(client) == [b"kept", b"new"]
+            cluster.metadata.elect("t", 0, 1)
+            await produce(client, b"newest")
+            await cluster.until_equal()
+            assert await consume(client) == [b"kept", b"new", b"newest"]
 
 
-def test_dead_leaders_own_records_are_truncated_as_follower() -> None:
-    async def program(world: World) -> None:
-        async with replicating(world) as cluster:
-            await cluster.start(1, 2, 3)
-            cluster.metadata.create("t", (1, 2, 3))
-            async with cluster.client() as client:
-                await produce(client, b"kept")
-                await cluster.until_equal()
-                world.network.cut("broker-1", "broker-2")
-                world.network.cut("broker-1", "broker-3")
-                await produce(client, b"lost", b"lost too", acks=1)
-                cluster.kill(1)
-                cluster.metadata.broker_failed(1)
-                world.network.heal()
-                assert cluster.metadata.partition("t").leader == 2
-                await produce(client, b"new")
-                await cluster.start(1)
-                await cluster.until(lambda: cluster.metadata.partition("t").isr == (1, 2, 3))
-                await cluster.until_equal()
-                assert await consume(client) == [b"kept", b"new"]
-                cluster.metadata.elect("t", 0, 1)
-                await produce(client, b"newest")
-                await cluster.until_equal()
-                assert await consume(client) == [b"kept", b"new", b"newest"]
-
-    in_world(program)
+@run_with(in_world)
+async def test_records_are_deleted_on_followers_before_the_answer(world: World) -> None:
+    async with replicating(world) as cluster:
+        await cluster.start(1, 2)
+        cluster.metadata.create("t", (1, 2))
+        async with cluster.client() as client:
+            await produce(client, *[b"x"] * 10)
+            await produce(client, *[b"y"] * 10)
+            partition = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=15)
+            topic = DeleteRecordsRequest.DeleteRecordsTopic(name="t", partitions=[partition])
+            response = await client.ask_leader(
+                "t", 0, DeleteRecordsRequest(topics=[topic], timeout_ms=10_000)
+            )
+            (answer,) = response.topics[0].partitions
+            assert (answer.error_code, answer.low_watermark) == (0, 15)
+            assert cluster.replica(2).log.log_start_offset == 15
+            await cluster.start(3)
+            cluster.metadata.create("u", (1, 2), topic_id=b"another topic id")  # others go on
+            await produce(client, b"z", topic="u")
 
 
-def test_records_are_deleted_on_followers_before_the_answer() -> None:
-    async def program(world: World) -> None:
-        async with replicating(world) as cluster:
-            await cluster.start(1, 2)
-            cluster.metadata.create("t", (1, 2))
-            async with cluster.client() as client:
-                await produce(client, *[b"x"] * 10)
-                await produce(client, *[b"y"] * 10)
-                partition = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=15)
-                topic = DeleteRecordsRequest.DeleteRecordsTopic(name="t", partitions=[partition])
-                response = await client.ask_leader(
-                    "t", 0, DeleteRecordsRequest(topics=[topic], timeout_ms=10_000)
-                )
-                (answer,) = response.topics[0].partitions
-                assert (answer.error_code, answer.low_watermark) == (0, 15)
-                assert cluster.replica(2).log.log_start_offset == 15
-                await cluster.start(3)
-                cluster.metadata.create("u", (1, 2), topic_id=b"another topic id")  # others go on
-                await produce(client, b"z", topic="u")
-
-    in_world(program)
-
-
-def test_a_new_replica_begins_where_the_leader_does() -> None:
-    async def program(world: World) -> None:
-        async with replicating(world) as cluster:
-            await cluster.start(1, 2)
-            cluster.metadata.create("t", (1,))
-            async with cluster.client() as client:
-                await produce(client, *[b"x"] * 10)
-                await produce(client, *[b"y"] * 10)
-                cluster.replica(1).log.delete_records_before(15)
-                cluster.metadata.reassign("t", 0, (1, 2))
-                await cluster.until(lambda: cluster.metadata.partition("t").isr == (1, 2))
-                await cluster.until(lambda: cluster.replica(2).log.log_start_offset == 15)
-                await produce(client, b"z")
-                await cluster.until_equal()
-
-    in_world(program)
+@run_with(in_world)
+async def test_a_new_replica_begins_where_the_leader_does(world: World) -> None:
+    async with replicating(world) as cluster:
+        await cluster.start(1, 2)
+        cluster.metadata.create("t", (1,))
+        async with cluster.client() as client:
+            await produce(client, *[b"x"] * 10)
+            await produce(client, *[b"y"] * 10)
+            cluster.replica(1).log.delete_records_before(15)
+            cluster.metadata.reassign("t", 0, (1, 2))
+            await cluster.until(lambda: cluster.metadata.partition("t").isr == (1, 2))
+            await cluster.until(lambda: cluster.replica(2).log.log_start_offset == 15)
+            await produce(client, b"z")
+            await cluster.until_equal()
 
 
 SEEDS = range(examples(2))
@@ -231,105 +188,95 @@ class History:
             assert len(self.acknowledged[index]) > 10
 
 
-def test_new_partition_does_not_wait_for_a_pending_fetch() -> None:
-    async def program(world: World) -> None:
-        async with replicating(world, replica_fetch_wait_max_ms="4000") as cluster:
-            await cluster.start(1, 2)
-            cluster.metadata.create("t", (1, 2))
-            async with cluster.client() as client:
-                await produce(client, b"x")
-                await cluster.until_equal()
-                await trio.sleep(0.5)  # the follower's fetch waits now
-                before = trio.current_time()
-                for n in range(3):
-                    cluster.metadata.create(f"u{n}", (1, 2), topic_id=b"another topic %02d" % n)
-                    await produce(client, b"y", topic=f"u{n}")
-                    await produce(client, b"z", topic=f"u{n}")
-                assert trio.current_time() - before < 1
-                for n in range(3):
-                    await produce(client, b"y", topic=f"u{n}")
-                assert trio.current_time() - before < 1.5
-                await trio.sleep(10)
-                before = trio.current_time()
-                await produce(client, b"x")
-                for n in range(3):
-                    await produce(client, b"y", topic=f"u{n}")
-                assert trio.current_time() - before < 0.1
-
-    in_world(program)
+@run_with(in_world)
+async def test_new_partition_does_not_wait_for_a_pending_fetch(world: World) -> None:
+    async with replicating(world, replica_fetch_wait_max_ms="4000") as cluster:
+        await cluster.start(1, 2)
+        cluster.metadata.create("t", (1, 2))
+        async with cluster.client() as client:
+            await produce(client, b"x")
+            await cluster.until_equal()
+            await trio.sleep(0.5)  # the follower's fetch waits now
+            before = trio.current_time()
+            for n in range(3):
+                cluster.metadata.create(f"u{n}", (1, 2), topic_id=b"another topic %02d" % n)
+                await produce(client, b"y", topic=f"u{n}")
+                await produce(client, b"z", topic=f"u{n}")
+            assert trio.current_time() - before < 1
+            for n in range(3):
+                await produce(client, b"y", topic=f"u{n}")
+            assert trio.current_time() - before < 1.5
+            await trio.sleep(10)
+            before = trio.current_time()
+            await produce(client, b"x")
+            for n in range(3):
+                await produce(client, b"y", topic=f"u{n}")
+            assert trio.current_time() - before < 0.1
 
 
 @pytest.mark.parametrize("is_new", [False, True])
-def test_replica_that_may_be_in_a_failed_dir_is_not_created(is_new: bool) -> None:
-    async def program(world: World) -> None:
-        async with replicating(world, log_dirs="/data,/other") as cluster:
+@run_with(in_world)
+async def test_replica_that_may_be_in_a_failed_dir_is_not_created(world: World, is_new: bool) -> None:
+    async with replicating(world, log_dirs="/data,/other") as cluster:
+        await cluster.start(1, 2)
+        broker = cluster.machines[2].broker
+        assert broker is not None
+        logs, replicas = broker.services.logs, broker.services.replicas
+        logs.take_offline("/other", StorageError("/other", OSError(5, "broken")))
+        if is_new:  # as the controller says in LeaderAndIsr
+            replicas.begin_empty("t", 0)
+        cluster.metadata.create("t", (1, 2))
+        await cluster.until(lambda: "t" in broker.services.metadata.image.topics)
+        assert replicas.role("t", 0) is (Role.FOLLOWER if is_new else Role.OFFLINE)
+
+
+@run_with(in_world)
+async def test_topic_without_an_id_is_replicated_by_name(world: World) -> None:
+    async with replicating(world) as cluster:
+        await cluster.start(1, 2)
+        cluster.metadata.create("t", (1, 2), topic_id=NO_TOPIC_ID)
+        async with cluster.client() as client:
+            await produce(client, b"x")
+            assert cluster.replica(2).log.topic_id is None
+            topic = cluster.metadata.image.topics["t"]
+            cluster.metadata.change(TopicCreated(topic._replace(id=b"0123456789abcdef")))
+            await produce(client, b"y")
+            await cluster.until_equal()
+            assert await consume(client) == [b"x", b"y"]
+
+
+@run_with(in_world)
+async def test_follower_syncs_before_it_acknowledges_if_configured(world: World) -> None:
+    async with replicating(world, log_flush_interval_messages="1") as cluster:
+        await cluster.start(1, 2)
+        cluster.metadata.create("t", (1, 2))
+        async with cluster.client() as client:
+            for n in range(10):
+                await produce(client, b"%d" % n)
+            for broker_id in (1, 2):
+                cluster.kill(broker_id, power=Random(broker_id))
+                cluster.metadata.unregister(broker_id)
             await cluster.start(1, 2)
+            cluster.metadata.elect("t", 0, 2, isr=(1, 2))
+            await cluster.until_equal()
+            assert await consume(client) == [b"%d" % n for n in range(10)]
+
+
+@run_with(in_world)
+async def test_a_follower_is_moved_to_another_log_dir_while_it_follows(world: World) -> None:
+    async with replicating(world, log_dirs="/data,/other") as cluster:
+        await cluster.start(1, 2)
+        cluster.metadata.create("t", (1, 2))
+        async with cluster.client() as client:
+            for n in range(10):
+                await produce(client, b"%d" % n)
             broker = cluster.machines[2].broker
             assert broker is not None
-            logs, replicas = broker.services.logs, broker.services.replicas
-            logs.take_offline("/other", StorageError("/other", OSError(5, "broken")))
-            if is_new:  # as the controller says in LeaderAndIsr
-                replicas.begin_empty("t", 0)
-            cluster.metadata.create("t", (1, 2))
-            await cluster.until(lambda: "t" in broker.services.metadata.image.topics)
-            assert replicas.role("t", 0) is (Role.FOLLOWER if is_new else Role.OFFLINE)
-
-    in_world(program)
-
-
-def test_topic_without_an_id_is_replicated_by_name() -> None:
-    async def program(world: World) -> None:
-        async with replicating(world) as cluster:
-            await cluster.start(1, 2)
-            cluster.metadata.create("t", (1, 2), topic_id=NO_TOPIC_ID)
-            async with cluster.client() as client:
-                await produce(client, b"x")
-                assert cluster.replica(2).log.topic_id is None
-                topic = cluster.metadata.image.topics["t"]
-                cluster.metadata.change(TopicCreated(topic._replace(id=b"0123456789abcdef")))
-                await produce(client, b"y")
-                await cluster.until_equal()
-                assert await consume(client) == [b"x", b"y"]
-
-    in_world(program)
-
-
-def test_follower_syncs_before_it_acknowledges_if_configured() -> None:
-    async def program(world: World) -> None:
-        async with replicating(world, log_flush_interval_messages="1") as cluster:
-            await cluster.start(1, 2)
-            cluster.metadata.create("t", (1, 2))
-            async with cluster.client() as client:
-                for n in range(10):
-                    await produce(client, b"%d" % n)
-                for broker_id in (1, 2):
-                    cluster.kill(broker_id, power=Random(broker_id))
-                    cluster.metadata.unregister(broker_id)
-                await cluster.start(1, 2)
-                cluster.metadata.elect("t", 0, 2, isr=(1, 2))
-                await cluster.until_equal()
-                assert await consume(client) == [b"%d" % n for n in range(10)]
-
-    in_world(program)
-
-
-def test_a_follower_is_moved_to_another_log_dir_while_it_follows() -> None:
-    async def program(world: World) -> None:
-        async with replicating(world, log_dirs="/data,/other") as cluster:
-            await cluster.start(1, 2)
-            cluster.metadata.create("t", (1, 2))
-            async with cluster.client() as client:
-                for n in range(10):
-                    await produce(client, b"%d" % n)
-                broker = cluster.machines[2].broker
-                assert broker is not None
-                before = cluster.replica(2).log.log_dir
-                broker.services.log_mover.start("t", 0, "/other" if before == "/data" else "/data")
-                for n in range(10):
-                    await produce(client, b"%d" % n)
-                await cluster.until(lambda: cluster.replica(2).log.log_dir != before)
-                await produce(client, b"after")
-                await cluster.until_equal()
-                assert len(await consume(client)) == 21
-
-    in_world(program)
+            before = cluster.replica(2).log.log_dir
+            broker.services.log_mover.start("t", 0, "/other" if before == "/data" else "/data")
+            for n in range(10):
+                await produce(client, b"%d" % n)
+            await cluster.until(lambda: cluster.replica(2).log.log_dir != before)
+            await produce(client, b"after")
+            await cluster.until_equal()
+            assert len(await consume(client)) == 21

@@ -18,7 +18,6 @@ from tests.support.fetching import PARTITIONS
 from tests.support.logs import NOW_MS, batch, marker, rebase
 from tests.support.tiered_followers import TieredFollower, TieredLeader, content, producers
 
-FETCHED_S = 5.0
 EARLIEST_LOCAL, PENDING = -4, -6
 
 

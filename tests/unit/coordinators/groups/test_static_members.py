@@ -6,15 +6,15 @@ import pytest
 
 from barnabas.coordinators.groups.classic import NEW_MEMBER_JOIN_TIMEOUT_MS
 from barnabas.coordinators.groups.group import Committer
-from barnabas.coordinators.groups.member import Joining, State
+from barnabas.coordinators.groups.member import State
 from barnabas.coordinators.groups.shard import GroupShard
 from barnabas.coordinators.statemachine.decision import Decision
 from barnabas.wire.generated.errors import ErrorCode
-from barnabas.wire.generated.join_group import JoinGroupRequest, JoinGroupResponse
+from barnabas.wire.generated.join_group import JoinGroupResponse
 from tests.support.refusals import code_of
 
 from .test_classic import NO_DELAY, NO_TOPICS, Harness
-from .test_classic_times import REBALANCE_MS, SESSION_MS, protocols, session
+from .test_classic_times import REBALANCE_MS, protocols, session
 
 
 class World(Harness):
@@ -25,20 +25,6 @@ class World(Harness):
         name = (member_id or new_id)[0]
         instance = {} if name == "d" else {"group_instance_id": name}
         return self.join(new_id, member_id, now=now, **instance, **fields)
-
-    def old_client(self, new_id: str, instance_id: str) -> JoinGroupResponse:
-        """The answer to a JoinGroup of a version that cannot be told to skip the assignment."""
-        out, self.waiter = Decision(), self.waiter + 1
-        request = JoinGroupRequest(
-            group_id="g", session_timeout_ms=SESSION_MS, rebalance_timeout_ms=REBALANCE_MS,
-            protocol_type="consumer", protocols=protocols("range"), group_instance_id=instance_id,
-        )  # fmt: skip
-        joining = Joining(
-            request, "c", "/h", self.waiter, new_id, known_id_required=True, can_skip_assignment=False
-        )
-        self.shard.join(joining, 5_000, out)
-        self.settle(out)
-        return self.answers[self.waiter]  # type: ignore[return-value]
 
     def restored(self) -> Harness:
         """The group as another coordinator reads it."""

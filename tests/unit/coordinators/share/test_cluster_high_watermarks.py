@@ -102,6 +102,6 @@ async def test_what_may_not_be_asked_is_not_asked_again(autojump_clock) -> None:
     assert len(peers.asked) == 1
 
 
-async def test_partition_left_out_of_a_response_is_an_error_of_the_server(autojump_clock) -> None:
+async def test_partition_left_out_of_a_response_is_a_server_error(autojump_clock) -> None:
     ends, _ = asking(cluster(topic("t", ME, TWO)), lambda *_: ListOffsetsResponse(topics=[]))
     assert told(await ends.of([("t", 1)])) == {("t", 1): ErrorCode.UNKNOWN_SERVER_ERROR}

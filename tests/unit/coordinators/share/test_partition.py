@@ -73,7 +73,7 @@ def test_the_window_ends_with_the_batch_in_which_it_is_full(sizes: list[int], ac
     assert shared.acquire(acquire_request("b", records=500), batches, 0) == []
 
 
-def test_parts_of_a_batch_that_were_released_apart_are_acquired_as_one() -> None:
+def test_parts_released_apart_are_acquired_as_one_batch() -> None:
     shared, batches = partition(), [(0, 4), (5, 9)]
     shared.acquire(acquire_request(batch_size=5), batches, 0)
     for part in ((0, 4), (5, 6), (7, 9)):

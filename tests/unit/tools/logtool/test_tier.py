@@ -13,6 +13,7 @@ from barnabas.tiered.metadata import METADATA_TOPIC, encode, metadata_partition
 from barnabas.tiered.segment import RemoteSegment, SegmentState, TopicIdPartition
 from barnabas.tiered.storage import SegmentFiles
 from barnabas.tiered.stores import open_store
+from barnabas.wire.ids import uuid_text
 from tests.support.logs import NOW_MS, Broker, append, batch
 from tests.support.remote_segments import PARTITION, remote_segment, update
 
@@ -148,6 +149,17 @@ def test_objects_without_their_records_here_are_left(tier) -> None:
     code, rows = tier("repair")
     assert (code, [row["kind"] for row in rows]) == (1, ["undecided"])
     assert len(list(tier.store.objects(elsewhere))) == 5
+
+
+def test_segments_of_a_topic_deleted_without_a_record_stay(tier) -> None:
+    shutil.rmtree(tier.folder)
+    code, rows = tier("list")
+    assert code == 0
+    listed = [(row["topic"], row["topic_id"], row["start"]) for row in rows]
+    topic_id = uuid_text(PARTITION.topic_id.bytes)
+    assert listed == [("orders", topic_id, segment.start_offset) for segment in tier.segments]
+    assert tier("orphans") == tier("repair") == (0, [])
+    assert all(tier.store.read(segment, 0, 10) for segment in tier.segments)
 
 
 def test_longest_copy_of_the_records_counts(tier) -> None:

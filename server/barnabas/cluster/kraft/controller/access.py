@@ -1,7 +1,7 @@
-"""ACLs: CreateAcls, DeleteAcls and DescribeAcls v1-v3, and whether a caller may do something by those of an image.
+"""ACLs: CreateAcls, DeleteAcls and DescribeAcls v1-v3, and the permissions that an image's ACLs grant to callers.
 
-The rule: an ACL is there once: what is there already is created with success and no record. Entries of CreateAcls and
-filters of DeleteAcls are answered one by one; too many changes are refused as a whole, or a part would look like all.
+The rule: an ACL exists once: to create an existing ACL succeeds and writes no record. Entries of CreateAcls and filters
+of DeleteAcls are answered one by one. Too many changes are refused as a whole: a part could be taken for all.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Permissions:
         self._authorizer: Authorizer = self._new_authorizer()
 
     def of(self, image: QuorumImage, principal: str, host: str) -> May:
-        """Return what answers whether a caller may do something, for `Caller.may`; `host` is its address."""
+        """Return the function that decides whether a caller may do something, for `Caller.may`; `host` is its address."""
         self._follow(image)
         authorizer, requester = self._authorizer, Requester(principal, host_of(host))
         return lambda operation, kind, name: authorizer.allows(requester, operation, kind, name)
@@ -92,9 +92,10 @@ class Permissions:
 
 
 def create_acls(state: ControllerState, request: CreateAclsRequest, caller: Caller) -> Outcome:
-    """Create the ACLs that can be. Raises POLICY_VIOLATION for too many at once.
+    """Create the valid ACLs of a request. Raises POLICY_VIOLATION for too many at once.
 
-    As by Kafka 4.4 a network is no host before its level, from which on it would mean its clients.
+    A network as the host is refused below NETWORKS_LEVEL, as in Kafka 4.4: at that level it would begin to match
+    clients.
     """
     caller.require_on_cluster(Operation.ALTER)
     _require_authorizer(state)
@@ -129,7 +130,7 @@ def create_acls(state: ControllerState, request: CreateAclsRequest, caller: Call
 
 
 def delete_acls(state: ControllerState, request: DeleteAclsRequest, caller: Caller) -> Outcome:
-    """Delete the ACLs that match each filter; two filters may name the same. Raises INVALID_REQUEST for too many."""
+    """Delete the ACLs that match each filter; two filters may match the same ACL. Raises INVALID_REQUEST for too many."""
     caller.require_on_cluster(Operation.ALTER)
     _require_authorizer(state)
     bindings = {acl_id: binding(acl) for acl_id, acl in state.image.acls.items()}

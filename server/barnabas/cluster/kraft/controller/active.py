@@ -1,8 +1,8 @@
-"""The active controller while it leads: one request after the other, appended, replayed and answered once committed.
+"""The active controller while it leads: requests are appended, replayed and answered once committed, one after the other.
 
-The rule: the image that handlers see has all records that were appended, and is the committed one again with each leader.
-What cannot be encoded or replayed is never appended; the leader resigns then, since its image can no longer be trusted.
-What concerns many partitions is done in steps, between which others are served, but no other request of the controller.
+The rule: handlers see an image with all appended records; a new leader begins with the committed image. Records that
+cannot be encoded or replayed are never appended: the leader resigns, as its image can no longer be trusted. Work on many
+partitions is done in steps: other tasks run between them, but no other request of the controller.
 """
 
 from __future__ import annotations
@@ -40,28 +40,28 @@ log = logging.getLogger(__name__)
 
 TICK_SECONDS: Final = 0.1
 RECORDS_PER_BATCH_MAX: Final = 10_000
-"""Most records of a batch, as a controller of Kafka writes it; a request that needs more as one is refused."""
+"""Most records of a batch, as in Kafka's controller; an atomic request that needs more is refused."""
 RECORDS_PER_STEP: Final = 20
 HEARTBEAT: Final = 63
 RECORD_BYTES: Final = 24
-"""Bytes that a record takes in a batch beside its value, at most."""
+"""Upper bound of a record's overhead in a batch, in bytes, beside its value."""
 
 _T = TypeVar("_T")
 _Decide = Callable[[ControllerState], Outcome | Steps[Outcome]]
 
 
 class Machine(NamedTuple):
-    """Pure part of a controller: what requests, time and a new leader lead to."""
+    """Pure part of a controller: its request handlers, its periodic work, and the records of a new leader."""
 
     handlers: Handlers
     ticks: Mapping[str, Tick]
-    """Work that time asks for, by name."""
+    """Periodic work, by name."""
     activate: Callable[[ControllerState, bool], tuple[Any, ...]]
-    """Records with which a leader begins; true if the last one has left a metadata transaction open."""
+    """First records of a new leader; the flag is true if the last leader left a metadata transaction open."""
     follow: Callable[[ControllerState, QuorumImage, Sequence[Change]], Iterable[None]]
-    """Takes soft state along after the image has changed from another one, in steps."""
+    """Updates soft state after a change of the image, in steps."""
     version_of: Callable[[Any, int], int]
-    """Version of a record's message at a level of metadata.version."""
+    """Version in which a record is written at a level of metadata.version."""
 
 
 class Counts:
@@ -69,18 +69,20 @@ class Counts:
 
     def __init__(self) -> None:
         self.started = 0
-        """Requests and periodic work that were begun."""
+        """Requests and periodic work that have started."""
         self.timed_out = 0
         self.heartbeats_timed_out = 0
         self.errors = 0
-        """Faults of ours."""
+        """Errors that are bugs of this program."""
         self.queue_seconds = 0.0
-        """Time for which what was begun had waited for what was before it."""
+        """Total time that requests and periodic work waited for earlier ones."""
         self.seconds = 0.0
 
 
 class ActiveController:
-    """Implements `raft.ports.RaftListener`. Lifecycle: `attach` the voter, `run` in a task, `handle` requests meanwhile."""
+    """Implements `raft.ports.RaftListener`. Lifecycle: `attach` the voter, `run` in a task, `handle` requests while it
+    runs.
+    """
 
     def __init__(
         self,
@@ -95,8 +97,8 @@ class ActiveController:
         tick_seconds: float = TICK_SECONDS,
         budget: LoopBudget | None = None,
     ) -> None:
-        """`committed` returns the image of all that is committed and applied; `in_transaction` says whether a metadata
-        transaction is open there.
+        """`committed` returns the image of all committed and applied records; `in_transaction` is whether it ends inside
+        a metadata transaction.
         """
         self._config = config
         self._environment = environment
@@ -132,7 +134,7 @@ class ActiveController:
     # --- leading --------------------------------------------------------------------------------------------
 
     def on_leader(self, epoch: int, end_offset: int) -> None:
-        """Begin with the committed image, and append what a leader begins with."""
+        """Take over leadership: start from the committed image, and append the first records of a leader."""
         image = self._committed()
         log.info("controller %d is active in epoch %d, from offset %d", self.raft.node_id, epoch, end_offset)
         self._replay = Replay(image)
@@ -153,7 +155,7 @@ class ActiveController:
             self.raft.resign(epoch)
 
     def _begin(self, state: ControllerState) -> tuple[Any, ...]:
-        """Return what this leader begins with; a transaction that the last one has left open is to be aborted by it."""
+        """Return this leader's first records; they abort a transaction that the last leader left open."""
         in_transaction = self._in_transaction()
         if in_transaction:
             self._replay.apply(BeginTransactionRecord())
@@ -166,20 +168,20 @@ class ActiveController:
         self._state = None
 
     async def run(self) -> None:
-        """Run timed work, until cancelled."""
+        """Run periodic work, until cancelled."""
         while True:
             await trio.sleep(self._tick_seconds)
             for name, tick in self._machine.ticks.items():
                 await self.do(name, tick)
 
     async def do(self, name: str, records_of: Tick) -> None:
-        """Append the records that something asks for. A failure of ours is logged."""
+        """Append the records of periodic work. A bug in that work is logged."""
         if self._state is None:
             return
         try:
             await self._perform(lambda state: _unasked(records_of(state)))
         except NotLeaderError:
-            pass  # so is whatever is due: the next leader does it
+            pass  # the work is still due: the next leader does it
         except Exception:
             self.counts.errors += 1
             log.exception("%s: the active controller has failed to do it", name)
@@ -187,9 +189,9 @@ class ActiveController:
     # --- requests -------------------------------------------------------------------------------------------
 
     async def handle(self, key: int, request: Any, caller: Caller, *, timeout_ms: int | None = None) -> Any:
-        """Return the response to a request, once its records are committed, and all before it.
+        """Return the response to a request once its records, and all before them, are committed.
 
-        Raises NOT_CONTROLLER, REQUEST_TIMED_OUT where that is not so in time, and what a handler refuses.
+        Raises NOT_CONTROLLER, REQUEST_TIMED_OUT if they are not committed in time, and the errors of the handler.
         """
         state = self.state()
         if state is None:
@@ -228,7 +230,7 @@ class ActiveController:
             state = self.state()
             if state is None:
                 raise NotLeaderError("this node does not lead")
-            with trio.CancelScope(shield=True):  # what is half done would be half in the image
+            with trio.CancelScope(shield=True):  # cancelled halfway, half of it would be in the image
                 work = decide(state)
                 outcome = work if isinstance(work, Outcome) else await self._paced(state, work)
                 if outcome.kraft_version is not None:
@@ -240,7 +242,7 @@ class ActiveController:
             self._deciding.release()
 
     async def _paced(self, state: ControllerState, work: Steps[_T]) -> _T:
-        """Return the result of work, with others served between its steps. Raises NotLeaderError if it is in vain."""
+        """Return the result of work; other tasks run between its steps. Raises NotLeaderError if leadership is lost."""
         while True:
             try:
                 next(work)
@@ -252,7 +254,7 @@ class ActiveController:
                 raise NotLeaderError("this node does not lead any more")
 
     def look(self, key: int, request: Any, caller: Caller) -> Any:
-        """Return the response to a request that any controller answers, by what is committed. Raises RequestError."""
+        """Return the response to a request that any controller answers, from the committed image. Raises RequestError."""
         state = self._new_state(self._committed())
         return at_once(self._machine.handlers[key](state, request, caller)).response
 
@@ -277,7 +279,7 @@ class ActiveController:
         return state
 
     def state(self) -> ControllerState | None:
-        """Return the state as of now, None where this node is not active."""
+        """Return the current state, None if this node is not active."""
         if self._state is not None:
             self._note_now(self._state)
         return self._state
@@ -292,7 +294,8 @@ class ActiveController:
     def _append(self, state: ControllerState, outcome: Outcome) -> Steps[int]:
         """Append the records of an outcome, replay them, and return the last offset of the log.
 
-        Raises NotLeaderError, and POLICY_VIOLATION for too many. What cannot be encoded or replayed is our bug.
+        Raises NotLeaderError, and POLICY_VIOLATION for too many. A record that cannot be encoded or replayed is a bug of
+        this program.
         """
         level = _level(state, outcome.records)
         values: list[bytes] = []
@@ -322,13 +325,13 @@ class ActiveController:
 
 
 def _unasked(work: Records | Steps[Records]) -> Steps[Outcome]:
-    """Return an outcome without a response: what time asks for, and a new leader."""
+    """Return the outcome of periodic work, which has no response."""
     records = work if isinstance(work, tuple) else (yield from work)
     return Outcome(None, records, is_atomic=False)
 
 
 def _level(state: ControllerState, records: Sequence[Any]) -> int:
-    """Return the metadata.version in which records are written: their own, where they are the first."""
+    """Return the metadata.version in which records are written; if they begin with a metadata.version, that."""
     level = state.image.metadata_version
     for record in records if not level else ():
         if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION:
@@ -337,7 +340,9 @@ def _level(state: ControllerState, records: Sequence[Any]) -> int:
 
 
 def _batches(values: Sequence[bytes], bytes_max: int, *, is_atomic: bool) -> Sequence[Sequence[bytes]]:
-    """Return the values in batches that are not too large. Raises POLICY_VIOLATION if they must be one, and do not fit."""
+    """Split the values into batches within the size limit. Raises POLICY_VIOLATION if they must be one batch and do not
+    fit.
+    """
     batches: list[list[bytes]] = []
     size = 0
     for value in values:

@@ -1,7 +1,7 @@
-"""Records of one outcome as they are decided: each decision sees those before it. Pure.
+"""Records of one outcome while they are collected: each decision sees the earlier records. Pure.
 
-The rule: partitions are read here, never from the image, once one of the batch may have changed; brokers are as the
-image has them, but for what the arguments say of one that comes or goes.
+The rule: partitions are read here, not from the image, since an earlier record of the batch may have changed them.
+Brokers are read from the image, except for a broker that the arguments name as added or removed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Batch:
     """Records, and the partitions after them."""
 
     def __init__(self, state: ControllerState, *, offline_dirs: Collection[bytes] = ()) -> None:
-        """`offline_dirs` have gone offline, which the image does not have yet."""
+        """`offline_dirs` have failed, and the image does not have that yet."""
         self._state = state
         self._offline_dirs = offline_dirs
         self._changed: dict[Key, Partition] = {}
@@ -41,16 +41,16 @@ class Batch:
         return self._state
 
     def partition(self, key: Key) -> Partition | None:
-        """Return a partition after the records so far, None if there is none."""
+        """Return a partition after the records so far, None if it does not exist."""
         changed = self._changed.get(key)
         return self._state.image.partitions.get(key) if changed is None else changed
 
     def change(
         self, key: Key, target: Target, is_alive: Callable[[int], bool] | None = None
     ) -> Partition | None:
-        """Change a partition, and return it; None if it is as is asked for already.
+        """Change a partition, and return it; None if nothing changes.
 
-        `is_alive` says which brokers can lead, where that is not what the image says.
+        `is_alive` says which brokers can lead; None: those that are active in the image.
         """
         before = self.partition(key)
         assert before is not None
@@ -67,7 +67,7 @@ class Batch:
         return partition is not None and self._conditions(key, partition, None).can_lead(replica)
 
     def election_of(self, topic_id: bytes) -> Election:
-        """Return the way in which a topic's partitions get a leader: unclean if its settings allow that."""
+        """Return the kind of election for a topic's partitions: unclean if its settings allow that."""
         return self._of_topic(topic_id)[1]
 
     def update(
@@ -78,7 +78,7 @@ class Batch:
         added: int | None = None,
         unclean: int | None = None,
     ) -> Steps[None]:
-        """Elect leaders where need be, after a broker left (`removed`), came (`added`) or lost records (`unclean`).
+        """Elect leaders where necessary, after a broker left (`removed`), came (`added`) or lost records (`unclean`).
 
         A step is one partition.
         """

@@ -1,10 +1,11 @@
-"""Brokers come, live and go: BrokerRegistration v0-v4, UnregisterBroker v0 and fencing; controllers do. Pure.
+"""Registration of brokers (BrokerRegistration v0-v4), their fencing and removal (UnregisterBroker v0); and of
+controllers. Pure.
 
 BrokerRegistration: v1 says whether the broker is migrated from ZooKeeper, which is refused, v2 has log dirs, v3 the epoch
 before a clean shutdown, v4 comes from brokers that can cordon log dirs.
 
-The rule: a broker id belongs to one process at a time. Another process gets it when the session of the last one is over,
-with a new epoch, and only after all partitions have done without it.
+The rule: a broker id belongs to one process at a time. Another process gets it, with a new epoch, when the session of
+the last one has ended and that process is out of all ISRs and leads nothing.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ def _check_log_dirs(image: QuorumImage, request: BrokerRegistrationRequest) -> N
 
 
 def _check_listeners(listeners: Sequence[Any]) -> None:
-    """Refuse what a controller of Kafka cannot write, or would end on when it reads it from the log."""
+    """Refuse a listener that a controller of Kafka could not write, or that would stop it when read from the log."""
     for listener in listeners:
         if not listener.name or not listener.host.strip() or not listener.port:
             raise RequestError(
@@ -159,7 +160,7 @@ def _check_listeners(listeners: Sequence[Any]) -> None:
 
 
 def _check_features(state: ControllerState, features: Sequence[BrokerRegistrationRequest.Feature]) -> None:
-    """See that a broker supports the level of each feature; a feature without a level is at 0."""
+    """Check that a broker supports the level of each feature; a feature without a level is at 0."""
     levels = {**state.image.features, KRAFT_VERSION: state.kraft_version}
     for feature in features:
         level = levels.get(feature.name, 0)
@@ -183,12 +184,12 @@ def _unsupported(feature: str, level: int) -> RequestError:
 
 
 def _by_name(listed: Sequence[Any]) -> list[Any]:
-    """Return entries by name, the last of each."""
+    """Return the entries, only the last of each name."""
     return list({entry.name: entry for entry in listed}.values())
 
 
 def _leave(batch: Batch, broker_id: int, *, is_clean: bool) -> Steps[None]:
-    """Do without a process that has ended; one that did not end cleanly may have lost records that were committed."""
+    """Remove an ended process from ISRs; after an unclean shutdown it may have lost committed records."""
     index = index_of(batch.state)
     if has_elr(batch.state.image) and not is_clean:
         yield from batch.update(index.in_isr(broker_id), unclean=broker_id)
@@ -201,7 +202,7 @@ def _leave(batch: Batch, broker_id: int, *, is_clean: bool) -> Steps[None]:
 
 
 def fence(batch: Batch, broker: Broker) -> Steps[None]:
-    """Take a broker out of ISRs and leadership, and fence it."""
+    """Remove a broker from ISRs and leadership, and fence it."""
     yield from batch.update(index_of(batch.state).in_isr(broker.id), removed=broker.id)
     batch.records.append(
         BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=FENCE)
@@ -209,7 +210,7 @@ def fence(batch: Batch, broker: Broker) -> Steps[None]:
 
 
 def unfence(batch: Batch, broker: Broker) -> Steps[None]:
-    """Unfence a broker, and have it lead what has no leader and can have this one."""
+    """Unfence a broker, and elect it for leaderless partitions that it can lead."""
     batch.records.append(
         BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=UNFENCE)
     )
@@ -217,7 +218,7 @@ def unfence(batch: Batch, broker: Broker) -> Steps[None]:
 
 
 def fence_stale(state: ControllerState) -> Steps[Records]:
-    """Fence one broker with a session that has ended; the next one sees what became of the partitions."""
+    """Fence one broker after the end of its session; the next call sees the changed partitions."""
     sessions = sessions_of(state)
     for broker_id in sessions.ended(state.monotonic_ms, timeout_ms(state)):
         broker = state.image.brokers.get(broker_id)
@@ -229,7 +230,7 @@ def fence_stale(state: ControllerState) -> Steps[Records]:
 
 
 def end_session(broker: Broker, state: ControllerState) -> Steps[Records]:
-    """End the session of a registration, and fence the broker; nothing if it has registered again since."""
+    """End the session of a registration, and fence the broker; do nothing if it has registered again since."""
     current = state.image.brokers.get(broker.id)
     if current is None or current.epoch != broker.epoch:
         return ()
@@ -241,7 +242,7 @@ def end_session(broker: Broker, state: ControllerState) -> Steps[Records]:
 
 
 def with_session(state: ControllerState, broker_id: int) -> Broker | None:
-    """Return a broker if it is registered, and its session lasts."""
+    """Return a broker if it is registered and its session has not ended, else None."""
     broker = state.image.brokers.get(broker_id)
     lasts = broker is not None and sessions_of(state).is_valid(
         broker.id, broker.epoch, state.monotonic_ms, timeout_ms(state)
@@ -255,7 +256,7 @@ def with_session(state: ControllerState, broker_id: int) -> Broker | None:
 def unregister_broker(
     state: ControllerState, request: UnregisterBrokerRequest, caller: Caller
 ) -> Steps[Outcome]:
-    """Remove a broker; its replicas stay assigned to it. Raises BROKER_ID_NOT_REGISTERED."""
+    """Remove a broker's registration; its replicas stay assigned to it. Raises BROKER_ID_NOT_REGISTERED."""
     caller.require_on_cluster(Operation.ALTER)
     broker = state.image.brokers.get(request.broker_id)
     if broker is None:
@@ -272,9 +273,10 @@ def unregister_broker(
 def unregister_controller(
     state: ControllerState, request: UnregisterControllerRequest, caller: Caller
 ) -> Outcome:
-    """Remove the registration of another controller, as Kafka 4.4; voters are removed by RemoveRaftVoter.
+    """Remove the registration of another controller, as Kafka 4.4 does; RemoveRaftVoter removes voters.
 
-    Raises INVALID_REQUEST for this one, UNSUPPORTED_VERSION below the level of the record, CONTROLLER_ID_NOT_REGISTERED.
+    Raises INVALID_REQUEST for this controller, UNSUPPORTED_VERSION below the level of the record,
+    CONTROLLER_ID_NOT_REGISTERED.
     """
     caller.require_on_cluster(Operation.ALTER)
     if request.controller_id == state.node_id:

@@ -1,7 +1,7 @@
 """Conditions of decisions about partitions: levels of features, settings of topics, brokers and their log dirs. Pure.
 
-The rule: all is read from the image as it is after what has been appended; a setting counts as the topic has it, or else
-this controller, all brokers, and the file of this node.
+The rule: all is read from the image after the appended records. A setting is taken from the topic, else from this
+controller, all brokers, and the file of this node.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode
 
 NO_BUMP_ON_SHRINK_LEVEL: Final = 12
-"""3.6-IV0: from here on a leader keeps its epoch when the ISR shrinks (KAFKA-15021)."""
+"""3.6-IV0: from this level on a leader keeps its epoch when the ISR shrinks (KAFKA-15021)."""
 RECORDS_PER_REQUEST_MAX: Final = 10_000
 """Kafka's MAX_RECORDS_PER_USER_OP."""
 _MIN_ISR = "min.insync.replicas"
@@ -27,7 +27,7 @@ _UNCLEAN = "unclean.leader.election.enable"
 
 
 def check_size(records: Sequence[Any]) -> None:
-    """Raise POLICY_VIOLATION for more records than one request of a client may lead to."""
+    """Raise POLICY_VIOLATION if a client's request leads to more records than the limit."""
     if len(records) > RECORDS_PER_REQUEST_MAX:
         raise RequestError(
             ErrorCode.POLICY_VIOLATION,
@@ -44,13 +44,13 @@ def has_directories(image: QuorumImage) -> bool:
 
 
 def allows_unclean(state: ControllerState, topic_name: str) -> bool:
-    """Say whether a replica out of sync may become the leader where no other can."""
+    """Say whether a replica out of sync may become the leader if no other can."""
     text = _setting(state, topic_name, _UNCLEAN)
     return bool(state.config.value_of(_UNCLEAN)) if text is None else text.lower() == "true"
 
 
 def min_isr(state: ControllerState, topic: Topic) -> int:
-    """Return how many replicas of a topic must be in sync, which are at most all of them."""
+    """Return min.insync.replicas of a topic, at most the number of its replicas."""
     text = _setting(state, topic.name, _MIN_ISR)
     count = int(state.config.value_of(_MIN_ISR) if text is None else text)
     first = state.image.partitions.get((topic.id, 0))
@@ -58,12 +58,12 @@ def min_isr(state: ControllerState, topic: Topic) -> int:
 
 
 def effective_config(state: ControllerState) -> BrokerConfig:
-    """Return this node's settings with those that the image has for it and for all brokers."""
+    """Return this node's settings, with dynamic values from the image for it and for all brokers."""
     of_all = state.image.settings.get((BROKER, ""), {})
     of_this = state.image.settings.get((BROKER, str(state.node_id)), {})
     try:
         return state.config.with_dynamic(of_all, of_this) if of_all or of_this else state.config
-    except SettingError:  # a value that another release took
+    except SettingError:  # a value that another release accepted
         return state.config
 
 
@@ -79,7 +79,7 @@ def _setting(state: ControllerState, topic_name: str, name: str) -> str | None:
 
 
 def check_epoch(image: QuorumImage, broker_id: int, epoch: int) -> Broker:
-    """Return a broker. Raises STALE_BROKER_EPOCH if it is not registered, or with another epoch."""
+    """Return a broker. Raises STALE_BROKER_EPOCH if it is not registered, or has another epoch."""
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise RequestError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not registered")
@@ -97,10 +97,10 @@ def is_active(image: QuorumImage, broker_id: int) -> bool:
 
 
 def has_online_dir(broker: Broker | None, directory: bytes) -> bool:
-    """Say whether a replica in a log dir of a broker is there, as far as is known."""
+    """Say whether a replica's log dir on a broker is online, as far as the registration tells."""
     if broker is None or directory == LOST:
         return False
-    # A broker without log dirs has registered before there were any in registrations: nothing is known of them.
+    # The broker registered at a level without log dirs in registrations: their state is unknown.
     return directory in (UNASSIGNED, MIGRATING) or not broker.log_dirs or directory in broker.log_dirs
 
 
@@ -115,5 +115,5 @@ def default_dir(image: QuorumImage, broker_id: int) -> bytes:
 
 
 def is_reserved(directory: bytes) -> bool:
-    """Say whether an id of a log dir is one of the first hundred, which stand for something else."""
+    """Say whether the id of a log dir is one of the first hundred, which are reserved (KIP-858)."""
     return not any(directory[:8]) and int.from_bytes(directory[8:], "big", signed=True) < 100

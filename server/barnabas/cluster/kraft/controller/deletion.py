@@ -1,6 +1,6 @@
 """DeleteTopics v1-v6: deletes topics by name, or by id (v6). Pure.
 
-v4 and later have a code of their own for a deletion that is disabled, v5 adds reasons in words.
+v4 adds an error code for a disabled deletion, v5 error messages.
 
 The rule: a topic that is named twice, by whatever, stays; entries with neither a name nor an id, or with both, have a
 result each. What a caller may not see is not told apart from what is not there, nor by the order of the results, which
@@ -26,12 +26,12 @@ from barnabas.wire.generated.metadata_records.remove_topic import RemoveTopicRec
 from barnabas.wire.primitives import ZERO_UUID
 
 DISABLED_SINCE = 3
-"""Version from which on a deletion that is disabled has a code of its own."""
+"""First version with an error code for a disabled deletion."""
 
 _DENIED = "DELETE or DESCRIBE on the topic is denied"
 _Result = DeleteTopicsResponse.DeletableTopicResult
 _Named = tuple[str | None, bytes]
-"""Name and id of a topic, as the request has them."""
+"""Name and id of a topic, as in the request."""
 
 
 def delete_topics(state: ControllerState, request: DeleteTopicsRequest, caller: Caller) -> Steps[Outcome]:
@@ -65,12 +65,12 @@ def delete_topics(state: ControllerState, request: DeleteTopicsRequest, caller: 
 
 
 def _given(named: _Named) -> tuple[bool, bool]:
-    """Say whether a name, and whether an id was given."""
+    """Say whether a name, and whether an id is present."""
     return named[0] is not None, named[1] != ZERO_UUID
 
 
 def _id_of(image: QuorumImage, named: _Named) -> bytes | None:
-    """Return the id of a topic that exists, None if there is none."""
+    """Return the id of an existing topic, None if there is none."""
     name, topic_id = named
     if name is not None:
         return image.topic_ids.get(name)
@@ -78,7 +78,7 @@ def _id_of(image: QuorumImage, named: _Named) -> bytes | None:
 
 
 def _named_both_ways(image: QuorumImage, named: Counter[_Named]) -> set[bytes | None]:
-    """Return the ids of topics that are named by their name, and by their id."""
+    """Return the ids of topics that the request names both by name and by id."""
     by_name = {
         _id_of(image, entry)
         for entry, count in named.items()
@@ -95,7 +95,7 @@ def _delete(
     caller: Caller,
     records: list[Any],
 ) -> _Result | None:
-    """Add the records of a deletion, and return the result; none for an id with a name that is told of."""
+    """Add the records of a deletion, and return the result; None for an id if its name has the error."""
     name, given_id = named
     has_name, has_id = _given(named)
     if has_name == has_id:
@@ -128,7 +128,7 @@ def _delete(
 
 
 def _access(name: str, caller: Caller) -> tuple[bool, bool]:
-    """Say whether a caller may describe, and may delete a topic."""
+    """Say whether a caller may describe, and whether it may delete a topic."""
     if caller.may(Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME):
         return True, True
     return (

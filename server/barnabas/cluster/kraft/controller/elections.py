@@ -1,10 +1,10 @@
-"""Elections that are asked for, ElectLeaders v0-v2, and those that time asks for. Pure.
+"""Elections on request, ElectLeaders v0-v2, and periodic elections. Pure.
 
-v1 has unclean elections, and an error of the whole answer.
+v1 adds unclean elections, and an error code of the whole response.
 
 The rule: a preferred election moves the leader to the first replica, if that is in sync; an unclean one is only for a
-partition without a leader. By time, leaders return to their first replicas (auto.leader.rebalance.enable), and partitions
-without one get any replica, where their topic allows that.
+partition without a leader. Periodically, leaders return to their first replicas (auto.leader.rebalance.enable), and
+leaderless partitions get any replica, if their topic allows that.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _elected(batch: Batch, topic_id: bytes | None, index: int, election: Electio
 
 
 def _elect(batch: Batch, key: Key, election: Election) -> ErrorCode:
-    """Elect a leader; returns why there is no other."""
+    """Elect a leader; returns NONE, or the reason why the leader stays."""
     partition = batch.partition(key)
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -100,11 +100,11 @@ def _elect(batch: Batch, key: Key, election: Election) -> ErrorCode:
     return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
 
-# --- by time --------------------------------------------------------------------------------------------------------
+# --- periodic -------------------------------------------------------------------------------------------------------
 
 
 def balance(state: ControllerState) -> Steps[Records]:
-    """Move leaders to the first replicas, so many at once."""
+    """Move leaders to the first replicas, up to a limit for each call."""
     interval_ms = 1_000 * state.config.value_of("leader.imbalance.check.interval.seconds")
     if not state.config.value_of("auto.leader.rebalance.enable") or not _is_due(
         state, "balance", interval_ms
@@ -114,7 +114,7 @@ def balance(state: ControllerState) -> Steps[Records]:
 
 
 def elect_unclean(state: ControllerState) -> Steps[Records]:
-    """Elect any replica for partitions without a leader, where their topics allow that, so many at once."""
+    """Elect any replica for leaderless partitions, if their topics allow that, up to a limit for each call."""
     if not _is_due(state, "unclean", state.config.get(UNCLEAN_LEADER_ELECTION_INTERVAL_MS)):
         return ()
     batch = Batch(state)
@@ -136,7 +136,7 @@ def _elect_by_time(
 
 
 def _is_due(state: ControllerState, task: str, interval_ms: int) -> bool:
-    """Say whether it is time, which it is after an interval, and begin the next."""
+    """Say whether work is due, and if it is, set its next time."""
     due = _due(state)
     is_due = due.setdefault(task, state.monotonic_ms + interval_ms) <= state.monotonic_ms
     if is_due:
@@ -145,7 +145,7 @@ def _is_due(state: ControllerState, task: str, interval_ms: int) -> bool:
 
 
 def _due(state: ControllerState) -> dict[str, int]:
-    """Return the times at which timed work is due."""
+    """Return the times at which periodic work is due."""
     due: dict[str, int] = state.parts.setdefault("elections", {})
     return due
 

@@ -1,7 +1,7 @@
-"""Features of a cluster: UpdateFeatures v0-v2, the records of a new cluster, and of a new leader (KIP-584, KIP-868).
+"""Features of a cluster: UpdateFeatures v0-v2, and the first records of a new cluster and a new leader (KIP-584, KIP-868).
 
-The rule: all changes of a request happen or none; a level is finalized only where this controller, all registered brokers
-and all controllers of the quorum support it, and where the features that it depends on have their levels after the request.
+The rule: all changes of a request are made or none; a level is finalized only if this controller, all registered brokers
+and all controllers of the quorum support it, and the features that it depends on have their levels after the request.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from barnabas.wire.generated.update_features import UpdateFeaturesRequest, Updat
 
 UPDATE_FEATURES: Final = 57
 RESULTS_UNTIL: Final = 1
-"""Last version of UpdateFeatures that answers each feature."""
+"""Last version of UpdateFeatures with a result for each feature."""
 MIN_IN_SYNC: Final = "min.insync.replicas"
 LEADERSHIP: Final = "leadership"
 """In `ControllerState.parts`: a function that returns the Leadership by the log; without it there are no other voters."""
@@ -44,7 +44,7 @@ NO_OP_DUE: Final = "no_op_due_ms"
 _DISABLED: Final = LevelRange(0, 0)
 
 _CHANGES: Final = (7, 8, 11, 13, 14, 15, 17, 23, 30, 32, 33)
-"""Levels of metadata.version that came with other records or fields of records: a downgrade must not cross them."""
+"""Levels of metadata.version that added records or fields of records: a downgrade must not cross them."""
 
 
 # --- new clusters and new leaders -----------------------------------------------------------------------------------
@@ -53,10 +53,10 @@ _CHANGES: Final = (7, 8, 11, 13, 14, 15, 17, 23, 30, 32, 33)
 def activation_records(
     image: QuorumImage, config: BrokerConfig, bootstrap: Sequence[Any], *, in_transaction: bool
 ) -> tuple[Any, ...]:
-    """Return what a new leader writes first: `bootstrap`, the records of formatting, if the log has no metadata.version.
+    """Return the first records of a new leader: `bootstrap`, the records of formatting, if the log has no metadata.version.
 
-    They are one metadata transaction where the level has these, so they may be written in several batches; a transaction
-    that the last leader began is aborted. Raises ValueError for one at a level without transactions.
+    They are one metadata transaction where the level has transactions, so they may span several batches; a transaction
+    that the last leader left open is aborted. Raises ValueError for an open one at a level without transactions.
     """
     levels = {record.name: record.feature_level for record in _features(bootstrap)}
     level = image.metadata_version or levels.get(METADATA_VERSION, 0)
@@ -80,7 +80,7 @@ def _features(records: Iterable[Any]) -> list[FeatureLevelRecord]:
 
 
 def tick(state: ControllerState) -> tuple[Any, ...]:
-    """Return a NoOp record every `metadata.max.idle.interval.ms`, by which followers see that the leader leads."""
+    """Return a NoOp record every `metadata.max.idle.interval.ms`, which shows followers that the leader is active."""
     interval_ms = state.config.get(METADATA_MAX_IDLE_INTERVAL_MS)
     if not interval_ms:
         return ()
@@ -100,13 +100,13 @@ def has_elr(image: QuorumImage) -> bool:
 
 
 def _min_in_sync_of_all(config: BrokerConfig) -> ConfigRecord:
-    """Return the record that keeps this node's own value as that of all brokers."""
+    """Return the record that sets this node's own min.insync.replicas for all brokers."""
     texts = [text for text, source in config.texts_of(MIN_IN_SYNC) if source == STATIC_BROKER_CONFIG]
     return ConfigRecord(BROKER, "", MIN_IN_SYNC, texts[0] if texts else str(config.default_of(MIN_IN_SYNC)))
 
 
 def _elr_records(state: ControllerState) -> Iterable[ConfigRecord]:
-    """Yield what makes ELR safe: one min.insync.replicas for the cluster, and none of a single broker."""
+    """Yield the records that ELR needs: one min.insync.replicas for the cluster, and none of single brokers."""
     settings = state.image.settings
     if MIN_IN_SYNC not in settings.get((BROKER, ""), {}):
         yield _min_in_sync_of_all(state.config)
@@ -119,7 +119,7 @@ def _elr_records(state: ControllerState) -> Iterable[ConfigRecord]:
 
 
 def update_features(state: ControllerState, request: UpdateFeaturesRequest, caller: Caller) -> Outcome:
-    """Finalize features at other levels. v0 and v1 answer each feature, v2 only the whole request."""
+    """Finalize levels of features. v0 and v1 answer each feature, v2 only the whole request."""
     caller.require_on_cluster(Operation.ALTER)
     updates = {update.feature: update for update in request.feature_updates}
     levels = {
@@ -188,7 +188,7 @@ def _reason_against(
 
 
 def _reason_against_kraft_version(state: ControllerState, current: int, level: int) -> str:
-    """Return why kraft.version cannot be changed: it only goes up, and all voters must have told that they support it."""
+    """Return why kraft.version cannot be changed: it only rises, and all voters must have reported support."""
     if level < current:
         return f"kraft.version stays {current}, as it never goes down"
     if level == current:
@@ -198,7 +198,7 @@ def _reason_against_kraft_version(state: ControllerState, current: int, level: i
 
 
 def _reason_against_downgrade(current: int, level: int, upgrade_type: int) -> str:
-    """Return why metadata.version cannot go down: records in the log may be of no lower level."""
+    """Return why metadata.version cannot be lowered: the log may have records that the lower level lacks."""
     crossed = [change for change in _CHANGES if level < change <= current]
     if not crossed:
         return ""
@@ -208,7 +208,7 @@ def _reason_against_downgrade(current: int, level: int, upgrade_type: int) -> st
 
 
 def _lacking(state: ControllerState, leadership: Leadership, name: str, level: int) -> str:
-    """Name a node that does not support a feature at a level; empty if all do."""
+    """Return the name of a node that does not support a feature at a level; empty if all do."""
     controllers = state.image.controllers
     knows_controllers = state.image.metadata_version >= CONTROLLER_REGISTRATION_LEVEL
     registered = [(f"broker {broker.id}", broker.features) for broker in state.image.brokers.values()]
@@ -235,7 +235,7 @@ def _lacking(state: ControllerState, leadership: Leadership, name: str, level: i
 
 
 def voter_ids(state: ControllerState) -> frozenset[int]:
-    """Return the ids of the controllers of the quorum, this one among them."""
+    """Return the ids of the controllers of the quorum, including this one."""
     return frozenset({state.node_id, *(voter.id for voter in _leadership(state).voters)})
 
 

@@ -2,8 +2,8 @@
 
 v1 names log dirs that have failed (KIP-858), v2 those that get no new replicas (KIP-1066).
 
-The rule: a broker is unfenced once it has read its own registration. It may shut down when it leads nothing, and every
-broker that serves has read the records that took the leaders away; or at once, if it is fenced or leads nothing.
+The rule: a broker is unfenced once it has read its own registration. A broker that is fenced or leads nothing may shut
+down immediately; another once it leads nothing and every serving broker has read the records that moved its leaders.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from barnabas.wire.generated.metadata_records.broker_registration_change import 
 
 
 class Stage(Enum):
-    """Stages of a broker's life, as far as the controller is concerned."""
+    """Stages of a broker's life, as the controller sees it."""
 
     FENCED = "fenced"
     UNFENCED = "unfenced"
@@ -77,7 +77,7 @@ def _stage(broker: Broker, session: Session) -> Stage:
 def next_stage(
     state: ControllerState, broker: Broker, session: Session, request: BrokerHeartbeatRequest
 ) -> Stage:
-    """Return the stage that a broker is in after a heartbeat."""
+    """Return the stage of a broker after a heartbeat."""
     stage = _stage(broker, session)
     if stage is Stage.FENCED:
         if request.want_shut_down:
@@ -94,7 +94,7 @@ def next_stage(
 
 
 def _begin_shutdown(batch: Batch, broker: Broker) -> Steps[None]:
-    """Take a broker out of ISRs and leadership while it still serves."""
+    """Remove a broker from ISRs and leadership while it still serves."""
     if not broker.in_controlled_shutdown:
         batch.records.append(
             BrokerRegistrationChangeRecord(
@@ -105,7 +105,7 @@ def _begin_shutdown(batch: Batch, broker: Broker) -> Steps[None]:
 
 
 def _lost_dirs(state: ControllerState, broker: Broker, request: BrokerHeartbeatRequest) -> tuple[bytes, ...]:
-    """Return the log dirs that have failed since the broker has last told."""
+    """Return the log dirs that are offline now, and were online in the registration."""
     if not has_directories(state.image):
         return ()
     return tuple(directory for directory in broker.log_dirs if directory in request.offline_log_dirs)
@@ -116,14 +116,14 @@ def _lose_dirs(batch: Batch, broker: Broker, lost: tuple[bytes, ...]) -> Steps[N
     for directory in lost:
         yield from batch.update(index.in_dir(directory), removed=broker.id)
     remaining = [directory for directory in broker.log_dirs if directory not in lost]
-    if lost and remaining:  # a record without log dirs would mean that they have not changed
+    if lost and remaining:  # a record without log dirs means that they have not changed
         batch.records.append(
             BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=remaining)
         )
 
 
 def _cordon(batch: Batch, broker: Broker, request: BrokerHeartbeatRequest) -> None:
-    """Note the log dirs that get no new replicas; a broker that is still starting tells none."""
+    """Note the log dirs that get no new replicas; a starting broker reports none."""
     cordoned = request.cordoned_log_dirs
     if cordoned is None or batch.state.image.metadata_version < CORDONED_LEVEL:
         return

@@ -1,7 +1,7 @@
-"""Index of the partitions: which have a broker in the ISR, no leader, a reassignment. Pure.
+"""Index of the partitions: by broker in the ISR, without a leader, in a reassignment. Pure.
 
-The rule: an index is that of one image. `follow` takes it to the next one by the changes in between; without it, or for
-an image that did not come from there, `index_of` reads the whole image.
+The rule: an index belongs to one image. `follow` updates it by the changes that lead to the next image; without an index
+of the preceding image `index_of` reads the whole image.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Keys = dict[Key, None]
 
 
 class Index:
-    """Partitions by what is asked for; the sets are not to be changed."""
+    """Partitions by property; callers must not change the sets."""
 
     def __init__(self, image: QuorumImage) -> None:
         self._image = image
@@ -34,7 +34,7 @@ class Index:
         self._similar: dict[str, dict[str, None]] = {}
         self.reassigning: Keys = {}
         self.imbalanced: Keys = {}
-        """Those that are not led by their first replica."""
+        """Partitions that are not led by their first replica."""
         for topic in image.topics.values():
             self._name(topic.name, is_added=True)
         for key, partition in image.partitions.items():
@@ -45,7 +45,7 @@ class Index:
         return self._image.partitions is image.partitions and self._image.topics is image.topics
 
     def follow(self, changes: Iterable[Change], image: QuorumImage) -> Steps[None]:
-        """Become the index of an image that differs by changes; a step is one of these."""
+        """Become the index of an image that differs by these changes; a step is one change."""
         for change in changes:
             if change.kind == "partition":
                 self.put(change.key, change.before, change.after)
@@ -78,17 +78,17 @@ class Index:
         return broker_id in self._led_by
 
     def similar_topic(self, name: str) -> str | None:
-        """Return a topic with a name that differs in dots for underscores at most, None if there is none."""
+        """Return a topic with a name that differs only in dots and underscores, None if there is none."""
         return next(iter(self._similar.get(unified(name), ())), None)
 
-    # --- keeping --------------------------------------------------------------------------------------------------
+    # --- updates --------------------------------------------------------------------------------------------------
 
     def _name(self, name: str, *, is_added: bool) -> None:
         if "." in name or "_" in name:
             _note(self._similar, unified(name), name, is_added=is_added)
 
     def put(self, key: Key, before: Partition | None, after: Partition | None) -> None:
-        """Note a partition that is added, has changed or is removed."""
+        """Note a partition that was added, changed or removed."""
         self._move(self._in_isr, key, before.isr if before else (), after.isr if after else ())
         self._move(self._in_elr, key, before.elr if before else (), after.elr if after else ())
         self._move(
@@ -103,7 +103,7 @@ class Index:
             self.imbalanced[key] = None
 
     def _move(self, sets: dict[Any, Keys], key: Key, before: Sequence[Any], after: Sequence[Any]) -> None:
-        """Take a partition out of the sets of `before`, and put it into those of `after`."""
+        """Remove a partition from the sets of `before`, and add it to those of `after`."""
         if before == after:
             return
         for member in before:
@@ -115,7 +115,7 @@ class Index:
 
 
 def unified(name: str) -> str:
-    """Return a topic's name as metrics have it, in which dots are underscores."""
+    """Return a topic's name as metrics show it: with underscores in place of dots."""
     return name.replace(".", "_")
 
 
@@ -129,7 +129,7 @@ def _note(sets: dict[Any, dict[Any, None]], of: Any, member: Any, *, is_added: b
 
 
 def index_of(state: ControllerState) -> Index:
-    """Return the index of the image, made anew if it is that of another one."""
+    """Return the index of the image, built anew if the last one belongs to another image."""
     index: Index | None = state.parts.get(PART)
     if index is None or not index.is_of(state.image):
         index = state.parts[PART] = Index(state.image)
@@ -137,7 +137,7 @@ def index_of(state: ControllerState) -> Index:
 
 
 def follow(state: ControllerState, before: QuorumImage, changes: Iterable[Change]) -> Steps[None]:
-    """Take the index along, after the image has changed from `before` to that of the state."""
+    """Update the index after the image has changed from `before` to that of the state."""
     index: Index | None = state.parts.get(PART)
     if index is not None and index.is_of(before):
         yield from index.follow(changes, state.image)

@@ -1,6 +1,7 @@
-"""AssignReplicasToDirs v0: a broker says in which log dirs its replicas are (KIP-858). Pure.
+"""AssignReplicasToDirs v0: a broker reports the log dirs of its replicas (KIP-858). Pure.
 
-The rule: a replica in a log dir that is not registered as online is lost: the partition does without it at once.
+The rule: a replica in a log dir that is not registered as online is lost: the partition's ISR and leadership lose it
+immediately.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The table of all that the active controller does: requests by API key, work by time, and the begin of a leader. Pure.
+"""The table of all work of the active controller: requests by API key, periodic work, and the first records of a leader.
+Pure.
 
-The rule: each part has its own tables; no API and no work is in two of them.
+The rule: each part has its own tables; no API and no periodic work is in two of them.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ TICKS: Mapping[str, Tick] = MappingProxyType(
 
 
 def machine(bootstrap: Sequence[Any]) -> Machine:
-    """Return the machine of a controller; `bootstrap` are the records with which a new cluster begins."""
+    """Return the machine of a controller; `bootstrap` are the first records of a new cluster."""
 
     def activate(state: ControllerState, in_transaction: bool) -> tuple[Any, ...]:
         return features.activation_records(

@@ -1,7 +1,7 @@
-"""Values that all parts of the active controller share: the state, the caller, and what comes of a request. Pure.
+"""Values that all parts of the active controller share: the state, the caller, and the outcome of a request. Pure.
 
-The rule: a handler changes nothing. It reads the state and returns an Outcome; the shell appends the records as one batch,
-replays them, and answers when they are committed.
+The rule: a handler changes nothing. It reads the state and returns an Outcome; the shell appends the records as one
+batch, replays them, and answers when they are committed.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Caller(NamedTuple):
     Raises THROTTLING_QUOTA_EXCEEDED.
     """
     is_forwarded: bool = False
-    """True if a broker has sent the request in an Envelope: it has checked what only it can."""
+    """True if a broker sent the request in an Envelope, after checks that only the broker can make."""
     security_protocol: str = "PLAINTEXT"
-    """Protocol of the connection, by which a request that is not forwarded has come."""
+    """Protocol of the connection of a request that is not forwarded."""
 
     def require(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
         """Raise the error of a refusal unless the caller has a permission."""
@@ -60,13 +60,13 @@ class Outcome(NamedTuple):
     response: Any
     records: tuple[Any, ...] = ()
     kraft_version: int | None = None
-    """Level of kraft.version that the voters go up to before the records; None where it stays."""
+    """Level to which the voters' kraft.version is raised before the records; None if it stays."""
     is_atomic: bool = True
-    """True if the records must be one batch, all or nothing; otherwise some of them may be there without those after."""
+    """True if the records must be one batch, all or nothing; otherwise a prefix of them may be committed alone."""
 
 
 class Entropy(Protocol):
-    """Random bytes and numbers, as those of `environment`."""
+    """Random bytes and numbers, like those of `environment`."""
 
     def token_bytes(self, size: int, /) -> bytes:
         """Return `size` random bytes."""
@@ -85,7 +85,7 @@ class ControllerState:
     node_id: int
     cluster_id: str = ""
     image: QuorumImage = EMPTY
-    """After all records that have been appended, committed or not."""
+    """The image after all appended records, committed or not."""
     next_offset: int = 0
     """Offset that the first record of an outcome will have: a broker's epoch is the offset of its registration."""
     committed_offset: int = -1
@@ -104,20 +104,22 @@ class ControllerState:
 
 _T = TypeVar("_T")
 Steps = Generator[None, None, _T]
-"""Work on many partitions, which may be interrupted at each step: nothing else changes the state until it is done."""
+"""Work on many partitions, in steps: other tasks run between them, but nothing else changes the state until it is done."""
 Handler = Callable[[ControllerState, Any, Caller], Outcome | Steps[Outcome]]
-"""Handles a request. Raises RequestError for what is refused as a whole."""
+"""Handles a request. Raises RequestError if the request as a whole is refused."""
 Handlers = Mapping[int, Handler]
 """By API key."""
 Records = tuple[Any, ...]
 Tick = Callable[[ControllerState], Records | Steps[Records]]
-"""Records that are due by time, such as those that fence a broker after its session; called several times a second.
+"""Periodic work, called several times a second: returns the records that are due, such as those that fence a broker after
+its session.
 
-Each that is there is right by itself."""
+Each record is valid without the others.
+"""
 
 
 def at_once(work: _T | Steps[_T]) -> _T:
-    """Return the result of work, with all of its steps without a pause."""
+    """Return the result of work, all steps without a pause."""
     if not isinstance(work, Generator):
         return work
     while True:

@@ -1,8 +1,8 @@
-"""Change of one partition: what is asked for in, a PartitionChange record out. Pure.
+"""Change of one partition: a target in, a PartitionChange record out. Pure.
 
-The rule: whatever is asked for, an election follows, so that a partition has a leader whenever one can be had. A leader
-comes from the ISR, from the ELR if the ISR is empty, then is the last known leader, and any replica only in an unclean
-election, which makes it the whole ISR. A reassignment with replicas that are all in sync ends with the same record.
+The rule: an election follows each change, so that a partition has a leader whenever a replica can lead. The leader comes
+from the ISR, from the ELR if the ISR is empty, then is the last known leader; an unclean election may take any replica,
+which becomes the whole ISR. Once all replicas of a reassignment are in sync, the same record ends it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Election(Enum):
     """Ways to elect a leader."""
 
     PREFERRED = "preferred"
-    """The first replica, if it can lead; otherwise as ONLINE."""
+    """The first replica, if it can lead; otherwise like ONLINE."""
     ONLINE = "online"
     """The leader stays, if it can lead; otherwise the first replica that can."""
     UNCLEAN = "unclean"
-    """As ONLINE, and a replica out of sync rather than none."""
+    """Like ONLINE, but a replica out of sync rather than none."""
 
 
 class Conditions(NamedTuple):
@@ -43,7 +43,7 @@ class Conditions(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Fields of a partition that are asked for; None for one that stays."""
+    """Target values of a partition's fields; None for a field that stays."""
 
     isr: tuple[int, ...] | None = None
     replicas: tuple[int, ...] | None = None
@@ -52,9 +52,9 @@ class Target(NamedTuple):
     leader_recovery_state: int | None = None
     election: Election = Election.ONLINE
     unclean_shutdown: int | None = None
-    """Broker that may have lost records: it is no eligible leader."""
+    """Broker that may have lost records: it leaves the ELR."""
     directory: tuple[int, bytes] | None = None
-    """Replica, and its log dir."""
+    """A replica, and its log dir."""
 
 
 class Leader(NamedTuple):
@@ -67,7 +67,7 @@ class Leader(NamedTuple):
 def change(
     key: Key, before: Partition, target: Target, conditions: Conditions
 ) -> PartitionChangeRecord | None:
-    """Return the record that makes a partition what is asked for, None if it is that already."""
+    """Return the record that changes a partition to the target, None if it matches already."""
     replicas = before.replicas if target.replicas is None else target.replicas
     removing = before.removing if target.removing is None else target.removing
     adding = before.adding if target.adding is None else target.adding
@@ -88,7 +88,7 @@ def change(
         elif leader.id in elr:
             isr, elr = (leader.id,), tuple(replica for replica in elr if replica != leader.id)
     elif not set(before.replicas) <= set(replicas):
-        record.leader = before.leader  # a new epoch, in which replicas that are gone are not followed
+        record.leader = before.leader  # a new epoch: removed replicas stop fetching
 
     if isr != before.isr and (isr or conditions.has_elr):
         record.isr = list(isr)
@@ -117,9 +117,9 @@ def change(
 def completed_reassignment(
     replicas: tuple[int, ...], isr: tuple[int, ...], removing: Collection[int], adding: Collection[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return replicas and ISR after a reassignment that can end now, None if none can.
+    """Return replicas and ISR after a reassignment that can end now, None if it cannot.
 
-    All that are added must be in sync, and where there will be fewer replicas than before, all that stay.
+    All added replicas must be in sync; if the number of replicas shrinks, all remaining ones, too.
     """
     if not removing and not adding:
         return None
@@ -136,7 +136,7 @@ def eligible_replicas(
     target: Target,
     conditions: Conditions,
 ) -> tuple[int, ...]:
-    """Return the ELR: while the ISR is too small for a commit, all that have left it stay eligible."""
+    """Return the ELR: replicas that left the ISR stay eligible while the ISR is below min.insync.replicas."""
     if len(isr) >= conditions.min_isr:
         return ()
     candidates = (set(before.elr) | set(before.isr)) - set(isr) - {target.unclean_shutdown}
@@ -154,7 +154,7 @@ def elect(
     elr: tuple[int, ...],
     conditions: Conditions,
 ) -> Leader:
-    """Return the leader of a partition with these replicas, ISR and ELR, which may be the one that it has."""
+    """Return the leader of a partition with these replicas, ISR and ELR, perhaps its present leader."""
     eligible = isr or elr
     candidates = [before.leader, *replicas]
     if election is Election.PREFERRED:
@@ -173,7 +173,7 @@ def elect(
 
 
 def keep_last_leader(before: Partition, record: PartitionChangeRecord) -> None:
-    """Note the leader that goes without a successor, as it may lead again; drop it when there is one."""
+    """Note a leader that leaves without a successor as the last known leader; clear it when there is a successor."""
     if record.leader == NO_LEADER and not before.last_known_elr and before.leader != NO_LEADER:
         record.last_known_elr = [before.leader]
     elif record.leader >= 0 and before.last_known_elr:
@@ -187,7 +187,7 @@ def assign(
     target: Target,
     conditions: Conditions,
 ) -> None:
-    """Set replicas and their log dirs, if these differ."""
+    """Set replicas and their log dirs, if they differ."""
     if replicas != before.replicas:
         record.replicas = list(replicas)
     elif target.directory is None:

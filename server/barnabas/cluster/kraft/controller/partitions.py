@@ -1,9 +1,10 @@
 """AlterPartition v2-v3: a leader proposes the ISR of its partitions. Pure.
 
-v3 names the epochs of the brokers in the ISR (KIP-903), so that one that has restarted since is refused.
+v3 has the epochs of the brokers in the ISR (KIP-903), so that a broker that has restarted since is refused.
 
-The rule: only the leader of the newest epochs that the controller knows is heard, and only for an ISR of active brokers
-with itself among them. A reassignment that this completes may move the leader, which is then told NEW_LEADER_ELECTED.
+The rule: only the leader of the newest epochs that the controller knows may change the ISR, and only to active brokers
+that include itself. If that completes a reassignment, the leader may move; the old leader is answered
+NEW_LEADER_ELECTED.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class _Replica(NamedTuple):
 
 
 def alter_partition(state: ControllerState, request: AlterPartitionRequest, caller: Caller) -> Steps[Outcome]:
-    """Take proposed ISRs, each partition on its own. Raises STALE_BROKER_EPOCH."""
+    """Change ISRs as proposed, each partition on its own. Raises STALE_BROKER_EPOCH."""
     caller.require_on_cluster(Operation.CLUSTER_ACTION)
     response = AlterPartitionResponse()
     if not request.topics:
@@ -96,9 +97,9 @@ def refusal(
     proposal: _Proposal,
     isr: Sequence[_Replica],
 ) -> int:
-    """Return why a proposal is refused, 0 if it is not."""
+    """Return the error code of a refused proposal, NONE if it is accepted."""
     if proposal.leader_epoch > partition.leader_epoch or proposal.partition_epoch > partition.partition_epoch:
-        return ErrorCode.NOT_CONTROLLER  # the leader knows what only a later controller can have decided
+        return ErrorCode.NOT_CONTROLLER  # a later controller has raised these epochs
     if proposal.leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if leader_id != partition.leader:
@@ -119,7 +120,7 @@ def refusal(
 
 
 def _is_eligible(image: QuorumImage, replica: _Replica) -> bool:
-    """Say whether a broker can be in sync: it is active, and did not restart since the leader has heard from it."""
+    """Say whether a broker can be in sync: it is active, and has not restarted since the leader last heard from it."""
     return is_active(image, replica.id) and replica.epoch in (_ANY_EPOCH, image.brokers[replica.id].epoch)
 
 

@@ -1,8 +1,8 @@
-"""Choice of brokers for the replicas of new partitions, as Kafka's controllers have it since KRaft. Pure.
+"""Choice of brokers for the replicas of new partitions, like StripedReplicaPlacer of Kafka's controllers. Pure.
 
-The rule: racks take turns, and within a rack its brokers, those first that are not fenced; each partition begins one rack
-and one broker further. A first replica is never on a fenced broker. When each broker that is not fenced has had its turn,
-racks and brokers are shuffled, so that the same sets of replicas do not come again.
+The rule: racks take turns, and within a rack its brokers, unfenced brokers first; each partition begins one rack and one
+broker further. A first replica is never on a fenced broker. After as many partitions as there are unfenced brokers,
+racks and brokers are shuffled, so that sets of replicas do not repeat.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class UsableBroker(NamedTuple):
 
 
 def usable_brokers(image: QuorumImage) -> tuple[UsableBroker, ...]:
-    """Return the brokers that can get replicas: those with a log dir for it that are not shutting down."""
+    """Return the brokers that can get replicas: with a usable log dir, and not shutting down."""
     return tuple(
         UsableBroker(broker.id, broker.rack, broker.fenced)
         for broker in image.brokers.values()
@@ -44,7 +44,7 @@ def has_room(broker: Broker) -> bool:
 def place(
     brokers: Iterable[UsableBroker], partitions: int, replication_factor: int, entropy: Entropy
 ) -> list[tuple[int, ...]]:
-    """Return the replicas of new partitions. Raises INVALID_REPLICATION_FACTOR."""
+    """Return the replicas of each new partition. Raises INVALID_REPLICATION_FACTOR."""
     racks = _Racks(tuple(brokers), entropy)
     if replication_factor <= 0:
         raise _refused(replication_factor, "at least 1 is needed")
@@ -66,7 +66,7 @@ def _refused(replication_factor: int, why: str) -> RequestError:
 
 
 class _Turns:
-    """Brokers of a rack that take turns, each at most once in a round."""
+    """Brokers of a rack in rotation, each at most once in a round."""
 
     def __init__(self, broker_ids: Iterable[int], entropy: Entropy) -> None:
         self.broker_ids = sorted(broker_ids)
@@ -75,7 +75,7 @@ class _Turns:
         self._round = 0
 
     def next(self, number: int) -> int | None:
-        """Return the next broker in the round with a number, None when all have had their turn."""
+        """Return the next broker of a round, None when all have had their turn."""
         if not self.broker_ids:
             return None
         if self._round != number:
@@ -98,7 +98,7 @@ class _Rack(NamedTuple):
 
 
 class _Racks:
-    """Racks that take turns."""
+    """Racks in rotation."""
 
     def __init__(self, brokers: tuple[UsableBroker, ...], entropy: Entropy) -> None:
         self.count = len(brokers)
@@ -127,7 +127,7 @@ class _Racks:
             if (broker_id := self._racks[index].unfenced.next(self._round)) is not None
         )
         replicas = [leader]
-        has_led: int | None = first  # its rack is passed over once: it has had its turn
+        has_led: int | None = first  # skipped once: this rack has had its turn
         index = self._begin
         while len(replicas) < replication_factor:
             if index == has_led:
@@ -147,7 +147,7 @@ class _Racks:
 
 
 def shuffle(values: list[Any], entropy: Entropy) -> None:
-    """Put values into a random order."""
+    """Shuffle a list in place."""
     for last in range(len(values) - 1, 0, -1):
         other = entropy.below(last + 1)
         values[last], values[other] = values[other], values[last]

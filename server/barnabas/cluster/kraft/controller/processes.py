@@ -1,8 +1,8 @@
-"""Processes of brokers that have ended before their sessions: what tells them from those that are only silent.
+"""Detection of broker processes that have ended before their sessions, as opposed to silent ones.
 
-The rule: a broker's session ends early if the connection of its heartbeats has closed, none came by another one, and each
-of its listeners refuses connections. Silence, a timeout and any other error say nothing: the session decides, as in Kafka.
-A session that was ended by mistake begins again with the next heartbeat.
+The rule: a broker's session ends early if the connection of its last heartbeat has closed, no heartbeat came by another
+connection, and each of its listeners refuses connections. Silence, a timeout or any other error decide nothing: the
+session runs out, as in Kafka. After a mistake, the session resumes with the next heartbeat.
 """
 
 from __future__ import annotations
@@ -26,46 +26,44 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PAUSES_SECONDS: Final = (0.0, 0.05, 0.1, 0.15, 0.2)
-"""Pauses before each look: of a process that ends, the listener may be closed after its connections."""
+"""Pauses before each attempt to connect: an ending process may close its listener after its connections."""
 LOOK_SECONDS_MAX: Final = 1.5
 
 
 class BrokerProcesses:
-    """Implements `raft.ports.RaftListener`. Lifecycle: `run` in a task; `heard` and `closed` meanwhile."""
+    """Implements `raft.ports.RaftListener`. Lifecycle: `run` in a task; call `heard` and `closed` while it runs."""
 
     def __init__(self, active: ActiveController, network: Network) -> None:
         self._active = active
         self._network = network
         self._connections: dict[int, int] = {}
-        """The connection by which each broker has sent its last heartbeat."""
+        """Id of the connection of each broker's last heartbeat."""
         self._nursery: trio.Nursery | None = None
 
     async def run(self) -> None:
-        """Look at processes until cancelled."""
+        """Run the checks of processes until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             try:
                 await trio.sleep_forever()
             finally:
-                self._nursery = (
-                    None  # connections that are closed later are those of this controller's own end
-                )
+                self._nursery = None  # after that, connections close because this controller ends
 
     def heard(self, connection_id: int, request: BrokerHeartbeatRequest) -> None:
-        """Take note of the connection of a heartbeat."""
+        """Note the connection of a heartbeat."""
         state = self._active.state()
         broker = state.image.brokers.get(request.broker_id) if state is not None else None
         if broker is not None and broker.epoch == request.broker_epoch:
             self._connections[broker.id] = connection_id
 
     def closed(self, connection_id: int) -> None:
-        """Look at the brokers that have sent their last heartbeat by a connection."""
+        """Check the brokers that sent their last heartbeat by a connection that has closed."""
         for broker_id in [key for key, value in self._connections.items() if value == connection_id]:
             del self._connections[broker_id]
             self._look_at(broker_id)
 
     def on_leader(self, epoch: int, end_offset: int) -> None:
-        """Look at brokers in one process with another controller: that of the last leader may have ended."""
+        """Check the brokers that share a process with another controller: the last leader's process may have ended."""
         del epoch, end_offset
         state = self._active.state()
         for broker_id in state.image.controllers if state is not None else ():
@@ -73,7 +71,7 @@ class BrokerProcesses:
                 self._look_at(broker_id)
 
     def on_resigned(self, epoch: int) -> None:
-        """Do nothing: the next leader has heartbeats of its own."""
+        """Do nothing: heartbeats go to the next leader."""
 
     def _look_at(self, broker_id: int) -> None:
         state = self._active.state()
@@ -104,7 +102,7 @@ class BrokerProcesses:
                 stream = await self._network.dial(endpoint.host, endpoint.port)
             except ConnectionRefusedError:
                 continue
-            except (OSError, ValueError):  # the latter: a broker may advertise what is no host name
+            except (OSError, ValueError):  # ValueError: the advertised host is no host name
                 return False
             await trio.aclose_forcefully(stream)
             return False

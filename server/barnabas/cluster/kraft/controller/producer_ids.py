@@ -1,6 +1,6 @@
 """AllocateProducerIds v0: a broker takes the next block of producer ids. Pure.
 
-The rule: no id is in two blocks, whatever becomes of the answer.
+The rule: no id is in two blocks, even if the answer is lost.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """AlterClientQuotas v0-v1: quotas of users, client ids and IP addresses (KIP-546).
 
-The rule: each entity is altered as a whole or refused, and is answered once; a value that is there already needs no record.
-DescribeClientQuotas is none of a controller's APIs: brokers answer it.
+The rule: each entity is altered as a whole or refused, and is answered once; an unchanged value needs no record. Brokers
+answer DescribeClientQuotas; controllers do not have it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ ALTER_CLIENT_QUOTAS: Final = 49
 
 
 def alter_client_quotas(state: ControllerState, request: AlterClientQuotasRequest, caller: Caller) -> Outcome:
-    """Alter the entities that can be. Raises POLICY_VIOLATION for too many quotas at once."""
+    """Alter the quotas of each valid entity. Raises POLICY_VIOLATION for too many quotas at once."""
     caller.require_on_cluster(Operation.ALTER_CONFIGS)
     finite_only = releases.has_finite_quotas(state.config.get(settings.KAFKA_VERSION))
-    # of two parts of one type the last counts, as in Kafka
+    # if a type of entity is named twice, the last counts, as in Kafka
     alterations = [({part.entity_type: part.entity_name for part in entry.entity}, entry.ops)
                    for entry in request.entries]  # fmt: skip
     counts = Counter(_key(parts) for parts, _ in alterations)
@@ -71,7 +71,7 @@ def _alter(
 
 
 def _key(parts: dict[str, str | None]) -> Entity:
-    """Return the entity as an image names it."""
+    """Return the key of an entity in the image."""
     return tuple(sorted(parts.items()))
 
 

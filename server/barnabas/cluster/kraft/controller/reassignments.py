@@ -1,10 +1,10 @@
 """AlterPartitionReassignments v0-v1 and ListPartitionReassignments v0 (KIP-455). Pure.
 
-v1 can refuse a change of the number of replicas (KIP-860).
+v1 adds an option that forbids a change of the replication factor (KIP-860).
 
-The rule: the replicas that are added come to those that are there, and those that go stay until all that were added are
-in sync; the change of the ISR that brings this about ends the reassignment. A cancelled one leaves the replicas before
-it, and never an ISR of replicas that lack records, but where the topic allows that.
+The rule: added replicas join the present ones, and removed replicas stay until all added ones are in sync; the change of
+the ISR that completes this ends the reassignment. Cancelling restores the previous replicas; it is refused if none of
+them is in sync, unless the topic allows unclean elections.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _Result = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
 
 
 def alter(state: ControllerState, request: AlterPartitionReassignmentsRequest, caller: Caller) -> Outcome:
-    """Begin reassignments, replace or cancel them, each by itself."""
+    """Begin, replace or cancel reassignments, each partition on its own."""
     caller.require_on_cluster(Operation.ALTER)
     batch = Batch(state)
     keeps_factor = not request.allow_replication_factor_change
@@ -65,7 +65,7 @@ def alter(state: ControllerState, request: AlterPartitionReassignmentsRequest, c
 
 
 def alter_partition(batch: Batch, key: Key, replicas: tuple[int, ...] | None, *, keeps_factor: bool) -> None:
-    """Begin the reassignment of a partition, replace or cancel it. Raises RequestError."""
+    """Begin, replace or cancel the reassignment of a partition. Raises RequestError."""
     partition = batch.partition(key)
     if partition is None:
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
@@ -85,7 +85,7 @@ def alter_partition(batch: Batch, key: Key, replicas: tuple[int, ...] | None, *,
 
 
 def cancelled(batch: Batch, key: Key, partition: Partition) -> Target:
-    """Return what a partition is before its reassignment. Raises RequestError where it cannot go back."""
+    """Return the target that restores a partition as before its reassignment. Raises RequestError if that is impossible."""
     if not partition.adding and not partition.removing:
         raise RequestError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "the partition is not being reassigned")
     replicas = tuple(replica for replica in partition.replicas if replica not in partition.adding)

@@ -1,7 +1,7 @@
 """AlterUserScramCredentials v0: credentials of users, with passwords that clients have salted (KIP-554).
 
-The rule: a user is answered once; what is wrong with one of its alterations is its error, and nothing of it is altered.
-DescribeUserScramCredentials is for brokers to answer.
+The rule: each user is answered once; one invalid alteration is the user's error, and none of its credentials is altered.
+Brokers answer DescribeUserScramCredentials.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TOO_LOW: Problem = (
 def alter_user_scram_credentials(
     state: ControllerState, request: AlterUserScramCredentialsRequest, caller: Caller
 ) -> Outcome:
-    """Delete and set credentials; of users that are altered twice nothing."""
+    """Delete and set credentials; a user that is named twice is refused."""
     caller.require_on_cluster(Operation.ALTER)
     image = state.image
     alterations: dict[str, Alteration] = {}

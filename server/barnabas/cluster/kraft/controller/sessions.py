@@ -1,7 +1,7 @@
-"""Sessions of brokers: when each was last heard of, and how far it has followed the metadata.
+"""Sessions of brokers: when each last sent a heartbeat, and how far it has read the metadata log.
 
-The rule: nothing of this is in the log. With each leader it begins anew: brokers that are not fenced are taken to have
-been heard of just then, so that a change of leaders fences none.
+The rule: sessions are not in the log; each new leader begins its own. It counts unfenced brokers as just heard of, so
+that a change of leaders fences none.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Session:
     registration_offset: int
     """Offset of the registration's record: a broker that has read it has caught up."""
     heard_ms: int | None = None
-    """Time of the last heartbeat, None if there is no session: before the first heartbeat, and after it has ended."""
+    """Time of the last heartbeat; None without a session: before the first heartbeat, and after the session's end."""
     metadata_offset: int = _NONE
-    """The last offset that the broker has told to have taken over."""
+    """The last offset that the broker has reported as applied."""
     shutdown_offset: int = _NONE
-    """Offset that the others must have taken over before the broker may shut down, -1 if it is not shutting down."""
+    """Offset that the other brokers must have applied before this broker may shut down; -1 if it is not shutting down."""
 
 
 class BrokerSessions:
@@ -51,18 +51,18 @@ class BrokerSessions:
         return session
 
     def registered(self, broker_id: int, epoch: int, offset: int) -> None:
-        """Begin anew after a registration with its record at an offset; one of the same process keeps its session."""
+        """Start a new session after a registration with its record at an offset; the same process keeps its session."""
         before = self._sessions.get(broker_id)
         heard_ms = before.heard_ms if before is not None and before.epoch == epoch else None
         self._sessions[broker_id] = Session(epoch, offset, heard_ms)
 
     def end(self, broker_id: int, epoch: int) -> None:
-        """End the session of a registration, before or after its time."""
+        """End the session of a registration."""
         session = self.session(broker_id, epoch)
         session.heard_ms, session.shutdown_offset = None, _NONE
 
     def removed(self, broker_id: int) -> None:
-        """Forget a broker that is unregistered."""
+        """Remove the session of an unregistered broker."""
         self._sessions.pop(broker_id, None)
 
     def is_valid(self, broker_id: int, epoch: int, now_ms: int, timeout_ms: int) -> bool:
@@ -71,7 +71,7 @@ class BrokerSessions:
         return session is not None and session.epoch == epoch and not _is_over(session, now_ms, timeout_ms)
 
     def ended(self, now_ms: int, timeout_ms: int) -> tuple[int, ...]:
-        """Return the brokers with sessions that have ended, the one with the longest silence first."""
+        """Return the brokers with sessions that have run out, the longest silent first."""
         ended = [
             (session.heard_ms, broker_id)
             for broker_id, session in self._sessions.items()
@@ -80,7 +80,7 @@ class BrokerSessions:
         return tuple(broker_id for _, broker_id in sorted(ended))
 
     def lowest_active_offset(self, image: QuorumImage) -> int:
-        """Return the lowest offset that the brokers which serve have taken over."""
+        """Return the lowest offset that all serving brokers have applied."""
         return min(
             (
                 self.session(broker.id, broker.epoch).metadata_offset
@@ -96,7 +96,7 @@ def _is_over(session: Session, now_ms: int, timeout_ms: int) -> bool:
 
 
 def sessions_of(state: ControllerState) -> BrokerSessions:
-    """Return the sessions, which begin now if there are none yet."""
+    """Return the sessions; without any, start them now."""
     sessions: BrokerSessions | None = state.parts.get(PART)
     if sessions is None:
         sessions = state.parts[PART] = BrokerSessions(state.image, state.monotonic_ms)
@@ -104,5 +104,5 @@ def sessions_of(state: ControllerState) -> BrokerSessions:
 
 
 def timeout_ms(state: ControllerState) -> int:
-    """Return how long a broker may be silent."""
+    """Return the session timeout of brokers."""
     return state.config.get(BROKER_SESSION_TIMEOUT_MS)

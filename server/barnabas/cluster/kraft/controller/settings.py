@@ -1,7 +1,7 @@
 """Settings of topics, brokers, groups and client metrics: Incremental- and AlterConfigs v0-v2, DescribeConfigs v1-v4.
 
-The rule: all alterations of a resource happen or none, and each resource is answered by itself. Values of a broker's
-settings are taken as they are: the broker that forwards them has checked them, and this node has settings of its own.
+The rule: all alterations of a resource are made or none, and each resource has its own result. Values of broker settings
+are not validated: the forwarding broker has done that, and this node's own settings differ.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ _AUTHORIZED_ON: Final = {
     GROUP: ResourceType.GROUP,
 }
 Own = Mapping[str, str]
-"""A resource's own settings."""
+"""Settings of the resource itself, without defaults."""
 Changes = dict[str, str | None]
-"""New values of settings; None removes one."""
+"""New values of settings; None resets a setting to its default."""
 
 
 def incremental_alter_configs(
@@ -72,7 +72,7 @@ def incremental_alter_configs(
 
 
 def alter_configs(state: ControllerState, request: AlterConfigsRequest, caller: Caller) -> Outcome:
-    """Replace all of a resource's own settings; what is not named goes back to its default."""
+    """Replace all settings of a resource; settings that are not named return to their defaults."""
     response = AlterConfigsResponse()
     return _altered(
         state, request, caller, response, response.AlterConfigsResourceResponse, replaces_all=True
@@ -80,7 +80,7 @@ def alter_configs(state: ControllerState, request: AlterConfigsRequest, caller: 
 
 
 def check_topic_configs(state: ControllerState, configs: Mapping[str, str | None]) -> RequestError | None:
-    """Return why a new topic cannot have these settings of its own, None if it can."""
+    """Return why a new topic cannot have these settings, None if it can."""
     missing = sorted(name for name, value in configs.items() if value is None)
     if missing:
         return RequestError(ErrorCode.INVALID_CONFIG, f"settings without a value: {', '.join(missing)}")
@@ -102,7 +102,7 @@ def _altered(
     *,
     replaces_all: bool = False,
 ) -> Outcome:
-    """Complete the response to a request of either API, and return it with the records that the request leads to."""
+    """Complete the response to a request of either API, and return it with the records."""
     counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     answers: dict[tuple[int, str], Any] = {}
     records: list[ConfigRecord] = []
@@ -123,20 +123,20 @@ def _altered(
 
 
 def _authorize(caller: Caller, operation: Operation, resource_type: int, name: str) -> None:
-    """Raise unless the caller may do this, or if the resource is of no type that a controller keeps settings of."""
+    """Raise unless the caller may do this, and controllers keep settings of this type of resource."""
     on = _AUTHORIZED_ON.get(resource_type)
     if on is not None:
         caller.require(operation, on, CLUSTER_NAME if on is ResourceType.CLUSTER else name)
     elif resource_type == BROKER_LOGGER:
         raise RequestError(ErrorCode.INVALID_REQUEST, "controllers do not serve the levels of loggers")
     else:
-        is_change = operation is Operation.ALTER_CONFIGS  # Kafka has a code for each
+        is_change = operation is Operation.ALTER_CONFIGS  # Kafka has a different code for each
         code = ErrorCode.UNSUPPORTED_VERSION if is_change else ErrorCode.INVALID_REQUEST
         raise RequestError(code, f"there are no resources of type {resource_type}")
 
 
 def _cleared_elr(state: ControllerState, records: Sequence[ConfigRecord]) -> list[ClearElrRecord]:
-    """Return what empties the ELRs for which another min.insync.replicas counted (KIP-966)."""
+    """Return the records that clear the ELRs that depended on the old min.insync.replicas (KIP-966)."""
     if not has_elr(state.image):
         return []
     return [
@@ -156,13 +156,13 @@ def _alter(
     resource_type, name = resource.resource_type, resource.resource_name
     own: Own = state.image.settings.get((resource_type, name), {})
     changes: Changes = {}
-    for entry in resource.configs:  # of two for one name the last counts, as in Kafka
+    for entry in resource.configs:  # if a setting is named twice, the last counts, as in Kafka
         changes[entry.name] = entry.value if replaces_all else _changed(resource_type, own, entry)
     if replaces_all:
         changes |= {setting: None for setting in own if setting not in changes}
     if resource_type == BROKER:
         _check_broker_changes(state, name, own, changes, caller)
-    else:  # brokers reload what a setting names, such as a certificate, though its value is the same
+    else:  # only brokers get unchanged values: they reload files that settings name, such as certificates
         changes = {setting: value for setting, value in changes.items() if own.get(setting) != value}
     _check_sizes(changes)
     after = {setting: value for setting, value in {**own, **changes}.items() if value is not None}
@@ -173,7 +173,7 @@ def _alter(
 def _changed(
     resource_type: int, own: Own, entry: IncrementalAlterConfigsRequest.AlterableConfig
 ) -> str | None:
-    """Return the value of a setting after an operation. Raises INVALID_REQUEST, INVALID_CONFIG."""
+    """Return the new value of a setting. Raises INVALID_REQUEST, INVALID_CONFIG."""
     name, operation, value = entry.name, entry.config_operation, entry.value
     if operation == SET:
         return value
@@ -210,7 +210,7 @@ def _check_sizes(values: Mapping[str, str | None]) -> None:
 def _check_broker_changes(
     state: ControllerState, broker: str, own: Own, changes: Changes, caller: Caller
 ) -> None:
-    """Refuse what only a controller can judge of a broker's settings. Raises INVALID_CONFIG."""
+    """Check the broker settings that only a controller can judge. Raises INVALID_CONFIG."""
     if MIN_IN_SYNC in changes and has_elr(state.image):
         if broker:
             raise RequestError(
@@ -234,8 +234,8 @@ def _check_broker_changes(
 
 
 def _check_resource(state: ControllerState, resource_type: int, name: str, own: Own) -> None:
-    """Raise RequestError unless there is such a resource, and it may have these settings."""
-    if resource_type == TOPIC and not name:  # Kafka has another code for a description
+    """Raise RequestError unless the resource exists and may have these settings."""
+    if resource_type == TOPIC and not name:  # Kafka has a different code in DescribeConfigs
         raise _without_a_name()
     _check_name(resource_type, name)
     try:
@@ -251,7 +251,7 @@ def _check_resource(state: ControllerState, resource_type: int, name: str, own: 
 
 
 def _check_name(resource_type: int, name: str) -> None:
-    """Raise RequestError unless there can be a resource of this name."""
+    """Raise RequestError if no resource of this type can have this name."""
     if resource_type == TOPIC:
         topic_decisions.check_topic_name(name)
     elif resource_type != BROKER:
@@ -266,7 +266,7 @@ def _without_a_name() -> RequestError:
 
 
 def _check_presence(state: ControllerState, resource_type: int, name: str) -> None:
-    """Raise RequestError unless the topic or the node is there; groups and subscriptions need not be."""
+    """Raise RequestError if a topic or node does not exist; groups and client metrics need not exist."""
     image = state.image
     if resource_type == TOPIC and name not in image.topic_ids:
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
@@ -277,7 +277,7 @@ def _check_presence(state: ControllerState, resource_type: int, name: str) -> No
 
 
 def _broker_id(name: str) -> int:
-    """Return the number that the name of a broker is. Raises INVALID_REQUEST."""
+    """Return a broker's name as a number. Raises INVALID_REQUEST."""
     with suppress(ValueError):
         node_id: int = INT.parse(name) if len(name) <= _DIGITS_MAX else -1
         if 0 <= node_id <= INT_MAX:
@@ -289,7 +289,7 @@ def _broker_id(name: str) -> int:
 
 
 def describe_configs(state: ControllerState, request: DescribeConfigsRequest, caller: Caller) -> Outcome:
-    """Describe the settings of resources; of brokers those of all of them, and those of this node."""
+    """Describe settings of resources; for brokers, of the cluster default and of this node only."""
     response = DescribeConfigsResponse()
     for resource in request.resources:
         kind, name = resource.resource_type, resource.resource_name
@@ -319,7 +319,7 @@ def _described(state: ControllerState, kind: int, name: str) -> Iterable[Describ
     own = settings.get((kind, name), {})
     of_all, of_this = settings.get((BROKER, ""), {}), settings.get((BROKER, str(state.node_id)), {})
     config = state.config
-    with suppress(SettingError):  # a value that is none has no effect
+    with suppress(SettingError):  # an invalid value has no effect
         config = config.with_dynamic(of_all, of_this)
     if kind == BROKER:
         if not name:

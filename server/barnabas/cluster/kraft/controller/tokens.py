@@ -1,7 +1,8 @@
-"""Delegation tokens: CreateDelegationToken v1-v3, Renew- and ExpireDelegationToken v1-v2, and their end (KIP-48).
+"""Delegation tokens: CreateDelegationToken v1-v3, Renew- and ExpireDelegationToken v1-v2, and removal of expired tokens
+(KIP-48).
 
-The rule: errors are those of Apache Kafka's controller, in its order; a record has no password, which is the HMAC of the
-token's id with `delegation.token.secret.key`. DescribeDelegationToken is for brokers to answer.
+The rule: errors are those of Apache Kafka's controller, in its order; records do not have the password: it is the HMAC
+of the token's id with `delegation.token.secret.key`. Brokers answer DescribeDelegationToken.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from barnabas.wire.ids import new_uuid, uuid_text
 
 CREATE_DELEGATION_TOKEN, RENEW_DELEGATION_TOKEN, EXPIRE_DELEGATION_TOKEN = 38, 39, 40
 NO_TIMESTAMP: Final = -1
-"""Stands in the answer to a request that may not be made: what the tokens refuse is answered with 0."""
+"""Timestamp in the answer to a request that may not be made; other errors have 0."""
 OWNER_SINCE: Final = 3
 """Version of CreateDelegationToken that may name another owner (KIP-373)."""
 REMOVED_AT_ONCE_MAX: Final = 1_000
@@ -44,13 +45,13 @@ _FORBIDDEN: Final = (
     ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 )
 _MACS, _CHECK_DUE = "token_macs", "token_check_due_ms"
-"""In `ControllerState.parts`: ids of tokens by HMAC, and when expired ones are looked for next."""
+"""In `ControllerState.parts`: ids of tokens by HMAC, and the time of the next search for expired tokens."""
 
 
 def create_delegation_token(
     state: ControllerState, request: CreateDelegationTokenRequest, caller: Caller
 ) -> Outcome:
-    """Create a token for the caller, or for the owner that it names; a lifetime of 0 or less is the longest one."""
+    """Create a token for the caller or the owner that it names; a lifetime of 0 or less means the longest."""
     owner = caller.principal
     if caller.version >= OWNER_SINCE and request.owner_principal_name:
         owner = f"{request.owner_principal_type or ''}:{request.owner_principal_name}"
@@ -86,7 +87,7 @@ def create_delegation_token(
 def _check_creation(
     state: ControllerState, request: CreateDelegationTokenRequest, caller: Caller, owner: str
 ) -> str:
-    """Return the secret key, or raise why there is to be no token."""
+    """Return the secret key. Raises RequestError if the token may not be created."""
     if not _may_handle_tokens(caller):
         raise RequestError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     if owner != caller.principal:
@@ -108,7 +109,7 @@ def _check_creation(
 def renew_delegation_token(
     state: ControllerState, request: RenewDelegationTokenRequest, caller: Caller
 ) -> Outcome:
-    """Let a token live for so long from now on; 0 or less: as the settings say."""
+    """Extend a token by the requested period; 0 or less means the period of the settings."""
     try:
         token = _token(state, bytes(request.hmac), caller)
         token = token.renewed(caller.principal, request.renew_period_ms, _lifetime(state), state.now_ms)
@@ -122,7 +123,7 @@ def renew_delegation_token(
 def expire_delegation_token(
     state: ControllerState, request: ExpireDelegationTokenRequest, caller: Caller
 ) -> Outcome:
-    """Let a token expire after so long; one of a period below 0 is removed, expired or not."""
+    """Set a token to expire after the requested period; a negative period removes it, expired or not."""
     try:
         token = _token(state, bytes(request.hmac), caller)
         after = token.expiring(caller.principal, request.expiry_time_period_ms, state.now_ms)
@@ -139,7 +140,7 @@ def expire_delegation_token(
 
 
 def tick(state: ControllerState) -> tuple[Any, ...]:
-    """Return the removal of expired tokens every `delegation.token.expiry.check.interval.ms`, of many in several turns."""
+    """Return removals of expired tokens every `delegation.token.expiry.check.interval.ms`, of many over several calls."""
     interval_ms = state.config.get(settings.DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS)
     if state.monotonic_ms < state.parts.setdefault(_CHECK_DUE, state.monotonic_ms + interval_ms):
         return ()
@@ -150,9 +151,9 @@ def tick(state: ControllerState) -> tuple[Any, ...]:
 
 
 def _may_handle_tokens(caller: Caller) -> bool:
-    """Say whether tokens may be asked for: by no one that has logged in with a token, nor without any login.
+    """Say whether the caller may handle tokens: it must have logged in, and not with a token.
 
-    A broker that forwards a request has seen to the latter.
+    For a forwarded request, the broker has checked that the client has logged in.
     """
     if caller.is_token_authenticated:
         return False
@@ -174,7 +175,7 @@ def _check_served(state: ControllerState) -> str:
 
 
 def _token(state: ControllerState, mac: bytes, caller: Caller) -> Token:
-    """Return the token of an HMAC; those of new tokens are worked out on the way. Raises RequestError."""
+    """Return the token of an HMAC; computes the HMACs of new tokens first. Raises RequestError."""
     if not _may_handle_tokens(caller):
         raise RequestError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     secret_key = _check_served(state)

@@ -2,8 +2,8 @@
 
 CreateTopics: v4 takes -1 for the defaults of partitions and replicas, v5 answers with the topic's settings, v7 with its id.
 
-The rule: each topic is decided on by itself, and refused by itself; the records of all that are not are one batch. What a
-caller may not see is not told apart from what is not there.
+The rule: each topic is created or refused on its own; the records of all created topics are one batch. A caller cannot
+tell a topic that it may not describe from a missing one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ CONFIGS_SINCE = 5
 
 
 def create_topics(state: ControllerState, request: CreateTopicsRequest, caller: Caller) -> Steps[Outcome]:
-    """Create topics, or say whether they could be. Raises POLICY_VIOLATION for too many partitions at once."""
+    """Create topics, or only validate the request. Raises POLICY_VIOLATION for too many partitions at once."""
     counts = Counter(topic.name for topic in request.topics)
     refused = _forbidden(counts, caller)
     topics = [topic for topic in request.topics if topic.name not in refused]
@@ -74,7 +74,7 @@ def create_topics(state: ControllerState, request: CreateTopicsRequest, caller: 
 
 
 def _forbidden(counts: Mapping[str, int], caller: Caller) -> dict[str, RequestError]:
-    """Return the errors of topics that are not looked at, by name."""
+    """Return the errors of topics that are refused without a closer look, by name."""
     refused: dict[str, RequestError] = {}
     may_create_all = caller.may(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
     for name, count in counts.items():
@@ -102,7 +102,9 @@ def _partition_count(state: ControllerState, topic: _New) -> int:
 def _create(
     state: ControllerState, config: BrokerConfig, topic: _New, similar: dict[str, str], caller: Caller
 ) -> tuple[_Created, list[Any]]:
-    """Return the answer for a new topic, and its records; `similar` has the names so far, as metrics have them."""
+    """Return the result of a new topic, and its records; `similar` has the names of this request's topics, as metrics
+    show them.
+    """
     name = topic.name
     topic_decisions.check_topic_name(name)
     if name in state.image.topic_ids:
@@ -174,7 +176,9 @@ def _placed(state: ControllerState, partitions: int, factor: int) -> tuple[list[
 def _assigned(
     image: QuorumImage, assignments: Sequence[Replicas], factor: int | None
 ) -> tuple[list[Replicas], list[Replicas]]:
-    """Return replicas that were assigned by hand, and ISRs; all must be as many as `factor`, or as the first."""
+    """Return the replicas of a manual assignment, and their ISRs; each partition must have `factor` replicas; None: as
+    many as the first.
+    """
     isrs = []
     for replicas in assignments:
         check_assignment(image, replicas)
@@ -243,7 +247,7 @@ def _new_partitions(
 def create_partitions(
     state: ControllerState, request: CreatePartitionsRequest, caller: Caller
 ) -> Steps[Outcome]:
-    """Add partitions to topics, or say whether they could be. Raises POLICY_VIOLATION for too many at once."""
+    """Add partitions to topics, or only validate the request. Raises POLICY_VIOLATION for too many at once."""
     counts = Counter(topic.name for topic in request.topics)
     allowed: set[str] = set()
     growth = 0

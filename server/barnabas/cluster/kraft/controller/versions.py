@@ -1,7 +1,7 @@
-"""Versions of metadata records by the level of metadata.version, and the levels from which on there are records. Pure.
+"""Versions of metadata records by the level of metadata.version, and the first level of each record. Pure.
 
 The rule: a record is written in the version that a Kafka controller writes at the same level, so that every node that
-supports the level can read it; a record that the level does not have yet is our bug.
+supports the level can read it; a record that the level lacks is a bug of this program.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DIRECTORIES_LEVEL: Final = 17
 ELR_LEVEL: Final = 23
 CORDONED_LEVEL: Final = 30
 NETWORKS_LEVEL: Final = 32
-"""From here on the host of an ACL may be a network (KIP-1276)."""
+"""From this level on the host of an ACL may be a network (KIP-1276)."""
 CONTROLLER_UNREGISTRATION_LEVEL: Final = 33
 
 _VERSIONS: Mapping[str, tuple[tuple[int, int], ...]] = MappingProxyType(
@@ -28,7 +28,7 @@ _VERSIONS: Mapping[str, tuple[tuple[int, int], ...]] = MappingProxyType(
         "PartitionChangeRecord": ((ELR_LEVEL, 2), (DIRECTORIES_LEVEL, 1)),
     }
 )
-"""Levels from which on a record has a version, the highest first; all others have version 0."""
+"""First levels of a record's versions, the highest first; all other records have version 0."""
 _SINCE: Mapping[str, int] = MappingProxyType(
     {
         "UserScramCredentialRecord": SCRAM_LEVEL,
@@ -48,9 +48,12 @@ _CHANGE_LEVELS: Final = (0, 0, DIRECTORIES_LEVEL, CORDONED_LEVEL)
 
 
 def version_of(message: Any, level: int) -> int:
-    """Return the version in which a record is written at a level of metadata.version. Raises ValueError if in none."""
+    """Return the version in which a record is written at a level of metadata.version.
+
+    Raises ValueError if the level lacks it.
+    """
     name = type(message).__name__
-    if name == "BrokerRegistrationChangeRecord":  # as Kafka does, in the lowest version that has its fields
+    if name == "BrokerRegistrationChangeRecord":  # like Kafka, in the lowest version that has its fields
         version = _version_of_change(message)
         needed = _CHANGE_LEVELS[version]
     else:
@@ -62,7 +65,7 @@ def version_of(message: Any, level: int) -> int:
 
 
 def newest_version(name: str, level: int) -> int:
-    """Return the version that the records of a class have at a level, by the name of the class."""
+    """Return the version of records of a class at a level, by the name of the class."""
     return next((version for since, version in _VERSIONS.get(name, ()) if level >= since), 0)
 
 

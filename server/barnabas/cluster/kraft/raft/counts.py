@@ -1,6 +1,6 @@
 """Counts of a voter's work, for its metrics: elections, records, commits. Pure.
 
-The rule: only sums that rise, so that a reader makes rates and averages of its own interval.
+The rule: only rising totals, from which a reader computes rates and averages over its own interval.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _ASKING = (Role.PROSPECTIVE, Role.CANDIDATE)
 
 
 class RaftCounts:
-    """Counts since the start; times are in seconds of any clock that only rises."""
+    """Counts since the start; times are in seconds of any monotonic clock."""
 
     def __init__(self) -> None:
         self.appended = 0
@@ -23,7 +23,7 @@ class RaftCounts:
         self.leaders = 0
         """Leaders that this node has learned of, itself among them."""
         self.elections = 0
-        """Elections that this node has asked for, and that ended with a leader."""
+        """Elections that this node has started, and that ended with a leader."""
         self.election_seconds = 0.0
         self.commits = 0
         """Batches of this leader that were committed."""
@@ -32,7 +32,7 @@ class RaftCounts:
         self._uncommitted: deque[tuple[int, float]] = deque()
 
     def has_appended(self, count: int, end_offset: int, now: float) -> None:
-        """Count a batch of this leader."""
+        """Count an appended batch of this leader."""
         self.appended += count
         self._uncommitted.append((end_offset, now))
 
@@ -43,7 +43,7 @@ class RaftCounts:
             self.commit_seconds += now - self._uncommitted.popleft()[1]
 
     def has_changed(self, role: Role, leader_id: int, *, is_another: bool, now: float) -> None:
-        """Take note of another role or leader; `is_another` if it is not the leader of before."""
+        """Note a change of role or leader; `is_another` if the leader is not the last one."""
         if role is not Role.LEADER:
             self._uncommitted.clear()
         if role in _ASKING and self._asking_since is None:

@@ -1,7 +1,7 @@
-"""State of a leader: how far each replica has the log, what a majority has, and when it was heard of. Pure.
+"""State of a leader: each replica's progress in the log, that of a majority, and the time of its last request. Pure.
 
-The rule: an offset is committed when a majority of the voters that are in the log, committed or not, has it on disk, and a
-record of the own epoch is among what they have. The leader is one of them only while it is a voter itself.
+The rule: an offset is committed when a majority of the voters (by the log, committed or not) has it on disk, with a
+record of the leader's own epoch. The leader counts only while it is a voter itself.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from barnabas.cluster.kraft.values import Voter
 from barnabas.wire.generated.errors import ErrorCode
 
 OBSERVER_SESSION_MS: Final = 300_000
-"""Time for which an observer that fetches no more is described."""
+"""Time for which an observer is still described after its last fetch."""
 CAUGHT_UP_MS_MAX: Final = 3_600_000
-"""Time since the last fetch that a new voter may have, as in Kafka."""
+"""Longest time since the last fetch of a node that is to become a voter, as in Kafka."""
 
 
 class Progress(NamedTuple):
-    """Progress of a replica in the log; -1 for what is not known, times in ms."""
+    """Progress of a replica in the log; -1 for unknown values, times in ms."""
 
     end_offset: int = -1
     fetched_ms: int = -1
     leader_end: int = -1
-    """End of the leader's log at the last fetch."""
+    """Log end offset of the leader at the last fetch."""
     caught_up_ms: int = -1
 
     def after_fetch(self, offset: int, leader_end: int, now_ms: int) -> Progress:
@@ -42,10 +42,10 @@ NO_PROGRESS: Final = Progress()
 
 
 class VoterChange:
-    """A change of the voters that a client waits for. `error` is None until it is known what came of it.
+    """A change of the voters that a client waits for. `error` is None until the outcome is known.
 
-    `offset` is that of the record of the new voters, None until it is appended: a node that is to become one is asked at
-    its endpoints for the levels that it supports.
+    `offset` is that of the record of the new voters, None until it is appended: before, a new voter is asked at its
+    `endpoints` for the levels that it supports.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class VoterChange:
         self.message: str | None = None
 
     def finish(self, error: int = ErrorCode.NONE, message: str | None = None) -> None:
-        """Note the outcome, unless there is one."""
+        """Set the outcome, unless it is set."""
         if self.error is None:
             self.error, self.message = error, message
 
@@ -78,16 +78,16 @@ class Leading:
     def __init__(
         self, key: ReplicaKey, epoch: int, start_offset: int, *, check_ms: int, begin_ms: int, now_ms: int
     ) -> None:
-        """`check_ms` is how long a majority may be silent, `begin_ms` the interval of requests to silent voters."""
+        """`check_ms` is the longest silence of a majority, `begin_ms` the interval of requests to silent voters."""
         self.key = key
         self.epoch = epoch
         self.start_offset = start_offset
         self.synced_offset = start_offset
-        """End of what of the own log is on disk."""
+        """End offset of the part of the own log that is on disk."""
         self.begun_ms = now_ms
         self.change: VoterChange | None = None
         self.told_voters: dict[int, Voter] = {}
-        """Voters by id as they have told this leader themselves at kraft.version 0, at which the log has none of it."""
+        """Voters by id, as reported to this leader by UpdateRaftVoter at kraft.version 0, when the log has no voters."""
         self._check_ms = check_ms
         self._begin_ms = begin_ms
         self._progress: dict[ReplicaKey, Progress] = {}
@@ -98,20 +98,20 @@ class Leading:
     # --- replicas -------------------------------------------------------------------------------------------
 
     def progress_of(self, voter: Voter) -> Progress:
-        """Return how far a voter is; one without a directory id is the latest that fetched as it."""
+        """Return a voter's progress; for a voter without a directory id, that of the latest replica with its node id."""
         fitting = [progress for key, progress in self._progress.items() if is_same(voter, key)]
         return max(fitting, key=lambda progress: progress.fetched_ms, default=NO_PROGRESS)
 
     def fetched(
         self, key: ReplicaKey, offset: int, leader_end: int, voters: Iterable[Voter], now_ms: int
     ) -> None:
-        """Take note of a fetch that continues the log: the replica has all before the offset on disk."""
+        """Note a fetch that continues the log: the replica has all records before the offset on disk."""
         before = self._progress.get(key, NO_PROGRESS)
         self._progress[key] = before.after_fetch(offset, leader_end, now_ms)
         self.heard_of(key, tuple(voters), now_ms)
 
     def heard_of(self, key: ReplicaKey, voters: tuple[Voter, ...], now_ms: int) -> None:
-        """Take note of a valid request of a follower."""
+        """Note a valid request of a follower."""
         if not any(is_same(voter, key) for voter in voters):
             return
         self._heard.add(key.id)
@@ -124,11 +124,11 @@ class Leading:
         return len(voters) // 2 + 1 - is_own_vote
 
     def silent_at_ms(self, voters: tuple[Voter, ...]) -> int | None:
-        """Return when a majority will have been silent for too long; None if the leader is all of it."""
+        """Return the time at which a majority will have been silent too long; None if the leader alone is one."""
         return self._heard_majority_ms + self._check_ms if self._others_needed(voters) > 0 else None
 
     def observers(self, voters: tuple[Voter, ...], now_ms: int) -> list[tuple[ReplicaKey, Progress]]:
-        """Return the replicas that fetch and do not vote."""
+        """Return the replicas that fetch but do not vote."""
         return [
             (key, progress)
             for key, progress in self._progress.items()
@@ -137,14 +137,14 @@ class Leading:
         ]
 
     def is_caught_up(self, key: ReplicaKey, now_ms: int) -> bool:
-        """Say whether a replica has had all of the log, and has fetched within the last hour."""
+        """Say whether a replica has had the whole log, and has fetched within the last hour."""
         progress = self._progress.get(key, NO_PROGRESS)
         return progress.caught_up_ms >= 0 and progress.fetched_ms > now_ms - CAUGHT_UP_MS_MAX
 
     # --- commit ---------------------------------------------------------------------------------------------
 
     def majority_offset(self, voters: tuple[Voter, ...]) -> int:
-        """Return up to where a majority of the voters has the log; -1 while nothing of the own epoch is among it."""
+        """Return the offset up to which a majority of the voters has the log; -1 without a record of the own epoch."""
         if not voters:
             return -1
         offsets = sorted((self._end_of(voter) for voter in voters), reverse=True)
@@ -152,25 +152,25 @@ class Leading:
         return offset if offset > self.start_offset else -1
 
     def high_watermark(self, own: int) -> int:
-        """Return the high watermark to tell others: -1 until a record of this epoch is committed."""
+        """Return the high watermark for responses: -1 until a record of this epoch is committed."""
         return own if own > self.start_offset else -1
 
     def _end_of(self, voter: Voter) -> int:
         return self.synced_offset if is_same(voter, self.key) else self.progress_of(voter).end_offset
 
     def by_progress(self, voters: tuple[Voter, ...]) -> list[Voter]:
-        """Return the other voters, the one with the most of the log first."""
+        """Return the other voters, the most advanced first."""
         others = [voter for voter in voters if not is_same(voter, self.key)]
         return sorted(others, key=lambda voter: (-self.progress_of(voter).end_offset, voter.id))
 
-    # --- who must be told that it leads -----------------------------------------------------------------------
+    # --- BeginQuorumEpoch -------------------------------------------------------------------------------------
 
     def to_begin(self, voters: tuple[Voter, ...], now_ms: int) -> list[Voter]:
-        """Return the voters that do not fetch, and have not been told for a while that this node leads."""
+        """Return the voters that are due for a BeginQuorumEpoch: those that do not fetch."""
         return [voter for voter in voters if not is_same(voter, self.key) and self._begin_at(voter) <= now_ms]
 
     def begin_at_ms(self, voters: tuple[Voter, ...]) -> int | None:
-        """Return when the next voter is to be told; None if there are no others."""
+        """Return the time of the next BeginQuorumEpoch; None if there are no other voters."""
         return min((self._begin_at(voter) for voter in voters if not is_same(voter, self.key)), default=None)
 
     def _begin_at(self, voter: Voter) -> int:
@@ -180,5 +180,5 @@ class Leading:
         return max(told_ms, self.progress_of(voter).fetched_ms) + self._begin_ms
 
     def told(self, voter_id: int, now_ms: int) -> None:
-        """Take note that a voter is told."""
+        """Note that a voter was sent a BeginQuorumEpoch."""
         self._begun[voter_id] = now_ms

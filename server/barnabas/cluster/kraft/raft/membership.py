@@ -1,7 +1,7 @@
-"""Changes of the voters, one at a time (KIP-853): a voter is added, removed, or has other endpoints. Pure.
+"""Changes of the voters, one at a time (KIP-853): a voter is added or removed, or its endpoints change. Pure.
 
-The rule: nothing is changed before the leader has committed a record of its epoch, nor while the last change of the voters
-is not committed; a new voter must have all of the log, and support the finalized kraft.version.
+The rule: a change waits until the leader has committed a record of its epoch, and the last change of the voters. A new
+voter must have caught up with the log, and support the finalized kraft.version.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class RefusedChangeError(Exception):
 
 
 def require_ready(replica: Replica, leading: Leading) -> None:
-    """Raise RefusedChangeError while a change is under way, or the leader has committed nothing."""
+    """Raise RefusedChangeError while a change is in progress, or before the leader has committed a record."""
     if leading.change is not None:
         raise RefusedChangeError(ErrorCode.REQUEST_TIMED_OUT, "another change of the voters has not ended")
     if replica.log.high_watermark <= leading.start_offset:
@@ -62,7 +62,7 @@ def begin_adding(
     waits_for_commit: bool,
     now_ms: int,
 ) -> VoterChange:
-    """Begin to add a voter: it is asked first what it supports. Raises RefusedChangeError."""
+    """Begin to add a voter, which is first asked for its supported levels. Raises RefusedChangeError."""
     require_changeable(replica, leading)
     if any(voter.id == key.id for voter in replica.voters):
         raise RefusedChangeError(ErrorCode.DUPLICATE_VOTER, f"node {key.id} is a voter already")
@@ -76,7 +76,7 @@ def begin_adding(
 
 
 def take_versions(replica: Replica, response: Any, now_ms: int) -> tuple[Decision, ...]:
-    """Take in what a node supports that is to become a voter, and append the new voters if it may."""
+    """Process the supported levels of a new voter, and append the new voters if it may become one."""
     leading = replica.leading
     if leading is None or leading.change is None or leading.change.offset is not None:
         return ()
@@ -114,7 +114,7 @@ def take_versions(replica: Replica, response: Any, now_ms: int) -> tuple[Decisio
 def begin_removing(
     replica: Replica, leading: Leading, key: ReplicaKey, now_ms: int
 ) -> tuple[VoterChange, tuple[Decision, ...]]:
-    """Remove a voter: it has no vote from now on. Raises RefusedChangeError."""
+    """Remove a voter, which loses its vote immediately. Raises RefusedChangeError."""
     require_changeable(replica, leading)
     others = tuple(voter for voter in replica.voters if (voter.id, voter.directory_id) != key)
     if len(others) == len(replica.voters) or not others:
@@ -129,7 +129,7 @@ def begin_removing(
 
 
 def update(replica: Replica, leading: Leading, voter: Voter, now_ms: int) -> tuple[Decision, ...]:
-    """Note the endpoints and levels of a voter, in the log from kraft.version 1 on. Raises RefusedChangeError."""
+    """Record the endpoints and levels of a voter, from kraft.version 1 on in the log. Raises RefusedChangeError."""
     has_voters = replica.log.leadership.kraft_version > 0
     if has_voters:
         require_changeable(replica, leading)
@@ -152,14 +152,14 @@ def update(replica: Replica, leading: Leading, voter: Voter, now_ms: int) -> tup
 
 
 def told_voters(replica: Replica, leading: Leading) -> tuple[Voter, ...]:
-    """Return the static voters with the directories, endpoints and levels that they have told this leader."""
+    """Return the static voters with the directories, endpoints and levels that they have reported to this leader."""
     own = Voter(*replica.key, tuple(replica.settings.endpoints), replica.settings.kraft_versions)
     told = {**leading.told_voters, own.id: own}
     return tuple(told.get(voter.id, voter) for voter in replica.voters)
 
 
 def reason_against_level(replica: Replica, level: int) -> str:
-    """Return why kraft.version cannot go up to a level, empty if it can: all voters have told that they support it."""
+    """Return why kraft.version cannot be raised to a level, empty if it can: all voters have reported support."""
     if replica.leading is None:
         return "this node does not lead the quorum"
     for voter in told_voters(replica, replica.leading):

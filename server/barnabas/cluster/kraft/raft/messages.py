@@ -1,6 +1,6 @@
-"""Requests between voters, and the parts that all answers of theirs share. Pure.
+"""Requests between voters, and the common parts of their responses. Pure.
 
-The rule: a request names the cluster, the metadata partition, and the voter it is meant for.
+The rule: a request names the cluster, the metadata partition, and the voter to which it is addressed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ JOIN_TIMEOUT_MS: Final = 2_000
 
 
 class LeaderNews(NamedTuple):
-    """News of the leader in an answer: error of the partition, leader (-1 none), epoch, and its address if named."""
+    """Leader according to a response: error of the partition, leader (-1 none), epoch, and its address if present."""
 
     error: int
     leader_id: int
@@ -34,7 +34,7 @@ class LeaderNews(NamedTuple):
 def only_partition(
     message: Any, name_field: str = "topic_name", partition_field: str = "partition_index"
 ) -> Any:
-    """Return the one partition of a message, None unless it is that of the metadata log."""
+    """Return the only partition of a message, None if it is not the metadata log."""
     topics = message.topics
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return None
@@ -47,7 +47,7 @@ def only_partition(
 
 
 def news_of(response: Any) -> LeaderNews | None:
-    """Return the leader in a response to Vote, BeginQuorumEpoch or EndQuorumEpoch; None without one."""
+    """Return the leader in a response to Vote, BeginQuorumEpoch or EndQuorumEpoch; None if it has none."""
     partition = only_partition(response)
     if response.error_code or partition is None:
         return None
@@ -68,7 +68,7 @@ class Asker(NamedTuple):
     def vote(
         self, voter: Voter, epoch: int, last_epoch: int, end_offset: int, *, pre_vote: bool
     ) -> VoteRequest:
-        """Ask for a vote in an epoch, or whether it would be given."""
+        """Return a request for a vote in an epoch, or for a pre-vote."""
         partition = VoteRequest.PartitionData(
             0, epoch, *self.key, voter.directory_id, last_epoch, end_offset, pre_vote
         )
@@ -76,14 +76,14 @@ class Asker(NamedTuple):
         return VoteRequest(self.cluster_id, voter.id, [topic])
 
     def begin(self, voter: Voter, epoch: int) -> BeginQuorumEpochRequest:
-        """Say that the sender leads in an epoch."""
+        """Return a request that announces the sender as the leader of an epoch."""
         partition = BeginQuorumEpochRequest.PartitionData(0, voter.directory_id, self.key.id, epoch)
         topic = BeginQuorumEpochRequest.TopicData(CLUSTER_METADATA_TOPIC, [partition])
         endpoints = [BeginQuorumEpochRequest.LeaderEndpoint(*endpoint) for endpoint in self.endpoints]
         return BeginQuorumEpochRequest(self.cluster_id, voter.id, [topic], endpoints)
 
     def end(self, epoch: int, successors: Iterable[Voter]) -> EndQuorumEpochRequest:
-        """Say that the sender leads no longer, and which voters had best try."""
+        """Return a request that announces the leader's resignation, and its preferred successors."""
         voters = tuple(successors)
         partition = EndQuorumEpochRequest.PartitionData(
             0,
@@ -97,16 +97,16 @@ class Asker(NamedTuple):
         return EndQuorumEpochRequest(self.cluster_id, [topic], endpoints)
 
     def join(self) -> AddRaftVoterRequest:
-        """Ask the leader to make the sender a voter, in a way that those which know only v0 understand, too."""
+        """Return a request to make the sender a voter, which leaders that support only v0 accept, too."""
         listeners = [AddRaftVoterRequest.Listener(*endpoint) for endpoint in self.endpoints]
         return AddRaftVoterRequest(self.cluster_id, JOIN_TIMEOUT_MS, *self.key, listeners)
 
     def remove(self, voter: Voter) -> RemoveRaftVoterRequest:
-        """Ask the leader to remove a voter."""
+        """Return a request to remove a voter."""
         return RemoveRaftVoterRequest(self.cluster_id, voter.id, voter.directory_id)
 
     def update(self, epoch: int, kraft_versions: LevelRange) -> UpdateRaftVoterRequest:
-        """Ask the leader to note the sender's endpoints and levels."""
+        """Return a request to update the sender's endpoints and levels."""
         return UpdateRaftVoterRequest(
             self.cluster_id,
             epoch,

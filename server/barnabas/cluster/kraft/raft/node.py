@@ -1,7 +1,7 @@
-"""A replica that runs: time, the disk, and connections to the others. Implements `ports.Raft`.
+"""A running replica: time, the disk, and connections to the others. Implements `ports.Raft`.
 
-The rule: what is taken in, and what comes of it, is one step at a time, which no cancellation cuts; nothing is sent or
-answered before its decisions are on disk. Records that the leader appends go to the disk and to the followers at once.
+The rule: an event and its decisions are one step, which cannot be cancelled, and steps do not overlap; nothing is sent
+or answered before its decisions are on disk. Records of the leader go to its disk and to the followers in parallel.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LEAVE_SECONDS: Final = 5.0
-"""Time for which a node that ends waits for another one to lead, as in Kafka."""
+"""Time that an ending node waits for a new leader, as in Kafka."""
 
 
 class _Standing(NamedTuple):
-    """Role, epoch and leader as they were last logged."""
+    """Role, epoch and leader at the last log line."""
 
     role: Role
     epoch: int
@@ -52,7 +52,7 @@ class _Standing(NamedTuple):
 
 
 class RaftNode(AppliedImage):
-    """A voter, or a node that may become one. Lifecycle: `run` in a task; `listen` and `subscribe` before or meanwhile."""
+    """A voter, or a node that may become one. Lifecycle: `run` in a task; `listen` and `subscribe` at any time."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class RaftNode(AppliedImage):
         threads: Threads,
         clean_seconds: float = CLEAN_SECONDS,
     ) -> None:
-        """`stored` is open, and `replica` has begun with what it holds."""
+        """`stored` is open, and `replica` was created with its content."""
         self.node_id = replica.key.id
         self.replica = replica
         self._stored = stored
@@ -94,7 +94,7 @@ class RaftNode(AppliedImage):
         self.counts = RaftCounts()
         self._seen: tuple[Any, ...] = ()
 
-    # --- for a controller, and a broker -----------------------------------------------------------------------
+    # --- for controllers and brokers --------------------------------------------------------------------------
 
     @property
     def leadership(self) -> Leadership:
@@ -113,21 +113,21 @@ class RaftNode(AppliedImage):
 
     @property
     def end_offset(self) -> int:
-        """The offset after the last record of the own log."""
+        """The log end offset of this node."""
         return self.replica.log.end_offset
 
     @property
     def high_watermark(self) -> int:
-        """The offset up to which the log is committed, as far as that is known; -1 if it is not."""
+        """The high watermark as known to this node; -1 if it is unknown."""
         return self.replica.log.high_watermark
 
     @property
     def in_transaction(self) -> bool:
-        """True if the applied records end inside of a metadata transaction."""
+        """True if the applied records end inside a metadata transaction."""
         return self._applier.in_transaction
 
     def listen(self, listener: RaftListener) -> None:
-        """Have a listener follow whether this node leads; it is told at once if it does."""
+        """Register a listener of leadership changes; it is called immediately if this node leads."""
         self._listeners.append(listener)
         if self._announced is not None:
             listener.on_leader(self._announced, self.end_offset)
@@ -140,11 +140,11 @@ class RaftNode(AppliedImage):
         return self._write(self.replica.append(epoch, values, self.now_ms()), len(values))
 
     def reason_against_kraft_version(self, level: int) -> str:
-        """Return why kraft.version cannot go up to a level, empty if it can."""
+        """Return why kraft.version cannot be raised to a level, empty if it can."""
         return membership.reason_against_level(self.replica, level)
 
     def raise_kraft_version(self, epoch: int, level: int) -> int:
-        """Append another kraft.version with the voters, and return the offset of the last. Raises NotLeaderError."""
+        """Append a new kraft.version with the voters, and return the offset of the last record. Raises NotLeaderError."""
         if self._announced != epoch or self._failure is not None:
             raise NotLeaderError(f"node {self.node_id} does not lead in epoch {epoch}")
         self._note_time()
@@ -153,7 +153,7 @@ class RaftNode(AppliedImage):
         return self._write(decision, decision.end_offset - before)
 
     def _write(self, decision: Append, count: int) -> int:
-        """Write what this leader appends, and return the offset of the last record. Raises NotLeaderError."""
+        """Write records of the leader, and return the offset of the last. Raises NotLeaderError."""
         try:
             self._stored.append(decision.records, self._wall_clock_ms())
         except (StorageError, OSError) as error:
@@ -173,14 +173,14 @@ class RaftNode(AppliedImage):
             await self._news.wait()
 
     def resign(self, epoch: int) -> None:
-        """Give up leading, as after a fault; another voter is asked to take over."""
+        """Resign as the leader, as after a fault; another voter is asked to take over."""
         if self.replica.leading is not None and self.replica.leading.epoch == epoch:
             self.replica.resign(self.now_ms())
             self._announce()
             self._spread()
 
     async def answer(self, api_key: int, version: int, request: Any) -> Any:
-        """Return the response to a request of the quorum; a Fetch waits for news as long as it says.
+        """Return the response to a request of the quorum; a Fetch waits for new records up to its max_wait_ms.
 
         Raises StorageError once the node has ended.
         """
@@ -208,7 +208,10 @@ class RaftNode(AppliedImage):
     # --- running --------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Take part in the quorum until cancelled. Raises MetadataLogError, StorageError and OSError, not in a group."""
+        """Take part in the quorum until cancelled.
+
+        Raises MetadataLogError, StorageError and OSError, not in an exception group.
+        """
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
@@ -228,7 +231,7 @@ class RaftNode(AppliedImage):
             raise self._failure
 
     async def leave(self, seconds: float = LEAVE_SECONDS) -> None:
-        """Prepare for the end: resign, and give the other voters a while to hear of it."""
+        """Prepare for shutdown: resign, and wait up to some seconds until the other voters know."""
         with trio.move_on_after(seconds):
             await self._step(lambda: self.replica.stop(self.now_ms()), lambda _: ())
             while not self.replica.is_known_to_resign and self._failure is None:
@@ -241,7 +244,7 @@ class RaftNode(AppliedImage):
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        """End the node: after a fault of the disk nothing that it has appended or promised counts."""
+        """End the node: after a disk fault its appends and votes are not reliable."""
         if self._failure is None:
             self._failure = error
         if self._nursery is not None:
@@ -251,14 +254,14 @@ class RaftNode(AppliedImage):
 
     @staticmethod
     def now_ms() -> int:
-        """Return the time of the replica's clock."""
+        """Return the time of the replica's clock, in ms."""
         return int(trio.current_time() * 1000)
 
     def _note_time(self) -> None:
         self.replica.wall_clock_ahead_ms = self._wall_clock_ms() - self.now_ms()
 
     async def _step(self, take: Callable[[], T], decisions_of: Callable[[T], Sequence[Decision]]) -> T:
-        """Pass an event to the replica, and carry out its decisions. Raises errors that end the node, too."""
+        """Pass an event to the replica, and carry out its decisions. Their errors end the node, and are raised."""
         async with self._step_lock:
             if self._failure is not None or self._has_ended:
                 raise StorageError("", OSError(str(self._failure or "the node has ended"))) from self._failure
@@ -283,14 +286,14 @@ class RaftNode(AppliedImage):
             if any(isinstance(decision, Append) for decision in decisions):
                 if self.replica.leading is not None:
                     self._unsynced.set()
-                else:  # what the leader counts as being on disk, once it is asked for what follows
+                else:  # the leader takes records as synced once the next ones are fetched
                     await self._keeper.sync()
         except (StorageError, OSError) as error:
             self._fail(error)
             raise
 
     def _spread(self) -> None:
-        """Wake all that wait for news, if there are any; each looks again."""
+        """Wake all waiting tasks if anything has changed; each checks its own condition."""
         self._wake.set()
         replica, log_end = self.replica, self.replica.log
         seen = (
@@ -310,7 +313,7 @@ class RaftNode(AppliedImage):
             self._news = trio.Event()
 
     def _announce(self) -> None:
-        """Tell the listeners whether this node leads: once all of the log is committed and applied, till it resigns."""
+        """Tell the listeners whether this node leads: once all of the log is committed and applied, until it resigns."""
         replica = self.replica
         standing = _Standing(replica.role, replica.epoch, replica.leader_id)
         if standing != self._standing:
@@ -337,7 +340,7 @@ class RaftNode(AppliedImage):
 
     async def _drive(self) -> None:
         replica = self.replica
-        await self._keeper.sync()  # of what a process that was killed has left to the page cache
+        await self._keeper.sync()  # a killed process may have left records in the page cache
         await self._step(lambda: replica.begin(self.now_ms()), lambda decisions: decisions)
         self._begun.set()
         assert self._nursery is not None
@@ -380,14 +383,14 @@ class RaftNode(AppliedImage):
         return self.replica.synced(end_offset, self.now_ms())
 
     async def _sync_own(self) -> None:
-        """Sync what the leader appends; several batches at once where other voters are waited for anyway."""
+        """Sync the leader's appends; with other voters, several batches together."""
         replica = self.replica
         while True:
             await self._unsynced.wait()
             if not replica.is_alone:
                 await trio.sleep(replica.settings.linger_ms / 1000)
             self._unsynced = trio.Event()
-            self._spread()  # followers may have it before it is on this disk
+            self._spread()  # followers may have records before they are synced here
             leading = replica.leading
             end_offset = await self._keeper.sync()
             if leading is not None and replica.leading is leading:
@@ -395,18 +398,18 @@ class RaftNode(AppliedImage):
 
 
 class _Announcing:
-    """Subscriber to the image that says when all have it."""
+    """Subscriber of the image that calls `announce` when all subscribers have a new image."""
 
     def __init__(self, announce: Callable[[], None]) -> None:
         self._announce = announce
 
     async def prepare(self, delta: ImageDelta) -> None:
-        """Need nothing of a new image."""
+        """Do nothing."""
 
     def publish(self, delta: ImageDelta) -> None:
-        """Wait until the other subscribers have it, too."""
+        """Do nothing: other subscribers may not have the image yet."""
 
     async def clean_up(self, delta: ImageDelta) -> None:
-        """Say that all have the image."""
+        """Announce that all subscribers have the image."""
         del delta
         self._announce()

@@ -1,6 +1,7 @@
-"""Connections to the other replicas: one for each voter, and one for copying the log.
+"""Connections to the other replicas: one for each voter, and one for fetching the log.
 
-The rule: a request that waits for news of the log holds up no vote; each failure is a ControllerError that names its cause.
+The rule: a Fetch that waits for new records does not delay a vote; each failure is a ControllerError that names its
+cause.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Peers(Protocol):
 
 
 class PeerConnections:
-    """Connections by the client's code for TLS and SASL. Lifecycle: `run` in a task; requests wait for it."""
+    """Connections with the client's TLS and SASL. Lifecycle: `run` in a task; requests wait for it."""
 
     def __init__(self, settings: ClientSettings, *, request_timeout_ms: int, dial: Dial) -> None:
         self._settings = settings

@@ -1,4 +1,4 @@
-"""The replicated log of a quorum, as a controller needs it."""
+"""The replicated log of a quorum, as the controller uses it."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from barnabas.cluster.kraft.quorum import Leadership
 
 
 class NotLeaderError(Exception):
-    """This node does not lead, or does so in another epoch: records that it appended may be lost."""
+    """This node does not lead, or leads in another epoch: records that it appended may be lost."""
 
 
 class RaftListener(Protocol):
-    """Follows the changes of the leader. Calls are made in order, none of them waits."""
+    """Follows the changes of the leader. Calls are made in order; none of them blocks."""
 
     def on_leader(self, epoch: int, end_offset: int) -> None:
-        """Lead from now on: all of the log before `end_offset` is committed and applied to the image."""
+        """Note that this node leads: all records before `end_offset` are committed and applied to the image."""
 
     def on_resigned(self, epoch: int) -> None:
-        """Stop leading: appended records that are not committed may be lost."""
+        """Note that this node no longer leads: its uncommitted records may be lost."""
 
 
 class Raft(Protocol):
-    """A voter. `leadership` is by the records of the log, `leader_id` and `epoch` by the newest election (-1 none)."""
+    """A voter. `leadership` comes from the log's records, `leader_id` and `epoch` from the latest election (-1 none)."""
 
     node_id: int
 
@@ -41,19 +41,19 @@ class Raft(Protocol):
 
     @property
     def end_offset(self) -> int:
-        """The offset after the last record of the own log."""
+        """The log end offset of this node."""
 
     def append(self, epoch: int, values: Sequence[bytes]) -> int:
         """Append records (encoded with their frames) as one batch, and return the offset of the last.
 
-        The batch is on its way to disk and to the followers when this returns. Raises NotLeaderError.
+        It returns before the batch is on disk and at the followers. Raises NotLeaderError.
         """
 
     def reason_against_kraft_version(self, level: int) -> str:
-        """Return why kraft.version cannot go up to a level, empty if all voters have told that they support it."""
+        """Return why kraft.version cannot be raised to a level, empty if all voters have reported support."""
 
     def raise_kraft_version(self, epoch: int, level: int) -> int:
-        """Append another kraft.version with the voters as one batch, and return the offset of the last record.
+        """Append a new kraft.version with the voters as one batch, and return the offset of the last record.
 
         Raises NotLeaderError.
         """
@@ -62,8 +62,9 @@ class Raft(Protocol):
         """Return once an offset that was appended in `epoch` is committed. Raises NotLeaderError."""
 
     def resign(self, epoch: int) -> None:
-        """Give up leading, as after a fault; another voter is asked to take over."""
+        """Resign as the leader, as after a fault; another voter is asked to take over."""
 
     async def answer(self, api_key: int, version: int, request: Any) -> Any:
         """Return the response to Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot, DescribeQuorum,
-        AddRaftVoter, RemoveRaftVoter or UpdateRaftVoter; authorization has been checked."""
+        AddRaftVoter, RemoveRaftVoter or UpdateRaftVoter. The caller has checked authorization.
+        """

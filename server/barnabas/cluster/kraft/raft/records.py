@@ -1,6 +1,6 @@
-"""Records that a leader writes itself: its election, its voters, and a batch of those of the controller. Pure.
+"""Records of a leader: its election, its voters, and batches of the controller's records. Pure.
 
-The rule: the first batch of an epoch has LeaderChange first, and the voters where the log lacks them (KIP-853).
+The rule: the first batch of an epoch begins with LeaderChange, then has the voters if the log lacks them (KIP-853).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Control = tuple[ControlType, bytes]
 
 
 def leader_change(leader_id: int, voters: Iterable[Voter], granting: Iterable[ReplicaKey]) -> Control:
-    """Return the record that begins an epoch: v0, as controllers up to 4.4 read no other, whatever the kraft.version."""
+    """Return the record that begins an epoch: always v0, the only version that controllers up to 4.4 read."""
     message = LeaderChangeMessage(
         0,
         leader_id,
@@ -31,7 +31,7 @@ def leader_change(leader_id: int, voters: Iterable[Voter], granting: Iterable[Re
 
 
 def voters_records(voters: Iterable[Voter], kraft_version: int | None = None) -> list[Control]:
-    """Return the record of the voters, after that of kraft.version where a level is given."""
+    """Return the record of the voters; with a level, that of kraft.version before it."""
     controls = [(ControlType.KRAFT_VOTERS, encode_voters(voters))]
     if kraft_version is not None:
         controls.insert(0, (ControlType.KRAFT_VERSION, encode_kraft_version(kraft_version)))
@@ -39,6 +39,6 @@ def voters_records(voters: Iterable[Voter], kraft_version: int | None = None) ->
 
 
 def value_batch(values: Sequence[bytes], offset: int, epoch: int, now_ms: int) -> bytes:
-    """Encode records of the controller as a batch."""
+    """Encode the controller's records as a batch."""
     records = [Record(offset + index, now_ms, None, value) for index, value in enumerate(values)]
     return encode_batch(records, leader_epoch=epoch)

@@ -1,7 +1,7 @@
-"""Answers of a replica to the requests of the quorum (KIP-595, KIP-630, KIP-642, KIP-853, KIP-996). Pure.
+"""Responses of a replica to the requests of the quorum (KIP-595, KIP-630, KIP-642, KIP-853, KIP-996). Pure.
 
-The rule: an answer is sent once the decisions that come with it are carried out; it names the leader that is known, with
-its address in the versions that have one.
+The rule: a response is sent once its decisions are carried out; it names the known leader, with its address in the
+versions that have one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FETCH, VOTE, BEGIN, END, DESCRIBE, SNAPSHOT, ADD, REMOVE, UPDATE = 1, 52, 53, 54
 
 
 class LogFiles(Protocol):
-    """The log and its snapshots, as they are on the disk."""
+    """The log and its snapshots on disk."""
 
     @property
     def start_offset(self) -> int:
@@ -45,10 +45,10 @@ class LogFiles(Protocol):
 
     @property
     def snapshot_ids(self) -> list[SnapshotId]:
-        """The snapshots, the oldest first, without that of a bootstrap."""
+        """The snapshots, the oldest first, without the bootstrap snapshot."""
 
     def read_log(self, offset: int, bytes_max: int) -> bytes:
-        """Return whole batches from an offset on, at least one if there is one."""
+        """Return whole batches from an offset on, at least one unless the log ends there."""
 
     def snapshot_size(self, snapshot_id: SnapshotId) -> int:
         """Return the size of a snapshot in bytes."""
@@ -58,7 +58,7 @@ class LogFiles(Protocol):
 
 
 class Reply(NamedTuple):
-    """An answer. `waits_ms` is how long a Fetch may wait for news, `change` what the answer waits for."""
+    """A response. `waits_ms` is how long a Fetch may wait for new records, `change` the change of voters to wait for."""
 
     response: Any
     decisions: tuple[Decision, ...] = ()
@@ -86,7 +86,7 @@ def _endpoints(replica: Replica, kind: Any, *, has_them: bool) -> list[Any]:
 
 
 def _checked(replica: Replica, node_id: int, epoch: int) -> int:
-    """Return the error of a request by a candidate or leader."""
+    """Return the error code of a candidate's or leader's request."""
     if epoch < replica.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     return ErrorCode.INVALID_REQUEST if node_id < 0 else ErrorCode.NONE
@@ -97,7 +97,7 @@ def _is_meant(replica: Replica, voter_id: int, directory_id: bytes) -> bool:
 
 
 def _answer(replica: Replica, response: Any, version: int, error: int, **fields: Any) -> Any:
-    """Return an answer to Vote, BeginQuorumEpoch or EndQuorumEpoch."""
+    """Return a response to Vote, BeginQuorumEpoch or EndQuorumEpoch."""
     partition = response.PartitionData(
         error_code=error, leader_id=replica.leader_id, leader_epoch=replica.epoch, **fields
     )
@@ -108,7 +108,7 @@ def _answer(replica: Replica, response: Any, version: int, error: int, **fields:
 
 
 def vote(replica: Replica, version: int, request: Any, now_ms: int) -> Reply:
-    """Answer Vote (v0-v2): grant or refuse a vote, or say whether it would be granted."""
+    """Answer Vote (v0-v2): grant or refuse a vote or a pre-vote."""
     partition = only_partition(request)
     if not _is_of_cluster(replica, request.cluster_id):
         return Reply(VoteResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID))
@@ -136,7 +136,7 @@ def vote(replica: Replica, version: int, request: Any, now_ms: int) -> Reply:
 
 
 def may_grant(replica: Replica, candidate: ReplicaKey, *, is_up_to_date: bool, is_asking: bool) -> bool:
-    """Say whether a candidate of the own epoch gets the vote, or would get it if it is only asking (KIP-996)."""
+    """Say whether a candidate of this epoch gets the vote, or the pre-vote if it only asks (KIP-996)."""
     if is_asking:
         is_content = replica.role is Role.FOLLOWER and replica.has_fetched
         return is_up_to_date and replica.role is not Role.LEADER and not is_content
@@ -151,7 +151,7 @@ def may_grant(replica: Replica, candidate: ReplicaKey, *, is_up_to_date: bool, i
 def _led(
     replica: Replica, version: int, request: Any, response: Any, now_ms: int
 ) -> tuple[Any, Any, tuple[Decision, ...]]:
-    """Check a request of a leader: its partition, or the answer that refuses it, and the decisions."""
+    """Check a request of a leader; returns its partition or the response that refuses it, and the decisions."""
     partition = only_partition(request)
     if not _is_of_cluster(replica, request.cluster_id):
         return None, response(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID), ()
@@ -180,7 +180,7 @@ def begin_quorum_epoch(replica: Replica, version: int, request: Any, now_ms: int
 
 
 def end_quorum_epoch(replica: Replica, version: int, request: Any, now_ms: int) -> Reply:
-    """Answer EndQuorumEpoch (v0-v1): stand for election, the sooner the earlier this node is among the successors."""
+    """Answer EndQuorumEpoch (v0-v1): stand for election, the sooner the higher this node is on the list of successors."""
     partition, refusal, decisions = _led(replica, version, request, EndQuorumEpochResponse, now_ms)
     if partition is None:
         return Reply(refusal, decisions)
@@ -200,7 +200,7 @@ def end_quorum_epoch(replica: Replica, version: int, request: Any, now_ms: int) 
 
 
 def _leader_error(replica: Replica, epoch: int) -> int:
-    """Return the error of a request for the leader of an epoch."""
+    """Return the error code of a request that needs the leader of an epoch."""
     if epoch < replica.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if epoch > replica.epoch:
@@ -211,7 +211,7 @@ def _leader_error(replica: Replica, epoch: int) -> int:
 
 
 def fetch(replica: Replica, version: int, request: Any, now_ms: int, files: LogFiles) -> Reply:
-    """Answer Fetch of the metadata log (v13-v18): records, or where the log parts, or the snapshot to fetch first."""
+    """Answer Fetch of the metadata log (v13-v18): records, the diverging epoch, or the snapshot to fetch first."""
     if not _is_of_cluster(replica, request.cluster_id):
         return Reply(FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID))
     topics = request.topics
@@ -259,7 +259,7 @@ def fetch(replica: Replica, version: int, request: Any, now_ms: int, files: LogF
 
 
 def place(replica: Replica, offset: int, last_epoch: int, files: LogFiles, answer: Any) -> bool:
-    """Say whether a fetch continues the log; if not, put into the answer where it parts, or the snapshot to fetch."""
+    """Say whether a fetch continues the log; if not, set the diverging epoch or the snapshot to fetch in the answer."""
     ids, start_offset = files.snapshot_ids, files.start_offset
     if ids:
         oldest, latest = ids[0], ids[-1]
@@ -325,7 +325,7 @@ def _fill_piece(
 
 
 def describe_quorum(replica: Replica, version: int, request: Any, now_ms: int) -> Reply:
-    """Answer DescribeQuorum (v0-v2): the leader alone knows how far the others are."""
+    """Answer DescribeQuorum (v0-v2): only the leader knows the progress of the others."""
     partition, leading = only_partition(request), replica.leading
     if partition is None:
         return Reply(_undescribed(request))
@@ -388,7 +388,7 @@ def _undescribed(request: Any) -> DescribeQuorumResponse:
 
 
 def _refusal(replica: Replica, request: Any) -> tuple[int, str | None]:
-    """Return why a change of the voters is refused before it is looked at; error NONE if it is not."""
+    """Return the error of a change of voters that is refused before a closer look; NONE if it is not."""
     if not _is_of_cluster(replica, request.cluster_id):
         return (
             ErrorCode.INCONSISTENT_CLUSTER_ID,
@@ -428,7 +428,7 @@ def add_voter(replica: Replica, version: int, request: Any, now_ms: int) -> Repl
 
 
 def remove_voter(replica: Replica, version: int, request: Any, now_ms: int) -> Reply:
-    """Answer RemoveRaftVoter (v0) once the voters without it are committed."""
+    """Answer RemoveRaftVoter (v0) once the voters without the removed one are committed."""
     del version
     error, message = _refusal(replica, request)
     if error == ErrorCode.NONE:
@@ -443,7 +443,7 @@ def remove_voter(replica: Replica, version: int, request: Any, now_ms: int) -> R
 
 
 def update_voter(replica: Replica, version: int, request: Any, now_ms: int) -> Reply:
-    """Answer UpdateRaftVoter (v0): the endpoints and levels of a voter that has begun anew."""
+    """Answer UpdateRaftVoter (v0): the endpoints and levels of a voter that has restarted."""
     del version
     error, _ = _refusal(replica, request)
     if error in (ErrorCode.NONE, ErrorCode.INVALID_REQUEST, ErrorCode.NOT_LEADER_OR_FOLLOWER):
@@ -470,7 +470,7 @@ def update_voter(replica: Replica, version: int, request: Any, now_ms: int) -> R
 
 
 def finished(response: Any, change: VoterChange) -> Any:
-    """Return the answer to a change of the voters that has ended."""
+    """Return the response to a finished change of voters."""
     response.error_code, response.error_message = change.error, change.message
     return response
 

@@ -1,6 +1,7 @@
-"""Roles of a replica of the quorum: elections, leading, following, and what is due by time (KIP-595, KIP-996). Pure.
+"""Roles of a replica of the quorum: elections, leading, following, and work that is due by time (KIP-595, KIP-996). Pure.
 
-The rule: the epoch never falls, and there is one vote in it. A leader that starts again does not lead in its epoch again.
+The rule: the epoch never falls, and each replica has one vote in it. A leader that restarts does not lead in the same
+epoch again.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from barnabas.cluster.kraft.values import Voter
 from barnabas.wire.generated.errors import ErrorCode
 
 FETCHING: Final = -1
-"""Key of the request by which the log is copied; others have that of the voter they go to."""
+"""Key of the Fetch request; the key of other requests is the id of the receiving voter."""
 
 REFUSED_ROUNDS_MAX: Final = 10
-"""Rounds after which the time until the next one is longer than any fetch timeout."""
+"""Rounds after which the wait for the next round exceeds any fetch timeout."""
 
 
 class Ballot:
-    """Votes of one election, or of the question before it."""
+    """Votes of an election, or of its pre-vote."""
 
     def __init__(self, voters: Sequence[Voter], own: ReplicaKey) -> None:
         self.voters = tuple(voters)
@@ -47,19 +48,19 @@ class Ballot:
 
     @property
     def is_lost(self) -> bool:
-        """True once no majority can grant the vote."""
+        """True once so many voters have refused that no majority is possible."""
         refused = len(self.votes) - sum(self.votes.values())
         return len(self.voters) - refused < self.needed
 
     def waiting(self) -> list[Voter]:
-        """Return the voters that have not answered, if their answers matter."""
+        """Return the voters with missing answers that still matter."""
         if self.is_won or self.is_lost:
             return []
         return [voter for voter in self.voters if voter.id not in self.votes]
 
 
 class Roles:
-    """A voter, or a node that may become one, as far as time decides. `log` knows the log and the leader."""
+    """A voter, or a node that may become one, in its role and with its timeouts. `log` knows the log and the leader."""
 
     def __init__(
         self,
@@ -68,7 +69,7 @@ class Roles:
         settings: RaftSettings,
         below: Callable[[int], int],
     ) -> None:
-        """`below` draws a number from 0 to a limit, exclusive."""
+        """`below` returns a random number from 0 to a limit, exclusive."""
         self.settings = settings
         self.cluster_id = identity.cluster_id
         self.key = ReplicaKey(identity.node_id, identity.directory_id)
@@ -83,9 +84,9 @@ class Roles:
         self.role = Role.UNATTACHED
         self.leading: Leading | None = None
         self.has_fetched = False
-        """True once the leader that is followed has answered a fetch."""
+        """True once the present leader has answered a fetch."""
         self.is_stopping = False
-        """True once the node is to end: it leads no more, and stands in no election."""
+        """True once the node is to end: it resigns, and does not stand for election."""
         self._below = below
         self._asker = Asker(identity.cluster_id, self.key, settings.endpoints)
         own = address_by(settings.endpoints, settings.listener)
@@ -116,17 +117,17 @@ class Roles:
 
     @property
     def epoch(self) -> int:
-        """The newest epoch that is known."""
+        """The newest known epoch."""
         return self.log.leader.epoch
 
     @property
     def leader_id(self) -> int:
-        """The leader of the epoch, -1 if there is none yet, or it is not known."""
+        """The leader of the epoch, -1 if there is none yet or it is unknown."""
         return self.log.leader.id
 
     @property
     def voters(self) -> tuple[Voter, ...]:
-        """Voters by the log, committed or not; the static ones with kraft.version 0."""
+        """Voters by the log, committed or not; the static ones at kraft.version 0."""
         return self.settings.voters(self.log.leadership)
 
     @property
@@ -140,7 +141,7 @@ class Roles:
         return self.is_voter and len(self.voters) == 1
 
     def endpoints_of(self, node_id: int) -> tuple[tuple[str, str, int], ...]:
-        """Return the listeners of a voter, or of this node; nothing if they are not known."""
+        """Return the listeners of a voter, or of this node; empty if unknown."""
         if node_id == self.key.id:
             return tuple(self.settings.endpoints)
         return next((voter.endpoints for voter in self.voters if voter.id == node_id), ())
@@ -148,12 +149,12 @@ class Roles:
     # --- time -----------------------------------------------------------------------------------------------
 
     def begin(self, now_ms: int) -> tuple[Decision, ...]:
-        """Take up the role that was left at the end; call once, before anything else."""
+        """Resume the role of the last run; call once, before all other methods."""
         leader, vote = self.log.leader, self.log.vote
         self._update_at_ms = now_ms
         if (
             leader.id == self.key.id
-        ):  # it may have appended in this epoch what is lost: it must not lead in it again
+        ):  # its last appends in this epoch may be lost: it must not lead in it again
             self._resigned((), now_ms)
         elif self.is_voter and leader.id < 0 and is_same(vote, self.key):
             decisions = self._stand(now_ms)
@@ -166,7 +167,7 @@ class Roles:
         return self._candidate(now_ms) if self.is_alone else ()
 
     def next_deadline(self) -> int | None:
-        """Return when `tick` or `sends` has to be called next, if nothing is taken in before; None for never."""
+        """Return when `tick` or `sends` has to be called next unless an event comes before; None for never."""
         times = [] if self.role is Role.LEADER or not self._has_timeout() else [self._deadline_ms]
         leading = self.leading
         if leading is not None:
@@ -184,7 +185,7 @@ class Roles:
         return not self.is_stopping and (self.role is Role.RESIGNED or self.is_voter)
 
     def tick(self, now_ms: int) -> tuple[Decision, ...]:
-        """Do what is due."""
+        """Carry out the timeouts of the role that have passed."""
         self._ready_at = {key: time for key, time in self._ready_at.items() if time > now_ms}
         if self.role is Role.LEADER:
             return self._check_quorum(now_ms)
@@ -238,17 +239,17 @@ class Roles:
         self._unaware = {voter.id: voter for voter in self.voters if not is_same(voter, self.key)}
 
     def resign(self, now_ms: int) -> None:
-        """Lead no longer, and say so to the other voters, the most advanced of which should stand first."""
+        """Resign, and announce that to the other voters, the most advanced of which should stand first."""
         if self.leading is not None:
             self._resigned(self.leading.by_progress(self.voters), now_ms)
 
     def voted(self, candidate: ReplicaKey, now_ms: int) -> tuple[Decision, ...]:
-        """Give the vote of this epoch to a candidate."""
+        """Record this replica's vote of the epoch for a candidate."""
         self._deadline_ms = now_ms + self._election_ms()
         return self.log.elect(self.log.leader, Vote(*candidate))
 
     def leader_resigned(self, leader_id: int, position: int, count: int, now_ms: int) -> None:
-        """Take note that the leader resigns, and at which place of so many successors it has put this node."""
+        """Note that the leader resigns, and this node's position in its list of successors."""
         if self.role is not Role.FOLLOWER or leader_id != self.leader_id:
             return
         longest_ms = self.settings.election_backoff_max_ms
@@ -262,9 +263,9 @@ class Roles:
         self.has_fetched = False
 
     def leader_ended(self, now_ms: int) -> None:
-        """Take note that nothing listens at the leader's address: stand soon, at a random time, and let others stand.
+        """Note that nothing listens at the leader's address: stand soon, at a random time, and grant pre-votes.
 
-        If the others still hear from the leader, and refuse, the next times are further off, up to the fetch timeout.
+        If the others still hear from the leader and refuse, each further wait is longer, up to the fetch timeout.
         """
         if self.role is not Role.FOLLOWER or self._leader_is_refused:
             return
@@ -277,23 +278,23 @@ class Roles:
         self.has_fetched = False
 
     def stop(self, now_ms: int) -> None:
-        """Prepare for the end: a leader resigns."""
+        """Prepare for shutdown: a leader resigns."""
         self.is_stopping = True
         self.resign(now_ms)
 
     @property
     def is_known_to_resign(self) -> bool:
-        """True if no voter is left to be told that this node leads no longer."""
+        """True if this node is not resigning, or all voters know that it is."""
         return self.role is not Role.RESIGNED or not self._unaware
 
     def _prospective(self, now_ms: int) -> tuple[Decision, ...]:
-        """Ask whether an election would be won, before the epoch is raised."""
+        """Ask for pre-votes, before the epoch is raised."""
         self._become(Role.PROSPECTIVE, now_ms + self._election_ms())
         self._ballot = Ballot(self.voters, self.key)
         return self._candidate(now_ms) if self._ballot.is_won else ()
 
     def _not_preferred(self, now_ms: int) -> tuple[Decision, ...]:
-        """Return to the leader if there is one; an election would not be won."""
+        """Follow the leader again if there is one: the pre-vote was lost."""
         if self.leader_id >= 0 and self.log.leader.host:
             self._follow(now_ms)
             return ()
@@ -335,14 +336,14 @@ class Roles:
         return (*saved, self._append_controls(controls, now_ms))
 
     wall_clock_ahead_ms = 0
-    """Lead of the wall clock, for timestamps, over the times that are passed in."""
+    """The wall clock, for timestamps, minus the clock of the times that are passed in, in ms."""
 
     def wall_ms(self, now_ms: int) -> int:
         """Return the time for a timestamp."""
         return now_ms + self.wall_clock_ahead_ms
 
     def with_own_entry(self, voters: Sequence[Voter]) -> tuple[Voter, ...]:
-        """Return voters with the endpoints and levels that this one has now."""
+        """Return the voters with this node's present endpoints and levels."""
         own = Voter(*self.key, tuple(self.settings.endpoints), self.settings.kraft_versions)
         return tuple(
             own if voter.id == own.id and voter.directory_id == own.directory_id else voter
@@ -358,7 +359,7 @@ class Roles:
         return self.log.append_own(value_batch(values, self.log.end_offset, epoch, self.wall_ms(now_ms)))
 
     def append_voters(self, voters: Sequence[Voter], now_ms: int) -> Append:
-        """Append the record of new voters, which count from now on."""
+        """Append the record of new voters, which count immediately."""
         return self._append_controls(voters_records(sorted(voters)), now_ms)
 
     def _append_controls(self, controls: Sequence[Control], now_ms: int) -> Append:
@@ -366,14 +367,14 @@ class Roles:
         return self.log.append_own(batch)
 
     def synced(self, end_offset: int, now_ms: int) -> tuple[Decision, ...]:
-        """Take note that the own log is on disk up to an offset."""
+        """Note that the own log is on disk up to an offset."""
         if self.leading is None:
             return ()
         self.leading.synced_offset = max(self.leading.synced_offset, end_offset)
         return self.commit(now_ms)
 
     def commit(self, now_ms: int) -> tuple[Decision, ...]:
-        """Move the high watermark to what a majority has."""
+        """Raise the high watermark to the offset of a majority."""
         leading = self.leading
         assert leading is not None
         decisions = self.log.commit(leading.majority_offset(self.voters))
@@ -390,11 +391,11 @@ class Roles:
         return decisions
 
     def _is_removed(self) -> bool:
-        """Say whether voters are committed of which this node is none."""
+        """Say whether voters without this node are committed."""
         return not self.is_voter and self.log.voters_offset() < self.log.high_watermark
 
     def finish_change(self, error: int, message: str | None = None) -> None:
-        """Say what came of the change of the voters that is under way, if there is one."""
+        """Finish the change of voters in progress, if any, with its outcome."""
         if self.leading is not None and self.leading.change is not None:
             change, self.leading.change = self.leading.change, None
             change.finish(error, message)

@@ -1,6 +1,7 @@
-"""Puts a replica of the quorum together: its formatted directory, its connections, its tasks.
+"""Assembles a replica of the quorum: its formatted directory, its connections, its tasks.
 
-The rule: a directory that was not formatted, or for another node or cluster, is refused before anything in it changes.
+The rule: a directory that is not formatted, or belongs to another node or cluster, is refused before anything in it
+changes.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ async def taking_part(
 ) -> AsyncIterator[RaftNode]:
     """Open the directory and take part in the quorum within the block; `client` has the security of the listener.
 
-    The log dir must be locked by the caller. At the end of the block the node resigns first if it leads. `peers` replaces
-    the connections in simulations. Raises MetadataLogError and StorageError, also while the block runs, which is cancelled
-    then; what the block raises leaves it as it is.
+    The caller must hold the lock of the log dir. At the end of the block a leader resigns first. `peers` replaces the
+    connections in simulations. Raises MetadataLogError and StorageError; if either occurs while the block runs, the
+    block is cancelled. Errors of the block propagate unchanged.
     """
     async with opened(quorum, environment) as (identity, stored_log, stored):
         connections = PeerConnections(

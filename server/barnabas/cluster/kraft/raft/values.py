@@ -1,6 +1,6 @@
-"""Values of a replica of the quorum: its role, its settings, and what it sends. Pure.
+"""Values of a replica of the quorum: its role, its settings, and its requests. Pure.
 
-The rule: times are in ms of any clock that only rises; a directory id of zeros is one that is not known.
+The rule: times are in ms of any monotonic clock; a directory id of zeros is unknown.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from barnabas.cluster.kraft.values import MIGRATING, LevelRange, Voter
 from barnabas.config.quorum import Address, QuorumSettings
 
 KRAFT_VERSIONS: Final = LevelRange(0, 1)
-"""Levels of kraft.version that are supported: 1 has voters in the log (KIP-853)."""
+"""Supported levels of kraft.version: from 1 on, voters are in the log (KIP-853)."""
 BATCH_BYTES_MAX: Final = 8 << 20
 """Bytes of one answer to a Fetch, and of one batch, as in Kafka."""
 
@@ -42,9 +42,9 @@ class RaftSettings(NamedTuple):
     """Settings of a replica with Kafka's defaults; times in ms."""
 
     listener: str = "CONTROLLER"
-    """The listener by which voters are reached."""
+    """The listener at which voters are reached."""
     endpoints: tuple[tuple[str, str, int], ...] = ()
-    """Own listeners: name, host and port, as other nodes reach them."""
+    """This node's listeners: name, host and port, as other nodes reach them."""
     bootstrap: tuple[Address, ...] = ()
     static_voters: Mapping[int, Address] = {}
     election_timeout_ms: int = 1_000
@@ -57,13 +57,13 @@ class RaftSettings(NamedTuple):
     snapshot_bytes_max: int = 1 << 20
     kraft_versions: LevelRange = KRAFT_VERSIONS
     joins: bool = False
-    """Become a voter by itself (controller.quorum.auto.join.enable, KIP-1186)."""
+    """True if this node asks to become a voter (controller.quorum.auto.join.enable, KIP-1186)."""
 
     @classmethod
     def of(
         cls, quorum: QuorumSettings, endpoints: Iterable[tuple[str, str, int]], **times: Any
     ) -> RaftSettings:
-        """Return the settings of a voter; `times` are those that observers have not."""
+        """Return the settings of a voter; `times` are those that an observer does not have."""
         return cls(
             listener=quorum.listener,
             endpoints=tuple(endpoints),
@@ -78,7 +78,7 @@ class RaftSettings(NamedTuple):
         )
 
     def voters(self, leadership: Leadership) -> tuple[Voter, ...]:
-        """Return the voters: those of the log with kraft.version 1, else the static ones."""
+        """Return the voters: from kraft.version 1 on those of the log, else the static ones."""
         if leadership.kraft_version:
             return leadership.voters
         return tuple(
@@ -87,24 +87,24 @@ class RaftSettings(NamedTuple):
         )
 
     def address_of(self, voter: Voter) -> Address | None:
-        """Return the address of a voter by the listener of the quorum; None if it has none."""
+        """Return the address of a voter at the listener of the quorum; None if it has none."""
         return address_by(voter.endpoints, self.listener)
 
 
 def address_by(endpoints: Iterable[tuple[str, str, int]], listener: str) -> Address | None:
-    """Return host and port of a listener, by its name; None if it is not there."""
+    """Return host and port of a listener, by its name; None if it is absent."""
     return next(((host, port) for name, host, port in endpoints if name == listener), None)
 
 
 def is_same(named: Voter | Vote | ReplicaKey, key: ReplicaKey) -> bool:
-    """Say whether a replica is the one that is named: without a directory id, it is any that has the node id."""
+    """Say whether two names are of the same replica; without a directory id, any replica with the node id is."""
     return named.id == key.id and named.directory_id in (MIGRATING, key.directory_id)
 
 
 class Send(NamedTuple):
-    """A request to another replica; what comes of it goes to `Replica.answered` or `Replica.failed`.
+    """A request to another replica; its outcome goes to `Replica.answered` or `Replica.failed`.
 
-    `key` is where it goes as far as its sender knows: a voter, or -1 for an address that was only named.
+    `key` is the receiving voter, or `FETCHING` for the fetch of the log.
     """
 
     number: int

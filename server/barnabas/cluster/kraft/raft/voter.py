@@ -1,7 +1,7 @@
-"""A replica of the quorum: its role, and what it sends (KIP-595, KIP-853). Pure.
+"""A replica of the quorum: its role, and its requests (KIP-595, KIP-853). Pure.
 
-The rule: each method that takes in news or time returns decisions, which are carried out in their order before anything
-else is taken in or sent; so a vote is on disk before it is answered.
+The rule: each method that takes an event or the time returns decisions, which are carried out in order before the next
+event and before anything is sent; so a vote is on disk before it is answered.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _STALE: Final = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_O
 class Replica(Roles):
     """State machine of a voter, or of a node that may become one.
 
-    Lifecycle: `begin`, then `tick` whenever `next_deadline` is past, `sends` after anything was taken in, `answered` or
-    `failed` for each; what it answers is in `requests`.
+    Lifecycle: `begin`, then `tick` whenever `next_deadline` is past, `sends` after each event, `answered` or `failed`
+    for each request sent; `requests` has its responses.
     """
 
     # --- requests to others ---------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ class Replica(Roles):
         return True
 
     def _probe(self, sends: list[Send], change: VoterChange | None, now_ms: int) -> None:
-        """Ask a node that is to become a voter for the levels that it supports."""
+        """Ask a new voter for its supported levels."""
         if change is None or change.offset is not None or change.is_asked:
             return
         address = address_by(change.endpoints, self.settings.listener)
@@ -108,10 +108,10 @@ class Replica(Roles):
             self._send_to(sends, FETCHING, address, self.log.request(max_wait_ms=FETCH_WAIT_MS), now_ms)
 
     def _own_entry_request(self) -> Any:
-        """Return what asks the leader to note the own endpoints, or to make this node a voter; None if all is well.
+        """Return the request to update this node's entry, or to make it a voter; None if nothing needs to change.
 
-        At kraft.version 0 each leader is told once: it needs the directories and levels of all to go up to 1.
-        A voter of the same node id with another directory, which was lost, is removed first.
+        At kraft.version 0 each leader gets one update: it needs the directories and levels of all voters to raise the
+        version to 1. A voter with this node id and another directory, which was lost, is removed first.
         """
         if not self.log.leadership.kraft_version:
             is_new = self.is_voter and not self._has_told_leader
@@ -124,10 +124,10 @@ class Replica(Roles):
         former = next((voter for voter in self.voters if voter.id == self.key.id), None)
         return self._asker.join() if former is None else self._asker.remove(former)
 
-    # --- their answers --------------------------------------------------------------------------------------
+    # --- answers --------------------------------------------------------------------------------------------
 
     def failed(self, send: Send, now_ms: int, *, is_refused: bool = False) -> None:
-        """Take note that a node was not reached, or did not answer in time; `is_refused` if nothing listens there."""
+        """Note that a node was not reached or did not answer in time; `is_refused` if nothing listens there."""
         if not self._settle(send):
             return
         if is_refused and send.address == (self.log.leader.host, self.log.leader.port):
@@ -137,20 +137,20 @@ class Replica(Roles):
         else:
             self._ready_at[send.key] = now_ms + self.settings.retry_backoff_ms
         if self.is_stopping:
-            self._unaware.pop(send.key, None)  # the end does not wait for a voter that is away
+            self._unaware.pop(send.key, None)  # shutdown does not wait for an absent voter
         change = self.leading.change if self.leading is not None else None
         if change is not None and change.offset is None and isinstance(send.message, ApiVersionsRequest):
             self.finish_change(ErrorCode.REQUEST_TIMED_OUT, f"node {change.key.id} does not answer")
 
     def _settle(self, send: Send) -> bool:
-        """Say whether a request is still waited for; it is not any more."""
+        """Say whether a request is in flight, and end that."""
         if self._in_flight.get(send.key) != send.number:
             return False
         del self._in_flight[send.key]
         return True
 
     def answered(self, send: Send, response: Any, now_ms: int) -> tuple[Decision, ...]:
-        """Take in an answer. Raises MetadataLogError if the quorum is broken."""
+        """Process an answer. Raises MetadataLogError if the quorum is broken."""
         if not self._settle(send):
             return ()
         if isinstance(response, FetchResponse | FetchSnapshotResponse):
@@ -165,7 +165,7 @@ class Replica(Roles):
             )
             return self._take_news(leader_news if leader.host else leader_news._replace(address=None), now_ms)
         if isinstance(response, AddRaftVoterResponse | RemoveRaftVoterResponse):
-            return ()  # the log says whether it was done, and it is asked for again otherwise
+            return ()  # the log has the outcome; otherwise the request is repeated
         news = news_of(response)
         if news is None:
             self._ready_at[send.key] = now_ms + self.settings.retry_backoff_ms
@@ -202,7 +202,7 @@ class Replica(Roles):
     def note_leader(
         self, leader_id: int, epoch: int, address: Address | None, now_ms: int
     ) -> tuple[Decision, ...]:
-        """Take note of the leader of an epoch, not before the own one. Raises MetadataLogError for a second leader."""
+        """Note the leader of an epoch, which is not before the own one. Raises MetadataLogError for a second leader."""
         current = self.log.leader
         is_other = leader_id >= 0 and epoch == current.epoch and leader_id != current.id
         if is_other and (current.id >= 0 or leader_id == self.key.id):
@@ -248,16 +248,16 @@ class Replica(Roles):
             self._become(Role.UNATTACHED, now_ms + self._election_ms())
 
     def raise_level(self, epoch: int, level: int, now_ms: int) -> Append:
-        """Append another kraft.version with the voters as they told, which count from now on. Raises NotLeaderError."""
+        """Append a new kraft.version with the voters as reported, which count immediately. Raises NotLeaderError."""
         if self.leading is None or self.leading.epoch != epoch:
             raise NotLeaderError(f"node {self.key.id} does not lead in epoch {epoch}")
         voters = sorted(told_voters(self, self.leading))
         return self._append_controls(voters_records(voters, level), now_ms)
 
     def installed(self, snapshot: Snapshot) -> Decision:
-        """Take note that the log begins anew after a snapshot."""
+        """Note that the log starts anew after a snapshot."""
         return self.log.installed(snapshot)
 
     def abandon_snapshot(self) -> tuple[Decision, ...]:
-        """Give up the snapshot that is being fetched, which is damaged."""
+        """Abandon the snapshot that is being fetched, which is damaged."""
         return self.log.abandon_snapshot()

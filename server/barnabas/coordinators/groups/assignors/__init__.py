@@ -1,7 +1,7 @@
 """Assignors, which spread partitions over the members of a group. Pure.
 
-The rule: an assignor sees members and partition counts, and gives every partition of every subscribed topic to exactly one
-member that is subscribed to it. It says nothing of when a member may take over a partition: that is reconciliation.
+The rule: an assignor sees members and partition counts, and gives every partition of every subscribed topic to exactly
+one member that is subscribed to it. It does not decide when a member may take over a partition: that is reconciliation.
 """
 
 from __future__ import annotations

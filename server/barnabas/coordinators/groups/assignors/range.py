@@ -1,7 +1,7 @@
 """The range assignor: each topic's partitions in one run per member. Pure.
 
-Members that read the same topics with the same number of partitions get the same partition numbers of each, which is
-what joins of such topics need. Static members come first, by their instance ids, so that they keep their partitions.
+Members that read the same topics with the same number of partitions get the same partition numbers of each, as joins of
+such topics need. Static members come first, by their instance ids, so that they keep their partitions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from barnabas.wire.topic_partitions import TopicIdPartition, TopicIdPartitions
 def assign_ranges(
     members: Sequence[Subscriber], partition_counts: Mapping[bytes, int]
 ) -> dict[str, TopicIdPartitions]:
-    """Runs of nearly the same length; the first members get one more where it does not come out even."""
+    """Return runs of nearly the same length; the first members get one partition more if the division has a remainder."""
     ordered = [member.id for member in sorted(members, key=_place)]
     assigned: dict[str, set[TopicIdPartition]] = {member.id: set() for member in members}
     for topic_id, readers in readers_by_topic(members, ordered, partition_counts).items():

@@ -1,4 +1,4 @@
-"""The simple assignor of share groups: a partition goes to as many members as it takes to keep all busy. Pure.
+"""The simple assignor of share groups: a partition goes to as many members as are needed to give each member work. Pure.
 
 The rule, in this order: every partition goes to a member that is subscribed to its topic; members with the same
 subscription get equally many; no partition moves without need. Several members may have the same partition: they share
@@ -17,7 +17,7 @@ from barnabas.wire.topic_partitions import TopicIdPartition, TopicIdPartitions
 def assign_shared(
     members: Sequence[Subscriber], topic_partitions: Collection[TopicIdPartition]
 ) -> dict[str, TopicIdPartitions]:
-    """The partitions by member id, with every member in it; topics that the same members want are shared out together."""
+    """Return the partitions by member id, with every member in it; topics with the same readers are assigned together."""
     owned: dict[str, set[TopicIdPartition]] = {member.id: set() for member in members}
     ordered = sorted(members, key=lambda member: member.id)
     topic_ids = {topic_id for topic_id, _ in topic_partitions}
@@ -47,7 +47,7 @@ def _share_out(
     places = {partition: place for place, partition in enumerate(partitions)}
     least, extra = divmod(copies * len(partitions), len(readers))
     owned: dict[str, set[TopicIdPartition]] = {}
-    # Who has most keeps most: the shares that are larger by one go to those who can fill them.
+    # members that had most keep most: the shares that are larger by one go to members that can fill them
     for member_id in sorted(
         readers, key=lambda member_id: (-len(before[member_id] & copies_left.keys()), member_id)
     ):
@@ -58,7 +58,7 @@ def _share_out(
         owned[member_id] = set(kept[:share])
         for partition in kept[:share]:
             copies_left[partition] -= 1
-    # Where most copies are left first, so that the last ones find a partition that they do not have yet.
+    # partitions with most copies left first, so that the last members still find partitions that they lack
     free = [(-copies, places[partition], partition) for partition, copies in copies_left.items() if copies]
     heapify(free)
     for member_id in sorted(readers, key=lambda member_id: (len(owned[member_id]), member_id)):
@@ -76,7 +76,7 @@ def _share_out(
                 seen.append((-copies_left[partition], place, partition))
         for entry in seen:
             heappush(free, entry)
-    # What nobody has may be left when those with room had it already: then somebody gets one more.
+    # a partition may be unassigned if all members with room had it already: then a member gets one more
     for partition in partitions:
         if copies_left[partition] == copies:
             owned[min(readers, key=lambda member_id: (len(owned[member_id]), member_id))].add(partition)

@@ -10,7 +10,7 @@ from barnabas.wire.topic_partitions import NO_PARTITIONS, TopicIdPartitions
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
-    """Member with the topics of which it wants partitions, and the partitions that it was to have until now."""
+    """A member, the topics that it subscribes to, and its partitions in the last target."""
 
     id: str
     topic_ids: frozenset[bytes]
@@ -21,9 +21,9 @@ class Subscriber:
 def readers_by_topic(
     members: Iterable[Subscriber], order: Sequence[str], topic_ids: Iterable[bytes]
 ) -> dict[bytes, list[str]]:
-    """Return the readers of these topics by topic id, in this order of all members; topics without readers are skipped.
+    """Return the readers of each of these topics by topic id, in the members' order; topics without any are skipped.
 
-    Subscriptions are mostly the same: topics with the same readers share one list, which must not be changed.
+    Subscriptions are mostly the same: topics with the same readers share one list, which callers must not change.
     """
     wanting: dict[frozenset[bytes], list[str]] = {}
     for member in members:

@@ -1,4 +1,4 @@
-"""The uniform assignor: every member gets as many partitions as the others, and keeps what it has. Pure.
+"""The uniform assignor: every member gets equally many partitions, and keeps those that it has. Pure.
 
 The rule, in this order: every partition has an owner that is subscribed to its topic; no move of one partition would make
 the loads more even; a partition changes its owner only for one of these reasons.
@@ -16,7 +16,7 @@ from barnabas.wire.topic_partitions import TopicIdPartition, TopicIdPartitions
 def assign_uniformly(
     members: Sequence[Subscriber], partition_counts: Mapping[bytes, int]
 ) -> dict[str, TopicIdPartitions]:
-    """See the module. The same input always gives the same answer."""
+    """Assign as the head of the module describes. The same input always gives the same result."""
     if not members:
         return {}
     ordered = sorted(members, key=lambda member: member.id)
@@ -33,7 +33,7 @@ def assign_uniformly(
 
 
 def _partitions_of(partition_counts: Mapping[bytes, int]) -> list[TopicIdPartition]:
-    """All partitions, the topics' low partitions first, so that neighbours in the list are of different topics."""
+    """Return all partitions, low numbers first, so that neighbours in the list belong to different topics."""
     topic_partitions = [(topic_id, p) for topic_id, count in partition_counts.items() for p in range(count)]
     return sorted(topic_partitions, key=lambda topic_partition: (topic_partition[1], topic_partition[0]))
 
@@ -41,11 +41,11 @@ def _partitions_of(partition_counts: Mapping[bytes, int]) -> list[TopicIdPartiti
 def _assign_same(
     members: Sequence[Subscriber], subscribed: list[TopicIdPartition]
 ) -> dict[str, set[TopicIdPartition]]:
-    """Assign where all members read the same topics: each keeps up to its share, the others get the rest."""
+    """Assign if all members read the same topics: each keeps partitions up to its share, the others get the rest."""
     least, extra = divmod(len(subscribed), len(members))
     free = dict.fromkeys(subscribed)
     owned: dict[str, set[TopicIdPartition]] = {}
-    # Who has most keeps most: the shares that are larger by one go to those who can fill them.
+    # members that had most keep most: the shares that are larger by one go to members that can fill them
     for member in sorted(members, key=lambda member: -len(member.assigned)):
         kept = [topic_partition for topic_partition in sorted(member.assigned) if topic_partition in free]
         share = least + (extra > 0 and len(kept) > least)
@@ -53,7 +53,7 @@ def _assign_same(
         owned[member.id] = set(kept[:share])
         for topic_partition in kept[:share]:
             del free[topic_partition]
-    # Those that kept more than `least` have their larger share already; the others share out what is left of those.
+    # members that kept more than `least` have their larger share already; the others get the remaining larger shares
     rest = iter(free)
     for member in members:
         mine = owned[member.id]
@@ -68,7 +68,7 @@ def _assign_same(
 def _assign_different(
     members: Sequence[Subscriber], partition_counts: Mapping[bytes, int]
 ) -> dict[str, set[TopicIdPartition]]:
-    """Members read different topics: keep, give the rest to the members with least, then even out topic by topic."""
+    """Assign if members read different topics: keep partitions, give the rest to the least loaded, then even out."""
     owned: dict[str, set[TopicIdPartition]] = {member.id: set() for member in members}
     readers = readers_by_topic(members, [member.id for member in members], partition_counts)
     taken: set[TopicIdPartition] = set()
@@ -82,7 +82,7 @@ def _assign_different(
             ):
                 taken.add(topic_partition)
                 owned[member.id].add(topic_partition)
-    # Topics with few readers first: their partitions have the least choice.
+    # topics with few readers first: their partitions have the least choice
     by_choice = sorted(readers, key=lambda t: (len(readers[t]), t))
     for topic_id in by_choice:
         heap = [(len(owned[member_id]), member_id) for member_id in readers[topic_id]]
@@ -93,7 +93,7 @@ def _assign_different(
                 owned[member_id].add((topic_id, partition))
                 heapreplace(heap, (load + 1, member_id))
     moved = True
-    while moved:  # a move lowers the sum of the squared loads, so that this comes to an end
+    while moved:  # each move lowers the sum of the squared loads, so the loop terminates
         moved = False
         for topic_id in by_choice:
             moved |= _even_out(topic_id, readers[topic_id], owned)
@@ -101,7 +101,7 @@ def _assign_different(
 
 
 def _even_out(topic_id: bytes, readers: Sequence[str], owned: dict[str, set[TopicIdPartition]]) -> bool:
-    """Move partitions of one topic from the members with most to those with least; returns whether any was moved."""
+    """Move partitions of one topic from the most to the least loaded members; returns whether any was moved."""
     loads = [len(owned[member_id]) for member_id in readers]
     if max(loads) <= min(loads) + 1:
         return False
@@ -111,7 +111,8 @@ def _even_out(topic_id: bytes, readers: Sequence[str], owned: dict[str, set[Topi
         )
         for member_id in readers
     }
-    # Loads and positions of all who may give or take; entries whose load is no longer true are dropped when they come.
+    # loads and positions of all members that may give or take; entries with outdated loads are dropped when they are
+    # reached
     givers = [(-loads[n], n) for n, member_id in enumerate(readers) if movable[member_id]]
     takers = [(loads[n], n) for n in range(len(readers))]
     heapify(givers)

@@ -1,7 +1,7 @@
-"""Members of a consumer group that take part by the classic protocol, while a group moves from one to the other. Pure.
+"""Members of a consumer group that use the classic protocol, during a migration between the protocols. Pure.
 
-The rule: to the group such a member is one like all others. JoinGroup tells what it is and what it still has, and takes
-a step; SyncGroup gives what it may have; Heartbeat says when it must join again. It never leads.
+The rule: for the group such a member is like all others. JoinGroup reports its subscription and owned partitions, and
+takes one reconciliation step; SyncGroup returns its assignment; Heartbeat tells it to join again. It never leads.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from barnabas.wire.generated.sync_group import SyncGroupRequest, SyncGroupRespon
 
 
 def join(group: ConsumerGroup, joining: Joining, context: EventContext) -> ConsumerMember | None:
-    """A JoinGroup request: the member after it, to be answered by `answer_join`; None if it is answered already.
+    """Handle a JoinGroup request; returns the member after it, for `answer_join`; None if the request is answered.
 
     Raises GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
     """
@@ -66,7 +66,7 @@ def join(group: ConsumerGroup, joining: Joining, context: EventContext) -> Consu
 
 
 def _check_protocols(group: ConsumerGroup, request: JoinGroupRequest) -> None:
-    """All members of the classic protocol have an assignor in common, though the broker assigns."""
+    """Check that all members of the classic protocol have a common assignor, though the broker assigns."""
     known_to, count = group.classic_protocols, group.classic_members
     has_shared = any(known_to[protocol.name] == count for protocol in request.protocols)
     if request.protocol_type != CONSUMER or not has_shared:
@@ -76,7 +76,7 @@ def _check_protocols(group: ConsumerGroup, request: JoinGroupRequest) -> None:
 def answer_join(
     group: ConsumerGroup, member: ConsumerMember, joining: Joining, context: EventContext
 ) -> None:
-    """Tell a member that it has joined, and wait for its SyncGroup."""
+    """Answer a member's JoinGroup, and wait for its SyncGroup."""
     group.rejoins_due_ms.pop(member.id, None)
     watch_session(group, member, context)
     context.out.timers["rejoin", group.id, member.id] = None
@@ -85,7 +85,7 @@ def answer_join(
 
 
 def joined(member: ConsumerMember, generation: int) -> JoinGroupResponse:
-    """The answer to a JoinGroup: it names no leader, so that every member asks for what it has been given."""
+    """Return the response to a JoinGroup: it names no leader, so that every member asks for its assignment."""
     assert member.classic is not None
     return JoinGroupResponse(
         generation_id=generation,
@@ -96,7 +96,7 @@ def joined(member: ConsumerMember, generation: int) -> JoinGroupResponse:
 
 
 def sync(group: ConsumerGroup, request: SyncGroupRequest, waiter: int, context: EventContext) -> None:
-    """A SyncGroup request; one that is behind is answered REBALANCE_IN_PROGRESS, and has to join again in time.
+    """Handle a SyncGroup request; a member behind the group is answered REBALANCE_IN_PROGRESS, and must join again in time.
 
     Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL.
     """
@@ -122,7 +122,7 @@ def sync(group: ConsumerGroup, request: SyncGroupRequest, waiter: int, context: 
 def must_join_again(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, context: EventContext
 ) -> bool:
-    """A Heartbeat: whether the member has to join, since it can take a step. Raises as `sync`."""
+    """Handle a Heartbeat; returns whether the member must join again, as it can take a step. Raises as `sync`."""
     member, _ = _member(group, member_id, instance_id, generation)
     watch_session(group, member, context)
     can_step = (
@@ -141,14 +141,15 @@ def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def _expect_rejoin(group: ConsumerGroup, member: ConsumerMember, context: EventContext) -> None:
-    """Set its time to join again: the rebalance timeout, from the first REBALANCE_IN_PROGRESS on."""
+    """Set the deadline for joining again: the rebalance timeout after the first REBALANCE_IN_PROGRESS."""
     due_ms = group.rejoins_due_ms.setdefault(member.id, context.now_ms + member.rebalance_timeout_ms)
     context.out.timers["rejoin", group.id, member.id] = due_ms
 
 
 def leaver(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
-    """The member that a LeaveGroup request names, by its id or, if static, by its instance id: of either protocol, as
-    the request may be an operator's. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+    """Return the member that a LeaveGroup request names by id or instance id.
+
+    It may be of either protocol, as operators send the request too. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
     """
     if instance_id is not None and not member_id:
         member_id = group.static_ids.get(instance_id, "")

@@ -1,4 +1,4 @@
-"""A group of the consumer protocol: what is known of it besides what all groups with epochs know. Pure."""
+"""A group of the consumer protocol: its state beyond that of all groups with epochs. Pure."""
 
 from __future__ import annotations
 
@@ -29,53 +29,53 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, TopicIdPartition]):
     kind: ClassVar[str] = "consumer"
 
     owners: dict[TopicIdPartition, str] = field(default_factory=dict)
-    """Member that has a partition, also while it is giving it up."""
+    """Member that has a partition, or is revoking it."""
     subscriptions: Counter[Subscription] = field(default_factory=Counter)
-    """By how many members each is used; of many members most want the same."""
+    """Number of members with each subscription; in a large group most have the same."""
     regexes: dict[str, Resolved] = field(default_factory=dict)
     classic_members: int = 0
     """Number of members of the classic protocol."""
     classic_protocols: Counter[str] = field(default_factory=Counter)
-    """Number of these members that know a protocol."""
+    """Number of these members that support a protocol."""
     has_partition_metadata: bool = False
-    """True if Kafka before 4.1 has written what the topics were like."""
+    """True if Kafka before 4.1 has written partition metadata of the topics."""
     hashed: tuple[Mapping[str, TopicInfo], frozenset[str], int, int] | None = field(
         default=None, compare=False
     )
-    """The last hash that was made, after what it was made of, and how many partitions that is."""
+    """The last hash with its input: topics, subscribed names; and the number of partitions in it."""
     changed_ms: int = field(default=0, compare=False)
-    """When its epoch last rose; 0 if that is not known."""
+    """Time at which its epoch last rose, in ms; 0 if unknown."""
     obeyed: tuple[Mapping[tuple[int, str], Settings], ConsumerSettings] | None = field(
         default=None, compare=False
     )
-    """The settings that it last obeyed, with those of all resources of which they were made."""
+    """Its last settings, with those of all resources from which they were merged."""
     rejoins_due_ms: dict[str, int] = field(default_factory=dict, compare=False)
     """Times in ms by which members of the classic protocol must have joined again."""
 
     # --- asking ---------------------------------------------------------------------------------------------
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """The topics that a member is subscribed to, by name and by expression."""
+        """Return the topics that a member is subscribed to, by name and by expression."""
         return topics_in(member.subscription, self.regexes)
 
     def subscribed_topics(self) -> set[str]:
-        """The topics of all members."""
+        """The subscribed topics of all members."""
         return set().union(*(topics_in(subscription, self.regexes) for subscription in self.subscriptions))
 
     @property
     def topic_count(self) -> int:
-        """Number of topics of which the last hash was made."""
+        """Number of topics in the last hash."""
         return len(self.hashed[1]) if self.hashed is not None else 0
 
     @property
     def partition_count(self) -> int:
-        """Number of partitions of the topics of which the last hash was made."""
+        """Number of partitions of the topics in the last hash."""
         return self.hashed[3] if self.hashed is not None else 0
 
     def subscriptions_after(
         self, gone: Iterable[str], comes: ConsumerMember | None = None
     ) -> set[Subscription]:
-        """Return the members' subscriptions when these are gone, by their ids, and this one has come or has changed."""
+        """Return the members' subscriptions, without the removed members, and with a new or changed one."""
         counts = self.subscriptions.copy()
         for member_id in {*gone, comes.id} if comes is not None else set(gone):
             if (member := self.members.get(member_id)) is not None:
@@ -85,12 +85,12 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, TopicIdPartition]):
         return {subscription for subscription, count in counts.items() if count}
 
     def assignor_name(self, members: Iterable[ConsumerMember]) -> str:
-        """The assignor that most of these members ask for; the broker's first one when none of them cares."""
+        """Return the assignor that most of these members ask for; without preferences the broker's first."""
         votes = Counter(member.server_assignor for member in members if member.server_assignor is not None)
         return votes.most_common(1)[0][0] if votes else self.settings.consumer_assignors[0]
 
     def prefers_another_assignor(self, before: ConsumerMember, after: ConsumerMember) -> bool:
-        """Say whether most members ask for another assignor once a member is another (which counts since Kafka 4.4)."""
+        """Say whether most members ask for another assignor after a member's change (relevant since Kafka 4.4)."""
         if before.server_assignor == after.server_assignor:
             return False
         return self.assignor_name(self.members.values()) != self.assignor_name(self.members_with(after))
@@ -106,7 +106,7 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, TopicIdPartition]):
         if epoch < 0 and not self.members:
             return
         if committer.transactional and epoch < 0 and not committer.member_id:
-            return  # a producer that says nothing of its group
+            return  # a producer that does not name its group
         member = self.member(committer.member_id)
         if member.classic is not None:
             if epoch != member.epoch:
@@ -124,7 +124,7 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, TopicIdPartition]):
     # --- replaying records -----------------------------------------------------------------------------------
 
     def add_assigned(self, member: ConsumerMember) -> None:
-        """Count a member's assigned and revoked partitions as its own, and add its subscription."""
+        """Record a member's assigned and revoked partitions as its own, and add its subscription."""
         self.subscriptions[member.subscription] += 1
         if member.classic is not None:
             self.classic_members += 1
@@ -133,7 +133,7 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, TopicIdPartition]):
             self.owners[topic_partition] = member.id
 
     def remove_assigned(self, member: ConsumerMember) -> None:
-        """Take back what `add_assigned` has done."""
+        """Undo `add_assigned`."""
         self.subscriptions[member.subscription] -= 1
         if not self.subscriptions[member.subscription]:
             del self.subscriptions[member.subscription]
@@ -165,7 +165,7 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, TopicIdPartition]):
 
 
 def topics_in(subscription: Subscription, regexes: Mapping[str, Resolved]) -> frozenset[str]:
-    """The topics that are subscribed to, by name and by expression."""
+    """Return the subscribed topics, by name and by expression."""
     names, regex = subscription
     resolved = regexes.get(regex)
     return names | resolved.topics if resolved else names

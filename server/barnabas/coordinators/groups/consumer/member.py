@@ -1,6 +1,6 @@
 """A member of a consumer group. Pure.
 
-The rule: a member never changes; a new one takes its place, when the record that says so is replayed.
+The rule: a member is immutable; the replay of its record replaces it by a new one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ClassicProtocols:
 
     @property
     def names(self) -> frozenset[str]:
-        """The assignors that it knows."""
+        """The supported assignors."""
         return frozenset(name for name, _ in self.protocols)
 
 
@@ -46,13 +46,13 @@ class ConsumerMember(EpochMember[TopicIdPartition]):
 
     @property
     def stale_epoch_error(self) -> ErrorCode:
-        """The error code for a request with another epoch; members of the classic protocol have generations."""
+        """The error code for a request with an outdated epoch; members of the classic protocol have generations."""
         return ErrorCode.STALE_MEMBER_EPOCH if self.classic is None else ErrorCode.ILLEGAL_GENERATION
 
     def after_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, client_id: str, client_host: str
     ) -> ConsumerMember:
-        """Return the member with the fields of a heartbeat; null or -1 leaves a field as it is."""
+        """Return the member with the fields of a heartbeat; null or -1 leaves a field unchanged."""
         names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
         timeout_ms = request.rebalance_timeout_ms
         return changed(
@@ -68,7 +68,7 @@ class ConsumerMember(EpochMember[TopicIdPartition]):
             classic=None,
         )
 
-    # --- as a record ----------------------------------------------------------------------------------------
+    # --- records --------------------------------------------------------------------------------------------
 
     def metadata(self) -> ConsumerGroupMemberMetadataValue:
         """Return the member's metadata as the value of a record."""

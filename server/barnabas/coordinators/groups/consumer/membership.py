@@ -11,9 +11,9 @@ Three epochs order that:
 A member first revokes the partitions that are not in its target, and reports that it has done so. Then it takes over the
 target's epoch, and gets each new partition as soon as the former owner has revoked it (`reconciliation`).
 
-The rule: every heartbeat takes the same steps. The member takes over what the request says; the group's epoch rises if
-that changes the subscriptions, or the topics have changed; the target is computed if it is behind the epoch; the member
-takes one step towards it. All of this is records, and the state changes when they are replayed.
+The rule: every heartbeat takes the same steps. The member is updated from the request; the group's epoch rises if that
+changes the subscriptions, or the topics have changed; the target is computed if it is behind the epoch; the member takes
+one step towards it. All of this is records, and the state changes when they are replayed.
 """
 
 from __future__ import annotations
@@ -50,28 +50,26 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.topic_partitions import NO_PARTITIONS, TopicIdPartitions
 
 OWN_MEMBER_ID_SINCE: Final = 1
-"""The version from which on a member makes its id itself (KIP-1082)."""
+"""The first version in which a member generates its id itself (KIP-1082)."""
 
 EPOCH_OF_NEW: Final = 1
-"""A group begins with it, as Kafka's do, before its first member is subscribed to anything."""
+"""Epoch of a new group before its first member has subscribed, as in Kafka."""
 
 SMALL_GROUP_MAX: Final = 200
-"""Groups of more members and partitions together are assigned when no member has joined or left for a while, or after
-`LARGE_INTERVAL_MS`: with a thousand partitions an assignment takes milliseconds, even for ten members."""
+"""Larger groups (members plus partitions) are assigned when quiet for a while, or after `LARGE_INTERVAL_MS`."""
 
 LARGE_INTERVAL_MS: Final = 1_000
 REST_SIZE_PER_MS: Final = 10
-"""Members and partitions for each ms of that while: 200 ms for 1,000 members and as many partitions. A broker that is busy
-with joining members, and a slow disk, do not count as such a while."""
+"""Members and partitions for each ms of that while, in which neither the broker is busy nor a disk slow."""
 
 
 class Heartbeat:
-    """A ConsumerGroupHeartbeat request with what the handler knows beyond its fields.
+    """A ConsumerGroupHeartbeat request, with further facts from the handler.
 
-    `new_member_id` is for a member that comes without an id. `may_describe` says whether the requester may describe a
-    topic, for the topics that an expression matches; None without an authorizer. `answered` is the response to the same
-    request before, if it is repeated: the response is the same where nothing has changed. `unchanged` is the member,
-    from `is_up_to_date` until the event that follows, if it is up to date.
+    `new_member_id` is for a member without an id. `may_describe` says whether the requester may describe a topic, for
+    the topics that an expression matches; None without an authorizer. `answered` is the last response to the same
+    request, if it is repeated: without changes it is reused. `unchanged` is the member if `is_up_to_date` has said so,
+    until the following event.
     """
 
     __slots__ = (
@@ -105,7 +103,7 @@ class Heartbeat:
 def check_heartbeat(
     request: ConsumerGroupHeartbeatRequest, api_version: int, settings: GroupSettings
 ) -> None:
-    """Check that the fields fit together. Raises INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
+    """Check that the fields are consistent. Raises INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
     epoch = request.member_epoch
     if api_version >= OWN_MEMBER_ID_SINCE or epoch > 0 or epoch == LEAVE_EPOCH:
         _check_given(request.member_id, "member id")
@@ -144,19 +142,21 @@ def _check_given(value: str, what: str) -> None:
 
 
 def _settings_of(group: ConsumerGroup, image: ClusterImage) -> ConsumerSettings:
-    """Return what a group obeys: its own settings, and the broker's for the rest."""
+    """Return a group's effective settings: its own, and the broker's for the rest."""
     cached = group.obeyed
     if cached is None or cached[0] is not image.configs:
         cached = group.obeyed = (image.configs, group.settings.of_group(image, group.id))
     return cached[1]
 
 
-# --- staying ------------------------------------------------------------------------------------------------
+# --- heartbeats ---------------------------------------------------------------------------------------------
 
 
 def heartbeat(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> ConsumerGroupHeartbeatResponse:
-    """Join or stay. Raises GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID,
-    FENCED_INSTANCE_ID, INVALID_REGULAR_EXPRESSION.
+    """Handle the heartbeat of a joining or present member.
+
+    Raises GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID, FENCED_INSTANCE_ID,
+    INVALID_REGULAR_EXPRESSION.
     """
     request = beat.request
     if beat.unchanged is not None or is_up_to_date(group, beat, context.image, context.now_ms):
@@ -204,7 +204,7 @@ def heartbeat(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> C
 
 
 def is_up_to_date(group: ConsumerGroup, beat: Heartbeat, image: ClusterImage, now_ms: int) -> bool:
-    """Say whether a heartbeat changes nothing, as most do; `beat.unchanged` is its member then."""
+    """Say whether a heartbeat changes nothing, as most do; sets `beat.unchanged` to the member then."""
     request = beat.request
     member = group.members.get(request.member_id)
     beat.unchanged = None
@@ -229,7 +229,7 @@ def is_up_to_date(group: ConsumerGroup, beat: Heartbeat, image: ClusterImage, no
 
 
 def _stay(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> ConsumerGroupHeartbeatResponse:
-    """Set the session timer of a member that is up to date; returns the response without changes."""
+    """Restart the session timer of an unchanged member; returns the response without changes."""
     member = beat.unchanged
     assert member is not None
     settings = _settings_of(group, context.image)
@@ -253,7 +253,7 @@ def _stay(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> Consu
 
 
 def _says_nothing(beat: Heartbeat, member: ConsumerMember) -> bool:
-    """Say whether a heartbeat has no new value of its member: fields that are null or -1 have none."""
+    """Say whether a heartbeat changes none of its member's fields: null or -1 means no change."""
     request = beat.request
     return (
         request.rebalance_timeout_ms == -1
@@ -277,10 +277,9 @@ def _reported(request: ConsumerGroupHeartbeatRequest) -> TopicIdPartitions | Non
 def take_over_static(
     group: ConsumerGroup, member_id: str, instance_id: str, context: EventContext, *, by_classic: bool
 ) -> ConsumerMember:
-    """The member that joins with an instance id: a new one, or one that takes over from the former owner of the id.
+    """Return the member that joins with an instance id: a new one, or one that replaces the former owner of the id.
 
-    Between members of the consumer protocol the former must have left for a while. A fenced member comes back with the
-    id it had. Raises UNRELEASED_INSTANCE_ID.
+    A former owner of the consumer protocol must have left temporarily. Raises UNRELEASED_INSTANCE_ID.
     """
     owner_id = group.static_ids.get(instance_id)
     if owner_id is None or owner_id == member_id:
@@ -331,7 +330,8 @@ def advance(
     if epoch > target_epoch and _may_assign(group, after, context.image, context.now_ms):
         needed = None if group.assigning_epoch else _target_needed(seen, after, epoch, context)
         if needed is None or needed.is_large:
-            if needed is not None:  # otherwise one is being computed, and the next is asked for after it
+            # otherwise an assignment is in progress, and the next is requested after it
+            if needed is not None:
                 group.assigning_epoch = epoch
                 context.out.effects.append(needed)
             if target_epoch == 0:  # the epoch that a new member needs until then
@@ -352,8 +352,8 @@ def advance(
 def _may_assign(group: ConsumerGroup, after: ConsumerMember, image: ClusterImage, now_ms: int) -> bool:
     """Say whether the last assignment is at least `consumer.assignment.interval.ms` ago; the first one never waits.
 
-    Of many members that come together, each would move what the others have just been given: large groups wait until
-    they are at rest, but no longer than `LARGE_INTERVAL_MS` after their last assignment.
+    If many members join together, each would move partitions that the others just got: large groups wait until they are
+    quiet, but no longer than `LARGE_INTERVAL_MS` after their last assignment.
     """
     interval_ms = _settings_of(group, image).assignment_interval_ms
     if group.was_assigned_within(interval_ms, now_ms):
@@ -365,7 +365,7 @@ def _may_assign(group: ConsumerGroup, after: ConsumerMember, image: ClusterImage
 
 
 def _hash(group: ConsumerGroup, names: frozenset[str], context: EventContext) -> int:
-    """As `topics_hash`, and not again for the same names of the same topics."""
+    """Return `topics_hash`, cached for the same names of the same topics."""
     cached = group.hashed
     if cached is None or cached[0] is not context.image.topics or cached[1] != names:
         topics = context.image.topics
@@ -375,7 +375,7 @@ def _hash(group: ConsumerGroup, names: frozenset[str], context: EventContext) ->
 
 
 def _subscriptions_with(group: ConsumerGroup, member: ConsumerMember) -> set[Subscription]:
-    """The members' subscriptions, with this one as it is now, and without the one that it replaces."""
+    """Return the members' subscriptions, with the updated member, and without the one that it replaces."""
     replaced = group.replaced_by(member)
     return group.subscriptions_after(() if replaced is None else (replaced,), member)
 
@@ -394,7 +394,7 @@ def _write_epoch(group: ConsumerGroup, epoch: int, new_hash: int, context: Event
 def _refresh_regexes(
     group: ConsumerGroup, subscriptions: Iterable[Subscription], context: EventContext
 ) -> dict[str, Resolved]:
-    """Resolve these regular expressions to topics again; writes the changed ones."""
+    """Resolve these regular expressions again; writes the changed results."""
     used = {regex for _, regex in subscriptions if regex}
     regexes: dict[str, Resolved] = {}
     for regex in used:
@@ -434,13 +434,13 @@ def _target_needed(
 
 
 def leave_for_a_while(group: ConsumerGroup, member: ConsumerMember, context: EventContext) -> None:
-    """Keep a static member that left and may return within its session timeout; revoked partitions count as given up."""
+    """Keep a static member that left temporarily, until its session timeout; its revoked partitions are released."""
     context.out.records.append(records.current_record(group.id, member.away()))
     context.out.timers["revocation", group.id, member.id] = None
 
 
 def remove(group: ConsumerGroup, gone: Iterable[ConsumerMember], context: EventContext) -> None:
-    """Members are gone; the group's epoch rises, and the next heartbeat finds a new target."""
+    """Remove members; the group's epoch rises, and the next heartbeat computes a new target."""
     ids = {member.id for member in gone}
     if not ids:
         return
@@ -458,11 +458,11 @@ def remove(group: ConsumerGroup, gone: Iterable[ConsumerMember], context: EventC
         context.out.records.append(records.target_epoch_record(group.id, group.epoch + 1, 0))
 
 
-# --- time ---------------------------------------------------------------------------------------------------
+# --- timers -------------------------------------------------------------------------------------------------
 
 
 def watch_session(group: ConsumerGroup, member: ConsumerMember, context: EventContext) -> None:
-    """A member has a whole session timeout to be heard of again."""
+    """Start a member's session timeout anew."""
     if member.classic is not None:
         timeout_ms = member.classic.session_timeout_ms
     else:
@@ -471,7 +471,7 @@ def watch_session(group: ConsumerGroup, member: ConsumerMember, context: EventCo
 
 
 def watch_revocation(group: ConsumerGroup, member: ConsumerMember, context: EventContext) -> None:
-    """A member that must give up partitions has its rebalance timeout to do so."""
+    """Start the rebalance timeout of a member that must revoke partitions."""
     if member.classic is None:
         group.watch_revocation(member, context)
 
@@ -484,14 +484,14 @@ def forget_timers(group: ConsumerGroup, member_id: str, context: EventContext) -
 
 
 def expect_nothing(group: ConsumerGroup, member_id: str, context: EventContext) -> None:
-    """Stop the timers by which a classic member must join again or sync."""
+    """Stop the timers for the rejoin or sync of a classic member."""
     group.rejoins_due_ms.pop(member_id, None)
     for name in ("rejoin", "resync"):
         context.out.timers[name, group.id, member_id] = None
 
 
 def watch_all(group: ConsumerGroup, context: EventContext) -> None:
-    """After a load: every member has all of its time again."""
+    """Start all timers of all members anew, after a load."""
     watch_each(group.members.values(), partial(_watch, group), context)
 
 

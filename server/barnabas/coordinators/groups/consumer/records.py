@@ -43,17 +43,17 @@ def _record(record_type: RecordType[Any, Any], key: Any, value: Any) -> Record:
 
 
 def _write(out: Decision, record_type: RecordType[Any, Any], key: Any, value: Any) -> None:
-    """Write a record that is replayed from its own fields, without decoding."""
+    """Write a record, and keep its message for the replay, without decoding."""
     out.write(_record(record_type, key, value), DecodedRecord(record_type.type_id, key, value))
 
 
 def epoch_record(group_id: str, epoch: int, topics_hash: int) -> Record:
-    """The group's epoch, and what the topics were like when it began."""
+    """Return the record of the group's epoch, with the hash of its topics."""
     return _record(metadata.RECORD, *_epoch(group_id, epoch, topics_hash))
 
 
 def write_epoch(out: Decision, group_id: str, epoch: int, topics_hash: int) -> None:
-    """Write `epoch_record`, replayed from its own fields."""
+    """Write `epoch_record`, replayed without decoding."""
     _write(out, metadata.RECORD, *_epoch(group_id, epoch, topics_hash))
 
 
@@ -65,18 +65,18 @@ def _epoch(
 
 
 def epoch_tombstone(group_id: str) -> Record:
-    """The group's end."""
+    """Return the tombstone of the group."""
     return metadata.RECORD.encode_key(metadata.ConsumerGroupMetadataKey(group_id=group_id)), None
 
 
 def partition_metadata_tombstone(group_id: str) -> Record:
-    """An end to what Kafka wrote before 4.1, where now a hash does."""
+    """Return the tombstone of the partition metadata of Kafka before 4.1, which is now a hash."""
     key = partition_metadata.ConsumerGroupPartitionMetadataKey(group_id=group_id)
     return partition_metadata.RECORD.encode_key(key), None
 
 
 def target_epoch_record(group_id: str, epoch: int, now_ms: int) -> Record:
-    """For which group epoch the target is."""
+    """Return the record of the group epoch of the target."""
     key = target_metadata.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)
     value = target_metadata.ConsumerGroupTargetAssignmentMetadataValue(
         assignment_epoch=epoch, assignment_timestamp=now_ms
@@ -91,7 +91,7 @@ def target_epoch_tombstone(group_id: str) -> Record:
 
 
 def target_record(group_id: str, member_id: str, topic_partitions: Iterable[TopicIdPartition]) -> Record:
-    """Return the record of the partitions that a member shall have."""
+    """Return the record of a member's target partitions."""
     value = Target(
         topic_partitions=[
             Target.TopicPartition(topic_id=topic_id, partitions=partitions)
@@ -112,7 +112,7 @@ def member_record(group_id: str, member: ConsumerMember) -> Record:
 
 
 def write_member(out: Decision, group_id: str, member: ConsumerMember) -> None:
-    """Write `member_record`, replayed from its own fields."""
+    """Write `member_record`, replayed without decoding."""
     _write(out, member_metadata.RECORD, _member_key(group_id, member.id), member.metadata())
 
 
@@ -126,7 +126,7 @@ def current_record(group_id: str, member: ConsumerMember) -> Record:
 
 
 def write_current(out: Decision, group_id: str, member: ConsumerMember) -> None:
-    """Write `current_record`, replayed from its own fields."""
+    """Write `current_record`, replayed without decoding."""
     _write(out, current_assignment.RECORD, _current_key(group_id, member.id), _current(member))
 
 
@@ -158,7 +158,7 @@ def _with_epochs(topic_partitions: Mapping[TopicIdPartition, int]) -> list[Assig
 def partitions_with_epochs(
     topics: Iterable[Assigned.TopicPartitions], unknown_epoch: int
 ) -> dict[TopicIdPartition, int]:
-    """Partitions as they were written; those without an epoch of their own count as assigned in `unknown_epoch`."""
+    """Return the partitions of a record with epochs; those without an epoch count as assigned in `unknown_epoch`."""
     topic_partitions = {}
     for topic in topics:
         epochs = topic.assignment_epochs or []

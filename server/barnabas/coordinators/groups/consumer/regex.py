@@ -14,7 +14,7 @@ from barnabas.coordinators.groups.patterns import compile_pattern
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The topics that an expression matched, in which version of the metadata, and when."""
+    """The topics that an expression matched, with the version of the metadata and the time."""
 
     topics: frozenset[str]
     version: int
@@ -23,7 +23,7 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class _Matched:
-    """The topics that an expression matches, among these."""
+    """The topics of a mapping that an expression matches."""
 
     among: Mapping[str, object]
     topics: frozenset[str]
@@ -31,23 +31,22 @@ class _Matched:
 
 _MATCHED_MAX = 256
 NAMES_PER_STEP = 200
-"""So many names are matched before others may run: less than a millisecond's worth."""
+"""Names matched before other tasks may run: less than a millisecond."""
 WORK_PER_STEP = 1_000_000
-"""Instructions of the program for each character of the names that are matched before others may run: 4 ms at the worst."""
+"""Instructions of the program per character of the names that are matched before other tasks may run: 4 ms at worst."""
 _matched: OrderedDict[str, _Matched] = OrderedDict()
-"""Last matches by expression: of another mapping of topics only the difference is looked at."""
+"""Last matches by expression: of a new mapping of topics only the difference is matched."""
 
 
 def matching(text: str, names: Mapping[str, object]) -> frozenset[str]:
-    """The names that match as a whole. Raises INVALID_REGULAR_EXPRESSION."""
+    """Return the names that match completely. Raises INVALID_REGULAR_EXPRESSION."""
     for _ in match_in_steps(text, names):
         pass
     return _matched[text].topics
 
 
 def match_in_steps(text: str, names: Mapping[str, object]) -> Iterator[None]:
-    """Let `matching` have its answer ready: a step for each `NAMES_PER_STEP` names that were not looked at before, or for
-    fewer where each may take long.
+    """Prepare the result of `matching`: a step for each `NAMES_PER_STEP` new names, or for fewer if each may take long.
 
     Raises INVALID_REGULAR_EXPRESSION.
     """

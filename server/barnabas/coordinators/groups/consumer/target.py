@@ -1,4 +1,4 @@
-"""The assignment that a consumer group needs: its input, which does not change, and how it is computed. Pure."""
+"""Computation of the target assignment of a consumer group, from an immutable input. Pure."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from barnabas.coordinators.groups.topics import topic_ids
 from barnabas.wire.topic_partitions import NO_PARTITIONS, TopicIdPartitions
 
 COMPUTED_ASIDE_FROM = 2_000
-"""So many members and partitions together are assigned aside, not within an event: some milliseconds' worth."""
+"""From this number of members plus partitions on (some milliseconds), an assignment is computed outside the event."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetNeeded:
-    """Effect of an event: an assignment to compute for an epoch of a group, of input that does not change."""
+    """Effect of an event: an assignment to compute for an epoch of a group, from an immutable input."""
 
     group_id: str
     epoch: int
     members: tuple[ConsumerMember, ...]
     group: ConsumerGroup
-    """The group as it was: its expressions, and the target until now of its members."""
+    """The group at that time: its expressions, and its members' last target."""
     image: ClusterImage
     partition_counts: Mapping[bytes, int]
 
     @property
     def is_large(self) -> bool:
-        """True if the computation is too long for one turn of the event loop."""
+        """True if the computation is too long for a turn of the event loop."""
         return len(self.members) + sum(self.partition_counts.values()) >= COMPUTED_ASIDE_FROM
 
     def compute(self) -> dict[str, TopicIdPartitions]:
@@ -50,7 +50,7 @@ class TargetNeeded:
 
 
 class _IdsOf(dict[frozenset[str], frozenset[bytes]]):
-    """The ids of topics, by names: of many members most want the same."""
+    """Ids of topics by their names, cached: most members subscribe to the same names."""
 
     def __init__(self, image: ClusterImage) -> None:
         super().__init__()

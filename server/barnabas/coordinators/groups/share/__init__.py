@@ -1,1 +1,4 @@
-"""Members of share groups (KIP-932): a group on `__consumer_offsets`, so it is here and not in `share`. Pure."""
+"""Members of share groups (KIP-932): their records are in `__consumer_offsets`, so they are here and not in `share`.
+
+Pure.
+"""

@@ -1,9 +1,9 @@
-"""A share group: its members, their target, and for which partitions the share coordinator has a state. Pure.
+"""A share group: its members, their target, and the partitions with a state at the share coordinator. Pure.
 
     Empty (no members) -> Stable
 
-The rule: the state here changes only when a record is replayed. An event decides on records and changes nothing else.
-A share group stays until it is deleted, with or without members.
+The rule: only the replay of a record changes the state here. An event decides on records and changes nothing else. A
+share group stays until it is deleted, with or without members.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ class ShareGroup(EpochGroup[ShareMember, TopicIdPartition]):
     topics: Counter[str] = field(default_factory=Counter)
     """Number of members that are subscribed to a topic."""
     copies: Counter[TopicIdPartition] = field(default_factory=Counter)
-    """Number of members that are to have a partition."""
+    """Number of members with a partition in their target."""
     settled: tuple[object, ...] = field(default=(), compare=False)
-    """Topics, states and epoch when nothing was found missing in the target or among the states; see `membership`."""
+    """Topics, states and epoch when target and states were last found complete; see `membership`."""
     complete: tuple[object, ...] = field(default=(), compare=False)
-    """Topics and states when all partitions of all topics were found to have a state; see `membership`."""
+    """Topics and states when all partitions of all topics last had a state; see `membership`."""
     begun_ms: dict[bytes, int] = field(default_factory=dict, compare=False)
-    """When the share coordinator was last asked to begin the state of a topic's partitions."""
+    """Time of the last request to the share coordinator to initialize a topic's partitions."""
 
     @property
     def state_name(self) -> str:
-        """The state, with the name that clients see."""
+        """The state, as clients see its name."""
         return "Stable" if self.members else "Empty"
 
     @property
@@ -55,7 +55,7 @@ class ShareGroup(EpochGroup[ShareMember, TopicIdPartition]):
         return False
 
     def is_settled(self, topics: Mapping[str, TopicInfo]) -> bool:
-        """Return whether the target is known to be about all partitions that have a state."""
+        """Return whether the target is known to cover all partitions that have a state."""
         return _are_same((topics, self.topic_states, self.assignment_epoch), self.settled)
 
     def is_complete(self, topics: Mapping[str, TopicInfo]) -> bool:
@@ -63,7 +63,7 @@ class ShareGroup(EpochGroup[ShareMember, TopicIdPartition]):
         return _are_same((topics, self.topic_states), self.complete)
 
     def is_at_rest(self, member_id: str, topics: Mapping[str, TopicInfo]) -> bool:
-        """Return whether a member has what it is to have, and nothing is to be begun."""
+        """Return whether a member has its whole target, and no state is to be initialized."""
         member = self.members.get(member_id)
         return (
             self.topics_seen is topics
@@ -75,7 +75,7 @@ class ShareGroup(EpochGroup[ShareMember, TopicIdPartition]):
 
     @property
     def topic_count(self) -> int:
-        """Number of topics that the members want, plus the topics and partitions that are `known`."""
+        """Number of subscribed topics, plus the topics and partitions that are `known`."""
         return len(self.topics) + self.topic_states.size
 
     def assigned_count(self, member_id: str) -> int:
@@ -121,34 +121,34 @@ class ShareGroup(EpochGroup[ShareMember, TopicIdPartition]):
         self.complete = ()
 
     def put_target(self, member_id: str, assigned: TopicIdPartitions) -> None:
-        """Replace what a member is to have."""
+        """Replace a member's target."""
         self.drop_target(member_id)
         self.target[member_id] = assigned
         self.copies.update(assigned)
 
     def drop_target(self, member_id: str) -> None:
-        """Remove what a member is to have."""
+        """Remove a member's target."""
         uncount(self.copies, self.target.pop(member_id, NO_PARTITIONS))
 
     # --- offsets: a share group has none --------------------------------------------------------------------
 
     def check_commit(self, committer: Committer, context: EventContext) -> NoReturn:
-        """Share groups take no commits. Raises GROUP_ID_NOT_FOUND."""
+        """Refuse commits: share groups have none. Raises GROUP_ID_NOT_FOUND."""
         del committer, context
         self.check_offset_deletion()
 
     def check_offset_deletion(self) -> NoReturn:
-        """There are no offsets. Raises GROUP_ID_NOT_FOUND."""
+        """Refuse the deletion of offsets: there are none. Raises GROUP_ID_NOT_FOUND."""
         raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"{self.id!r} is a share group")
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Let anybody see that there are no offsets."""
+        """Accept any fetch of offsets: there are none."""
 
     def offset_retention(self) -> None:
-        """Let no offset expire."""
+        """Return that no offset expires."""
 
     def tombstones(self) -> list[Record]:
-        """Return what ends the group, with its members, in the order that replay needs."""
+        """Return the tombstones of the group and its members, in the order that replay needs."""
         out: list[Record] = []
         for member_id in self.members.keys() | self.target.keys():
             out += records.member_tombstones(self.id, member_id)
@@ -159,5 +159,5 @@ class ShareGroup(EpochGroup[ShareMember, TopicIdPartition]):
 
 
 def _are_same(now: tuple[object, ...], before: tuple[object, ...]) -> bool:
-    """Say whether these are the same objects."""
+    """Say whether these are identical objects, one by one."""
     return len(now) == len(before) and all(a is b for a, b in zip(now, before, strict=True))

@@ -1,6 +1,6 @@
 """A member of a share group. Pure.
 
-The rule: a member never changes; a new one takes its place, when the record that says so is replayed.
+The rule: a member is immutable; the replay of its record replaces it by a new one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from barnabas.wire.topic_partitions import NO_PARTITIONS, TopicIdPartitions
 
 @dataclass(frozen=True, slots=True)
 class ShareMember:
-    """A member: its subscription, and its partitions, which other members may fetch from too."""
+    """A member: its subscription, and its partitions, which other members may have too."""
 
     id: str
     rack_id: str | None = None
@@ -27,7 +27,7 @@ class ShareMember:
     def after_heartbeat(
         self, request: ShareGroupHeartbeatRequest, client_id: str, client_host: str
     ) -> ShareMember:
-        """Return the member with the fields of a heartbeat; null leaves a field as it is."""
+        """Return the member with the fields of a heartbeat; null leaves a field unchanged."""
         names = request.subscribed_topic_names
         return replace(
             self,

@@ -1,6 +1,6 @@
 """Joining, staying in and leaving a share group by ShareGroupHeartbeat. Pure.
 
-The rule: every heartbeat takes the same steps. The member takes over what the request says; the group's epoch rises if the
+The rule: every heartbeat takes the same steps. The member is updated from the request; the group's epoch rises if the
 subscription, the topics or the partitions with a state have changed; the target is computed again, if it is behind the
 epoch and the last one is old enough; the member goes to its target in one step, since members share and revoke nothing.
 """
@@ -33,30 +33,30 @@ from barnabas.wire.topic_partitions import NO_PARTITIONS, TopicIdPartition, Topi
 
 MEMBER_ID_LENGTH_MAX = 36
 INITIALIZE_RETRY_MS = 30_000
-"""Time that the share coordinator is given to begin a state before it is asked again (Kafka's constant)."""
+"""Time after which the share coordinator is asked again to initialize a state (Kafka's constant)."""
 EPOCH_OF_NEW = 1
-"""A group begins with it, as Kafka's do, before its first member is subscribed to anything."""
+"""Epoch of a new group before its first member has subscribed, as in Kafka."""
 UNKNOWN_OFFSET = -1
 NONE: Partitions = frozenset()
 COMPUTED_ASIDE_FROM = 2_000
-"""So many members and partitions together are assigned aside, not within an event: some milliseconds' worth."""
+"""From this number of members plus partitions on (some milliseconds), an assignment is computed outside the event."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetNeeded:
-    """Effect of an event: an assignment to compute for an epoch of a group, of input that does not change."""
+    """Effect of an event: an assignment to compute for an epoch of a group, from an immutable input."""
 
     group_id: str
     epoch: int
     members: tuple[ShareMember, ...]
     target: Mapping[str, TopicIdPartitions]
-    """The target until now."""
+    """The last target."""
     topic_states: TopicStates
     image: ClusterImage
 
     @property
     def is_large(self) -> bool:
-        """True if the computation is too long for one turn of the event loop."""
+        """True if the computation is too long for a turn of the event loop."""
         partitions = sum(len(topic) for topic in self.topic_states.initialized.values())
         return len(self.members) + partitions >= COMPUTED_ASIDE_FROM
 
@@ -75,7 +75,7 @@ class TargetNeeded:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A ShareGroupHeartbeat request with what the handler knows beyond its fields."""
+    """A ShareGroupHeartbeat request, with further facts from the handler."""
 
     request: ShareGroupHeartbeatRequest
     client_id: str
@@ -84,7 +84,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """States for the share coordinator to begin: their epoch, and start offsets by partition, -1 for none yet."""
+    """States that the share coordinator is to initialize: their epoch, and start offsets by partition, -1 for none yet."""
 
     state_epoch: int
     offsets: Mapping[TopicIdPartition, int]
@@ -92,14 +92,14 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Response to a member, and the states that must be begun before its assignment can grow."""
+    """Response to a member, and the states to initialize before its assignment can grow."""
 
     response: ShareGroupHeartbeatResponse
     beginning: Beginning | None = None
 
 
 def check_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
-    """Check that the fields fit together. Raises INVALID_REQUEST."""
+    """Check that the fields are consistent. Raises INVALID_REQUEST."""
     why = ""
     if not request.group_id.strip():
         why = "the group id is empty"
@@ -115,11 +115,14 @@ def check_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
         raise RequestError(ErrorCode.INVALID_REQUEST, why)
 
 
-# --- staying ------------------------------------------------------------------------------------------------
+# --- heartbeats ---------------------------------------------------------------------------------------------
 
 
 def heartbeat(group: ShareGroup, beat: Heartbeat, context: EventContext) -> Answer:
-    """Join or stay. Raises GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH."""
+    """Handle the heartbeat of a joining or present member.
+
+    Raises GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH.
+    """
     request = beat.request
     joins = request.member_epoch == 0
     present = group.members.get(request.member_id)
@@ -172,7 +175,7 @@ def _assignment(topic_partitions: TopicIdPartitions) -> ShareGroupHeartbeatRespo
 def assignment_ahead(
     group: ShareGroup, member_id: str, image: ClusterImage
 ) -> ShareGroupHeartbeatResponse.Assignment | None:
-    """Return what a member will be assigned at its next heartbeat, as far as it is known now; None if that is nothing.
+    """Return the assignment of a member at its next heartbeat, as far as it is determined now; None if it is empty.
 
     Nothing is decided: epochs and records follow at that heartbeat, as in Kafka.
     """
@@ -180,20 +183,20 @@ def assignment_ahead(
         return None
     members = tuple(group.members.values())
     needed = TargetNeeded(group.id, group.epoch, members, group.target, group.topic_states, image)
-    if needed.is_large:  # it is computed aside
+    if needed.is_large:  # it is computed outside the event
         return None
     target = needed.compute()[member_id]
     return _assignment(target) if target else None
 
 
 def _may_assign(group: ShareGroup, context: EventContext) -> bool:
-    """Say whether the last assignment is as long ago as `share.assignment.interval.ms` says; the first one never waits."""
+    """Say whether the last assignment is older than `share.assignment.interval.ms`; the first one never waits."""
     interval_ms = group.settings.of_share_group(context.image, group.id).assignment_interval_ms
     return not group.was_assigned_within(interval_ms, context.now_ms)
 
 
 def _check_epoch(member: ShareMember, epoch: int) -> None:
-    """One that is behind by an answer that was lost may go on."""
+    """Check a member's epoch; a member that lost the last answer may continue with its previous epoch."""
     if epoch not in (member.epoch, member.previous_epoch):
         raise RequestError(
             ErrorCode.FENCED_MEMBER_EPOCH,
@@ -204,7 +207,7 @@ def _check_epoch(member: ShareMember, epoch: int) -> None:
 def _epoch(
     group: ShareGroup, topics: Collection[str], changed: bool, context: EventContext
 ) -> tuple[int, bool]:
-    """Return the group's epoch from now on, and whether it is a new one."""
+    """Return the group's epoch after the event, and whether it is new."""
     changed = changed or _is_outdated(group, context.image)
     if not changed and group.epoch and group.topics_seen is context.image.topics:
         return group.epoch, False
@@ -218,7 +221,7 @@ def _epoch(
 
 
 def _is_outdated(group: ShareGroup, image: ClusterImage) -> bool:
-    """Say whether the target lacks initialized partitions; note it if it lacks none."""
+    """Say whether the target lacks initialized partitions; record it if it lacks none."""
     if not group.members or group.assignment_epoch < group.epoch:
         return False
     if group.is_settled(image.topics):
@@ -234,9 +237,9 @@ def _is_outdated(group: ShareGroup, image: ClusterImage) -> bool:
 def _target(
     group: ShareGroup, member: ShareMember, epoch: int, context: EventContext
 ) -> Mapping[str, TopicIdPartitions] | None:
-    """Let the assignor assign again, and write the changes.
+    """Run the assignor, and write the changes.
 
-    A large assignment is computed aside, one at a time for a group: then there is none yet.
+    A large assignment is computed outside the event, one at a time for each group: then the target does not change yet.
     """
     if group.assigning_epoch:
         return None
@@ -257,7 +260,7 @@ def _target(
 def _moved(
     member: ShareMember, target: TopicIdPartitions, target_epoch: int, changed: bool, image: ClusterImage
 ) -> ShareMember:
-    """Return the member at the epoch of its target, without partitions of topics that it no longer subscribes to."""
+    """Return the member at the epoch of its target, without partitions of topics that it has unsubscribed from."""
     if member.epoch == target_epoch and not changed:
         return member
     ids = topic_ids(member.topics, image)
@@ -271,7 +274,7 @@ def _moved(
 
 
 def _begin(group: ShareGroup, names: Collection[str], epoch: int, context: EventContext) -> Beginning | None:
-    """Return the partitions of subscribed topics that have no state yet; it is written down that it is being made."""
+    """Return the partitions of subscribed topics without a state, and write that their state is being initialized."""
     topic_states, image = group.topic_states, context.image
     underway = {
         topic_id: partitions
@@ -286,7 +289,7 @@ def _begin(group: ShareGroup, names: Collection[str], epoch: int, context: Event
             missing += [(topic.id, index) for index in range(len(topic.partitions)) if index not in there]
     if not missing:
         return None
-    # A partition that is added to a known topic is read from its beginning; a new topic, from where the group says.
+    # a partition added to a known topic is read from its beginning; a new topic, from the group's start setting
     offsets = {
         topic_partition: 0 if topic_partition[0] in topic_states.initialized else UNKNOWN_OFFSET
         for topic_partition in missing
@@ -296,7 +299,7 @@ def _begin(group: ShareGroup, names: Collection[str], epoch: int, context: Event
 
 
 def begin(group: ShareGroup, topic_partitions: Iterable[TopicIdPartition], context: EventContext) -> None:
-    """The share coordinator is going to be asked to begin these states."""
+    """Write that these states are being initialized, before the share coordinator is asked."""
     topic_partitions = list(topic_partitions)
     names = {
         topic_partition[0]: context.image.topic_name(topic_partition[0]) or ""
@@ -312,13 +315,13 @@ def begin(group: ShareGroup, topic_partitions: Iterable[TopicIdPartition], conte
 
 
 def leave(group: ShareGroup, member_id: str, context: EventContext) -> ShareGroupHeartbeatResponse:
-    """A member leaves. Raises UNKNOWN_MEMBER_ID."""
+    """Handle the leave of a member. Raises UNKNOWN_MEMBER_ID."""
     remove(group, group.member(member_id), context)
     return ShareGroupHeartbeatResponse(member_id=member_id, member_epoch=LEAVE_EPOCH)
 
 
 def remove(group: ShareGroup, member: ShareMember, context: EventContext) -> None:
-    """A member is gone; the group's epoch rises, and the next heartbeat finds a new target."""
+    """Remove a member; the group's epoch rises, and the next heartbeat computes a new target."""
     context.out.records += records.member_tombstones(group.id, member.id)
     context.out.timers["session", group.id, member.id] = None
     epoch = group.epoch + 1
@@ -328,22 +331,22 @@ def remove(group: ShareGroup, member: ShareMember, context: EventContext) -> Non
         context.out.records.append(records.target_epoch_record(group.id, epoch, 0))
 
 
-# --- time ---------------------------------------------------------------------------------------------------
+# --- timers -------------------------------------------------------------------------------------------------
 
 
 def watch_session(group: ShareGroup, member: ShareMember, context: EventContext) -> None:
-    """A member has a whole session timeout to be heard of again."""
+    """Start a member's session timeout anew."""
     timeout_ms = group.settings.of_share_group(context.image, group.id).session_timeout_ms
     context.out.timers["session", group.id, member.id] = context.now_ms + timeout_ms
 
 
 def overdue(group: ShareGroup, member_id: str, context: EventContext) -> None:
-    """Nothing was heard of a member in time."""
+    """Remove a member without heartbeats in time."""
     member = group.members.get(member_id)
     if member is not None:
         remove(group, member, context)
 
 
 def watch_all(group: ShareGroup, context: EventContext) -> None:
-    """After a load: every member has all of its time again."""
+    """Start all timers of all members anew, after a load."""
     watch_each(group.members.values(), partial(watch_session, group), context)

@@ -25,13 +25,13 @@ STABLE = 0
 
 
 def epoch_record(group_id: str, epoch: int, topics_hash: int) -> Record:
-    """Return the group's epoch, and what the topics were like when it began."""
+    """Return the record of the group's epoch, with the hash of its topics."""
     value = metadata.ShareGroupMetadataValue(epoch=epoch, metadata_hash=topics_hash)
     return _epoch_key(group_id), metadata.RECORD.encode_value(value)
 
 
 def epoch_tombstone(group_id: str) -> Record:
-    """Return the group's end."""
+    """Return the tombstone of the group."""
     return _epoch_key(group_id), None
 
 
@@ -40,7 +40,7 @@ def _epoch_key(group_id: str) -> bytes:
 
 
 def target_epoch_record(group_id: str, epoch: int, now_ms: int) -> Record:
-    """For which group epoch the target is."""
+    """Return the record of the group epoch of the target."""
     value = target_metadata.ShareGroupTargetAssignmentMetadataValue(
         assignment_epoch=epoch, assignment_timestamp=now_ms
     )
@@ -58,7 +58,7 @@ def _target_epoch_key(group_id: str) -> bytes:
 
 
 def target_record(group_id: str, member_id: str, topic_partitions: Iterable[TopicIdPartition]) -> Record:
-    """Return what a member shall fetch from."""
+    """Return the record of a member's target partitions."""
     value = Target(
         topic_partitions=[
             Target.TopicPartition(topic_id=topic_id, partitions=partitions)
@@ -90,7 +90,7 @@ def _member_key(group_id: str, member_id: str) -> bytes:
 
 
 def current_record(group_id: str, member: ShareMember) -> Record:
-    """Return what a member fetches from."""
+    """Return the record of a member's current partitions."""
     value = Assigned(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -118,7 +118,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[Record]:
 
 
 def topic_states_record(group_id: str, topic_states: TopicStates) -> Record:
-    """For which partitions there is a state."""
+    """Return the record of the partitions that have a state."""
 
     def infos(topics: Mapping[bytes, Partitions]) -> list[Known.TopicPartitionsInfo]:
         return [
@@ -142,7 +142,7 @@ def topic_states_record(group_id: str, topic_states: TopicStates) -> Record:
 
 
 def known_tombstone(group_id: str) -> Record:
-    """There is no state of any partition."""
+    """Return the tombstone of the partitions' states."""
     return _known_key(group_id), None
 
 
@@ -152,7 +152,7 @@ def _known_key(group_id: str) -> bytes:
 
 
 def topic_states_of(value: Known) -> TopicStates:
-    """Return the partitions' state in a record."""
+    """Return the states of partitions in a record."""
     return TopicStates(
         {info.topic_id: frozenset(info.partitions) for info in value.initializing_topics},
         {info.topic_id: frozenset(info.partitions) for info in value.initialized_topics},

@@ -1,4 +1,4 @@
-"""The partitions of a share group that have a state at the share coordinator, as its group counts them. Pure."""
+"""Partitions of a share group that have a state at the share coordinator, as recorded by the group. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Partitions = frozenset[int]
 
 @dataclass(frozen=True, slots=True)
 class TopicStates:
-    """Partitions by topic id that are being initialized, or have a state; topics with a state being deleted; names."""
+    """Partitions by topic id: being initialized, or initialized; topics with a state being deleted; names."""
 
     initializing: Mapping[bytes, Partitions] = field(default_factory=dict)
     initialized: Mapping[bytes, Partitions] = field(default_factory=dict)
@@ -22,7 +22,7 @@ class TopicStates:
 
     @property
     def topic_partitions(self) -> TopicIdPartitions:
-        """The partitions that can be fetched from."""
+        """The partitions that members can fetch."""
         return partitions_in(self.initialized)
 
     @property
@@ -33,11 +33,11 @@ class TopicStates:
 
     @property
     def topic_ids(self) -> frozenset[bytes]:
-        """The topics of which something is known."""
+        """The topics with any state."""
         return frozenset(self.initialized) | frozenset(self.initializing)
 
     def begun(self, topic_partitions: Iterable[TopicIdPartition], names: Mapping[bytes, str]) -> TopicStates:
-        """Return the same with the state of these being made."""
+        """Return a copy in which these partitions are being initialized."""
         topics = _united(self.initializing, topic_partitions)
         return replace(
             self,
@@ -47,7 +47,7 @@ class TopicStates:
         )
 
     def finished(self, topic_partitions: Iterable[TopicIdPartition]) -> TopicStates:
-        """Return the same with the state of these made."""
+        """Return a copy in which these partitions are initialized."""
         topic_partitions = frozenset(topic_partitions)
         return replace(
             self,
@@ -56,16 +56,16 @@ class TopicStates:
         )
 
     def failed(self, topic_partitions: Iterable[TopicIdPartition]) -> TopicStates:
-        """Return the same after the state of these could not be made."""
+        """Return a copy after the initialization of these partitions failed."""
         return replace(self, initializing=_without(self.initializing, frozenset(topic_partitions)))
 
     def being_deleted(self, topic_ids: frozenset[bytes]) -> TopicStates:
-        """Return the same with the state of all partitions of these topics about to be deleted."""
+        """Return a copy in which the states of these topics are being deleted."""
         kept = {topic_id: p for topic_id, p in self.initialized.items() if topic_id not in topic_ids}
         return replace(self, initialized=kept, deleting=self.deleting | topic_ids)
 
     def without(self, topic_ids: frozenset[bytes]) -> TopicStates:
-        """Return the same without these topics: they are gone, or their state is."""
+        """Return a copy without these topics: they, or their states, were deleted."""
 
         def rest(topics: Mapping[bytes, Partitions]) -> dict[bytes, Partitions]:
             return {topic_id: p for topic_id, p in topics.items() if topic_id not in topic_ids}
@@ -82,7 +82,7 @@ NO_TOPIC_STATES = TopicStates()
 
 
 def partitions_in(topics: Mapping[bytes, Partitions]) -> TopicIdPartitions:
-    """Partitions by topic id as a flat set."""
+    """Return partitions by topic id as a flat set."""
     return frozenset((topic_id, p) for topic_id, partitions in topics.items() for p in partitions)
 
 

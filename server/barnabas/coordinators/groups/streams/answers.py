@@ -17,7 +17,7 @@ from barnabas.wire.generated.streams_group_heartbeat import (
 
 
 def task_ids(role: str, member: StreamsMember) -> list[StreamsGroupHeartbeatResponse.TaskIds]:
-    """The member's tasks of a role."""
+    """Return the member's tasks of a role."""
     return [
         StreamsGroupHeartbeatResponse.TaskIds(subtopology_id=name, partitions=numbers)
         for name, numbers in of_role(role, member.assigned)
@@ -32,9 +32,10 @@ def status(
     delayed_by: str,
     tags: tuple[str, ...] = (),
 ) -> list[StreamsGroupHeartbeatResponse.Status]:
-    """Return statuses for what is unusual.
+    """Return the statuses of unusual conditions.
 
-    `delayed_by` says why the newest epoch has no target yet, if it has none; `tags` are those that a member must have.
+    `delayed_by` is the reason why the newest epoch has no target yet, if it has none; `tags` are those that a member
+    must have.
     """
     statuses: list[tuple[Status, str]] = []
     if member.topology_epoch < topology.epoch:
@@ -74,7 +75,7 @@ def to_tell_endpoints(
     request: StreamsGroupHeartbeatRequest,
     response: StreamsGroupHeartbeatResponse,
 ) -> tuple[StreamsMember, ...]:
-    """Return the endpoints for queries, for a member that does not have the newest yet."""
+    """Return the endpoints for queries, if the member does not have the newest yet."""
     response.endpoint_information_epoch = group.endpoints_epoch
     if group.endpoints_epoch == request.endpoint_information_epoch:
         return ()
@@ -85,7 +86,7 @@ def to_tell_endpoints(
 def endpoint_of(
     member: StreamsMember, configured: Configured
 ) -> StreamsGroupHeartbeatResponse.EndpointToPartitions:
-    """For which partitions a member answers queries, and where."""
+    """Return a member's endpoint for queries, and the partitions that it serves."""
     assert member.endpoint is not None
     return StreamsGroupHeartbeatResponse.EndpointToPartitions(
         user_endpoint=StreamsGroupHeartbeatResponse.Endpoint(
@@ -103,7 +104,8 @@ def _read_by(
     for role, subtopology, partition in member.assigned:
         shape = configured.shapes.get(subtopology)
         if role in roles and shape is not None:
-            # Not every topic has a partition for every task: a subtopology has as many as the largest has partitions.
+            # a topic may have fewer partitions than tasks: a subtopology has as many tasks as its largest topic has
+            # partitions
             for topic in (name for name in shape.source_topics if partition < configured.sizes[name]):
                 topics.setdefault(topic, set()).add(partition)
     return [

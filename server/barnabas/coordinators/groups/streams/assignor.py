@@ -1,8 +1,8 @@
-"""The sticky assignor of tasks, after Kafka's of that name. Pure.
+"""The sticky assignor of tasks, after Kafka's StickyTaskAssignor. Pure.
 
-The rule, in this order: a task stays where it is, or goes where a copy of its state is, up to a member's fair share; the
-rest goes to the member with the least load. Of several copies a standby task comes before state that no task uses now, and
-then the one that is furthest. Racks and client tags do not count, nor do they in Kafka 4.4.
+The rule, in this order: a task stays at its member, or goes to one with a copy of its state, up to the member's fair
+share; the rest goes to the least loaded member. Among several copies a standby task precedes unused state, and then the
+most advanced copy wins. Racks and client tags do not count, as in Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from barnabas.coordinators.groups.streams.topology import Shape
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A member as the assignor sees it: the tasks that it has, and how far it has restored the state of which."""
+    """A member as the assignor sees it: its tasks, and the offsets up to which it has restored states."""
 
     id: str
     process_id: str
@@ -26,14 +26,14 @@ class Worker:
 
 
 class _Share:
-    """Limit of tasks for a member, as long as there are members with less. It shrinks when some are full."""
+    """Limit of tasks for a member while other members have fewer. It shrinks when some members are full."""
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks, self._members = tasks, members
         self.size = -(-tasks // members)
 
     def note(self, count: int) -> None:
-        """A member has come to have so many."""
+        """Note that a member now has this many tasks."""
         if count == self.size:
             self._tasks -= count
             self._members -= 1
@@ -43,8 +43,8 @@ class _Share:
 class _Process:
     """The members of one process, which share a state directory, and so have each task once.
 
-    What a process or a member has only grows: heaps of them have each at what it had once, and one that comes first and
-    has more by now goes back.
+    Loads only grow: heaps have possibly outdated loads, and an entry with a lower load than the present one is pushed
+    again.
     """
 
     __slots__ = ("_by_count", "_least", "_with_count", "counts", "id", "tasks")
@@ -55,10 +55,10 @@ class _Process:
         self.tasks: set[TaskId] = set()
         self._by_count: list[tuple[int, str]] = []
         self._least = 0
-        self._with_count = {0: 0}  # how many members have so many tasks
+        self._with_count = {0: 0}  # number of members by number of tasks
 
     def add(self, member: str) -> None:
-        """Add a member, without tasks so far."""
+        """Add a member without tasks."""
         self.counts[member] = 0
         self._with_count[0] += 1
         heappush(self._by_count, (0, member))
@@ -75,7 +75,7 @@ class _Process:
 
     @property
     def load(self) -> tuple[float, int, str]:
-        """Tasks per member; then what its least loaded member has, and the id, to make the order definite."""
+        """Tasks per member; then the count of its least loaded member, and the id, as tie-breakers."""
         return len(self.tasks) / len(self.counts), self._least, self.id
 
     def least_loaded(self) -> str:
@@ -88,13 +88,14 @@ class _Process:
 
 
 class _Plan:
-    """Tasks that were given to each member so far, and the members that had each task before."""
+    """Tasks assigned to each member so far, and the members that had each task before."""
 
     def __init__(self, workers: Sequence[Worker], active: int, total: int) -> None:
         self.given: dict[str, set[tuple[str, str, int]]] = {worker.id: set() for worker in workers}
         self.processes: dict[str, _Process] = {}
         self.active_share, self.share = _Share(active, len(workers)), _Share(total, len(workers))
-        self._members: list[tuple[int, tuple[float, int, str], str]] = []  # a heap of what they had once
+        # a heap with possibly outdated loads
+        self._members: list[tuple[int, tuple[float, int, str], str]] = []
         self._by_load: list[tuple[float, int, str]] = []  # a heap of the processes
         self.runner: dict[TaskId, Worker] = {}
         copies: dict[TaskId, list[tuple[bool, int, Worker]]] = {}
@@ -134,11 +135,11 @@ class _Plan:
         self.share.note(process.counts[member_id])
 
     def give_to(self, worker: Worker, role: str, task: TaskId) -> None:
-        """The same, by worker."""
+        """Assign a task to a worker."""
         self.give(self.processes[worker.process_id], worker.id, role, task)
 
     def keeper(self, task: TaskId, *, for_copy: bool = False) -> Worker | None:
-        """Return the member with the best state of a task, or one with less load, of itself and of its process, or None.
+        """Return the member with the best state of a task, or another one if it and its process have less load; or None.
 
         For a copy only members of processes without the task count.
         """
@@ -152,8 +153,10 @@ class _Plan:
         return chosen
 
     def give_active(self, task: TaskId) -> None:
-        """Give an active task to the member with fewest. Members are compared first, their processes second: where a member
-        has kept all its tasks and another of its process has none, the next assignment would move tasks again.
+        """Assign an active task to the member with the fewest.
+
+        Members are compared first, their processes second: where a member has kept all its tasks and another of its
+        process has none, the next assignment would move tasks again.
         """
         if not self._members:
             self._members = [
@@ -172,7 +175,7 @@ class _Plan:
         self.give(process, member, ACTIVE, task)
 
     def give_copy(self, task: TaskId) -> bool:
-        """A copy goes to the process that runs least and has no other; whether there is such a process."""
+        """Assign a copy to the least loaded process without the task; returns whether there is such a process."""
         if not self._by_load:
             self._by_load = [process.load for process in self.processes.values()]
             heapify(self._by_load)
@@ -198,7 +201,7 @@ class _Plan:
 def assign_tasks(
     workers: Sequence[Worker], shapes: Mapping[str, Shape], standby_replicas: int
 ) -> dict[str, Tasks]:
-    """The tasks by member id, with every member in it. The same input always gives the same answer."""
+    """Return the tasks by member id, with every member in it. The same input always gives the same result."""
     if not workers:
         return {}
     active = [(name, number) for name, shape in shapes.items() for number in range(shape.tasks)]
@@ -214,7 +217,7 @@ def assign_tasks(
 
 
 def _by_partition(task: TaskId) -> tuple[int, str]:
-    """So that tasks of several subtopologies that read the same partition stay together."""
+    """Return a sort key that keeps tasks of different subtopologies together if they read the same partition."""
     return task[1], task[0]
 
 
@@ -234,7 +237,7 @@ def _assign_active(plan: _Plan, tasks: Iterable[TaskId]) -> None:
 
 
 def _assign_standby(plan: _Plan, tasks: Iterable[TaskId], replicas: int) -> None:
-    """Copies of each task's state, in processes that have none; where there is no such process, none."""
+    """Assign copies of each task's state to processes without the task; fewer if there are not enough processes."""
     lacking: list[tuple[TaskId, int]] = []
     for task in sorted(tasks, key=_by_partition, reverse=True):
         for placed in range(replicas):
@@ -250,7 +253,7 @@ def _assign_standby(plan: _Plan, tasks: Iterable[TaskId], replicas: int) -> None
 
 
 def _former_of_copy(plan: _Plan, task: TaskId) -> Worker | None:
-    """Return the worker that has the task's state and room for a copy: its runner, or the keeper of a copy; or None."""
+    """Return a worker with the task's state and room for a copy: its former runner, or a keeper of a copy; or None."""
     for worker in (plan.runner.get(task), plan.keeper(task, for_copy=True)):
         if worker is not None and not plan.has(worker, task) and plan.count(worker) < plan.share.size:
             return worker

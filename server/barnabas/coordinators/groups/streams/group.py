@@ -2,9 +2,9 @@
 
     Empty -> NotReady (the topology does not fit the topics) -> Assigning -> Reconciling -> Stable
 
-The rule: the state here changes only when a record is replayed, except for what each broker finds out by itself: how the
-topology fits, the member that asked for a shutdown, whether the group waits for more members, and the count of changes of
-endpoints, and the offsets of tasks.
+The rule: only the replay of a record changes the state here, except for unwritten state, which each broker determines
+itself: the fit of the topology, the member that requested a shutdown, whether the group waits for more members, the
+count of changes of endpoints, and the offsets of tasks.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ class StreamsGroup(ReconciledGroup[StreamsMember, Task]):
     epoch: int = 1
     assignment_epoch: int = 1
     validated_epoch: int = -1
-    """The epoch of the topology that was last found to fit, -1 if it did not."""
+    """Epoch of the topology that was last found to fit the topics, -1 if it did not."""
     settings_used: dict[str, str] = field(default_factory=dict)
     topology: StreamsGroupTopologyValue | None = None
     active: dict[TaskId, str] = field(default_factory=dict)
-    """Process that runs a task, also while it is giving it up."""
+    """Process that runs a task, or is revoking it."""
     copies: dict[tuple[str, Task], int] = field(default_factory=dict)
     """Number of standby or warm-up copies of a task that a process has."""
     offsets: dict[str, TaskOffsets] = field(default_factory=dict, compare=False)
-    """Offsets of tasks that members have reported."""
+    """Offsets of tasks as reported by members."""
     configured: Configured | None = field(default=None, compare=False)
     endpoints_epoch: int = field(default=0, compare=False)
     shutdown_by: str | None = field(default=None, compare=False)
     waits_for_members: bool = field(default=False, compare=False)
-    """The first member has come a short time ago: tasks are assigned when others have had a chance to come too."""
+    """True while tasks are not assigned, as the first member has just joined and others may follow."""
 
     # --- asking ---------------------------------------------------------------------------------------------
 
@@ -62,7 +62,7 @@ class StreamsGroup(ReconciledGroup[StreamsMember, Task]):
         return len(self.topology.subtopologies) if self.topology is not None else 0
 
     def subscribed_topics(self) -> set[str]:
-        """The topics that the application reads, while it has members."""
+        """The topics that the application reads; none without members."""
         if self.topology is None or not self.members:
             return set()
         parts = self.topology.subtopologies
@@ -70,7 +70,7 @@ class StreamsGroup(ReconciledGroup[StreamsMember, Task]):
         return read | {topic.name for part in parts for topic in part.repartition_source_topics}
 
     def taken(self, member: StreamsMember) -> TakenTasks:
-        """Return the tasks that a member may not be given now."""
+        """Return the tasks that cannot be assigned to a member now."""
         return TakenTasks(self.active, self.copies, member.process_id, member.assigned)
 
     def offsets_of(self, member_id: str) -> TaskOffsets:
@@ -80,12 +80,15 @@ class StreamsGroup(ReconciledGroup[StreamsMember, Task]):
     # --- offsets --------------------------------------------------------------------------------------------
 
     def check_commit(self, committer: Committer, context: EventContext) -> None:
-        """Check a commit; without members any is accepted. Raises UNKNOWN_MEMBER_ID, and as `check_committer`."""
+        """Check a commit; without members any is accepted.
+
+        Raises UNKNOWN_MEMBER_ID, and the errors of `check_committer`.
+        """
         del context
         if committer.generation < 0 and not self.members:
             return
         if committer.transactional and committer.generation < 0 and not committer.member_id:
-            return  # a producer that says nothing of its group
+            return  # a producer that does not name its group
         member = self.member(committer.member_id)
         has = {
             (subtopology, partition): since
@@ -107,7 +110,7 @@ class StreamsGroup(ReconciledGroup[StreamsMember, Task]):
     # --- replaying records -----------------------------------------------------------------------------------
 
     def add_assigned(self, member: StreamsMember) -> None:
-        """Count what a member runs, and is to give up, as its process's."""
+        """Record a member's tasks, including those that it must revoke, as its process's."""
         for task in (*member.assigned, *member.revoking):
             copy = (member.process_id, task)
             if task[0] == ACTIVE:
@@ -116,7 +119,7 @@ class StreamsGroup(ReconciledGroup[StreamsMember, Task]):
                 self.copies[copy] = self.copies.get(copy, 0) + 1
 
     def remove_assigned(self, member: StreamsMember) -> None:
-        """Take back what `add_assigned` has done."""
+        """Undo `add_assigned`."""
         for task in (*member.assigned, *member.revoking):
             copy = (member.process_id, task)
             if task[0] != ACTIVE:
@@ -127,14 +130,14 @@ class StreamsGroup(ReconciledGroup[StreamsMember, Task]):
                 del self.active[task[1:]]
 
     def drop_member(self, member_id: str) -> None:
-        """Remove a member, if it is there, with what it has reported."""
+        """Remove a member, if it is there, with its reported offsets."""
         ReconciledGroup.drop_member(self, member_id)
         self.offsets.pop(member_id, None)
 
     # --- ending ---------------------------------------------------------------------------------------------
 
     def tombstones(self) -> list[Record]:
-        """Return the records that end the group, with its members."""
+        """Return the tombstones of the group and its members."""
         out: list[Record] = []
         for member_id in self.members.keys() | self.target.keys():
             out += records.member_tombstones(self.id, member_id)

@@ -1,6 +1,6 @@
 """A member of a streams group. Pure.
 
-The rule: a member never changes; a new one takes its place, when the record that says so is replayed.
+The rule: a member is immutable; the replay of its record replaces it by a new one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from barnabas.wire.generated.streams_group_heartbeat import StreamsGroupHeartbea
 
 @dataclass(frozen=True, slots=True)
 class StreamsMember(EpochMember[Task]):
-    """One member: what it says of itself, and the tasks that it runs."""
+    """A member: its own description, and the tasks that it runs."""
 
     topology_epoch: int = -1
     process_id: str = ""
@@ -25,9 +25,9 @@ class StreamsMember(EpochMember[Task]):
     def after_heartbeat(
         self, request: StreamsGroupHeartbeatRequest, client_id: str, client_host: str
     ) -> StreamsMember:
-        """The member with what a heartbeat says; fields that are null or -1 say nothing.
+        """Return the member with the fields of a heartbeat; null or -1 leaves a field unchanged.
 
-        Of a member that joins no endpoint is no endpoint.
+        For a joining member a null endpoint means that it has none.
         """
         timeout_ms, endpoint, tags = (
             request.rebalance_timeout_ms,
@@ -52,7 +52,7 @@ class StreamsMember(EpochMember[Task]):
         )
 
     def wants_the_same(self, other: StreamsMember) -> bool:
-        """Say whether an assignor would see no difference, whatever the address and the name of the client."""
+        """Say whether two members are the same for an assignor, whatever the client's address and name."""
         return (self.topology_epoch, self.rack_id, self.client_tags, self.process_id) == (
             other.topology_epoch,
             other.rack_id,
@@ -63,7 +63,7 @@ class StreamsMember(EpochMember[Task]):
     # --- as a record ----------------------------------------------------------------------------------------
 
     def metadata(self) -> StreamsGroupMemberMetadataValue:
-        """Return what the member says of itself, as the value of a record."""
+        """Return the member's description as the value of a record."""
         value = StreamsGroupMemberMetadataValue
         return value(
             instance_id=self.instance_id,
@@ -80,7 +80,7 @@ class StreamsMember(EpochMember[Task]):
         )
 
     def with_metadata(self, value: StreamsGroupMemberMetadataValue) -> StreamsMember:
-        """The member with what was written of it."""
+        """Return the member with the description in a record."""
         endpoint = value.user_endpoint
         return changed(
             self,

@@ -1,7 +1,7 @@
 """Joining, staying in and leaving a streams group by StreamsGroupHeartbeat. Pure.
 
-The rule is that of consumer groups: the member as it says it is; the group's epoch, one higher if anything that the
-assignment depends on has changed; the target, if it is behind the epoch; one step of this member towards it.
+The rule is that of consumer groups: update the member; raise the group's epoch if any input of the assignment has
+changed; compute the target if it is behind the epoch; move this member one step towards it.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ from barnabas.wire.generated.streams_group_heartbeat import (
 INITIAL_DELAY = "initial rebalance delay"
 INTERVAL = "assignment interval"
 COMPUTED_ASIDE_FROM = 1_000
-"""So many members and tasks together are assigned aside, not within an event: some milliseconds' worth."""
+"""From this number of members plus tasks on (some milliseconds), an assignment is computed outside the event."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetNeeded:
-    """Effect of an event: an assignment to compute for an epoch of a group, of input that does not change."""
+    """Effect of an event: an assignment to compute for an epoch of a group, from an immutable input."""
 
     group_id: str
     epoch: int
     members: tuple[StreamsMember, ...]
     offsets: Mapping[str, TaskOffsets]
-    """Offsets of tasks that these members have reported."""
+    """Offsets of tasks as reported by these members."""
     shapes: Mapping[str, Shape]
     standby_replicas: int
 
     @property
     def is_large(self) -> bool:
-        """True if the computation is too long for one turn of the event loop."""
+        """True if the computation is too long for a turn of the event loop."""
         tasks = sum(shape.tasks for shape in self.shapes.values())
         return len(self.members) + tasks * (1 + self.standby_replicas) >= COMPUTED_ASIDE_FROM
 
@@ -78,7 +78,7 @@ class TargetNeeded:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A StreamsGroupHeartbeat request with what the handler knows beyond its fields."""
+    """A StreamsGroupHeartbeat request, with further facts from the handler."""
 
     request: StreamsGroupHeartbeatRequest
     client_id: str
@@ -88,7 +88,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The response, and the topics that the broker is to make for the application.
+    """The response, and the topics that the broker is to create for the application.
 
     `add_endpoints` completes the response: endpoints may be very many, so the sender adds them in slices.
     """
@@ -99,7 +99,7 @@ class Answer:
     configured: Configured | None = None
 
     def add_endpoints(self) -> Iterator[None]:
-        """Tell of one member that answers queries after the other."""
+        """Add the endpoints of members that answer queries, one member at a time."""
         for member in self.endpoints:
             assert self.configured is not None
             assert self.response.partitions_by_user_endpoint is not None
@@ -108,8 +108,10 @@ class Answer:
 
 
 def heartbeat(group: StreamsGroup, beat: Heartbeat, context: EventContext) -> Answer:
-    """Join or stay. Raises GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID,
-    FENCED_INSTANCE_ID, INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY.
+    """Handle the heartbeat of a joining or present member.
+
+    Raises GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID, FENCED_INSTANCE_ID,
+    INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY.
     """
     request = beat.request
     joins = request.member_epoch == 0
@@ -163,9 +165,9 @@ def heartbeat(group: StreamsGroup, beat: Heartbeat, context: EventContext) -> An
 def _joining(
     group: StreamsGroup, request: StreamsGroupHeartbeatRequest, context: EventContext
 ) -> StreamsMember:
-    """The member that joins: a present one, one that takes over from the former owner of its instance id, or a new one.
+    """Return the joining member: a present one, one that replaces the former owner of its instance id, or a new one.
 
-    The former must have left for a while: otherwise it may still run.
+    The former owner must have left temporarily: otherwise it may still run.
     """
     present = group.members.get(request.member_id)
     former_id = group.static_ids.get(request.instance_id) if request.instance_id is not None else None
@@ -184,7 +186,7 @@ def _joining(
 def _take_over(
     group: StreamsGroup, former: StreamsMember, member_id: str, context: EventContext
 ) -> StreamsMember:
-    """A static member is back with another id: it has what it had."""
+    """Return a static member that is back with another id, with its former tasks."""
     member = changed(former, id=member_id, epoch=0, previous_epoch=0)
     out = context.out
     out.records += records.member_tombstones(group.id, former.id)
@@ -208,7 +210,7 @@ def _check_reported(configured: Configured, reported: Tasks | None) -> None:
 def _settle_topology(
     group: StreamsGroup, request: StreamsGroupHeartbeatRequest, context: EventContext
 ) -> StreamsGroupTopologyValue:
-    """The group's topology: the first one that a member brought. Others may only bring the same, or an older one."""
+    """Return the group's topology: the first one that a member sent. Others may only send the same, or an older one."""
     if request.topology is None:
         if group.topology is None:
             raise RequestError(ErrorCode.FENCED_MEMBER_EPOCH, "the group's topology is not known: join again")
@@ -225,7 +227,7 @@ def _settle_topology(
 def _configured(
     group: StreamsGroup, topology: StreamsGroupTopologyValue, context: EventContext
 ) -> Configured:
-    """Return how the topology fits the topics; computed again when either is another."""
+    """Return the topology configured for the topics; computed again when either has changed."""
     if (
         group.configured is None
         or group.topics_seen is not context.image.topics
@@ -244,7 +246,7 @@ def _settle_epoch(
     settings: StreamsSettings,
     context: EventContext,
 ) -> int:
-    """Let a member be what it now says; the group's epoch, one higher if anything that the tasks depend on is new."""
+    """Update a member from its request, and return the group's epoch, raised if any input of the assignment has changed."""
     out = context.out
     is_static = after.instance_id is not None and after.instance_id in group.static_ids
     is_new = after.id not in group.members and not is_static
@@ -272,7 +274,7 @@ def _settle_target(
     epoch: int,
     context: EventContext,
 ) -> tuple[int, Tasks, str]:
-    """The target's epoch, what it gives this member, and what delays the target of the newest epoch, if anything."""
+    """Return the target's epoch, this member's tasks in it, and the reason if the newest epoch has no target yet."""
     if group.waits_for_members:
         return group.assignment_epoch, NO_TASKS, INITIAL_DELAY
     assigned = group.target_of(member)
@@ -294,9 +296,9 @@ def _assign(
     epoch: int,
     context: EventContext,
 ) -> Mapping[str, Tasks] | None:
-    """Let the assignor decide again, with this member as it is now; nothing runs while the topology does not fit.
+    """Run the assignor, with the updated member; no tasks are assigned while the topology does not fit.
 
-    A large assignment is computed aside, one at a time for a group: then there is none yet.
+    A large assignment is computed outside the event, one at a time for each group: then the target does not change yet.
     """
     if group.assigning_epoch:
         return None
@@ -320,7 +322,7 @@ def _move(
     reported: Tasks | None,
     context: EventContext,
 ) -> StreamsMember:
-    """Let a member take its next step to the target."""
+    """Move a member one step towards its target."""
     moved = reconcile(member, target_epoch, target, group.taken(member), reported, change_roles)
     if moved is not member:
         context.out.records.append(records.current_record(group.id, moved))
@@ -332,7 +334,7 @@ def _move(
 
 
 def leave(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, context: EventContext) -> Answer:
-    """A member says goodbye, for a while or for good. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    """Handle the leave of a member, temporary or for good. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     member = group.known_member(request.instance_id, request.member_id)
     if request.shutdown_application and group.shutdown_by is None:
         group.shutdown_by = member.id
@@ -344,13 +346,13 @@ def leave(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, context: E
 
 
 def _leave_for_a_while(group: StreamsGroup, member: StreamsMember, context: EventContext) -> None:
-    """A static member will come back within its session timeout; what it must give up, it has."""
+    """Keep a static member that will return within its session timeout; its revoked tasks are released."""
     context.out.records.append(records.current_record(group.id, member.away()))
     context.out.timers["revocation", group.id, member.id] = None
 
 
 def remove(group: StreamsGroup, member: StreamsMember, context: EventContext) -> None:
-    """A member is gone; the group's epoch rises, and the next heartbeat finds a new target."""
+    """Remove a member; the group's epoch rises, and the next heartbeat computes a new target."""
     context.out.records += records.member_tombstones(group.id, member.id)
     context.out.records.append(
         records.epoch_record(
@@ -364,11 +366,11 @@ def remove(group: StreamsGroup, member: StreamsMember, context: EventContext) ->
         group.shutdown_by = None
 
 
-# --- time ---------------------------------------------------------------------------------------------------
+# --- timers -------------------------------------------------------------------------------------------------
 
 
 def overdue(group: StreamsGroup, timer: str, member_id: str, context: EventContext) -> None:
-    """Nothing was heard of a member in time, it has not given up what it must, or enough was waited for members."""
+    """Handle a timer: a member was silent or did not revoke in time, or the wait for more members is over."""
     if timer == "initial":
         _assign_after_delay(group, context)
         return
@@ -378,7 +380,7 @@ def overdue(group: StreamsGroup, timer: str, member_id: str, context: EventConte
 
 
 def _assign_after_delay(group: StreamsGroup, context: EventContext) -> None:
-    """Assign the tasks to the present members. Where the topology is not checked yet, the next heartbeat checks it."""
+    """Assign the tasks to the present members. If the topology is not checked yet, the next heartbeat does it."""
     group.waits_for_members = False
     if group.members and group.configured is not None and group.epoch > group.assignment_epoch:
         standby_replicas = int(group.settings_used.get("num.standby.replicas", "0"))
@@ -387,7 +389,7 @@ def _assign_after_delay(group: StreamsGroup, context: EventContext) -> None:
 
 
 def watch_all(group: StreamsGroup, context: EventContext) -> None:
-    """After a load: every member has all of its time again."""
+    """Start all timers of all members anew, after a load."""
     settings = group.settings.of_streams_group(context.image, group.id)
 
     def watch(member: StreamsMember, context: EventContext) -> None:

@@ -1,6 +1,6 @@
-"""Offsets of the state of tasks, up to which members say that they have restored it (KIP-1071, KIP-1357). Pure.
+"""Offsets up to which members have restored the state of tasks, as reported (KIP-1071, KIP-1357). Pure.
 
-The rule: offsets are kept in memory alone. After a load of the group nothing is reported, until members say it again.
+The rule: offsets are only in memory. After a load of the group none is known until members report again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 
 OFFSETS_MAX = 10_000
-"""Largest number of tasks of which a member may report an offset; Kafka has no such bound."""
+"""Largest number of tasks for which a member may report offsets; Kafka has no such bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,9 @@ class TaskOffsets:
     ends: Mapping[TaskId, int] = field(default_factory=dict)
 
     def after_heartbeat(self, request: StreamsGroupHeartbeatRequest) -> TaskOffsets:
-        """Return the offsets with those that a heartbeat brings; fields that are null say nothing.
+        """Return the offsets updated from a heartbeat; null leaves a field unchanged.
 
-        Raises INVALID_REQUEST where a task comes twice.
+        Raises INVALID_REQUEST if a task is named twice.
         """
         reported, ends = request.task_offsets, request.task_end_offsets
         return TaskOffsets(
@@ -40,7 +40,7 @@ NO_OFFSETS = TaskOffsets()
 
 
 def check_offsets(request: StreamsGroupHeartbeatRequest) -> None:
-    """Raise INVALID_REQUEST where offsets of too many tasks come."""
+    """Raise INVALID_REQUEST if there are offsets of too many tasks."""
     for entries in (request.task_offsets or (), request.task_end_offsets or ()):
         if len(entries) > OFFSETS_MAX:
             raise RequestError(

@@ -29,7 +29,7 @@ STATES = {
 def epoch_record(
     group_id: str, epoch: int, topics_hash: int, validated_epoch: int, settings: Mapping[str, str]
 ) -> Record:
-    """The group's epoch, what the topics were like when it began, and whether the topology fitted them."""
+    """Return the record of the group's epoch, with the hash of its topics, and whether the topology fitted them."""
     value = metadata.StreamsGroupMetadataValue(
         epoch=epoch,
         metadata_hash=topics_hash,
@@ -47,7 +47,7 @@ def _epoch_key(group_id: str) -> bytes:
 
 
 def topology_record(group_id: str, value: topology.StreamsGroupTopologyValue) -> Record:
-    """The application's topology."""
+    """Return the record of the application's topology."""
     return _topology_key(group_id), topology.RECORD.encode_value(value)
 
 
@@ -56,7 +56,7 @@ def _topology_key(group_id: str) -> bytes:
 
 
 def target_epoch_record(group_id: str, epoch: int, now_ms: int) -> Record:
-    """For which group epoch the target is."""
+    """Return the record of the group epoch of the target."""
     value = target_metadata.StreamsGroupTargetAssignmentMetadataValue(
         assignment_epoch=epoch, assignment_timestamp=now_ms
     )
@@ -70,7 +70,7 @@ def _target_epoch_key(group_id: str) -> bytes:
 
 
 def target_record(group_id: str, member_id: str, tasks: Iterable[Task]) -> Record:
-    """Return the record of the tasks that a member shall run."""
+    """Return the record of a member's target tasks."""
     tasks = list(tasks)
     active, standby, warmup = (
         [Target.TaskIds(subtopology_id=name, partitions=numbers) for name, numbers in of_role(role, tasks)]
@@ -87,7 +87,7 @@ def _target_key(group_id: str, member_id: str) -> bytes:
 
 
 def member_record(group_id: str, member: StreamsMember) -> Record:
-    """Return the record of what a member says of itself."""
+    """Return the record of a member's description."""
     return _member_key(group_id, member.id), member_metadata.RECORD.encode_value(member.metadata())
 
 
@@ -131,7 +131,7 @@ def _with_epochs(role: str, tasks: Mapping[Task, int]) -> list[Current.TaskIds]:
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[Record]:
-    """A member's end: first what it runs, last what it is."""
+    """Return the tombstones of a member: its tasks first, its description last."""
     return [
         (_current_key(group_id, member_id), None),
         (_target_key(group_id, member_id), None),
@@ -140,7 +140,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[Record]:
 
 
 def group_tombstones(group_id: str) -> list[Record]:
-    """A group's end, after that of its members."""
+    """Return the tombstones of a group, to follow those of its members."""
     return [
         (_target_epoch_key(group_id), None),
         (_topology_key(group_id), None),

@@ -1,6 +1,6 @@
 """Replay of the records of streams groups. Pure.
 
-The rule: a value makes its group if there is none of this kind; a tombstone for what is not there means nothing.
+The rule: a value creates its group if there is none of this kind; a tombstone of a missing entry is ignored.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _current(member: StreamsMember, written: Any) -> StreamsMember:
 
 
 def _tasks_with_epochs(lists: Iterable[Iterable[Current.TaskIds]], unknown_epoch: int) -> dict[Task, int]:
-    """Tasks as they were written; those without an epoch of their own count as assigned in `unknown_epoch`."""
+    """Return the tasks of a record with epochs; those without an epoch count as assigned in `unknown_epoch`."""
     tasks: dict[Task, int] = {}
     for role, entries in zip(ROLES, lists, strict=True):
         for entry in entries:

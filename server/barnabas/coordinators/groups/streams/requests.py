@@ -18,7 +18,7 @@ from barnabas.wire.generated.streams_group_heartbeat import StreamsGroupHeartbea
 
 
 def check_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
-    """Check that the fields fit together. Raises INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY."""
+    """Check that the fields are consistent. Raises INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY."""
     why = _not_served(request) or _wrong(request)
     if why:
         raise RequestError(ErrorCode.INVALID_REQUEST, why)
@@ -28,7 +28,7 @@ def check_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
 
 
 def _not_served(request: StreamsGroupHeartbeatRequest) -> str:
-    """Name the feature that a request asks for and Kafka does not serve, though no client asks; empty if there is none."""
+    """Return the name of a requested feature that Kafka does not serve either; empty if there is none."""
     parts = request.topology.subtopologies if request.topology is not None else ()
     if any(part.source_topic_regex for part in parts):
         return "streams groups have no source topics by regular expression"
@@ -92,16 +92,16 @@ def _check_topology(topology: StreamsGroupHeartbeatRequest.Topology) -> None:
 
 
 def reported_tasks(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
-    """Return the tasks that a member says it runs, None if it says nothing."""
+    """Return the tasks in a member's report, None without a report."""
     if request.active_tasks is None or request.standby_tasks is None or request.warmup_tasks is None:
         return None
     return read_tasks(request.active_tasks, request.standby_tasks, request.warmup_tasks)
 
 
 def topology_value(brought: StreamsGroupHeartbeatRequest.Topology) -> StreamsGroupTopologyValue:
-    """The topology as it is written, in an order that is the same from every member.
+    """Return the topology as the value of a record, in an order that is the same for every member.
 
-    Source topics stay in their order, since copartition groups count on it.
+    Source topics keep their order, as copartition groups refer to it.
     """
     value = StreamsGroupTopologyValue
 

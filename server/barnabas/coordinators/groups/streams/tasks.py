@@ -26,7 +26,7 @@ NO_TASKS: Tasks = frozenset()
 
 
 def of_role(role: str, tasks: Iterable[Task]) -> list[tuple[str, list[int]]]:
-    """The tasks of a role as (subtopology, partitions), both in order."""
+    """Return the tasks of a role as (subtopology, partitions), both in order."""
     partitions: dict[str, list[int]] = {}
     for other, subtopology, partition in sorted(tasks):
         if other == role:
@@ -35,7 +35,7 @@ def of_role(role: str, tasks: Iterable[Task]) -> list[tuple[str, list[int]]]:
 
 
 def read_tasks(active: Iterable[Any], standby: Iterable[Any], warmup: Iterable[Any]) -> Tasks:
-    """The tasks in three lists of any message's `TaskIds`."""
+    """Return the tasks in three lists of any message's `TaskIds`."""
     return frozenset(
         (role, entry.subtopology_id, partition)
         for role, entries in zip(ROLES, (active, standby, warmup), strict=True)
@@ -45,11 +45,10 @@ def read_tasks(active: Iterable[Any], standby: Iterable[Any], warmup: Iterable[A
 
 
 class TakenTasks(Collection[Task]):
-    """Tasks that a member may not get now: active ones that any member runs, and those of which others of its process have
-    a copy.
+    """Tasks that a member cannot get now: active tasks that run, and tasks with another copy in its process.
 
     `active` maps tasks to the processes that run them, `copies` has (process, task) of every standby and warm-up copy,
-    `own` is what the member has itself.
+    `own` are the member's own tasks.
     """
 
     def __init__(
@@ -90,8 +89,8 @@ class TakenTasks(Collection[Task]):
 def change_roles(step: Step, member: EpochMember[Task], target: Tasks, target_epoch: int) -> None:
     """Change the roles of copies in place: their state stays where it is (as Kafka since 4.4).
 
-    An active task becomes a standby task while the member stops to run it; a standby task becomes a warm-up task, or the
-    other way round, at once; a copy that is to be the active task stays what it is until it is that.
+    An active task becomes a standby task while the member stops running it; a standby task becomes a warm-up task, or
+    vice versa, immediately; a copy that is to become the active task keeps its role until then.
     """
     free = []
     for task in step.free:

@@ -1,7 +1,7 @@
-"""Fitting a topology to the topics that exist: how many tasks, which internal topics, what is in the way. Pure.
+"""Configuration of a topology for the existing topics: its tasks, its internal topics, and problems. Pure.
 
-The rule: a topology is ready when all that it reads and writes exists, with numbers of partitions that fit. What the
-broker can create is created; what it cannot create is a status that the application sees.
+The rule: a topology is ready when all topics that it reads and writes exist, with suitable numbers of partitions.
+Missing internal topics are created; a problem that the broker cannot solve is a status for the application.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Status(IntEnum):
     SHUTDOWN_APPLICATION = 4
     ASSIGNMENT_DELAYED = 5
     MISSING_CLIENT_TAGS = 6
-    """Since Kafka 4.4; for clients that ask with v1."""
+    """Since Kafka 4.4; for clients with v1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A subtopology that is ready: its number of tasks, whether they have state, and which topics they read."""
+    """A subtopology that is ready: its number of tasks, whether they have state, and its topics."""
 
     tasks: int
     is_stateful: bool
@@ -46,7 +46,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class InternalTopic:
-    """A topic that the broker is to make."""
+    """An internal topic that the broker is to create."""
 
     name: str
     partitions: int
@@ -56,7 +56,10 @@ class InternalTopic:
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """A topology with the topics as they are. Without a problem it is ready. `sizes` has all topics' partitions."""
+    """A topology configured for the present topics; without a problem it is ready.
+
+    `sizes` has the partition counts of all topics.
+    """
 
     shapes: Mapping[str, Shape] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
@@ -70,7 +73,7 @@ class Configured:
 
 
 class _MisfitError(Exception):
-    """The topics do not fit; the status and the words for the application."""
+    """The topics do not fit; has the status and a message for the application."""
 
     def __init__(self, status: Status, text: str) -> None:
         super().__init__(text)
@@ -78,7 +81,7 @@ class _MisfitError(Exception):
 
 
 def required_topics(topology: StreamsGroupTopologyValue) -> set[str]:
-    """All topics that the application's tasks read, and those that they keep their stores in."""
+    """Return all topics that the application's tasks read, and those of their stores."""
     names: set[str] = set()
     for part in topology.subtopologies:
         names.update(part.source_topics)
@@ -88,7 +91,7 @@ def required_topics(topology: StreamsGroupTopologyValue) -> set[str]:
 
 
 def configure(topology: StreamsGroupTopologyValue, image: ClusterImage) -> Configured:
-    """Configure the topology for these topics. Raises STREAMS_INVALID_TOPOLOGY where no topics could help."""
+    """Configure the topology for these topics. Raises STREAMS_INVALID_TOPOLOGY if it can fit no topics."""
     try:
         counts = _counts(topology, image)
         shapes = {part.subtopology_id: _shape(part, counts) for part in topology.subtopologies}
@@ -103,14 +106,14 @@ def configure(topology: StreamsGroupTopologyValue, image: ClusterImage) -> Confi
 
 
 def _listed(names: Iterable[str]) -> str:
-    """The first of many names, and how many more there are."""
+    """Return the first of many names, and the number of the others, as text."""
     ordered = sorted(names)
     more = f" and {len(ordered) - NAMES_MAX} additional topics" if len(ordered) > NAMES_MAX else ""
     return ", ".join(ordered[:NAMES_MAX]) + more
 
 
 def _counts(topology: StreamsGroupTopologyValue, image: ClusterImage) -> dict[str, int]:
-    """Return the number of partitions that each topic of the topology has, or is to have."""
+    """Return the present or required partition count of each topic of the topology."""
     topics = image.topics
     counts = {name: len(topics[name].partitions) for name in required_topics(topology) if name in topics}
     sources = {name for part in topology.subtopologies for name in part.source_topics}
@@ -147,9 +150,9 @@ def _read_by(part: Subtopology) -> list[str]:
 def _sized_by_writers(
     topology: StreamsGroupTopologyValue, fixed: Mapping[str, int], counts: Mapping[str, int]
 ) -> dict[str, int]:
-    """Repartition topics that have no size of their own are as large as the largest topic that their writer reads.
+    """Set the sizes of repartition topics without a size: that of the largest topic that their writer reads.
 
-    A writer may read other such topics; it is enough to know the size of one of those that it reads. Raises
+    A writer may read other such topics; it is sufficient to know the size of one of its topics. Raises
     STREAMS_INVALID_TOPOLOGY.
     """
     sized = dict(fixed)
@@ -187,7 +190,7 @@ def _copartitioned(part: Subtopology) -> Iterable[set[str]]:
 
 
 def _even_out(group: set[str], flexible: set[str], decided: dict[str, int], counts: dict[str, int]) -> None:
-    """Topics that are joined must have equally many partitions; those without a size of their own follow."""
+    """Check that topics to be joined have equally many partitions; those without a size get that number."""
     fixed = {name: decided.get(name, counts.get(name, 0)) for name in group - flexible}
     if len(set(fixed.values())) > 1:
         raise _MisfitError(

@@ -34,7 +34,7 @@ def case(
 
 
 def rule_of(run: Callable[..., object]) -> str:
-    """Return the rule that is in the docstring of what runs a case."""
+    """Return the rule in the docstring of a case's function."""
     return (run.__doc__ or "").strip()
 
 
@@ -125,7 +125,7 @@ def values_in(data: Any) -> list[bytes | None]:
 async def offset_at(
     trial: Trial, topic: tuple[str, bytes], timestamp: int, *, isolation: int = 0, index: int = 0
 ) -> int:
-    """Return what ListOffsets answers for a time or a special one."""
+    """Return the answer of ListOffsets for a time or a special timestamp."""
     partition = {"partition_index": index, "timestamp": timestamp}
     asked = {
         "replica_id": -1,

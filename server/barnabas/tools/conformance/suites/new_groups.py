@@ -92,7 +92,7 @@ def _given(answer: Any) -> list[tuple[bytes, list[int]]]:
 
 
 async def _assigned(trial: Trial, group: str, answer: Any, count: int) -> Any:
-    """Send heartbeats until so many partitions are assigned; return the last answer with an assignment."""
+    """Send heartbeats until this many partitions are assigned; return the last answer with an assignment."""
     held, last = _given(answer), answer
     with trio.move_on_after(30):
         while sum(len(partitions) for _, partitions in held) != count:

@@ -296,6 +296,6 @@ async def _acl(trial: Trial) -> None:
 
 
 async def fill(trial: Trial, topic: tuple[str, bytes], count: int) -> None:
-    """Append so many batches of one record."""
+    """Append this many batches of one record."""
     for number in range(count):
         await appended(trial, topic, batch(b"%d" % number))

@@ -17,7 +17,7 @@ GROUPS = ("FindCoordinator", "DeleteGroups", *OFFSETS)
 
 
 def cases(count: int) -> Iterator[Case]:
-    """Yield so many walks of each kind."""
+    """Yield this many walks of each kind."""
     for number in range(count):
         yield case(
             f"walks/topics {number}",

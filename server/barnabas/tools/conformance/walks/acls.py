@@ -42,7 +42,7 @@ STEPS = 30
 ALL, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = 2, 4, 5, 6, 7, 8, 10, 11
 OF_TOPICS = (READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
 IMPLIED = {DESCRIBE: (READ, WRITE, DELETE, ALTER), DESCRIBE_CONFIGS: (ALTER_CONFIGS,)}
-"""Operations that are allowed to a user that is allowed one of these."""
+"""Operations that are also allowed by permission for one of these."""
 ELSEWHERE = "192.0.2.1"
 """A host from which no client connects (RFC 5737)."""
 SCRAM_SHA_256, MECHANISM, ITERATIONS = 1, "SCRAM-SHA-256", 4096
@@ -184,7 +184,7 @@ async def _find(walk: Acls) -> None:
 
 
 async def _is_there(walk: Acls) -> None:
-    """Wait until this broker has what was changed."""
+    """Wait until this broker has a change."""
     mine = (*(f"User:{user}" for user in walk.users),)
 
     def holds(answer: Any) -> bool:

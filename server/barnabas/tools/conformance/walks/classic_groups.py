@@ -28,7 +28,7 @@ TIMEOUT_MS = 60_000
 
 @dataclass(eq=False)
 class Member:
-    """A member, on a connection of its own."""
+    """A member, with a separate connection."""
 
     wire: Wire
     id: str = ""
@@ -50,7 +50,7 @@ class Group(Walk):
 
     @property
     def topic(self) -> tuple[str, bytes]:
-        """The topic of which offsets are committed."""
+        """The topic for commits."""
         return self.trial.topic, self.trial.topic_id
 
     async def ask(self, member: Member, api: str, values: dict[str, Any]) -> Any:
@@ -134,7 +134,7 @@ async def _leave(walk: Group) -> None:
 
 
 async def _rebalance(walk: Group, members: list[Member], first: Member | None) -> None:
-    """Have the members join the next generation; `first` begins the rebalance, unless one has begun already."""
+    """Make the members join the next generation; `first` begins the rebalance, unless one has begun already."""
     answers: dict[Member, Any] = {}
     waiting = [member for member in walk.members if member is not first]
 
@@ -193,7 +193,7 @@ async def _judge_generation(walk: Group, members: list[Member], answers: dict[Me
 
 
 async def _synchronize(walk: Group) -> None:
-    """Have the leader assign, and see that each member is given what is its own."""
+    """Make the leader assign, and check that each member gets its own assignment."""
     ids = [member.id for member in walk.members]
     answers: dict[Member, Any] = {}
 

@@ -67,7 +67,7 @@ class Group(Walk):
         )
 
     def take(self, member: Member, answer: Any) -> None:
-        """Take an answer to a heartbeat, and judge what it assigns."""
+        """Process the answer to a heartbeat, and check the assignment."""
         self.check_code(answer.error_code, NO_ERROR)
         self.check(
             answer.member_epoch >= member.epoch, f"epoch {answer.member_epoch} comes after {member.epoch}"
@@ -96,7 +96,7 @@ async def run(trial: Trial) -> None:
 
 
 def _partitions_of(assigned: Any) -> frozenset[Partition]:
-    """Return what a heartbeat's answer or a described member is assigned."""
+    """Return the assignment in a heartbeat's answer or of a described member."""
     return frozenset(
         (bytes(topic_partitions.topic_id), partition)
         for topic_partitions in assigned.assignment.topic_partitions

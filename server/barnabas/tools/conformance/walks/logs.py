@@ -23,7 +23,7 @@ from barnabas.tools.inspection.errors import code_name
 STEPS = 60
 TOPICS, PARTITIONS, PRODUCERS, GROUPS = 2, 2, 3, 2
 KEPT_BATCHES = 5
-"""So many batches of a producer are known again (KIP-98)."""
+"""Batches of a producer that are recognized when repeated (KIP-98)."""
 Place = tuple[int, int]
 """A topic of the walk, and a partition."""
 
@@ -52,7 +52,7 @@ class Sent:
 
 @dataclass
 class Topics(Walk):
-    """The model: logs, what producers have sent, what groups have committed."""
+    """The model: logs, the sequences of producers, the commits of groups."""
 
     topics: list[tuple[str, bytes]] = field(default_factory=list)
     producers: list[tuple[int, int]] = field(default_factory=list)

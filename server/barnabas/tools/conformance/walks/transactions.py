@@ -46,14 +46,14 @@ class Actor:
     committed: int = -1
 
     def begin(self) -> Transaction:
-        """Return the transaction; what is done first begins it."""
+        """Return the transaction, which the first action begins."""
         self.transaction = self.transaction or Transaction()
         return self.transaction
 
 
 @dataclass
 class Transactions(Walk):
-    """The model: what is at each offset and of which transaction it is, what groups have committed."""
+    """The model: the record and transaction at each offset, the commits of groups."""
 
     topic: tuple[str, bytes] = ("", b"")
     actors: list[Actor] = field(default_factory=list)
@@ -96,7 +96,7 @@ async def run(trial: Trial) -> None:
 
 
 def _protocols(trial: Trial) -> list[bool]:
-    """Return whether version 2 is asked for, for each protocol that the broker serves."""
+    """Return whether version 2 is used, for each protocol that the broker supports."""
     fixture = trial.fixture
     kinds = [False] if fixture.versions[0][0] <= V1["Produce"] else []
     if fixture.features.get("transaction.version", 0) >= 2 and fixture.newest("Produce") >= V2["Produce"]:

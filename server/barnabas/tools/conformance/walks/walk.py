@@ -19,7 +19,7 @@ Attempt = tuple[dict[str, Any], str]
 
 @dataclass
 class Walk:
-    """A model of what the broker holds, and the steps that have led to it; each kind of walk adds its own."""
+    """A model of the broker's content, and the steps that have led to it; each kind of walk adds its own."""
 
     trial: Trial
     random: random.Random
@@ -32,7 +32,7 @@ class Walk:
         return cls(trial, random.Random(trial.number))
 
     def step(self, text: str) -> None:
-        """Note what is done next."""
+        """Record the next step."""
         self.steps.append(text)
 
     def check(self, holds: bool, otherwise: str) -> None:

@@ -85,19 +85,6 @@ def vars_of(acl):
 # --- CreateAcls -----------------------------------------------------------------------------------------------------
 
 
-def test_acls_are_created_with_ids_of_their_own():
-    bench = new(ALICE, PREFIX, REPORTS)
-    assert list(bench.image.acls.values()) == [ALICE, PREFIX, REPORTS]
-    assert all(type(number) in (int, str) for acl in bench.image.acls.values() for number in acl)
-    assert len({record.id for record in bench.records}) == 3
-
-
-def test_acl_that_is_there_is_created_without_a_record():
-    bench = new(ALICE)
-    assert create(bench, ALICE, BOB, BOB) == ["NONE"] * 3
-    assert [record.principal for record in bench.records] == ["User:bob"]
-
-
 def test_id_that_is_taken_is_drawn_again():
     class Entropy:
         def __init__(self):
@@ -178,12 +165,6 @@ def test_filters_remove_what_matches_them():
     assert list(bench.image.acls.values()) == [ALICE, PREFIX]
     assert delete(bench, a_filter(TOPIC, "orders", MATCH)) == [[ALICE, PREFIX]]
     assert bench.image.acls == {}
-
-
-def test_filters_may_name_the_same_acl():
-    bench = new(ALICE, BOB)
-    assert delete(bench, a_filter(operation=READ), a_filter()) == [[ALICE], [ALICE, BOB]]
-    assert len(bench.records) == 2
 
 
 @pytest.mark.parametrize(
@@ -281,17 +262,6 @@ def test_permissions_follow_the_image():
     assert [may(permissions, bench, user) for user in ("User:alice", "User:bob")] == [True, True]
     delete(bench, a_filter(principal="User:alice"))
     assert [may(permissions, bench, user) for user in ("User:alice", "User:bob")] == [False, True]
-
-
-def test_acl_that_goes_and_comes_under_another_id_still_counts():
-    bench = new(ALICE)
-    permissions = Permissions(bench.state.config)
-    assert may(permissions, bench, "User:alice")
-    (acl_id,) = bench.image.acls
-    bench.commit(
-        RECORDS["RemoveAccessControlEntry"](acl_id), RECORDS["AccessControlEntry"](b"x" * 16, *ALICE)
-    )
-    assert may(permissions, bench, "User:alice")
 
 
 def test_hosts_are_networks_from_their_level_on():

@@ -3,7 +3,6 @@
 import pytest
 
 from barnabas.cluster.kraft.image import TOPIC
-from barnabas.cluster.kraft.values import MIGRATING, UNASSIGNED
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.allocate_producer_ids import AllocateProducerIdsRequest
@@ -40,26 +39,6 @@ def only(*permissions):
 
 
 # --- creation -------------------------------------------------------------------------------------------------------
-
-
-def test_new_topic_has_replicas_on_active_brokers(active):
-    result = create(active, Topic("t", 6, 2), version=7)["t"]
-    topic = active.image.topic("t")
-    assert (result.error_code, result.topic_id) == (0, topic.id)
-    assert (result.num_partitions, result.replication_factor) == (6, 2)
-    partitions = dict(active.image.partitions_of(topic))
-    assert sorted(partitions) == list(range(6))
-    for partition in partitions.values():
-        assert partition.isr == partition.replicas
-        assert len(set(partition.replicas)) == 2
-        assert (partition.leader, partition.leader_epoch, partition.partition_epoch) == (
-            partition.replicas[0],
-            0,
-            0,
-        )
-        assert partition.directories == tuple(log_dir(broker_id) for broker_id in partition.replicas)
-    leaders = [partition.leader for partition in partitions.values()]
-    assert {leaders.count(broker_id) for broker_id in (1, 2, 3)} == {2}
 
 
 def test_new_topic_takes_the_defaults_of_counts():
@@ -104,13 +83,6 @@ def test_new_topic_that_is_only_validated_is_not_made(active):
     result = create(active, Topic("t", 2, 2), validate_only=True)["t"]
     assert (result.error_code, result.num_partitions) == (0, 2)
     assert not active.image.topics
-
-
-@pytest.mark.parametrize(("dirs", "level", "expected"), [(2, 30, UNASSIGNED), (1, 16, MIGRATING)])
-def test_new_replica_without_a_known_dir_is_unassigned(dirs, level, expected):
-    active = ActiveImage(level=level).start(1, dirs=dirs)
-    active.create("t", (1,))
-    assert active.partition("t").directories == (expected,)
 
 
 @pytest.mark.parametrize(
@@ -193,11 +165,6 @@ def test_new_topic_needs_settings_that_are_possible(active, setting):
     assert code(active, "t", 1, 1, configs=configs) == ErrorCode.INVALID_CONFIG
 
 
-def test_new_topic_needs_a_broker_that_is_active(active):
-    active.tick(9_001)
-    assert code(active, "t", 1, 1) == ErrorCode.INVALID_REPLICATION_FACTOR
-
-
 def test_new_topics_with_too_many_partitions_are_refused_whole(active):
     for topics in ([Topic("a", 5_000, 1), Topic("b", 5_001, 1)], [Topic("a", 9_999, 1), Topic("b", 1, 1)]):
         with pytest.raises(RequestError) as refusal:
@@ -244,14 +211,6 @@ def grow(active, name, count, assignments=None, *, validate_only=False, **option
     request = CreatePartitionsRequest([topic], validate_only=validate_only)
     (result,) = active.ask(37, request, **options).results
     return result.error_code
-
-
-def test_more_partitions_have_as_many_replicas(active):
-    active.create("t", (1, 2))
-    assert grow(active, "t", 4) == 0
-    partitions = [active.partition("t", index) for index in range(4)]
-    assert all(len(partition.isr) == 2 for partition in partitions)
-    assert active.image.partition_counts[active.key("t")[0]] == 4
 
 
 def test_more_partitions_have_their_assignments(active):

@@ -18,7 +18,7 @@ from barnabas.cluster.kraft.controller.partition_changes import Election, Target
 from barnabas.cluster.kraft.controller.sessions import BrokerSessions
 from barnabas.wire.generated.errors import ErrorCode
 from tests.support.controller_walks import Walk, broken
-from tests.support.effort import drawing, examples
+from tests.support.effort import daily, drawing, examples
 from tests.support.slips import planted
 
 SEEDS_MAX = 1_000
@@ -291,7 +291,7 @@ def test_walks_break_no_rule(seed):
     Walk(seed).run()
 
 
-@pytest.mark.parametrize("slip", SLIPS)
+@pytest.mark.parametrize("slip", daily(SLIPS, 4))
 def test_slips_are_noticed(slip):
     with planted(SLIPS[slip]):
         assert broken(range(SEEDS_MAX)) is not None
