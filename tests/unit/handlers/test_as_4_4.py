@@ -197,7 +197,9 @@ async def test_there_is_no_place_for_descriptions_of_topologies(ask):
 # --- quotas ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("release", "code"), [("", 0), ("4.3", 0), ("4.4", ErrorCode.INVALID_REQUEST)])
+@pytest.mark.parametrize(
+    ("release", "code"), [("", ErrorCode.INVALID_REQUEST), ("4.3", 0), ("4.4", ErrorCode.INVALID_REQUEST)]
+)
 @pytest.mark.parametrize("name", ["request_percentage", "controller_mutation_rate"])
 async def test_a_quota_is_finite_to_brokers_of_4_4(tmp_path, release, code, name):
     async with broker_to_ask(tmp_path, SETTINGS | {"kafka.version": release}) as ask:
@@ -212,7 +214,10 @@ async def test_a_quota_is_finite_to_brokers_of_4_4(tmp_path, release, code, name
 # --- CreatePartitions, settings ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("release", "small_one"), [("4.3", 0), ("4.4", ErrorCode.POLICY_VIOLATION)])
+@pytest.mark.parametrize(
+    ("release", "small_one"),
+    [("4.3", 0), ("4.4", ErrorCode.POLICY_VIOLATION), ("", ErrorCode.POLICY_VIOLATION)],
+)
 async def test_too_many_new_partitions_are_refused_as_a_whole(tmp_path, release, small_one):
     async with broker_to_ask(tmp_path, SETTINGS | {"kafka.version": release}) as ask:
         await ask_for_topic(ask)
@@ -226,7 +231,9 @@ async def test_too_many_new_partitions_are_refused_as_a_whole(tmp_path, release,
         assert [result.error_code for result in answer.results] == [small_one, large_one]
 
 
-@pytest.mark.parametrize(("release", "code"), [("4.3", 0), ("4.4", ErrorCode.INVALID_REQUEST)])
+@pytest.mark.parametrize(
+    ("release", "code"), [("4.3", 0), ("4.4", ErrorCode.INVALID_REQUEST), ("", ErrorCode.INVALID_REQUEST)]
+)
 async def test_list_of_a_broker_with_an_item_twice_is_refused(tmp_path, release, code):
     async with broker_to_ask(tmp_path, SETTINGS | {"kafka.version": release}) as ask:
         setting = IncrementalAlterConfigsRequest.AlterableConfig(
