@@ -82,7 +82,7 @@ nightly: $(VENV)/.ready-mutation $(WITH_CODE)  ## the random tests, each with a 
 	$(MAKE) compat-cluster ARGS="quorum --version 4.0.2 --controllers 3 --voters static --mixes two-of-ours,rolled"
 	$(MAKE) compat-cluster ARGS="quorum --version 4.1.1 --voters static --mixes one-of-ours"
 	$(MAKE) compat-cluster ARGS="quorum --version 4.2.0 --mixes two-of-ours"
-	$(MAKE) compat-cluster ARGS="quorum --version 4.4.0 --mixes two-of-ours,rolled"
+	$(MAKE) compat-cluster ARGS="quorum --version 4.3.1 --mixes two-of-ours,rolled"
 	$(MAKE) compat-cluster ARGS="quorum --quorum ours --controllers 3"
 	$(MAKE) compat-cluster ARGS="quorum --quorum two-of-ours --controllers 3 --mixes one-of-ours"
 	$(CODE) $(BIN)/python -m compat.metadata.voters
@@ -168,7 +168,7 @@ compare: $(VENV)/.ready-test $(WITH_CODE)  ## settings, admin requests, controll
 	$(CODE) $(BIN)/python -m compat.security.networks
 	$(CODE) $(BIN)/python -m compat.releases
 
-conform: $(VENV)/.ready-test $(WITH_CODE)  ## the wire suite against Apache Kafka 4.3 and 3.9, ours, librdkafka's mock, kfake and Tansu; writes docs/conformance (needs a JDK; ARGS="barnabas kafka-4")
+conform: $(VENV)/.ready-test $(WITH_CODE)  ## the wire suite against Apache Kafka 4.4 and 3.9, ours, librdkafka's mock, kfake and Tansu; writes docs/conformance (needs a JDK; ARGS="barnabas kafka-4")
 	$(CODE) $(BIN)/python -m compat.conform $(ARGS)
 
 handover: $(VENV)/.ready-test $(WITH_CODE)  ## log dirs, groups and transactions handed from us to Apache Kafka and back, and from Kafka to us (needs a JDK)

@@ -46,8 +46,8 @@ def api_page() -> str:
         "# APIs\n",
         "What ApiVersions advertises is this table: `server/barnabas/serving/apis.py`. *Published* counts every version",
         "that Apache Kafka has ever defined; a dash in *served* means that the API is neither advertised nor answered",
-        "(see [not-implemented](not-implemented.md)); what *4.4* stands before is only served with",
-        "`--as-version 4.4` ([decision 212](../decisions/0212-one-release-exactly.md)).",
+        "(see [not-implemented](not-implemented.md)). With `--as-version` the APIs and versions are those of one release",
+        "([decision 212](../decisions/0212-one-release-exactly.md)).",
         "Each is described below; the errors are in [errors](errors.md).\n",
         "A request has at most `max.request.entries` entries in its arrays and tagged fields; nothing is done of one with",
         "more. *Too many entries* says in which versions it is answered INVALID_REQUEST, and where the connection is",
@@ -63,8 +63,6 @@ def api_page() -> str:
         served = f"{usual.min_version}-{usual.max_version}" if usual else "-"
         if key in apis.UNSTABLE:
             served = f"{served}; unstable: {apis.UNSTABLE[key]}"
-        elif api is not None and (usual is None or usual.max_version < api.max_version):
-            served = f"{served}; 4.4: {api.min_version}-{api.max_version}".removeprefix("-; ")
         handler = f"`{_handler_of(api).relative_to(SERVER)}`" if api else ""
         published = f"{info.request_min_version}-{info.request_max_version}"
         entries = _too_many_entries(api) if api else ""
@@ -218,7 +216,7 @@ def configuration_page() -> str:
     more = sum(1 for row in rows if row.acts_in_cluster)
     lines = [
         "# Configuration\n",
-        f"The broker knows {count} settings of its own by the names, types, defaults and bounds of Apache Kafka 4.3, and",
+        f"The broker knows {count} settings of its own by the names, types, defaults and bounds of Apache Kafka 4.4, and",
         f"those of Kafka 3 that are gone; {acts} of them change what it does, {more} more do in a cluster. A file that was",
         "written for Kafka works as it is, unless it asks for something that is not here. What the columns mean:\n",
         "- *default*: a dash where there is none. Where it differs from Kafka's, the reason is in",

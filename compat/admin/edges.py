@@ -12,7 +12,7 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 def _versions() -> Iterator[Step]:
-    for version in range(5):
+    for version in range(6):
         yield Step(f"versions v{version}", "ApiVersions", version, SOFTWARE if version >= 3 else {})
 
 

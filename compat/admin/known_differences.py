@@ -36,7 +36,7 @@ FIRST_VERSIONS = {
     1: 4, 2: 1, 8: 2, 9: 1, 19: 2, 20: 1, 23: 2, 27: 1, 29: 1, 30: 1, 31: 1, 32: 1, 34: 1, 35: 1, 38: 1, 39: 1, 40: 1,
     41: 1, 76: 1, 77: 1, 78: 1, 79: 1,
 }  # fmt: skip
-"""The first version that Kafka 4.3 serves of each API that has had older ones (of share groups: for early access)."""
+"""The first version that Kafka 4.4 serves of each API that has had older ones (of share groups: for early access)."""
 OPERATIONS, NO_OPERATIONS = 3576, -(2**31)
 
 
@@ -228,13 +228,7 @@ KNOWN: tuple[KnownDifference, ...] = (
     ),
     KnownDifference(
         "versions v.*",
-        ("/ApiKeys/88/MaxVersion", "/ApiKeys/89/MaxVersion"),
-        "version 1 of the streams groups' requests is that of Kafka 4.4; its layout is published",
-        accepts=pair(0, 1),
-    ),
-    KnownDifference(
-        "versions v.*",
-        tuple(f"/ApiKeys/{key}" for key in (55, 64, 80, 81)),
+        tuple(f"/ApiKeys/{key}" for key in (55, 64, 80, 81, 94)),
         "there is no quorum of controllers to describe or to change",
         accepts=only_theirs,
     ),
@@ -245,19 +239,19 @@ KNOWN: tuple[KnownDifference, ...] = (
         accepts=only_theirs,
     ),
     KnownDifference(
-        "versions v4",
+        "versions v[45]",
         tuple(rf"/SupportedFeatures/{name}\.version" for name in QUORUM_FEATURES),
         "features of a quorum of controllers and its records: decision 143",
         accepts=only_theirs,
     ),
     KnownDifference(
-        "versions v[34]",
+        "versions v[345]",
         tuple(rf"/FinalizedFeatures/{name}\.version" for name in QUORUM_FEATURES[1:]),
         "finalized features of a quorum of controllers and its records: decision 143",
         accepts=only_theirs,
     ),
     KnownDifference(
-        "versions v[34]",
+        "versions v[345]",
         "/FinalizedFeaturesEpoch",
         "Kafka counts the records of its quorum: decision 143",
         accepts=lower,

@@ -127,6 +127,11 @@ RIGHT = (
         lambda name: {"TransactionalId": name, "GroupId": GROUP, "ProducerId": PRODUCER_ID, "GenerationIdOrMemberEpoch": -1,
                       "Topics": _partitions(CommittedOffset=5)},
     ),
+    Right(
+        "TxnOffsetCommit", (6, 6),
+        lambda name: {"TransactionalId": name, "GroupId": GROUP, "ProducerId": PRODUCER_ID, "GenerationIdOrMemberEpoch": -1,
+                      "Topics": [{"TopicId": _topic_id, "Partitions": [{"PartitionIndex": 0, "CommittedOffset": 5}]}]},
+    ),
     Right("DescribeConfigs", (1, 4), lambda _: {"Resources": [
         {"ResourceType": 2, "ResourceName": TOPIC, "ConfigurationKeys": ["retention.ms"]}]}),
     Right("AlterConfigs", (0, 2), lambda _: {"ValidateOnly": True, "Resources": [
@@ -140,7 +145,7 @@ RIGHT = (
     Right("DescribeLogDirs", (1, 4), lambda _: {"Topics": [{"Topic": TOPIC, "Partitions": [0]}]}, skip=("Topics",)),
     Right("CreatePartitions", (0, 3), lambda _: {"TimeoutMs": 9000, "ValidateOnly": True, "Topics": [
         {"Name": TOPIC, "Count": 3, "Assignments": [{"BrokerIds": [1]}]}]}),
-    Right("DeleteGroups", (0, 2), lambda name: {"GroupsNames": [name]}, lambda name: [_commit(name, 0)]),
+    Right("DeleteGroups", (0, 3), lambda name: {"GroupsNames": [name]}, lambda name: [_commit(name, 0)]),
     Right("ElectLeaders", (0, 2), lambda _: {"ElectionType": 0, "TimeoutMs": 9000, "TopicPartitions": [
         {"Topic": TOPIC, "Partitions": [0]}]}),
     Right("AlterPartitionReassignments", (0, 1), lambda _: {"TimeoutMs": 9000, "Topics": [
@@ -167,7 +172,7 @@ RIGHT = (
     Right("ListConfigResources", (0, 1), lambda _: {"ResourceTypes": [16]}),
     Right("DescribeTopicPartitions", (0, 0), lambda _: {"Topics": [{"Name": TOPIC}], "ResponsePartitionLimit": 10}),
     Right("ShareGroupDescribe", (1, 1), lambda _: {"GroupIds": [GROUP]}),
-    Right("StreamsGroupDescribe", (0, 0), lambda _: {"GroupIds": [GROUP]}),
+    Right("StreamsGroupDescribe", (0, 1), lambda _: {"GroupIds": [GROUP]}),
     Right("DescribeShareGroupOffsets", (0, 1), lambda _: {"Groups": [
         {"GroupId": SHARE_GROUP, "Topics": [{"TopicName": TOPIC, "Partitions": [0]}]}]}),
     Right("AlterShareGroupOffsets", (0, 0), lambda _: {"GroupId": SHARE_GROUP, "Topics": [

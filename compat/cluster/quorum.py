@@ -115,7 +115,7 @@ def kafkas_tools(cluster: Brokers) -> str:
             answers[broker_id] = _settled(tool, text)
         if tool == "log-dirs":
             continue  # sizes grow while they are asked for
-        if tool == "configs" and not cluster.kafka_version.startswith(SETTINGS_OF):
+        if tool == "configs" and not cluster.version.startswith(SETTINGS_OF):
             answers = _of_all(answers)
         if tool == "features":
             answers = {broker_id: _finalized(lines) for broker_id, lines in answers.items()}
@@ -269,7 +269,7 @@ def controllers_unregistered(cluster: Brokers) -> str:
     expected = newest if cluster.image().metadata_version >= UNREGISTRATION_LEVEL else older
     program = str(Path(__file__).with_name("Unregister.java"))
     places = {node.bootstrap: "bootstrap.servers" for node in cluster.nodes.values()}
-    if cluster.kafka_version.startswith("4.4"):
+    if cluster.version.startswith("4.4"):
         places[cluster.quorum.admin_addresses] = "bootstrap.controllers"
     for place, setting in places.items():
         arguments = (setting, place, *map(str, (leader, *others, 99)))

@@ -12,13 +12,13 @@ from barnabas.commands.connection import Connecting
 from barnabas.commands.metadata_live import state_of
 from barnabas.log.format.properties import encode_uuid
 from compat.cluster.nodes import KAFKA, OURS, Brokers, ClusterError, Node, wait_until
-from compat.kafka import free_port, release
+from compat.kafka import free_port
 from compat.matrix.brokers import Barnabas, BrokerError
 from compat.metadata.quorum import HOST, Quorum, format_ours
 from compat.metadata.quorum import Node as KafkaProcess
 
-VERSION = "4.3.1"
-SETTINGS_OF = "4.3."
+VERSION = "4.4.0"
+SETTINGS_OF = "4.4."
 """Releases with the settings that our brokers have."""
 FIRST_BROKER = 4
 """Controllers have ids 1 to 3."""
@@ -173,9 +173,7 @@ class QuorumCluster(Brokers):
         With `has_admin` each controller has a listener without security, for the checks. `our_controllers` are the ids of
         those that are ours.
         """
-        self.kafka_version = version
-        # kafka-tools 4.4 is not on Maven Central.
-        self.version = VERSION if release(version).line == "4.4" else version
+        self.version = version
         self.directory = directory
         self.settings = {**SETTINGS, **(settings or {})}
         self.own: Mapping[int, Mapping[str, str]] = {}
@@ -230,7 +228,7 @@ class QuorumCluster(Brokers):
                 **self.quorum.settings,
                 **self.own.get(broker_id, {}),
             },
-            self.kafka_version,
+            self.version,
         )
 
     # --- what the quorum says -------------------------------------------------------------------------------

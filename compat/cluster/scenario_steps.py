@@ -274,7 +274,7 @@ def _codes(scene: Scene, api: str, version: int, values: Values) -> list[int]:
 def voters(scene: Scene) -> Outcome:
     """A second controller becomes a voter and stops being one, by kafka-metadata-quorum at the brokers."""
     cluster = scene.cluster
-    node = Node(cluster.kafka_version, cluster.directory / "controller-2", 2, "controller")
+    node = Node(cluster.version, cluster.directory / "controller-2", 2, "controller")
     node.configure({**CONTROLLER_SETTINGS, **cluster.quorum.settings})
     node.format("--no-initial-controllers")
     node.start()

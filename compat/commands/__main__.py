@@ -1,4 +1,4 @@
-"""Try each row of the table on a broker: python -m compat.commands [barnabas|4.4|4.x|3.9 ...] [--table] [--verbose].
+"""Try each row of the table on a broker: python -m compat.commands [barnabas|4.4|4.3.1|3.9 ...] [--table] [--verbose].
 
 The exit code is 1 if a command ends with another code than the row says, or does not say what it has to.
 """
@@ -163,7 +163,7 @@ def _brokers() -> dict[str, Callable[[], AbstractContextManager[Side]]]:
     return {
         OURS: lambda: barnabas_alone(more=tokens),
         KAFKA_44: lambda: kafka_alone("4.4", more=tokens),
-        KAFKA_4: lambda: kafka_alone("4.x", more=tokens),
+        KAFKA_4: lambda: kafka_alone("4.3.1", more=tokens),
         KAFKA_3: lambda: kafka_alone("3.9", more=MORE),
     }
 
@@ -171,7 +171,9 @@ def _brokers() -> dict[str, Callable[[], AbstractContextManager[Side]]]:
 def main() -> int:
     """Try the rows; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m compat.commands", description=__doc__)
-    parser.add_argument("brokers", nargs="*", metavar="BROKER", help="barnabas, 4.4, 4.x, 3.9 (default: all)")
+    parser.add_argument(
+        "brokers", nargs="*", metavar="BROKER", help="barnabas, 4.4, 4.3.1, 3.9 (default: all)"
+    )
     parser.add_argument("--table", action="store_true", help="print the table of the page, and try nothing")
     parser.add_argument("--verbose", action="store_true", help="print each row")
     options = parser.parse_args()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-OURS, KAFKA_44, KAFKA_4, KAFKA_3 = "barnabas", "4.4", "4.x", "3.9"
+OURS, KAFKA_44, KAFKA_4, KAFKA_3 = "barnabas", "4.4", "4.3.1", "3.9"
 
 
 @dataclass(frozen=True)

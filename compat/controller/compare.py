@@ -20,7 +20,7 @@ from compat.kit.known import Difference, differences_of, judge
 from compat.kit.sides import StartError
 from compat.kit.wire import WireError
 
-VERSION = "4.3.1"
+VERSION = "4.4.0"
 SETTLE_S = 2.0
 Sides = tuple[ControllerSide, ControllerSide]
 

@@ -31,24 +31,6 @@ LEADER_CHANGE = "LeaderChange"
 CLOSE_MS = 60_000
 TOKENS = ("token", ".* CreateDelegationToken .*", "edge token .*")
 TOKEN_TIMES = (*TOKENS, ".* (Renew|Expire)DelegationToken .*")
-OTHER_LEVELS = ("metadata.version", 30, 33), ("share.version", 1, 2)
-HOSTS = "hosts of ACLs are checked as by Kafka 4.4: none is empty, and none is a network before its level"
-REFUSED_HOSTS = ((0, 42), (0, 35), ("", "words"))
-
-
-def of_refused_host(difference: Difference) -> bool:
-    """Say whether Kafka has one ACL, of a host that is empty or a network, where ours has none."""
-    theirs = difference.theirs
-    has_host = any(
-        text in repr(theirs) for text in ("'host': ''", "'host': '10.0.0.0/8'", "'Host': '10.0.0.0/8'")
-    )
-    return difference.ours == [] and len(theirs) == 1 and (theirs == [1] or has_host)
-
-
-def is_unregistration(difference: Difference) -> bool:
-    """Say whether ours advertises UnregisterController, and Kafka does not."""
-    ours = difference.ours
-    return difference.theirs == "nothing" and isinstance(ours, dict) and ours.get("ApiKey") == 94
 
 
 def is_token_id(value: Any) -> bool:
@@ -69,14 +51,6 @@ def is_address(value: Any) -> bool:
 def close(difference: Difference) -> bool:
     """Say whether two times are those of the same request."""
     return both(is_id)(difference) and abs(difference.theirs - difference.ours) < CLOSE_MS
-
-
-def newer_level(difference: Difference) -> bool:
-    """Say whether ours supports a level of Kafka 4.4 of a feature."""
-    levels = (difference.theirs, difference.ours)
-    holders = difference.holders()
-    names = {holder.get("Name", holder.get("name")) for holder in holders}
-    return any(names == {name} and levels == (theirs, ours) for name, theirs, ours in OTHER_LEVELS)
 
 
 def batches_of(data: Any) -> list[tuple[int, int]]:
@@ -168,33 +142,6 @@ KNOWN: tuple[KnownDifference, ...] = (
     KnownDifference(
         (
             ".* ApiVersions .*",
-            "at first: records",
-            "mutated ControllerRegistration v0 ControllerId 1: records",
-        ),
-        (".*/SupportedFeatures/.*/MaxVersion", "/.*/features/./maxSupportedVersion"),
-        "levels of Kafka 4.4 are supported",
-        accepts=newer_level,
-    ),
-    KnownDifference(
-        ".* ApiVersions .*",
-        ".*/ApiKeys/94",
-        "UnregisterController, as by controllers of Kafka 4.4",
-        accepts=is_unregistration,
-    ),
-    KnownDifference(
-        "edge not served: UnregisterController",
-        ("/connection", "/ThrottleTimeMs", "/ErrorCode", "/ErrorMessage"),
-        "UNSUPPORTED_VERSION below its level, as by controllers of Kafka 4.4; those of 4.3 close the connection",
-        accepts=pairs(
-            ("the broker closed the connection", "nothing"),
-            ("nothing", 0),
-            ("nothing", UNSUPPORTED_VERSION),
-            ("nothing", "words"),
-        ),
-    ),
-    KnownDifference(
-        (
-            ".* ApiVersions .*",
             ".*broker .*",
             ".* BrokerRegistration .*",
             "before mutated UnregisterBroker .*",
@@ -203,28 +150,6 @@ KNOWN: tuple[KnownDifference, ...] = (
         "an offset of the log: Kafka's has the records of more leaders",
         accepts=both(lambda value: type(value) is int and value > 0),
         by_chance="the logs are as long while no leader has resigned",
-    ),
-    KnownDifference(
-        ("mutated CreateAcls .* Creations.Host empty", "edge acls of a network"),
-        ("/Results/0/ErrorCode", "/Results/0/ErrorMessage"),
-        HOSTS,
-        accepts=lambda difference: (difference.theirs, difference.ours) in REFUSED_HOSTS,
-    ),
-    KnownDifference(
-        tuple(
-            f"{label}: {what}"
-            for label in ("mutated CreateAcls .* Creations.Host empty", "edge acls of a network")
-            for what in ("records", "batches")
-        ),
-        "",
-        HOSTS,
-        accepts=of_refused_host,
-    ),
-    KnownDifference(
-        "edge acls of a network described",
-        "/Resources",
-        HOSTS,
-        accepts=of_refused_host,
     ),
     KnownDifference(
         ".*: records",
@@ -327,7 +252,6 @@ KNOWN: tuple[KnownDifference, ...] = (
     ),
     KnownDifference(
         (
-            "edge quota .* nan: batches",
             "edge heartbeat of all dirs lost: batches",
             "mutated (AlterPartitionReassignments|AssignReplicasToDirs|AlterClientQuotas) .* twice: batches",
             "mutated CreateDelegationToken .*v3 OwnerPrincipalType empty: batches",
@@ -365,24 +289,6 @@ KNOWN: tuple[KnownDifference, ...] = (
         "/Responses/8 1/ErrorCode",
         "levels of loggers are none of a controller's settings here",
         accepts=pair(INVALID_CONFIG, INVALID_REQUEST),
-    ),
-    KnownDifference(
-        "edge quota .* nan",
-        "/Entries/.*/ErrorCode",
-        "what is no number is no quota",
-        accepts=pair(0, INVALID_REQUEST),
-    ),
-    KnownDifference(
-        "edge quota .* nan",
-        "/Entries/.*/ErrorMessage",
-        "words that what is no number is no quota",
-        accepts=pair(None, "words"),
-    ),
-    KnownDifference(
-        "edge quota .* nan: records",
-        "",
-        "no record of what is no number",
-        accepts=lambda difference: difference.whole[1] == [] and difference.whole[0][0]["value"] == "NaN",
     ),
     KnownDifference(
         "mutated DescribeConfigs node v. .*",

@@ -21,7 +21,7 @@ from compat.kafka import KafkaError
 from compat.kit.wire import ZERO_UUID, Connection, Values, WireError
 from compat.metadata.quorum import Node, OurController, Quorum
 
-VERSION = "4.3.1"
+VERSION = "4.4.0"
 OURS = {"ours": (1, 2), "Kafka's": (1,)}
 """Ids of the controllers that are ours, by the kind of controller that is to lead."""
 SETTINGS = {"controller.quorum.election.timeout.ms": "1000"}

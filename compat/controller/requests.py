@@ -24,12 +24,12 @@ METADATA_TOPIC_ID = bytes(15) + b"\1"
 CAUGHT_UP = 1 << 40
 """Offset in heartbeats of brokers that have read everything."""
 FEATURES = {
-    "metadata.version": (7, 30),
+    "metadata.version": (7, 33),
     "kraft.version": (0, 1),
     "transaction.version": (0, 2),
     "group.version": (0, 1),
     "eligible.leader.replicas.version": (0, 1),
-    "share.version": (0, 1),
+    "share.version": (0, 2),
     "streams.version": (0, 1),
 }
 REGISTERED_FIRST = 1_000
@@ -250,7 +250,7 @@ OF_BROKERS: tuple[Right, ...] = (
     Right("ControllerRegistration", (0, 0), lambda name: {
         "ControllerId": number_of(name), "IncarnationId": id_of(name), "ZkMigrationReady": False,
         "Listeners": [{"Name": "CONTROLLER", "Host": "host", "Port": 9093, "SecurityProtocol": 0}],
-        "Features": [{"Name": "metadata.version", "MinSupportedVersion": 7, "MaxSupportedVersion": 30}]},
+        "Features": [{"Name": "metadata.version", "MinSupportedVersion": 7, "MaxSupportedVersion": 33}]},
         skip=("Listeners.Name",)),
 )  # fmt: skip
 """Requests about several brokers, and those that register."""

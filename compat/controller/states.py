@@ -90,7 +90,7 @@ def of_brokers() -> Iterator[Step]:
     yield step("broker with the dirs of another", "BrokerRegistration", 4,
                 registration(4, "4") | {"LogDirs": [id_of("dir 0 of 1")]})  # fmt: skip
     yield step("broker without a feature", "BrokerRegistration", 4, registration(4, "4") | {"Features": [
-        {"Name": "metadata.version", "MinSupportedVersion": 7, "MaxSupportedVersion": 30}]})  # fmt: skip
+        {"Name": "metadata.version", "MinSupportedVersion": 7, "MaxSupportedVersion": 33}]})  # fmt: skip
     move = {"Name": SPREAD, "Partitions": [
         {"PartitionIndex": 0, "Replicas": [1, 3]}, {"PartitionIndex": 1, "Replicas": [3]},
         {"PartitionIndex": 2, "Replicas": [2, 1]}, {"PartitionIndex": 9, "Replicas": [1]}]}  # fmt: skip

@@ -64,6 +64,7 @@ def settings(listener: str, jwks: Path, kerberos: Kerberos | None, **other: str)
         },
         "sasl.oauthbearer.jwks.endpoint.url": f"file://{jwks}",
         "sasl.oauthbearer.expected.audience": logins.EXPECTED_AUDIENCE,
+        "sasl.oauthbearer.allow.unverified.issuer": "true",
         "max.unauthenticated.connections": "1000",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:admin",

@@ -12,11 +12,11 @@ import time
 
 from compat.groups import classic, forgotten, members, offsets, sequences, transactions
 from compat.groups.known_differences import KNOWN
-from compat.kafka import KafkaError
+from compat.kafka import KafkaError, release
 from compat.kit import examples
 from compat.kit.known import judge
 from compat.kit.scenarios import common_versions, compare
-from compat.kit.sides import Side, StartError, both
+from compat.kit.sides import NEWEST, Side, StartError, both
 
 SUBJECTS = {
     "classic": classic.scenarios,
@@ -42,7 +42,7 @@ SETTINGS = {
 
 
 UNSTABLE = {"unstable.api.versions.enable": "true", "transaction.two.phase.commit.enable": "true"}
-"""Of a release that is named: InitProducerId v6 (KIP-939)."""
+"""Of the newest release: InitProducerId v6 (KIP-939)."""
 COMING = (14, 15, 16)
 """COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
 
@@ -99,7 +99,7 @@ def main() -> int:
     started = time.monotonic()
     is_old = options.version.startswith("3")  # it has other bounds for groups of members with epochs
     settings = {key: value for key, value in SETTINGS.items() if not (is_old and ".share." in key)}
-    if options.version.startswith("4.4"):
+    if release(options.version).name == NEWEST:
         settings |= UNSTABLE
     with both(settings, options.version) as (kafka, barnabas):
         for side in (kafka, barnabas):

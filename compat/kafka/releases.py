@@ -32,6 +32,11 @@ class Release:
     zookeeper: bool
 
     @property
+    def name(self) -> str:
+        """The release without its patch, as in `4.4`."""
+        return self.version.rpartition(".")[0]
+
+    @property
     def pom(self) -> Path:
         return HERE / f"kafka-{self.line}.xml"
 
@@ -55,7 +60,7 @@ def _pinned(line: str) -> str:
 
 def release(name: str) -> Release:
     """The release for `4`, `4.x`, `4.4`, `3.9`, `3.x`, `2.6` or an exact version. Raises KafkaError."""
-    line = "4.4" if name.startswith("4.4") else {"2": "2.6", "3": "3.9"}.get(name.partition(".")[0], "4")
+    line = {"2": "2.6", "3": "3.9"}.get(name.partition(".")[0], "4")
     if name in {"4", "4.x", "4.4", "3.x", "3.9", "2.6"}:
         version = _pinned(line)
     elif name.startswith(("2.6.", "3.9.", "4.")):

@@ -24,7 +24,7 @@ TOOLS = {
     "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
     "cluster": "org.apache.kafka.tools.ClusterTool",
-    "configs": "kafka.admin.ConfigCommand",
+    "configs": "org.apache.kafka.tools.ConfigCommand",
     "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "console-share-consumer": "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
@@ -52,6 +52,7 @@ TOOLS = {
     "verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
 }
 ALIASES = {"producer-perf": "producer-perf-test", "consumer-perf": "consumer-perf-test"}
+TOOLS_BEFORE_4_4 = {"configs": "kafka.admin.ConfigCommand"}
 TOOLS_3_9 = {
     "acls": "kafka.admin.AclCommand",
     "broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
@@ -64,6 +65,8 @@ def tool_class(release: Release, name: str) -> str:
     """The class of a tool; `name` may also be one. Raises KafkaError."""
     name = ALIASES.get(name, name)
     main = TOOLS.get(name, name if "." in name else "")
+    if tuple(map(int, release.name.split("."))) < (4, 4):
+        main = TOOLS_BEFORE_4_4.get(name, main)
     if release.line == "3.9":
         main = TOOLS_3_9.get(name, main)
     if not main:

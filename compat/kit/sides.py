@@ -23,8 +23,8 @@ from compat.kit.wire import Connection, WireError
 ROOT = Path(__file__).resolve().parents[2]
 STOP_TIMEOUT_S = 30
 PASSWORD = "secret"
-NEWEST = "4"
-"""The line of releases that Barnabas is as by default."""
+NEWEST = "4.4"
+"""The release that Barnabas is as by default."""
 
 
 class StartError(Exception):
@@ -81,8 +81,8 @@ def both(
             .replace(kafka.bootstrap, f"127.0.0.1:{port}")
             .replace(str(kafka.log_dir), str(directory / "barnabas"))
         )
-        line = release(version).line
-        stack.enter_context(barnabas(ours, options=() if line == NEWEST else ("--as-version", line)))
+        name = release(version).name
+        stack.enter_context(barnabas(ours, options=() if name == NEWEST else ("--as-version", name)))
         yield Side("Kafka", kafka.port), Side("Barnabas", port)
 
 

@@ -81,7 +81,7 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m compat.releases", description=__doc__)
     parser.add_argument(
         "--lines",
-        default="2.6,3.9,4.x,4.4",
+        default="2.6,3.9,4.3.1,4.4",
         metavar="A,B",
         help="brokers that are started (default: %(default)s; none)",
     )

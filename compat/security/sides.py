@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from compat.kafka import RealKafka, free_port
+from compat.kafka import RealKafka, free_port, release
 from compat.kafka.broker import COMMON_SETTINGS
-from compat.kit.sides import PASSWORD, Side, barnabas
+from compat.kit.sides import NEWEST, PASSWORD, Side, barnabas
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 AUTHORIZERS = {
@@ -58,10 +58,11 @@ def both(
 ) -> Iterator[tuple[Side, Side]]:
     """(Apache Kafka, Barnabas), running, without any ACLs; `more` are settings of both. Raises KafkaError, StartError."""
     # So that defaults of topics, and what is served, are those of the same release.
-    release = {"kafka.version": version} if version[0].isdigit() and not version.endswith("x") else {}
+    name = release(version).name
+    followed = {} if name == NEWEST else {"kafka.version": name}
     with (
         kafka_alone(version, mode, more) as kafka,
-        barnabas_alone(mode, {**(more or {}), **release}) as ours,
+        barnabas_alone(mode, {**(more or {}), **followed}) as ours,
     ):
         yield kafka, ours
 

@@ -93,8 +93,8 @@ def test_the_wire_suite_holds_it_to_what_4_4_answers(start_broker: StartBroker) 
     assert (passed > 200, failed) == (True, 0)
 
 
-def test_without_a_release_it_is_none_of_4_4(start_broker: StartBroker) -> None:
-    broker = start_broker()
+def test_broker_of_4_3_has_nothing_of_4_4(start_broker: StartBroker) -> None:
+    broker = start_broker(options=["--as-version", "4.3"])
     with RawClient(broker.bootstrap) as client:
         named = ApiVersionsRequest(client_software_name="x", client_software_version="1")
         answer = client.ask(named, 4)

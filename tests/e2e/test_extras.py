@@ -49,6 +49,7 @@ def test_tokens_need_the_extra_for_security():
     code, lines = serve_without(
         "--ephemeral", "--listen", "SASL_PLAINTEXT://127.0.0.1:0", "--set", "sasl.enabled.mechanisms=OAUTHBEARER",
         "--set", "sasl.oauthbearer.jwks.endpoint.url=http://127.0.0.1:1/keys",
+        "--set", "sasl.oauthbearer.expected.issuer=i", "--set", "sasl.oauthbearer.expected.audience=a",
     )  # fmt: skip
     assert code != 0
     assert len(lines) == 1

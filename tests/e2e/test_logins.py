@@ -101,6 +101,7 @@ def test_librdkafka_logs_in_with_a_signed_token(tmp_path: Path) -> None:
         "sasl.enabled.mechanisms=OAUTHBEARER",
         f"sasl.oauthbearer.jwks.endpoint.url=file://{tmp_path / 'jwks.json'}",
         "sasl.oauthbearer.expected.audience=kafka",
+        "sasl.oauthbearer.allow.unverified.issuer=true",
         listen="SASL_PLAINTEXT://127.0.0.1:0",
     )
 

@@ -33,12 +33,14 @@ def with_tokens(directory: Path) -> tuple[str, ...]:
     key = ECKey.generate_key("P-256", {"kid": "k"})
     (directory / "jwks.json").write_text(json.dumps(KeySet([key]).as_dict(private=False)))
     now_s = int(time.time())
-    claims = {"sub": "admin", "iat": now_s, "exp": now_s + 3600}
+    claims = {"sub": "admin", "iat": now_s, "exp": now_s + 3600, "iss": "tests", "aud": "kafka"}
     (directory / "token").write_text(jwt.encode({"alg": "ES256", "kid": "k"}, claims, key))
     return (
         "sasl.mechanism.inter.broker.protocol=OAUTHBEARER",
         "sasl.enabled.mechanisms=PLAIN,OAUTHBEARER",
         f"sasl.oauthbearer.jwks.endpoint.url=file://{directory}/jwks.json",
+        "sasl.oauthbearer.expected.issuer=tests",
+        "sasl.oauthbearer.expected.audience=kafka",
         f"sasl.oauthbearer.token.endpoint.url=file://{directory}/token",
         f"{PREFIX}.oauthbearer.connections.max.reauth.ms=1500",
     )

@@ -175,6 +175,7 @@ GENERIC = [
     "ShareAcknowledge", "InitializeShareGroupState", "ReadShareGroupState", "WriteShareGroupState",
     "DeleteShareGroupState", "ReadShareGroupStateSummary", "DescribeShareGroupOffsets",
     "AlterShareGroupOffsets", "DeleteShareGroupOffsets", "StreamsGroupHeartbeat", "StreamsGroupDescribe",
+    "StreamsGroupTopologyDescriptionUpdate",
     "UpdateFeatures", "DescribeClientQuotas", "AlterClientQuotas", "DescribeUserScramCredentials",
     "AlterUserScramCredentials", "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken",
     "DescribeDelegationToken",

@@ -7,17 +7,20 @@ from typing import Any
 import pytest
 import trio
 
+from barnabas.cluster.kraft.offline import image_of
 from barnabas.cluster.metadata.config_description import synonyms_of_broker_setting
 from barnabas.config import broker as settings
 from barnabas.config import releases
 from barnabas.config.loading import DEFAULT_CONFIG, BrokerConfig
 from barnabas.config.setting import SettingError
+from barnabas.log.disk import OsDisk
 from barnabas.serving import apis
 from barnabas.serving.release import KAFKA_4, profile_of, release
 from barnabas.wire.generated.api_versions import ApiVersionsRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.list_offsets import ListOffsetsRequest
 from barnabas.wire.generated.stop_replica import StopReplicaRequest
+from tests.support.broker import ask_for_topic, broker_to_ask
 from tests.support.brokers import serving
 from tests.support.raw_client import RawClient
 
@@ -130,6 +133,13 @@ def test_defaults_are_those_of_the_release():
     assert config_as("4.3").value_of("message.max.bytes") == 1048588
 
 
+@pytest.mark.parametrize(("name", "level"), [("", 33), ("4.4", 33), ("4.3", 30), ("2.8", 30)])
+async def test_new_log_dirs_have_the_levels_of_the_release(name, level, tmp_path):
+    async with broker_to_ask(tmp_path, {"kafka.version": name}) as asked:
+        await ask_for_topic(asked)
+    assert image_of(OsDisk(), [str(tmp_path / "logs")]).metadata_version == level
+
+
 @pytest.mark.parametrize(
     ("text", "name"),
     [("2.8", "2.8"), ("2.8.1", "2.8"), ("v3.9.2", "3.9"), ("0.8.2.2", "0.8.2"), ("0.10.2", "0.10.2")],
@@ -147,13 +157,11 @@ def test_what_is_no_release_is_refused_with_those_that_are(text):
             config_as(text)
 
 
-def test_default_release_serves_all_but_changes_of_4_4():
+def test_default_release_is_the_newest_with_older_versions():
+    newest = release(releases.NAMES[-1])
     assert profile_of(BrokerConfig()) is KAFKA_4
-    assert KAFKA_4.apis.keys() == apis.BY_KEY.keys() - {93}
-    older = {
-        key: api.max_version
-        for key, api in KAFKA_4.apis.items()
-        if api.max_version < apis.BY_KEY[key].max_version
-    }
-    of_43 = releases.versions_of("4.3")
-    assert older == {key: of_43[key][1] for key in (18, 22, 28, 42)}
+    assert KAFKA_4.features == newest.features
+    assert KAFKA_4.apis.keys() == apis.BY_KEY.keys()
+    for key, api in newest.apis.items():
+        assert KAFKA_4.apis[key].max_version == api.max_version, api.name
+        assert KAFKA_4.apis[key].min_version <= api.min_version, api.name

@@ -1,4 +1,4 @@
-"""THE table of the APIs that a controller serves, in the versions of Kafka 4.3's controllers, with required permissions.
+"""THE table of the APIs that a controller serves: versions of Kafka 4.4's controllers, and what a request needs as a whole.
 
 The rule: handlers authorize the topics, resources and tokens in a request, as in `serving/apis.py`; a request in an
 Envelope is authorized for its client, by the same table.
@@ -41,7 +41,7 @@ _DESCRIBE = (Access(Operation.DESCRIBE, CLUSTER),)
 _ROWS = (
     Api(1, 4, 18, _ACTION),  # Fetch
     Api(17, 0, 1),  # SaslHandshake
-    Api(18, 0, 4),  # ApiVersions
+    Api(18, 0, 5),  # ApiVersions
     Api(19, 2, 7),  # CreateTopics
     Api(20, 1, 6),  # DeleteTopics
     Api(29, 1, 3, _DESCRIBE),  # DescribeAcls

@@ -99,7 +99,7 @@ async def _open_alone(
 ) -> Storage:
     disk, threads = environment.disk, environment.threads
     log_dir = metadata_dir(disk, config.log_dirs, config.get(settings.METADATA_LOG_DIR))
-    place = LogPlace(disk, log_dir, log_settings(config), environment.wall_clock_ms)
+    place = LogPlace(disk, log_dir, log_settings(config), environment.wall_clock_ms, config.release)
     store = OwnStore(place, threads, budget)
     logs = new_log_manager(config, environment, log_configs(config, store))
     try:
@@ -130,7 +130,10 @@ def taken_over_journal(
     node = config.get(settings.NODE_ID), bytes(16)
     if meta is not None:
         node = (node[0] if meta.node_id is None else meta.node_id), meta.directory_id or bytes(16)
-    return take_over(disk, dirs, log_dir, node, wall_clock_ms, for_all=config.kept_for_all, may_lose=may_lose)
+    return take_over(
+        disk, dirs, log_dir, node, wall_clock_ms,
+        for_all=config.kept_for_all, release=config.release, may_lose=may_lose,
+    )  # fmt: skip
 
 
 _LOST_ACLS = (

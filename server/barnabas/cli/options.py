@@ -93,7 +93,7 @@ def add_serve(commands: Any) -> argparse.ArgumentParser:
     serve.add_argument(
         "--as-version", metavar="VERSION",
         help="behave as Apache Kafka of this version, from 0.8.0 on: its APIs, their first and last versions, its "
-        "defaults, and the limits of its settings (default: all of them)",
+        "defaults, and the limits of its settings (default: 4.4, with the older versions of its APIs)",
     )  # fmt: skip
     serve.add_argument("--rack", metavar="NAME", help="the rack or zone that the broker is in")
     where = serve.add_mutually_exclusive_group()

@@ -113,7 +113,7 @@ def is_shown(setting: Setting[Any], overrides: Container[str], release: str) -> 
     return setting.name in overrides or (
         setting.changes != "internal"
         and setting.name not in OWN
-        and releases.shows_setting(release, setting.name)
+        and releases.has_setting(release, setting.name)
     )
 
 

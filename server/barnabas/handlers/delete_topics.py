@@ -51,15 +51,15 @@ class DeleteTopics:
         access = _Access(context, is_in_zookeeper=follows_acl_authorizer(self.config))
         for (name, topic_id), count in (await self._asked(request)).items():
             if name is not None and topic_id != ZERO_UUID:
-                results.append(_refused(name, topic_id, "both a name and an id are given"))
+                results += [_refused(name, topic_id, "both a name and an id are given")] * count
+            elif name is None and topic_id == ZERO_UUID:
+                results += [_refused(None, topic_id, "neither a name nor an id is given")] * count
             elif count > 1:
                 results.append(_refused(name, topic_id, NAMED_TWICE))
             elif name is not None and not access.may_delete_by_name(name):
                 results.append(access.refusal_by_name(name, exists=name in image.topics))
             elif name is not None:
                 counts[name, image.topics[name].id if name in image.topics else None] += 1
-            elif topic_id == ZERO_UUID:
-                results.append(_refused(None, topic_id, "neither a name nor an id is given"))
             elif (topic_name := image.topic_name(topic_id)) is None:
                 results.append(
                     _refused(None, topic_id, "there is no topic with this id", ErrorCode.UNKNOWN_TOPIC_ID)

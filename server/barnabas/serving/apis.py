@@ -33,9 +33,6 @@ DELEGATION_TOKENS = frozenset((38, 39, 40))
 SERVED_EARLY = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE))
 """APIs served before the controller has sent a broker its metadata, besides the controller's requests."""
 
-SINCE_4_4 = frozenset((93,))
-"""APIs that only a broker of release 4.4 serves."""
-
 UNSTABLE: Mapping[int, int] = MappingProxyType({22: 6})
 """Last versions by key that are not stable in Kafka, and are served with `unstable.api.versions.enable`."""
 

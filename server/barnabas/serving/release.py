@@ -91,37 +91,30 @@ class _Refusing:
         raise RequestError(ErrorCode.STALE_CONTROLLER_EPOCH, "this broker has no controller but itself")
 
 
-def _without_what_is_newer() -> dict[int, Api]:
-    served = {key: api for key, api in apis.BY_KEY.items() if key not in apis.SINCE_4_4}
-    for key, last in _LAST_BY_DEFAULT.items():
-        served[key] = served[key].in_versions(served[key].min_version, last)
+def _stable() -> dict[int, Api]:
+    served = dict(apis.BY_KEY)
+    for key, last in apis.UNSTABLE.items():
+        served[key] = served[key].in_versions(served[key].min_version, last - 1)
     return served
 
 
-_LAST_BY_DEFAULT = {
-    apis.API_VERSIONS: 4, 28: 5, 42: 2,  # TxnOffsetCommit, DeleteGroups
-    **{key: last - 1 for key, last in apis.UNSTABLE.items()},
-}  # fmt: skip
-
 KAFKA_4 = ReleaseProfile(
     name="4.x",
-    apis=MappingProxyType(_without_what_is_newer()),
+    apis=MappingProxyType(_stable()),
     kept_for_all=("min.insync.replicas",),
     features=(
         Feature(
             "transaction.version", 0, 2, 2
         ),  # 2: EndTxn bumps the epoch, Produce adds partitions (KIP-890)
         Feature("group.version", 0, 1, 1),  # KIP-848: consumer groups
-        Feature("share.version", 0, 1, 1),  # KIP-932: share groups
+        Feature("share.version", 0, 2, 2),  # share groups (KIP-932); 2: with dead letter queues (KIP-1191)
         Feature("streams.version", 0, 1, 1),  # KIP-1071: streams groups
     ),
 )
-"""A feature is in it when all of it is served. What brokers of 4.4 answer differently is left to the profile of 4.4."""
+"""A feature is in it when all of it is served."""
 
 
 _TRANSACTIONS, _GROUPS, _SHARES, _STREAMS = KAFKA_4.features
-SHARES_WITH_QUEUES = _SHARES._replace(max_level=2, finalized_level=2)
-"""Share groups with dead letter queues (KIP-1191), as since Kafka 4.4."""
 METADATA_VERSIONS = (7, 33)
 """Levels of metadata.version with all records implemented: 3.3-IV3 to 4.4-IV2."""
 IN_QUORUM = KAFKA_4._replace(
@@ -131,7 +124,7 @@ IN_QUORUM = KAFKA_4._replace(
         _TRANSACTIONS,
         _GROUPS,
         Feature("eligible.leader.replicas.version", 0, 1, 0),
-        SHARES_WITH_QUEUES,
+        _SHARES,
         _STREAMS,
     ),
     kept_for_all=(),
@@ -177,7 +170,8 @@ def _features_of(name: str) -> tuple[Feature, ...]:
     features = [_TRANSACTIONS, _GROUPS]
     if releases.is_at_least(name, "4.1"):
         is_final = releases.is_at_least(name, "4.2")
-        shares = SHARES_WITH_QUEUES if releases.is_at_least(name, "4.4") else _SHARES
+        has_queues = releases.is_at_least(name, "4.4")
+        shares = _SHARES if has_queues else _SHARES._replace(max_level=1, finalized_level=1)
         features += [
             feature if is_final else feature._replace(finalized_level=_OFF) for feature in (shares, _STREAMS)
         ]

@@ -12,7 +12,7 @@ import pytest
 import trio
 import trio.testing
 
-from barnabas.serving.release import KAFKA_4, release
+from barnabas.serving.release import KAFKA_4
 from barnabas.testing.simulation.world import SimulatedThreads
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.errors import ErrorCode
@@ -24,7 +24,6 @@ from tests.support.broker import broker_to_ask
 from tests.support.effort import drawing, examples
 from tests.support.logs import batch
 from tests.support.messages import EDGES, Builder, all_messages, codec_of
-from tests.support.newest_release import NEWEST, only_newest
 from tests.support.request_parts import answered, new_connection, request_parts_of
 
 SETTINGS = {
@@ -170,8 +169,3 @@ async def check_numbers(api, settings, tmp_path, caplog):
 @pytest.mark.parametrize("key", [key for key, api in KAFKA_4.apis.items() if not api.member_only])
 async def test_no_number_makes_a_request_fail_here(key, tmp_path, caplog, autojump_clock):
     await check_numbers(KAFKA_4.apis[key], SETTINGS, tmp_path, caplog)
-
-
-@pytest.mark.parametrize("key", only_newest())
-async def test_no_number_makes_a_request_fail_in_the_newest_release(key, tmp_path, caplog, autojump_clock):
-    await check_numbers(release(NEWEST).apis[key], SETTINGS | {"kafka.version": NEWEST}, tmp_path, caplog)

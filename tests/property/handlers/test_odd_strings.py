@@ -13,7 +13,7 @@ import pytest
 import trio
 import trio.testing
 
-from barnabas.serving.release import KAFKA_4, release
+from barnabas.serving.release import KAFKA_4
 from barnabas.testing.simulation.world import SimulatedThreads
 from barnabas.wire.headers import decode_response
 from codegen.model import Field, Message, Struct
@@ -22,7 +22,6 @@ from compat.kit.wire import Values, message
 from tests.property.handlers.test_extreme_numbers import SETTINGS, Received, populate
 from tests.support.broker import broker_to_ask
 from tests.support.effort import drawing
-from tests.support.newest_release import NEWEST, only_newest
 from tests.support.plain_requests import DenyNamed
 from tests.support.request_parts import answered, new_connection, request_parts_of
 
@@ -111,12 +110,3 @@ async def check_strings(api, settings, authorizer, tmp_path, caplog):
 @pytest.mark.parametrize("key", [key for key, api in KAFKA_4.apis.items() if not api.member_only])
 async def test_no_string_makes_a_request_fail_here(key, authorizer, tmp_path, caplog, autojump_clock):
     await check_strings(KAFKA_4.apis[key], SETTINGS, authorizer, tmp_path, caplog)
-
-
-@pytest.mark.parametrize("authorizer", [DenyAll(), DenyNamed()], ids=["refused", "allowed"])
-@pytest.mark.parametrize("key", only_newest())
-async def test_no_string_makes_a_request_fail_in_the_newest_release(
-    key, authorizer, tmp_path, caplog, autojump_clock
-):
-    settings = SETTINGS | {"kafka.version": NEWEST}
-    await check_strings(release(NEWEST).apis[key], settings, authorizer, tmp_path, caplog)

@@ -28,6 +28,7 @@ from barnabas.serving.loop_budget import LoopBudget
 from barnabas.serving.memory import Memory
 from barnabas.serving.quotas.entities import entity_of
 from barnabas.wire import registry
+from barnabas.wire.generated.api_versions import ApiVersionsRequest
 from barnabas.wire.generated.broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.wire.generated.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.wire.generated.describe_cluster import DescribeClusterRequest
@@ -37,14 +38,14 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.headers import decode_response, encode_request
 from tests.support.only_voter import OnlyVoter
 
-CREATE_TOPICS, ENVELOPE, DESCRIBE_CLUSTER, DESCRIBE_QUORUM = 19, 58, 60, 55
+API_VERSIONS, CREATE_TOPICS, ENVELOPE, DESCRIBE_CLUSTER, DESCRIBE_QUORUM = 18, 19, 58, 60, 55
 ADMIN, BROKER = "User:admin", "User:broker"
 RANGES = (
-    "1:4-18 17:0-1 18:0-4 19:2-7 20:1-6 29:1-3 30:1-3 31:1-3 32:1-4 33:0-2 36:0-2 37:0-3 38:1-3 39:1-2 40:1-2 41:1-3 "
+    "1:4-18 17:0-1 18:0-5 19:2-7 20:1-6 29:1-3 30:1-3 31:1-3 32:1-4 33:0-2 36:0-2 37:0-3 38:1-3 39:1-2 40:1-2 41:1-3 "
     "43:0-2 44:0-1 45:0-1 46:0-0 49:0-1 50:0-0 51:0-0 52:0-2 53:0-1 54:0-1 55:0-2 56:2-3 57:0-2 58:0-0 59:0-1 60:0-2 "
     "62:0-4 63:0-2 64:0-0 67:0-0 70:0-0 73:0-0 80:0-1 81:0-0 82:0-0 94:0-0"
 )
-"""APIs of controllers in `ApiKeys` of 4.3.1, and UnregisterController of 4.4.0."""
+"""APIs of controllers in `ApiKeys` of 4.4.0."""
 
 
 class Denying:
@@ -307,3 +308,19 @@ async def test_broker_without_cluster_action_may_not_forward():
 )  # fmt: skip
 async def test_envelope_itself_has_the_error(envelope, code):
     assert await front().code_of(ENVELOPE, 0, envelope) == code
+
+
+async def test_clients_of_other_nodes_must_bootstrap_again():
+    fronted = leading()
+    software = {"client_software_name": "x", "client_software_version": "1"}
+    answer = await fronted.ask(
+        API_VERSIONS, 5, ApiVersionsRequest(**software, cluster_id="cluster", node_id=1)
+    )
+    assert len(answer.api_keys) == len(BY_KEY)
+    for cluster_id, node_id, code in (
+        ("cluster", 2, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("other", 1, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("cluster", -1, ErrorCode.INVALID_REQUEST),
+    ):
+        request = ApiVersionsRequest(**software, cluster_id=cluster_id, node_id=node_id)
+        assert await fronted.code_of(API_VERSIONS, 5, request) == code

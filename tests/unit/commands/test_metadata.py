@@ -72,7 +72,7 @@ async def test_log_of_a_broker_that_is_alone_is_shown(runs: Runs, tmp_path: Path
     assert [topic["name"] for topic in shown["topics"]] == ["a.b", "last", "t"]
     assert [acl["principal"] for acl in shown["acls"]] == ["User:bob"]
     assert [voter["voter"] for voter in shown["voters"]] == [shown["quorum"]["leader"]] == [1]
-    assert {"feature": "metadata.version", "level": 30} in shown["features"]
+    assert {"feature": "metadata.version", "level": 33} in shown["features"]
 
 
 @pytest.mark.parametrize("section", SECTIONS)

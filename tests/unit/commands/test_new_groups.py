@@ -31,7 +31,7 @@ def broker() -> Iterator[KafkaBroker]:
 
 @pytest.fixture
 def client(broker: KafkaBroker, run: Commands) -> Iterator[BlockingClient]:
-    run("brokers", "features", "update", "share.version=1", "streams.version=1", "--yes")
+    run("brokers", "features", "update", "share.version=2", "streams.version=1", "--yes")
     result = BlockingClient(broker.bootstrap)
     yield result
     result.close()

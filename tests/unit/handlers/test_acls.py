@@ -289,10 +289,10 @@ async def test_refusals_are_logged_few_of_one_principal(asked, caplog):
 
 
 @pytest.mark.parametrize("release", ["", "3.9", "4.3", "4.4"])
-async def test_a_host_may_be_a_network_to_brokers_of_4_4_alone(tmp_path, release):
+async def test_a_host_may_be_a_network_since_4_4(tmp_path, release):
     async with broker_to_ask(tmp_path, SETTINGS | {"kafka.version": release}) as asked:
         asked.connection.principal = ADMIN
-        is_new = release == "4.4"
+        is_new = release in ("", "4.4")
         hosts = [
             "10.0.0.0/8", "10.1.2.3/8", "2001:db8::/32", "10.0.0.0/33", "host/8", "*/8", "", "*", "10.0.0.1",
         ]  # fmt: skip
@@ -306,7 +306,7 @@ async def test_a_host_may_be_a_network_to_brokers_of_4_4_alone(tmp_path, release
         assert {acl[4] for acl in await listed(asked)} == kept - {"10.0.0.0/8"}
 
 
-@pytest.mark.parametrize(("release", "is_read"), [("4.3", False), ("4.4", True)])
+@pytest.mark.parametrize(("release", "is_read"), [("4.3", False), ("4.4", True), ("", True)])
 @pytest.mark.parametrize("address", ["10.0.0.1", "::ffff:10.0.0.1"])
 async def test_a_network_is_enforced_also_after_a_restart(tmp_path, release, is_read, address):
     settings = SETTINGS | {"kafka.version": release}

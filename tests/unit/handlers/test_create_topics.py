@@ -167,7 +167,7 @@ async def test_topics_grow(tmp_path, version):
         ("t", 1, None, ErrorCode.INVALID_PARTITIONS),
         ("t", -1, None, ErrorCode.INVALID_PARTITIONS),
         ("t", 1, [[1]], ErrorCode.INVALID_PARTITIONS),
-        ("t", 10_003, None, ErrorCode.INVALID_PARTITIONS),
+        ("t", 10_003, None, ErrorCode.POLICY_VIOLATION),
         ("nowhere", 3, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ("", 3, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ("t", 4, [[1]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),

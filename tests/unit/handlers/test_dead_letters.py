@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 import trio
 
+from barnabas.broker.assembly import assembled
+from barnabas.config.loading import BrokerConfig
+from barnabas.environment.real import real_environment
 from barnabas.records.any_magic import iter_any_records
 from barnabas.records.batch import iter_batches
 from barnabas.records.record import Record
-from tests.support.broker import Asked, ask_for_topic, broker_to_ask
+from barnabas.serving.release import KAFKA_4
+from tests.support.broker import Asked, Clock, ask_for_topic, broker_to_ask
 from tests.support.plain_requests import ask
 
 from .test_share_fetch import ACCEPT, REJECT, RELEASE, SETTINGS, Group, acquired
@@ -176,7 +180,11 @@ def image_topics(asked: Asked) -> Any:
 
 
 async def test_share_version_1_has_no_dead_letter_queue(tmp_path):
-    async with broker_to_ask(tmp_path, {**SETTINGS, **AUTO}) as asked:
+    levels = (level._replace(finalized_level=1) for level in KAFKA_4.features)
+    settings = {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0", **SETTINGS, **AUTO}
+    environment, release = real_environment(None, Clock()), KAFKA_4._replace(features=tuple(levels))
+    async with assembled(BrokerConfig(settings), environment, release=release) as broker:
+        asked = Asked(broker, Clock())
         group = await group_of(asked)
         await group.fetch(0, 0)
         await group.say(1, 0, said=[(0, 2, REJECT)])

@@ -103,6 +103,11 @@ async def test_topics_that_cannot_be_told(tmp_path):
         assert await delete_topics(ask, (None, ids["t"]), ("t", NOTHING)) == {("t", ids["t"]): refused}
         assert await delete_topics(ask, (None, ids["t"]), (None, ids["t"])) == {(None, ids["t"]): refused}
         assert await delete_topics(ask, (None, UNKNOWN)) == {(None, UNKNOWN): ErrorCode.UNKNOWN_TOPIC_ID}
+        for name, topic_id in ((None, NOTHING), ("t", ids["t"])):
+            topics = [DeleteTopicsRequest.DeleteTopicState(name=name, topic_id=topic_id)] * 2
+            answer = await ask(DeleteTopicsRequest(topics=topics, timeout_ms=1000), 6)
+            results = [(result.name, result.topic_id, result.error_code) for result in answer.responses]
+            assert results == [(name, topic_id, refused)] * 2
         assert left(ask) == {"t", "u"}
 
 

@@ -45,7 +45,7 @@ def update(*changes, **fields):
     ],
 )
 async def test_one_invalid_update_refuses_the_whole_request(ask, change, why, validate_only):
-    good = ("share.version", 1, UP)
+    good = ("share.version", 2, UP)
     answer = await ask(update(good, change, validate_only=validate_only), 1)
     assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert why in answer.error_message

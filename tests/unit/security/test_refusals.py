@@ -16,11 +16,10 @@ from barnabas.records.record import Record
 from barnabas.security.authorizer import REFUSALS, AllowEverything, Operation, Requester, ResourceType
 from barnabas.serving import apis
 from barnabas.serving.context import ConnectionInfo
-from barnabas.serving.release import KAFKA_4, release
+from barnabas.serving.release import KAFKA_4
 from compat.kit.wire import decode, encode, message
 from compat.security.requests import REQUESTS, Names
 from tests.support.broker import NOW_MS, Asked, broker_to_ask
-from tests.support.newest_release import NEWEST, only_newest
 from tests.support.request_parts import Transport, answered, request_parts_of
 
 SECRET = b"a secret"
@@ -291,13 +290,12 @@ def test_every_operation_of_the_table_has_a_case() -> None:
         assert wanted == REFUSED[api.name].keys(), api.name
 
 
-@pytest.mark.parametrize("version_of_kafka", ["", NEWEST])
-async def test_who_may_nothing_learns_and_changes_nothing(tmp_path: Path, version_of_kafka: str) -> None:
-    async with broker_to_ask(tmp_path, settings_of(version_of_kafka)) as asked:
+async def test_who_may_nothing_learns_and_changes_nothing(tmp_path: Path) -> None:
+    async with broker_to_ask(tmp_path, SETTINGS) as asked:
         world = World(asked)
         await world.fill()
         before = world.state()
-        for api in rows(release(version_of_kafka).apis if version_of_kafka else KAFKA_4.apis):
+        for api in rows(KAFKA_4.apis):
             first = OWNER_SINCE if api.name == "CreateDelegationToken" else api.min_version
             for version in range(first, api.max_version + 1):
                 names: dict[str, Any] = {"group": groups_of(api.name)}
@@ -328,25 +326,9 @@ OWNER_SINCE = 3
 """The version of CreateDelegationToken that can name an owner; anybody may create tokens of their own."""
 
 
-def settings_of(version_of_kafka: str) -> dict[str, str]:
-    return SETTINGS | ({"kafka.version": version_of_kafka} if version_of_kafka else {})
-
-
-@pytest.mark.parametrize(
-    ("version_of_kafka", "api"),
-    [
-        *[pytest.param("", api, id=api.name) for api in rows(KAFKA_4.apis)],
-        *[
-            pytest.param(NEWEST, api, id=f"{api.name} of {NEWEST}")
-            for api in rows(release(NEWEST).apis)
-            if api.key in only_newest()
-        ],
-    ],
-)
-async def test_one_denied_operation_is_refused_in_its_place(
-    tmp_path: Path, version_of_kafka: str, api: apis.Api
-) -> None:
-    async with broker_to_ask(tmp_path, settings_of(version_of_kafka)) as asked:
+@pytest.mark.parametrize("api", [pytest.param(api, id=api.name) for api in rows(KAFKA_4.apis)])
+async def test_one_denied_operation_is_refused_in_its_place(tmp_path: Path, api: apis.Api) -> None:
+    async with broker_to_ask(tmp_path, SETTINGS) as asked:
         world = World(asked)
         await world.fill()
         for denied, where in REFUSED[api.name].items():

@@ -14,8 +14,8 @@ from barnabas.cluster.kraft.values import LevelRange
 if TYPE_CHECKING:
     from barnabas.wire.generated.metadata_records.feature_level import FeatureLevelRecord
 
-LEVEL: Final = 30
-"""The default metadata.version of a new cluster: that of 4.3."""
+LEVEL: Final = 33
+"""The metadata.version of a new cluster where none is asked for: that of 4.4."""
 LEVEL_MIN: Final = 7
 ELR: Final = "eligible.leader.replicas.version"
 
@@ -40,7 +40,7 @@ LEVELS: Mapping[str, tuple[FeatureLevel, ...]] = MappingProxyType(
 """Levels of each feature, from 0 on."""
 SUPPORTED: Mapping[str, LevelRange] = MappingProxyType(
     {
-        METADATA_VERSION: LevelRange(LEVEL_MIN, 33),
+        METADATA_VERSION: LevelRange(LEVEL_MIN, LEVEL),
         **{name: LevelRange(0, len(levels) - 1) for name, levels in LEVELS.items()},
     }
 )

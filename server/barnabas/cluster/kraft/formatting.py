@@ -18,6 +18,7 @@ from barnabas.cluster.kraft.replay import Replay
 from barnabas.cluster.kraft.state import MetadataLogError
 from barnabas.cluster.kraft.transitions import MetadataRecordError
 from barnabas.cluster.kraft.values import Voter
+from barnabas.config.releases import is_at_least
 from barnabas.records.any_magic import iter_any_records
 from barnabas.records.batch import iter_batches
 from barnabas.records.errors import RecordsError
@@ -50,9 +51,10 @@ def first_voters_file(voters: Sequence[Voter], now_ms: int) -> bytes:
     return b"".join(snapshot_batches(image, Leadership(voters=tuple(voters), kraft_version=1), now_ms=now_ms))
 
 
-def read_bootstrap(disk: Disk, log_dir: str) -> tuple[Any, ...]:
-    """Return the records of the bootstrap file with which a cluster's first leader begins; without a file those of a new
-    cluster.
+def read_bootstrap(disk: Disk, log_dir: str, release: str = "") -> tuple[Any, ...]:
+    """Return the records with which the first leader of a cluster begins, those of a new one where there is no file.
+
+    A new cluster has the levels of a release of the broker, the newest where none is named.
 
     Raises MetadataLogError for a damaged file, OSError.
     """
@@ -60,7 +62,7 @@ def read_bootstrap(disk: Disk, log_dir: str) -> tuple[Any, ...]:
     try:
         content = disk.read(path)
     except FileNotFoundError:
-        return formatting_records(LEVEL)
+        return formatting_records(first_level(release))
     try:
         return tuple(
             decode_record(record.value or b"")[0]
@@ -72,14 +74,16 @@ def read_bootstrap(disk: Disk, log_dir: str) -> tuple[Any, ...]:
         raise MetadataLogError(f"{path}: {error}") from None
 
 
-def begun_image(disk: Disk, log_dir: str, image: QuorumImage) -> tuple[QuorumImage, tuple[Any, ...]]:
-    """Return the image of a new cluster's log, and its first records; no records if the log has begun.
+def begun_image(
+    disk: Disk, log_dir: str, image: QuorumImage, release: str = ""
+) -> tuple[QuorumImage, tuple[Any, ...]]:
+    """Return the image of a log with which its cluster begins, and the records for that; none if it has begun.
 
     Raises as `read_bootstrap` does.
     """
     if image.metadata_version:
         return image, ()
-    records = read_bootstrap(disk, log_dir)
+    records = read_bootstrap(disk, log_dir, release)
     replay = Replay(image)
     try:
         for record in records:
@@ -112,6 +116,11 @@ def parse_voters(text: str, listener: str) -> tuple[Voter, ...]:
     if len({voter.id for voter in voters}) < len(voters):
         raise ValueError("two of them have the same id")
     return tuple(voters)
+
+
+def first_level(release: str) -> int:
+    """Return the metadata.version of new log dirs of a broker of a release, empty for the newest."""
+    return LEVEL if not release or is_at_least(release, "4.4") else level_of("4.3")
 
 
 def level_of(release: str) -> int:

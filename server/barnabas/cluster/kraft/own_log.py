@@ -74,13 +74,19 @@ class OwnLog:
     """
 
     def __init__(
-        self, disk: Disk, log_dir: str, settings: LogSettings, wall_clock_ms: Callable[[], int]
+        self,
+        disk: Disk,
+        log_dir: str,
+        settings: LogSettings,
+        wall_clock_ms: Callable[[], int],
+        release: str = "",
     ) -> None:
-        """`log_dir` contains `__cluster_metadata-0`, which `open` creates if it is missing."""
+        """`log_dir` has `__cluster_metadata-0`, or will have, with the levels of a release."""
         self.log_dir = log_dir
         self._disk = disk
         self._settings = settings
         self._wall_clock_ms = wall_clock_ms
+        self._release = release
         self._durable = DurableLog(disk, log_dir, settings)
         self._leadership = Leadership()
         self._election: QuorumState | None = None
@@ -126,7 +132,7 @@ class OwnLog:
         from barnabas.cluster.kraft.formatting import begun_image  # not needed by most starts
 
         try:
-            image, first_records = begun_image(self._disk, self.log_dir, content.image)
+            image, first_records = begun_image(self._disk, self.log_dir, content.image, self._release)
         except OSError as error:
             raise StorageError(self.log_dir, error) from error
         return content._replace(image=image, first_records=first_records)

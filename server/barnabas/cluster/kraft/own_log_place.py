@@ -20,12 +20,16 @@ Listener = tuple[str, str, int]
 
 
 class LogPlace(NamedTuple):
-    """A log dir for a metadata log, which may not exist yet; `wall_clock_ms` dates its records."""
+    """A log dir that has a metadata log, or will have one; `wall_clock_ms` dates its records.
+
+    `release` is that of which the broker is, empty for the newest: a new log begins with its levels of features.
+    """
 
     disk: Disk
     log_dir: str
     settings: LogSettings
     wall_clock_ms: Callable[[], int]
+    release: str = ""
 
 
 class Node(NamedTuple):

@@ -81,18 +81,19 @@ def take_over(
     wall_clock_ms: Callable[[], int],
     *,
     for_all: Mapping[str, str] = MappingProxyType({}),
+    release: str = "",
     may_lose: bool = True,
 ) -> TakenOver:
     """Replace the journal in these log dirs, which are locked, by a metadata log.
 
-    `node` is the id of the broker, and the id of the dir of the log; `for_all` are defaults of cluster-wide settings, as
-    for `OwnStore.open`. A damaged journal is an error unless `may_lose`. Raises StorageError; a later call then
-    continues.
+    `node` is the number of the broker, and the id of the dir of the log; `for_all` are settings that all brokers have
+    unless others are set, as for `OwnStore.open`, and `release` is that of `LogPlace`. A damaged journal is an error
+    unless what is lost of it `may_lose`. Raises StorageError; what was done then, another call goes on with.
     """
     path = f"{log_dir}/{DIRECTORY}"
     try:
         if not has_log(disk, log_dir, READY):
-            _make(disk, dirs, log_dir, node, wall_clock_ms, for_all, may_lose=may_lose)
+            _make(disk, dirs, log_dir, node, wall_clock_ms, for_all, release, may_lose=may_lose)
         outcome = json.loads(disk.read(f"{log_dir}/{READY}/{OUTCOME}"))
         _rename_journal(disk, dirs)
         disk.rename(f"{log_dir}/{READY}", path)
@@ -113,6 +114,7 @@ def _make(
     node: tuple[int, bytes],
     wall_clock_ms: Callable[[], int],
     for_all: Mapping[str, str],
+    release: str,
     *,
     may_lose: bool,
 ) -> None:
@@ -128,7 +130,7 @@ def _make(
     if for_all:
         settings = {**for_all, **image.settings_of(BROKER, "")}
         image = image.apply([ConfigChanged(BROKER, "", tuple(settings.items()))])
-    metadata = OwnMetadata(LogPlace(disk, staging, LogSettings(), wall_clock_ms))
+    metadata = OwnMetadata(LogPlace(disk, staging, LogSettings(), wall_clock_ms, release))
     metadata.open()
     metadata.lead(Node(*node), BrokerInfo(node[0], None, {}))
     metadata.keep(ClusterImage(""), [[change] for change in changes_of(image)])

@@ -93,7 +93,7 @@ def describe_broker(config: BrokerConfig) -> Iterator[Described]:
     listed = [
         name
         for name in tables.listed(in_cluster=is_on_zookeeper(config))
-        if releases.shows_setting(config.release, name)
+        if releases.has_setting(config.release, name)
     ]
     return (_of_broker(config, name) for name in dict.fromkeys([*listed, *config.names_set()]))
 
@@ -148,7 +148,7 @@ def describe_group(own: Mapping[str, str], config: BrokerConfig) -> list[Describ
     for name, bounded in group_settings.rows().items():
         row = bounded.setting
         default = row.broker_names[0] if row.broker_names else ""
-        is_shown = row.changes != "internal" and releases.shows_setting(config.release, name)
+        is_shown = row.changes != "internal" and releases.has_setting(config.release, name)
         if not is_shown and name not in own and not config.is_set(default):
             continue
         if default:

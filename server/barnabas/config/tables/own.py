@@ -12,7 +12,7 @@ from barnabas.config.tables import Row
 # fmt: off
 ROWS: tuple[Row, ...] = (
     ("kafka.version", "string", "", "|".join(("", *NAMES)), "medium", "", "",
-     "The release of Apache Kafka that is served; all of them when empty."),
+     "The release of Apache Kafka that is served; when empty the newest, with older versions of its APIs."),
     ("authentication.timeout.ms", "int", "60000", "1..", "low", "", "",
      "How long a TLS handshake and a login may take together."),
     ("max.unauthenticated.connections", "int", "1000", "1..", "low", "", "",

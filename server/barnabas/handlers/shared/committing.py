@@ -168,12 +168,14 @@ class Commits:
         """Add the topics' answers; yields now and then."""
         if by_id:
             self._unknown_topic = ErrorCode.UNKNOWN_TOPIC_ID
+        unknown: dict[bytes, list[A]] = {}  # as in Kafka, an id of no topic is answered once
         for topic in self._request.topics:
             name = self._metadata.image.topic_name(topic.topic_id) if by_id else topic.name
-            of_topic: list[A] = []
+            of_topic: list[A] = unknown.setdefault(topic.topic_id, []) if name is None else []
+            is_answered = bool(of_topic)
             yield None
             yield from self._take(name, topic.partitions, new_partition, of_topic)
-            if of_topic:  # as in Kafka, a topic without partitions is not answered
+            if of_topic and not is_answered:  # nor is a topic answered of which no partition is named
                 answers.append(new_topic(topic, of_topic))
 
     async def _check_size(self) -> None:

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from barnabas.cluster.kraft.controller.versions import SCRAM_LEVEL
-from barnabas.cluster.kraft.feature_levels import LEVEL, SUPPORTED, formatting_records
+from barnabas.cluster.kraft.feature_levels import SUPPORTED, formatting_records
 from barnabas.cluster.kraft.formatting import (
     bootstrap_file,
+    first_level,
     first_voters_file,
     level_of,
     parse_voters,
@@ -63,7 +64,7 @@ def quorum_files(
         voters, log_dir = _voters(config, controller, options), controller.quorum.log_dir
     now_ms = wall_clock_ms()
     files = QuorumFiles(
-        log_dir, bootstrap_file(_records(options, credentials, is_dynamic=bool(voters)), now_ms)
+        log_dir, bootstrap_file(_records(config, options, credentials, is_dynamic=bool(voters)), now_ms)
     )
     if not voters:
         return files
@@ -94,13 +95,18 @@ def _voters(
 
 
 def _records(
-    options: argparse.Namespace, credentials: Sequence[NamedCredential], *, is_dynamic: bool
+    config: BrokerConfig,
+    options: argparse.Namespace,
+    credentials: Sequence[NamedCredential],
+    *,
+    is_dynamic: bool,
 ) -> list[Any]:
     """Return the records of a new cluster: levels of features, and users."""
     asked = dict(_level(text) for text in options.feature)
-    level = asked.pop(METADATA_VERSION, LEVEL)
+    default = first_level(config.release)
+    level = asked.pop(METADATA_VERSION, default)
     if options.release_version is not None:
-        if level != LEVEL:
+        if level != default:
             raise RefusedError(
                 f"--release-version and --feature {METADATA_VERSION}={level}: give one of them"
             )

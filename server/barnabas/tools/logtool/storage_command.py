@@ -96,7 +96,7 @@ def parser() -> argparse.ArgumentParser:
     )
     format_.add_argument(
         "-r", "--release-version", metavar="RELEASE",
-        help="the release whose features a new quorum begins with (default: 4.3)",
+        help="the release whose features a new quorum begins with (default: 4.4)",
     )  # fmt: skip
     format_.add_argument(
         "-f", "--feature", metavar="NAME=LEVEL", action="append", default=[],

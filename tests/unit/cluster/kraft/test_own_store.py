@@ -114,7 +114,7 @@ async def test_tool_reads_the_image_of_the_store() -> None:
         1,
         [1],
     )
-    assert reader.state.image.metadata_version == 30
+    assert reader.state.image.metadata_version == 33
 
 
 async def test_epoch_grows_with_each_start_that_writes() -> None:
@@ -198,7 +198,7 @@ def formatted(level: int) -> MemoryDisk:
     return disk
 
 
-@pytest.mark.parametrize("level", [7, 11, 14, 17, 21, 23, 30])
+@pytest.mark.parametrize("level", [7, 11, 14, 17, 21, 23, 30, 33])
 async def test_log_of_any_level_keeps_what_it_has_records_for(level: int) -> None:
     disk = formatted(level)
     kinds_since = {"ScramCredentialChanged": 11, "DelegationTokenChanged": 14, "DelegationTokenRemoved": 14}
@@ -249,7 +249,7 @@ async def test_users_of_a_formatted_dir_are_there_at_once() -> None:
 BIG = [topic("before"), *(topic(f"big-{number}", 2_000) for number in range(10)), topic("after")]
 
 
-@pytest.mark.parametrize("level", [7, 30])
+@pytest.mark.parametrize("level", [7, 33])
 async def test_change_of_many_batches_is_whole_or_not_there(level: int) -> None:
     disk = formatted(level)
     async with running(disk) as store:

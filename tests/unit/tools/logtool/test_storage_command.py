@@ -114,8 +114,8 @@ def test_static_voters_are_formatted_without_a_first_snapshot(tmp_path):
     assert not (tmp_path / FIRST_VOTERS).exists()
     *features, user = records_of(tmp_path)
     assert [(record.name, record.feature_level) for record in features] == [
-        ("metadata.version", 30), ("eligible.leader.replicas.version", 1), ("group.version", 1),
-        ("share.version", 1), ("streams.version", 1), ("transaction.version", 2),
+        ("metadata.version", 33), ("eligible.leader.replicas.version", 1), ("group.version", 1),
+        ("share.version", 2), ("streams.version", 1), ("transaction.version", 2),
     ]  # fmt: skip
     assert (user.name, user.mechanism, user.iterations) == ("alice", 1, 4096)
 

@@ -64,7 +64,7 @@ async def test_a_probe_says_who_answers_and_leaves_nothing(client, target, monke
     assert (result["address"], result["brokers"]) == (where, [f"1: {where}"])
     assert (result["node_id"], result["controller_id"]) == (1, 1)
     assert result["cluster_id"] == client.services.metadata.image.cluster_id
-    assert "4.3" in result["release"]["names"]
+    assert "4.4" in result["release"]["names"]
     assert not result["release"]["exact"]
     assert "Fetch" in result["release"]["differing"]
     apis = {api["name"]: api for api in result["apis"]}
@@ -78,7 +78,7 @@ async def test_a_probe_says_who_answers_and_leaves_nothing(client, target, monke
     assert result["limits"]["settings"]["num.partitions"] == "3"
     assert (result["limits"]["problem"], result["written"]) == ("", [])
     assert [(one["what"], one["count"]) for one in result["timings"]] == [
-        ("connection", 2), ("ApiVersions v4", 3), ("Metadata v13", 3),
+        ("connection", 2), ("ApiVersions v5", 3), ("Metadata v13", 3),
     ]  # fmt: skip
     assert all(0 < one["p50_ms"] <= one["p99_ms"] for one in result["timings"])
 
@@ -86,7 +86,7 @@ async def test_a_probe_says_who_answers_and_leaves_nothing(client, target, monke
 async def test_questions_are_answered_as_by_kafka_here(client, target):
     await client.create("t")
     versions, answer = await learn_versions(target)
-    assert versions[API_VERSIONS] == (0, 4)
+    assert versions[API_VERSIONS] == (0, 5)
     assert not answer.error_code
     quirks = {quirk.name: quirk for quirk in await look_at_all(target, versions, EVERYWHERE)}
     not_compared = {

@@ -135,7 +135,7 @@ async def test_acls_are_planted_where_there_is_an_authorizer(tmp_path: Path) -> 
         assert asked.services.metadata.image.acls.count == 1
 
 
-@pytest.mark.parametrize(("release", "is_refused"), [("", False), ("4.3", False), ("4.4", True)])
+@pytest.mark.parametrize(("release", "is_refused"), [("", True), ("4.3", False), ("4.4", True)])
 async def test_a_host_of_an_acl_is_a_network_to_brokers_of_4_4(
     tmp_path: Path, release: str, is_refused: bool
 ) -> None:

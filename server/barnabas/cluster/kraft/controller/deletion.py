@@ -2,8 +2,9 @@
 
 v4 adds an error code for a disabled deletion, v5 error messages.
 
-The rule: a topic that is named twice, by name or id, is not deleted. A caller cannot tell a topic that it may not
-describe from a missing one; so the order of the results is random.
+The rule: a topic that is named twice, by whatever, stays; entries with neither a name nor an id, or with both, have a
+result each. What a caller may not see is not told apart from what is not there, nor by the order of the results, which
+is random.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ def delete_topics(state: ControllerState, request: DeleteTopicsRequest, caller: 
             result = _Result(name=name[0], topic_id=name[1], error_code=error.code)
             result.error_message = error.message or None
         if result is not None:
-            results.append(result)
+            has_name, has_id = _given(name)
+            results += [result] * (count if has_name == has_id else 1)
         yield
     check_size(records)
     shuffle(results, state.entropy)

@@ -30,12 +30,12 @@ def usable_brokers(image: QuorumImage) -> tuple[UsableBroker, ...]:
     return tuple(
         UsableBroker(broker.id, broker.rack, broker.fenced)
         for broker in image.brokers.values()
-        if (broker.fenced or not broker.in_controlled_shutdown) and _has_room(broker)
+        if (broker.fenced or not broker.in_controlled_shutdown) and has_room(broker)
     )
 
 
-def _has_room(broker: Broker) -> bool:
-    """Say whether a broker has a log dir that is not cordoned, as far as its registration tells."""
+def has_room(broker: Broker) -> bool:
+    """Say whether a broker has a log dir that is not cordoned, as far as is known."""
     if not broker.log_dirs or broker.cordoned_log_dirs is None:
         return True
     return not set(broker.log_dirs) <= set(broker.cordoned_log_dirs)

@@ -21,7 +21,7 @@ from barnabas.cluster.kraft.controller.conditions import (
 )
 from barnabas.cluster.kraft.controller.index import index_of, unified
 from barnabas.cluster.kraft.controller.outcome import Caller, ControllerState, Handlers, Outcome, Steps
-from barnabas.cluster.kraft.controller.placement import place, usable_brokers
+from barnabas.cluster.kraft.controller.placement import has_room, place, usable_brokers
 from barnabas.cluster.kraft.controller.settings import check_topic_configs
 from barnabas.cluster.kraft.image import TOPIC, QuorumImage
 from barnabas.cluster.metadata import topic_decisions
@@ -192,7 +192,10 @@ def _assigned(
 
 
 def check_assignment(image: QuorumImage, replicas: Sequence[int]) -> None:
-    """Raise INVALID_REPLICA_ASSIGNMENT unless these are registered brokers, none of them twice."""
+    """Raise INVALID_REPLICA_ASSIGNMENT if these cannot be a partition's replicas: brokers, none of them twice.
+
+    As in Kafka 4.4 each of them has a log dir that is not cordoned, or none that is known.
+    """
     if not replicas:
         raise _bad_assignment("a partition has no replicas")
     if len(set(replicas)) < len(replicas):
@@ -200,6 +203,9 @@ def check_assignment(image: QuorumImage, replicas: Sequence[int]) -> None:
     unknown = [broker_id for broker_id in replicas if broker_id not in image.brokers]
     if unknown:
         raise _bad_assignment(f"brokers {_shown(unknown)} are not registered")
+    full = [broker_id for broker_id in replicas if not has_room(image.brokers[broker_id])]
+    if full:
+        raise _bad_assignment(f"brokers {_shown(full)} have cordoned all of their log dirs")
 
 
 def _shown(replicas: Sequence[int]) -> str:
@@ -243,18 +249,22 @@ def create_partitions(
 ) -> Steps[Outcome]:
     """Add partitions to topics, or only validate the request. Raises POLICY_VIOLATION for too many at once."""
     counts = Counter(topic.name for topic in request.topics)
+    allowed: set[str] = set()
+    growth = 0
+    for topic in request.topics:
+        if counts[topic.name] == 1 and caller.may(Operation.ALTER, ResourceType.TOPIC, topic.name):
+            allowed.add(topic.name)
+            growth += _growth(state.image, topic)
+        yield
+    topic_decisions.check_partition_count(growth)
     results: list[CreatePartitionsResponse.CreatePartitionsTopicResult] = []
     records: list[Any] = []
-    done: set[str] = set()
-    for topic in request.topics:
-        if topic.name in done:
-            continue
-        done.add(topic.name)
+    for topic in {topic.name: topic for topic in request.topics}.values():
         result = CreatePartitionsResponse.CreatePartitionsTopicResult(name=topic.name)
         try:
             if counts[topic.name] > 1:
                 raise RequestError(ErrorCode.INVALID_REQUEST, "the topic is named twice")
-            if not caller.may(Operation.ALTER, ResourceType.TOPIC, topic.name):
+            if topic.name not in allowed:
                 raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             records += _grow(state, topic, caller)
         except RequestError as error:
@@ -263,6 +273,12 @@ def create_partitions(
         yield
     check_size(records)
     return Outcome(CreatePartitionsResponse(results=results), () if request.validate_only else tuple(records))
+
+
+def _growth(image: QuorumImage, request: CreatePartitionsRequest.CreatePartitionsTopic) -> int:
+    """Return how many partitions a topic would get, 0 if there is no such topic, or it has as many."""
+    topic = image.topic(request.name)
+    return max(0, request.count - image.partition_counts.get(topic.id, 0)) if topic is not None else 0
 
 
 def _grow(
@@ -283,7 +299,6 @@ def _grow(
         raise _bad_assignment(
             f"{added} partitions are added, {len(request.assignments)} have replicas assigned"
         )
-    topic_decisions.check_partition_count(added)
     caller.charge(topic.name, added)
     factor = len(image.partitions[topic.id, 0].replicas)
     if request.assignments is not None:

@@ -120,7 +120,9 @@ def test_entity_and_quota_are_named_once():
     assert bench.records == []
 
 
-@pytest.mark.parametrize(("release", "code"), [("4.3", "NONE"), ("4.4", "INVALID_REQUEST")])
+@pytest.mark.parametrize(
+    ("release", "code"), [("4.3", "NONE"), ("4.4", "INVALID_REQUEST"), ("", "INVALID_REQUEST")]
+)
 def test_infinite_quota_is_refused_since_4_4(release, code):
     assert alter(ActiveController(30, {"kafka.version": release}), (ALICE, (PERCENT, math.inf))) == [code]
 

@@ -11,7 +11,7 @@ from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.delete_topics import DeleteTopicsRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.primitives import ZERO_UUID
-from tests.support.active_image import ActiveImage
+from tests.support.active_image import ActiveImage, log_dir
 
 Topic = CreateTopicsRequest.CreatableTopic
 Assignment = CreateTopicsRequest.CreatableReplicaAssignment
@@ -233,7 +233,6 @@ def test_more_partitions_that_are_only_validated_are_not_made(active):
         (3, [(1, 2)], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (2, [(1,)], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (2, [(1, 9)], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (10_002, None, ErrorCode.POLICY_VIOLATION),
     ],
 )
 def test_more_partitions_must_be_possible(active, count, assignments, expected):
@@ -254,6 +253,30 @@ def test_more_partitions_of_a_topic_named_twice_are_refused(active):
     twice = [CreatePartitionsRequest.CreatePartitionsTopic("t", count, None) for count in (2, 3)]
     (result,) = active.ask(37, CreatePartitionsRequest(twice)).results
     assert result.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_too_many_more_partitions_are_refused_as_a_whole(active):
+    active.create("t", (1,))
+    active.create("u", (1,))
+    grown = [CreatePartitionsRequest.CreatePartitionsTopic(name, 5_002, None) for name in ("t", "u")]
+    with pytest.raises(RequestError) as refusal:
+        active.ask(37, CreatePartitionsRequest(grown))
+    assert refusal.value.code == ErrorCode.POLICY_VIOLATION
+    with pytest.raises(RequestError, match="at most 10000"):
+        grow(active, "t", 10_002, [(1,)])
+    grown[1].count = 1
+    assert [result.error_code for result in active.ask(37, CreatePartitionsRequest(grown)).results] == [
+        0, ErrorCode.INVALID_PARTITIONS,
+    ]  # fmt: skip
+
+
+def test_brokers_without_room_are_not_assigned_by_hand():
+    active = ActiveImage().start(1, 2, dirs=2)
+    active.create("t", (1,))
+    active.beat(2, cordoned=[log_dir(2, 0), log_dir(2, 1)])
+    assert grow(active, "t", 2, [(2,)]) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    active.beat(2, cordoned=[log_dir(2, 0)])
+    assert grow(active, "t", 2, [(2,)]) == 0
 
 
 # --- deletion -------------------------------------------------------------------------------------------------------
@@ -296,7 +319,8 @@ def test_deletion_of_a_topic_named_twice_is_refused(active):
     assert delete(active, ids=[topic_id, topic_id]) == [(None, topic_id, refused)]
     assert delete(active, "t", ids=[topic_id]) == [("t", topic_id, refused)]
     assert delete(active, named=[Named("t", topic_id)]) == [("t", topic_id, refused)]
-    assert delete(active, named=[Named()]) == [(None, ZERO_UUID, refused)]
+    assert delete(active, named=[Named("t", topic_id)] * 2) == [("t", topic_id, refused)] * 2
+    assert delete(active, named=[Named()] * 2) == [(None, ZERO_UUID, refused)] * 2
     assert "t" in active.image.topic_ids
 
 
