@@ -115,12 +115,7 @@ class Asker:
         return await self.until_answered(ask, error_of)
 
     async def ask_coordinator(
-        self,
-        key: str,
-        key_type: int,
-        message: Any,
-        version: int,
-        error_of: Callable[[Any], int] = top_error,
+        self, key: str, key_type: int, message: Any, version: int, error_of: Callable[[Any], int] = top_error
     ) -> Any:
         """Ask the coordinator of a group or transactional id."""
 
@@ -402,11 +397,7 @@ class Reader:
             if header.last_offset >= self.positions[partition]:
                 batches.append(
                     Batch(
-                        header.base_offset,
-                        header.last_offset,
-                        header.is_control,
-                        values,
-                        header.leader_epoch,
+                        header.base_offset, header.last_offset, header.is_control, values, header.leader_epoch
                     )
                 )
                 self.positions[partition] = header.last_offset + 1
@@ -460,13 +451,4 @@ async def read_finals(asker: Asker) -> None:
         asker.note(f"finds {len(final.batches)} batches in {topic}-{partition}, up to {final.end}")
 
 
-__all__ = [
-    "PARTITIONS",
-    "TOPIC",
-    "Asker",
-    "Producer",
-    "Reader",
-    "ResponseError",
-    "asking",
-    "read_finals",
-]
+__all__ = ["PARTITIONS", "TOPIC", "Asker", "Producer", "Reader", "ResponseError", "asking", "read_finals"]

@@ -6,19 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from barnabas.cluster.metadata.changes import (
-    ConfigChanged,
-    PartitionsAdded,
-    TopicCreated,
-    TopicDeleted,
-)
-from barnabas.cluster.metadata.image import (
-    GROUP,
-    Change,
-    ClusterImage,
-    PartitionInfo,
-    TopicInfo,
-)
+from barnabas.cluster.metadata.changes import ConfigChanged, PartitionsAdded, TopicCreated, TopicDeleted
+from barnabas.cluster.metadata.image import GROUP, Change, ClusterImage, PartitionInfo, TopicInfo
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.consumer.membership import Heartbeat, check_heartbeat
 from barnabas.coordinators.groups.records import CommittedOffset, DecodedRecord

@@ -24,19 +24,8 @@ from barnabas.wire.generated.metadata_records.unregister_broker import Unregiste
 from tests.support.programs import run_with
 from tests.support.replicating import consume, produce
 from tests.support.scripted_broker import SILENCE
-from tests.support.simulated_controller import (
-    TOPIC_ID,
-    QuorumMember,
-    member,
-)
-from tests.unit.broker.test_in_a_quorum import (
-    BROKER,
-    heartbeats,
-    led,
-    mark,
-    registrations,
-    run,
-)
+from tests.support.simulated_controller import TOPIC_ID, QuorumMember, member
+from tests.unit.broker.test_in_a_quorum import BROKER, heartbeats, led, mark, registrations, run
 
 # --- stops ----------------------------------------------------------------------------------------------------------------
 

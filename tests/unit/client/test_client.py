@@ -11,14 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from barnabas.client import (
-    Client,
-    ClientSettings,
-    ClosedError,
-    Endpoint,
-    ResponseError,
-    open_client,
-)
+from barnabas.client import Client, ClientSettings, ClosedError, Endpoint, ResponseError, open_client
 from barnabas.client.admin import Admin
 from barnabas.client.administration.access import Principal, Token
 from barnabas.wire.generated.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -61,9 +54,7 @@ async def test_a_leader_that_has_changed_is_found(autojump_clock: trio.testing.M
         assert [host for host, api in cluster.asked if api == "Fetch"] == ["one", "two"]
 
 
-async def test_leaderless_and_missing_partitions_are_errors(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_leaderless_and_missing_partitions_are_errors(autojump_clock: trio.testing.MockClock) -> None:
     cluster = Cluster()
     cluster.leader = -1
     async with cluster.client() as client:

@@ -10,16 +10,7 @@ import pytest
 
 from barnabas.client import ClientSettings, ResponseError
 from barnabas.network.http import CREDENTIALS_BYTES_MAX, basic_credentials
-from barnabas.registry.access import (
-    CHANGE,
-    DELETE,
-    READ,
-    WRITE,
-    Caller,
-    Logins,
-    User,
-    topic_of,
-)
+from barnabas.registry.access import CHANGE, DELETE, READ, WRITE, Caller, Logins, User, topic_of
 from barnabas.registry.errors import RegistryError
 from barnabas.registry.parsing import dependencies_of, pinned
 from barnabas.registry.records import Version

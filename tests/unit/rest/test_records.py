@@ -10,15 +10,7 @@ from urllib.parse import urlsplit
 
 import trio
 
-from tests.support.rest import (
-    AVRO_V2,
-    BINARY_V2,
-    JSON_V2,
-    JSONSCHEMA_V2,
-    PROTOBUF_V2,
-    records_of,
-    world,
-)
+from tests.support.rest import AVRO_V2, BINARY_V2, JSON_V2, JSONSCHEMA_V2, PROTOBUF_V2, records_of, world
 
 USER = '{"type":"record","name":"User","fields":[{"name":"name","type":"string"}]}'
 SCHEMAS = {

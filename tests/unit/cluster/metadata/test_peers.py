@@ -13,18 +13,8 @@ import trio.testing
 
 from barnabas.client import ClientSettings, Endpoint
 from barnabas.cluster.metadata.changes import BrokerRegistered, BrokerUnregistered, ControllerChanged
-from barnabas.cluster.metadata.image import (
-    BrokerInfo,
-    Change,
-    ClusterImage,
-    Delta,
-)
-from barnabas.cluster.metadata.peers import (
-    Peers,
-    PeerUnavailableError,
-    VersionedRequest,
-    api_key,
-)
+from barnabas.cluster.metadata.image import BrokerInfo, Change, ClusterImage, Delta
+from barnabas.cluster.metadata.peers import Peers, PeerUnavailableError, VersionedRequest, api_key
 from barnabas.wire.generated.alter_partition import AlterPartitionRequest
 from barnabas.wire.generated.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
@@ -108,9 +98,7 @@ async def test_a_broker_that_does_not_answer_fails_in_time(autojump_clock: trio.
         assert isinstance(await peers.ask(1, FetchRequest()), FetchResponse)
 
 
-async def test_reconnects_back_off_until_the_broker_moves(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_reconnects_back_off_until_the_broker_moves(autojump_clock: trio.testing.MockClock) -> None:
     cluster = Cluster()
     async with cluster.running() as peers:
         address = cluster.addresses.pop(1)

@@ -7,18 +7,8 @@ from typing import Any
 import pytest
 import trio
 
-from barnabas.cluster.metadata.changes import (
-    BrokerRegistered,
-    ConfigChanged,
-    TopicCreated,
-)
-from barnabas.cluster.metadata.image import (
-    TOPIC,
-    BrokerInfo,
-    Delta,
-    PartitionInfo,
-    TopicInfo,
-)
+from barnabas.cluster.metadata.changes import BrokerRegistered, ConfigChanged, TopicCreated
+from barnabas.cluster.metadata.image import TOPIC, BrokerInfo, Delta, PartitionInfo, TopicInfo
 from barnabas.cluster.zookeeper import resource_znodes as resources
 from barnabas.cluster.zookeeper import znodes
 from barnabas.cluster.zookeeper.features import ZooKeeperFeatures
@@ -44,9 +34,7 @@ def store_on(zookeeper: SimulatedZooKeeper, broker: int = 1) -> ZooKeeperStore:
 # --- who speaks ---------------------------------------------------------------------------------------------------
 
 
-async def test_registration_after_a_lost_session_is_published(
-    autojump_clock: Any,
-) -> None:
+async def test_registration_after_a_lost_session_is_published(autojump_clock: Any) -> None:
     zookeeper = SimulatedZooKeeper()
     session = zookeeper.session()
     store = ZooKeeperStore(session, 1, lambda: 0)
@@ -74,9 +62,7 @@ async def test_registration_after_a_lost_session_is_published(
 # --- what is published --------------------------------------------------------------------------------------------
 
 
-async def test_new_topic_comes_with_its_own_partitions_and_settings(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_new_topic_comes_with_its_own_partitions_and_settings(caplog: pytest.LogCaptureFixture) -> None:
     zookeeper = SimulatedZooKeeper()
     admin = zookeeper.session()
     store = store_on(zookeeper)

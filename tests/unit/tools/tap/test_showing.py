@@ -12,13 +12,7 @@ from barnabas.tools.inspection.frames import Request, Response
 from barnabas.tools.tap import observers
 from barnabas.tools.tap.exchange import Connection, Exchange, TopicNames
 from barnabas.tools.tap.filters import Filter, has_failed
-from barnabas.tools.tap.observers import (
-    JsonLines,
-    Several,
-    Terminal,
-    left_out_as_json,
-    left_out_as_text,
-)
+from barnabas.tools.tap.observers import JsonLines, Several, Terminal, left_out_as_json, left_out_as_text
 from barnabas.wire.generated.heartbeat import HeartbeatResponse
 from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
 
@@ -222,9 +216,7 @@ def told(several: Several) -> list[tuple[Any, ...]]:
     ]  # fmt: skip
 
 
-def test_failing_observer_hides_nothing_from_others(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_failing_observer_hides_nothing_from_others(caplog: pytest.LogCaptureFixture) -> None:
     failing, good = Recorder(RuntimeError("a mistake")), Recorder()
     events = told(Several([failing, good]))
     assert failing.seen == good.seen == events
