@@ -1,4 +1,4 @@
-"""THE table of the APIs that a controller serves: versions of Kafka 4.4's controllers, and what a request needs as a whole.
+"""THE table of the APIs that a controller serves, in the versions of Kafka 4.4's controllers, with required permissions.
 
 The rule: handlers authorize the topics, resources and tokens in a request, as in `serving/apis.py`; a request in an
 Envelope is authorized for its client, by the same table.

@@ -318,7 +318,7 @@ def bounds_growth(name: str) -> bool:
 
 
 def first_with_offset_interval(name: str) -> int:
-    """Return the first StreamsGroupHeartbeat that is told how often to report offsets; empty for the newest."""
+    """Return the first StreamsGroupHeartbeat with the interval of offset reports in its response; empty for the newest."""
     return 0 if _is_since(name, "4.4") else 1
 
 

@@ -52,9 +52,9 @@ def first_voters_file(voters: Sequence[Voter], now_ms: int) -> bytes:
 
 
 def read_bootstrap(disk: Disk, log_dir: str, release: str = "") -> tuple[Any, ...]:
-    """Return the records with which the first leader of a cluster begins, those of a new one where there is no file.
+    """Return the records of the bootstrap file with which a cluster's first leader begins.
 
-    A new cluster has the levels of a release of the broker, the newest where none is named.
+    Without a file they are those of a new cluster, at the levels of the broker's release, empty for the newest.
 
     Raises MetadataLogError for a damaged file, OSError.
     """
@@ -77,7 +77,7 @@ def read_bootstrap(disk: Disk, log_dir: str, release: str = "") -> tuple[Any, ..
 def begun_image(
     disk: Disk, log_dir: str, image: QuorumImage, release: str = ""
 ) -> tuple[QuorumImage, tuple[Any, ...]]:
-    """Return the image of a log with which its cluster begins, and the records for that; none if it has begun.
+    """Return the image of a new cluster's log, and its first records; no records if the log has begun.
 
     Raises as `read_bootstrap` does.
     """
@@ -119,7 +119,7 @@ def parse_voters(text: str, listener: str) -> tuple[Voter, ...]:
 
 
 def first_level(release: str) -> int:
-    """Return the metadata.version of new log dirs of a broker of a release, empty for the newest."""
+    """Return the metadata.version of new log dirs of a release, empty for the newest."""
     return LEVEL if not release or is_at_least(release, "4.4") else level_of("4.3")
 
 

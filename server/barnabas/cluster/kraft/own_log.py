@@ -81,7 +81,7 @@ class OwnLog:
         wall_clock_ms: Callable[[], int],
         release: str = "",
     ) -> None:
-        """`log_dir` has `__cluster_metadata-0`, or will have, with the levels of a release."""
+        """`log_dir` contains `__cluster_metadata-0`, which `open` creates at the levels of a release if it is missing."""
         self.log_dir = log_dir
         self._disk = disk
         self._settings = settings

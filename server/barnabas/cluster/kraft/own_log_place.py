@@ -20,9 +20,9 @@ Listener = tuple[str, str, int]
 
 
 class LogPlace(NamedTuple):
-    """A log dir that has a metadata log, or will have one; `wall_clock_ms` dates its records.
+    """A log dir for a metadata log, which may not exist yet; `wall_clock_ms` dates its records.
 
-    `release` is that of which the broker is, empty for the newest: a new log begins with its levels of features.
+    `release` is the broker's release, empty for the newest: a new log begins with its levels of features.
     """
 
     disk: Disk

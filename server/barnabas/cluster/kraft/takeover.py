@@ -86,9 +86,9 @@ def take_over(
 ) -> TakenOver:
     """Replace the journal in these log dirs, which are locked, by a metadata log.
 
-    `node` is the number of the broker, and the id of the dir of the log; `for_all` are settings that all brokers have
-    unless others are set, as for `OwnStore.open`, and `release` is that of `LogPlace`. A damaged journal is an error
-    unless what is lost of it `may_lose`. Raises StorageError; what was done then, another call goes on with.
+    `node` is the id of the broker, and the id of the dir of the log; `for_all` are defaults of cluster-wide settings, as
+    for `OwnStore.open`, and `release` is that of `LogPlace`. A damaged journal is an error unless `may_lose`. Raises
+    StorageError; a later call then continues.
     """
     path = f"{log_dir}/{DIRECTORY}"
     try:

@@ -2,9 +2,9 @@
 
 v4 adds an error code for a disabled deletion, v5 error messages.
 
-The rule: a topic that is named twice, by whatever, stays; entries with neither a name nor an id, or with both, have a
-result each. What a caller may not see is not told apart from what is not there, nor by the order of the results, which
-is random.
+The rule: a topic that is named twice, by name or id, is not deleted; entries with neither a name nor an id, or with
+both, have a result each. A caller cannot tell a topic that it may not describe from a missing one; so the order of the
+results is random.
 """
 
 from __future__ import annotations

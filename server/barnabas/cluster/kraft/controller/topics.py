@@ -192,9 +192,9 @@ def _assigned(
 
 
 def check_assignment(image: QuorumImage, replicas: Sequence[int]) -> None:
-    """Raise INVALID_REPLICA_ASSIGNMENT if these cannot be a partition's replicas: brokers, none of them twice.
+    """Raise INVALID_REPLICA_ASSIGNMENT unless these are registered brokers, none of them twice.
 
-    As in Kafka 4.4 each of them has a log dir that is not cordoned, or none that is known.
+    As in Kafka 4.4 each of them needs a log dir that is not cordoned, unless its log dirs are unknown.
     """
     if not replicas:
         raise _bad_assignment("a partition has no replicas")
