@@ -33,6 +33,7 @@ from barnabas.testing.memory_disk import Inode, MemoryDisk
 from barnabas.wire.codec import record_type_id
 from barnabas.wire.generated.records import share_snapshot
 from tests.simulation.scenario import judged
+from tests.support.slips import fits
 
 Patch = tuple[Any, str, Any]
 ROOT = Path(__file__).resolve().parents[2]
@@ -122,8 +123,8 @@ def _give_what_others_have() -> Patch:
     """A consumer group gives a partition to its next owner while the one before has not given it up."""
     right = membership.reconcile
 
-    def reconcile(member: Any, epoch: int, target: Any, _: Any, reported: Any) -> Any:
-        return right(member, epoch, target, (), reported)
+    def reconcile(member: Any, epoch: int, target: Any, _: Any, *more: Any) -> Any:
+        return right(member, epoch, target, (), *more)
 
     return membership, "reconcile", reconcile
 
@@ -277,6 +278,7 @@ def found_in_sources(bug: str, first: int, count_max: int) -> bool:
 def planted(bug: str) -> Iterator[None]:
     """Have brokers do wrong what `bug` names."""
     owner, name, wrong = BUGS[bug]()
+    assert fits(owner, name, wrong)
     right = owner.__dict__[name]
     setattr(owner, name, wrong)
     try:

@@ -9,6 +9,7 @@ import pytest
 from barnabas.testing.simulation.broker import quiet_logs
 from tests.simulation.cluster import Kind, judged
 from tests.simulation.planted_cluster import BUGS, FORMER_BUGS, FOUND_BY, planted, search
+from tests.support.slips import fits
 
 pytestmark = pytest.mark.slow
 
@@ -25,8 +26,9 @@ def quiet():
         yield
 
 
-def test_each_bug_has_its_seed():
+def test_each_bug_has_its_seed_and_fits():
     assert FOUND_BY.keys() == BUGS.keys()
+    assert [bug for bug, patches in BUGS.items() if not all(fits(*patch) for patch in patches())] == []
 
 
 @pytest.mark.parametrize("bug", BUGS_SEARCHED)

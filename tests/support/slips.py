@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
+import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
@@ -40,24 +41,35 @@ def unnoticed(machine: type[RuleBasedStateMachine], slips: Mapping[str, Slip], t
     if not all(is_source(holder, name) for holder, name, _ in slips.values()):
         failure = failure_in_sources(test)
         return [failure] if failure else []
-    if misfits := [name for name, slip in slips.items() if not _fits(slip)]:
+    if misfits := [name for name, slip in slips.items() if not fits(*slip)]:
         return [f"{name}: takes other arguments than the function that it replaces" for name in misfits]
     return [name for name in daily(slips, DAILY_SHARE) if not _is_noticed(machine, slips[name])]
 
 
-def _fits(slip: Slip) -> bool:
-    """Say whether a slip takes all arguments of the function that it replaces; true of what is no function."""
-    holder, name, slip_function = slip
+def fits(holder: Any, name: str, slip: Any) -> bool:
+    """Say whether a slip takes all arguments of the function that it replaces; a search takes a TypeError for the bug."""
     function = inspect.getattr_static(holder, name)
-    if not (inspect.isfunction(function) and inspect.isfunction(slip_function)):
+    if not (inspect.isfunction(function) and inspect.isfunction(slip)):
         return True
     parameters = inspect.signature(function).parameters
     keywords = {key for key, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY}
     try:
-        inspect.signature(slip_function).bind(*parameters.keys() - keywords, **dict.fromkeys(keywords))
+        inspect.signature(slip).bind(*parameters.keys() - keywords, **dict.fromkeys(keywords))
     except TypeError:
         return False
     return True
+
+
+class FittingPatch:
+    """Patches as pytest's MonkeyPatch does, with functions that fit."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._patch = patch
+
+    def setattr(self, holder: Any, name: str, slip: Any) -> None:
+        """Have a slip in place of a function."""
+        assert fits(holder, name, slip), f"the slip of {name} takes other arguments"
+        self._patch.setattr(holder, name, slip)
 
 
 def planted(slip: Slip) -> AbstractContextManager[Any]:

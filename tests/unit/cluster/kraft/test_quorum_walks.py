@@ -17,6 +17,7 @@ from barnabas.cluster.kraft.replay import Replay
 from barnabas.log.epochs import LeaderEpochs
 from tests.support.effort import daily
 from tests.support.quorum_walks import run_walk
+from tests.support.slips import FittingPatch
 
 SEEDS = 4
 """Walks of `make test`, a second or two each; the planted bugs have their own, that notice them."""
@@ -212,10 +213,12 @@ PLANTED: dict[Callable[[pytest.MonkeyPatch], None], int] = {
 
 
 def test_planted_bugs_are_noticed(monkeypatch):
-    missed = []
-    for plant in daily(PLANTED, 4):
+    missed, today = [], daily(PLANTED, 4)
+    for plant in PLANTED:
         with monkeypatch.context() as patch:
-            plant(patch)
+            plant(FittingPatch(patch))
+            if plant not in today:
+                continue
             try:
                 run_walk(PLANTED[plant])
             except Exception:
