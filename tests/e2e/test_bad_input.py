@@ -106,7 +106,7 @@ def test_a_malformed_request_ends_its_connection_only(broker: BrokerProcess, nam
     assert_alive(broker)
 
 
-@pytest.mark.parametrize("version", [5, 77, 32767, -1])
+@pytest.mark.parametrize("version", [6, 77, 32767, -1])
 def test_an_unknown_api_versions_version_is_told_the_known_ones(broker: BrokerProcess, version: int) -> None:
     with connected(broker) as connection:
         tagged_fields = b"\x00" if version >= 3 else b""
@@ -115,7 +115,7 @@ def test_an_unknown_api_versions_version_is_told_the_known_ones(broker: BrokerPr
         correlation_id, code, count = struct.unpack_from(">ihi", body)
         assert (correlation_id, code) == (7, UNSUPPORTED_VERSION)
         assert (count, len(body)) == (1, 16)
-        assert struct.unpack_from(">hhh", body, 10) == (API_VERSIONS, 0, 4)
+        assert struct.unpack_from(">hhh", body, 10) == (API_VERSIONS, 0, 5)
         connection.sendall(frame(header(API_VERSIONS, 0)))
         assert struct.unpack_from(">ih", answer(connection)) == (7, 0)
 
