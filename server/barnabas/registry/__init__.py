@@ -1,5 +1,5 @@
-"""Schemas of records: a registry that Confluent's clients use, kept in a topic, and what reads records by it.
+"""Schemas of records: a registry for Confluent's clients, stored in a topic, with serializers and deserializers.
 
-The rule: nothing here knows a broker from the inside; a registry of any Kafka is the same one. Nothing is imported before a
-registry is asked for.
+The rule: nothing here depends on the broker's own modules, so the registry works with any Kafka. Modules are imported
+when a registry is first needed.
 """

@@ -1,14 +1,14 @@
-"""Permissions on subjects: those that the broker gives the same user on the subject's topic.
+"""Permissions on subjects, derived from the user's permissions on the subject's topic.
 
-The rule: the broker judges. The registry logs in to it with the name and password of the request, and asks as that user;
-no password and no verdict is kept. A subject's topic is its name without `-key` or `-value`, and without its context.
+The rule: the broker decides. The registry logs in to it as the user, with the name and password of the request; it keeps
+neither passwords nor verdicts. A subject's topic is its name without `-key` or `-value`, and without its context.
 
     read      Describe on the topic, which Read and Write imply
-    write     Write on the topic; Create where it is not there yet
+    write     Write on the topic; Create if it does not exist yet
     delete    Delete on the topic
     change    AlterConfigs on the topic; for settings of all subjects, Alter on the cluster
 
-Where the topic is not there, or none can be called so, `delete` and `change` ask for Alter on the cluster.
+If the topic does not exist, or its name is invalid, `delete` and `change` need Alter on the cluster.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _METADATA = 3
 _OPERATIONS_SINCE = 8
 _OF_CLUSTER_MAX = 10
 _TOPICS_MAX = 1000
-"""Topics that the broker is asked about in one request."""
+"""Topics per request to the broker."""
 _SUFFIXES = ("-key", "-value")
 _REFUSED = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
 def topic_of(subject: str) -> str:
-    """Return the topic by which a subject is judged."""
+    """Return the topic that determines the permissions on a subject."""
     name = names.split(subject)[1]
     for suffix in _SUFFIXES:
         if name.endswith(suffix) and name != suffix:
@@ -61,7 +61,7 @@ class Caller:
         """Raise RegistryError unless a subject, or with None the settings of all, may be used so."""
 
     async def readable(self, subjects: Iterable[str]) -> set[str]:
-        """Return those of these subjects that may be read."""
+        """Return the readable subjects among these."""
         return set(subjects)
 
 
@@ -78,7 +78,7 @@ class User(Caller):
             raise RegistryError(403, 40301, "User is denied operation on this server.")
 
     async def readable(self, subjects: Iterable[str]) -> set[str]:
-        """Return those of these subjects that may be read."""
+        """Return the readable subjects among these."""
         by_topic: dict[str, list[str]] = {}
         for subject in subjects:
             by_topic.setdefault(topic_of(subject), []).append(subject)
@@ -150,7 +150,7 @@ class Logins:
 
     @asynccontextmanager
     async def caller(self, authorization: bytes) -> AsyncIterator[Caller]:
-        """Give the user of a request, as long as it lasts. Raises RegistryError for one that the broker refuses."""
+        """Open a caller for the user of a request. Raises RegistryError if the broker rejects the user."""
         credentials = basic_credentials(authorization)
         if credentials is None:
             raise _refused()

@@ -1,6 +1,7 @@
-"""Addresses of registries: `http://HOST:PORT`, with a user and a password in front of the host if need be.
+"""Addresses of registries: `http://HOST:PORT`, with an optional user and password before the host.
 
-The rule: no text that is shown has anything of what may be a password; one scheme, host and port is one party.
+The rule: shown texts contain no part of a possible password; two addresses with the same scheme, host and port are the
+same server.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ def split(url: str) -> SplitResult:
     with suppress(ValueError):
         where = urlsplit(url)
         is_whole = where.hostname and where.port != 0 and not where.query and not where.fragment
-        # An "@" behind a slash ends a password that has one, and is not quoted.
+        # An "@" after a slash ends a password that contains an unquoted slash.
         if where.scheme in _PORTS and is_whole and "@" not in where.path:
             return where
     scheme = url.partition("//")[0]
@@ -38,5 +39,5 @@ def without_secret(url: str) -> str:
 
 
 def has_login(url: str) -> bool:
-    """Say whether a user or a password stands in an address. Raises ValueError."""
+    """Return whether an address contains a user or a password. Raises ValueError."""
     return "@" in split(url).netloc

@@ -1,9 +1,9 @@
-"""A client for schema registries, Confluent's and those that do as it does.
+"""A client for schema registries: Confluent's and compatible ones.
 
     client = RegistryClient("http://localhost:8081")
     schema = await client.schema(7)
 
-The rule: what can never change, the schema of an id and that of a version, is asked for once.
+The rule: the schemas of ids and of versions never change, so they are cached.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 CACHED_MAX = 10_000
-"""Schemas of ids, and those of versions, that are kept."""
+"""Cached schemas by id, and as many by version."""
 
 
 class RegistryClient(RestClient):

@@ -1,12 +1,12 @@
-"""Settings of a registry's client, by the names that Confluent's clients give them.
+"""Settings of a registry's client, under the names of Confluent's clients.
 
     schema.registry.url = "https://registry.example:8081"
     schema.registry.ssl.ca.location = "~/ca.pem"
-    schema.registry.ssl.certificate.location = "~/me.pem"      # with ssl.key.location and ssl.key.password if need be
+    schema.registry.ssl.certificate.location = "~/me.pem"      # optional: ssl.key.location, ssl.key.password
     schema.registry.basic.auth.user.info = "USER:PASSWORD"     # or bearer.auth.token
 
-The rule: the same for every client of a registry; another name with this prefix is a ValueError. Credentials for one
-registry are sent to no other.
+The rule: all clients of registries use these settings; any other name with this prefix is a ValueError. Credentials for
+a registry are sent to no other.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RegistryAt:
     url: str = field(repr=False)
     """Its address, with a user and a password if need be."""
     tls: ssl.SSLContext | None = None
-    """Certificates to trust, and the client's own; None for those that this machine trusts."""
+    """Trusted certificates and the client's own one; None: the certificates that this machine trusts."""
     user: str = ""
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
@@ -74,7 +74,7 @@ class RegistryAt:
         except ValueError as error:
             raise ValueError(f"{PREFIX}{error}") from None
         registry = cls(url, context, user, password, values.get(TOKEN, ""))
-        registry.client()  # to have an address that is none told at once
+        registry.client()  # so that an invalid address fails early
         return registry
 
     def client(self) -> RegistryClient:
@@ -95,7 +95,7 @@ class RegistryAt:
 
 
 def over(below: Mapping[str, str], above: Mapping[str, str], prefix: str = PREFIX) -> dict[str, str]:
-    """Return settings with others over them; those that name another registry have none of what is below for it.
+    """Return `below` overridden by `above`; if `above` names another registry, settings below with the prefix are dropped.
 
     A login and certificates belong to an address: another scheme, host or port is another registry.
     """
@@ -106,7 +106,7 @@ def over(below: Mapping[str, str], above: Mapping[str, str], prefix: str = PREFI
 
 
 def is_same(url: str, other: str) -> bool:
-    """Say whether two addresses are of one registry, which may be told the same secrets."""
+    """Return whether two addresses are of the same registry, so that credentials for the one may be sent to the other."""
     try:
         return origin_of(url) == origin_of(other)
     except ValueError:

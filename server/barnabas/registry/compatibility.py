@@ -1,4 +1,4 @@
-"""Levels of compatibility: what each promises of a schema and the one before it. Pure."""
+"""Levels of compatibility: the promise of each for a schema and its predecessor. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ LEVELS = (
 
 
 def is_transitive(level: str) -> bool:
-    """Say whether a level is about all versions before, and not the last one alone."""
+    """Return whether a level compares with all earlier versions, rather than the last one."""
     return level.endswith(TRANSITIVE)
 
 
 def differences(level: str, new: Parsed, old: Parsed) -> list[str]:
-    """Say why a schema breaks the promise of a level to one before it; empty where it does not."""
+    """Return the reasons why a schema breaks a level towards an earlier one; empty if it is compatible."""
     if level not in LEVELS or level == NONE:
         return []
     if type(new) is not type(old):

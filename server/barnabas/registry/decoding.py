@@ -1,7 +1,7 @@
-"""Keys and values of records read by the schemas that they name: a byte of 0, the id in four bytes, and the data.
+"""Deserialization of keys and values by their schemas: a byte of 0, the id in four bytes, and the data.
 
-The rule: bytes that are not framed so are none of its business; those that are and cannot be read are an error that says
-why. Schemas are parsed and payloads decoded in a sandbox, many at a time.
+The rule: bytes without this frame are ignored; framed bytes that cannot be read are an error with the reason. Schemas are
+parsed and payloads decoded in a sandbox, in batches.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAGIC = 0
 CACHED_MAX = 1_000
 """Schemas that are kept ready for reading."""
 BATCH_BYTES_MAX = 4 << 20
-"""Bytes of payloads that are decoded by one call of the sandbox."""
+"""Bytes of payloads per call of the sandbox."""
 CHARS_MAX = 1 << 30
 """Length of a text that is not cut."""
 
@@ -110,7 +110,7 @@ class Deserializer:
     async def _decoded(
         self, source: Source, payloads: list[bytes], chars_max: int, owner: Hashable
     ) -> list[work.Text | SchemaError]:
-        """Return what a batch says; a batch that reaches a limit is decoded one by one, so that the culprit is found."""
+        """Return a decoded batch; if it reaches a limit, decode payloads one at a time, so that only the culprit fails."""
         try:
             return await self._sandbox.call(work.decode_many, source, payloads, chars_max, owner=owner)
         except SandboxError as error:
@@ -142,7 +142,7 @@ class Deserializer:
 
 
 def _batches(payloads: Sequence[bytes], numbers: Sequence[int]) -> list[list[int]]:
-    """Split places of payloads into those that are decoded together."""
+    """Split the places of payloads into batches that are decoded together."""
     batches: list[list[int]] = [[]]
     size = 0
     for number in numbers:
@@ -155,7 +155,7 @@ def _batches(payloads: Sequence[bytes], numbers: Sequence[int]) -> list[list[int
 
 
 async def source_of(client: RegistryClient, schema: Schema) -> Source:
-    """Return a schema together with those that it refers to. Raises SchemaError, RegistryError."""
+    """Return a schema with its references. Raises SchemaError, RegistryError."""
     steps = collecting("", schema.references)
     try:
         _, reference = next(steps)
@@ -167,9 +167,9 @@ async def source_of(client: RegistryClient, schema: Schema) -> Source:
 
 
 async def parsed_of(client: RegistryClient, schema: Schema) -> Parsed:
-    """Understand a schema, together with those that it refers to, in a thread. Raises SchemaError, RegistryError.
+    """Parse a schema with its references, in a thread. Raises SchemaError, RegistryError.
 
-    For a process that serves nothing else; others work in a sandbox.
+    For processes that serve no clients; all others use a sandbox.
     """
     source = await source_of(client, schema)
     return await trio.to_thread.run_sync(parse, schema, source.dependencies)

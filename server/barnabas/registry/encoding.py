@@ -1,6 +1,6 @@
-"""Keys and values of records written by a schema: a byte of 0, the id in four bytes, and the data.
+"""Serialization of keys and values by a schema: a byte of 0, the id in four bytes, and the data.
 
-The rule: a value comes as the text of its JSON, and is read and written in a sandbox, as the schema is.
+The rule: values are passed as JSON text; values and schemas are parsed and encoded in a sandbox.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Errors of a schema registry, on both of its sides, and of schemas themselves.
+"""Errors of schema registries, for client and server, and of schemas.
 
-The rule: codes and texts of what a registry refuses are Confluent's, which its clients read.
+The rule: codes and texts of a registry's errors are Confluent's, since clients depend on them.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ class SchemaError(ValueError):
 
 
 class RegistryError(Exception):
-    """A registry refuses a request, or cannot be asked; `status` is HTTP's, 0 where nothing was answered."""
+    """A registry refuses a request, or cannot be reached; `status` is HTTP's, 0 without a response."""
 
     def __init__(self, status: int, code: int, message: str) -> None:
         super().__init__(status, code, message)
         self.status = status
         self.code = code
-        """Confluent's code of the error, five digits or those of the status."""
+        """Confluent's error code: five digits, or the same as the status."""
         self.message = message
 
     def __str__(self) -> str:

@@ -1,8 +1,7 @@
 """Requests of a registry, read and answered over HTTP/1.1.
 
-The rule: a request that cannot be understood is answered with what is wrong with it, and one that a browser sends for a
-page of another site is refused. A body has a bound before its sender is known, and is read as JSON once the sender may do
-what the path says.
+The rule: the response to an invalid request describes its error; a request that a browser sends for a page of another
+site is refused. Bodies are bounded before authentication, and parsed as JSON after authorization.
 """
 
 from __future__ import annotations
@@ -36,15 +35,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BODY_BYTES_MAX = 2 * 1024 * 1024 + 64 * 1024
-"""Size of a request with a schema: as many characters as one may have, all of them escaped or of two bytes."""
+"""Bytes of a request with a schema: the largest number of characters, all of them escaped or of two bytes."""
 JSON_BYTES_MAX = 256 * 1024
-"""Size of any other request, and of what stands outside of texts in one with a schema: it is read in one step."""
+"""Bytes of any other request, and of JSON outside of strings in a request with a schema; they are parsed in one step."""
 ANSWER_SECONDS_MAX = 60.0
 OWN_TYPE = "application/vnd.schemaregistry.v1+json"
 TYPES = (OWN_TYPE, "application/vnd.schemaregistry+json", "application/json")
 """Names of the type of answers, the first where the client accepts any."""
 _PIECE_ITEMS = 500
-"""Items of a list that are written in one step."""
+"""Items of a list that are serialized in one step."""
 _PIECE_CHARACTERS = 256 * 1024
 """Length of schemas after which a step has enough of them."""
 
@@ -57,7 +56,7 @@ class RegistryService(HttpService):
     def __init__(
         self, registry: Registry, logins: Logins | None, addresses: set[str], *, is_local: bool
     ) -> None:
-        """`addresses` are those that are bound; `is_local` says that this machine alone can connect to them."""
+        """`addresses` are the bound ones; `is_local` is true if only this machine can connect to them."""
         self._registry = registry
         self._logins = logins
         self._addresses = addresses
@@ -75,11 +74,11 @@ class RegistryService(HttpService):
         return await _send(reader, status, value, _type(request), head_only=is_head)
 
     async def refuse(self, reader: HttpReader, status: int, reason: str) -> bool:
-        """Send the response to a request that cannot be read, the last one of a connection."""
+        """Send the response to an unreadable request; the connection ends after it."""
         return await _send(reader, status, _error(status, reason), OWN_TYPE)
 
     def body_bytes_max(self, request: h11.Request) -> int:
-        """Return how large the body of a request may be: a small one without the login that it needs."""
+        """Return the size limit for the body of a request; it is small if a required login is missing."""
         if self._logins is not None and b"authorization" not in dict(request.headers):
             return SMALL_BYTES_MAX
         return BODY_BYTES_MAX if request.method == b"POST" else JSON_BYTES_MAX
@@ -151,7 +150,7 @@ def _bytes_outside_of_texts(body: bytes) -> int:
 
 
 def _type(request: h11.Request) -> str:
-    """Return the content type of the response, one of those accepted."""
+    """Return the content type of the response, among the accepted types."""
     accepted = dict(request.headers).get(b"accept", b"").decode("latin-1").lower()
     return next((name for name in TYPES if name in accepted), OWN_TYPE)
 
@@ -179,7 +178,7 @@ async def _send(
 
 
 async def _send_list(items: list[Any], send: Callable[[bytes], Awaitable[None]]) -> None:
-    """Send a long list piece by piece, each of which is written in one step."""
+    """Send a long list in pieces, each serialized in one step."""
     begin = 0
     while begin < len(items):
         end = _piece_end(items, begin)

@@ -1,6 +1,6 @@
-"""Names of subjects: `subject`, or `:.context:subject` for one of another context than the default one.
+"""Names of subjects: `subject` in the default context, `:.context:subject` in another.
 
-The rule: each name has one spelling; ids and settings are those of a context, and contexts know nothing of each other.
+The rule: each name has one spelling; each context has its own ids and settings.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def join(context: str, rest: str) -> str:
 
 
 def normal(name: str) -> str:
-    """Return the one spelling of a name; empty for the default context itself."""
+    """Return the normal spelling of a name; empty for the default context itself."""
     return join(*split(name))
 
 
@@ -38,7 +38,7 @@ def context_of(name: str) -> str:
 
 
 def is_valid(name: str, *, is_setting: bool = False) -> bool:
-    """Say whether a subject may be called so; settings may also be those of a context."""
+    """Return whether a name is valid for a subject, or with `is_setting` for settings, which a context may have, too."""
     context, rest = split(name)
     if any(ord(letter) < 32 for letter in name) or (context == GLOBAL.strip(":") and not is_setting):
         return False
@@ -46,7 +46,7 @@ def is_valid(name: str, *, is_setting: bool = False) -> bool:
 
 
 def scopes(name: str | None) -> list[str | None]:
-    """Return the names under which a setting of a subject is looked for, its own first; None is the default context's."""
+    """Return the names under which a setting of a subject is looked up, its own first; None is the default context's."""
     if name is None:
         return [None, GLOBAL]
     context, rest = split(name)
@@ -55,7 +55,7 @@ def scopes(name: str | None) -> list[str | None]:
 
 
 def beside(subject: str, referred: str) -> str:
-    """Return the name of a subject that a schema of another one refers to: of the same context, unless it names one."""
+    """Return the name of a subject that a schema of `subject` refers to, by default in the same context."""
     if referred.startswith(_START):
         return normal(referred)
     return join(context_of(subject), referred)

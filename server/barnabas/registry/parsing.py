@@ -1,7 +1,7 @@
-"""Schemas understood and compared, with what they refer to in the registry.
+"""Schemas parsed and compared, with their references in the registry.
 
-The rule: what a schema of others may make long or large happens in a sandbox (`work`); this process keeps texts and
-verdicts alone. What could not be understood or compared later is refused when it comes.
+The rule: clients' schemas are parsed and compared in a sandbox (`work`), as their time and size may be large; this process
+keeps only texts and verdicts. Schemas that could not be parsed or compared later are refused at registration.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ T = TypeVar("T")
 KEPT_CHARS_MAX = 32_000_000
 """Characters of schemas with results that are kept."""
 BATCH_MAX = 100
-"""Versions that one call of the sandbox looks at."""
+"""Versions per call of the sandbox."""
 BATCH_CHARS_MAX = SCHEMA_CHARACTERS_MAX
 LATEST = -1
-"""A version that a reference may have, for the newest one."""
+"""The version of a reference to the newest version."""
 
 
 class Kept(dict[Source, T]):
-    """Results for schemas, the oldest of which are dropped."""
+    """A cache of results for schemas; the oldest are evicted."""
 
     def __init__(self, chars_max: int = KEPT_CHARS_MAX) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class Parsing:
     async def identities(
         self, state: State, versions: Sequence[Version], owner: Hashable = None
     ) -> list[bytes | None]:
-        """Return the identities of versions, None for one that cannot be understood."""
+        """Return the identities of versions, None for an unparsable one."""
         sources = [_source_or_none(state, version) for version in versions]
         there = [source for source in sources if source is not None]
         results = {source: self._identities[source] for source in there if source in self._identities}
@@ -128,7 +128,7 @@ class Parsing:
         versions: Sequence[Version],
         owner: Hashable = None,
     ) -> tuple[Version, list[str]] | None:
-        """Return the first of these versions to which a schema breaks the promise of a level, and why; None without one.
+        """Return the first version with which a schema is incompatible by a level, and the reasons, or None.
 
         Raises RegistryError.
         """
@@ -154,7 +154,7 @@ class Parsing:
 
 @contextmanager
 def refused(schema: Schema) -> Iterator[None]:
-    """Raise RegistryError for what a schema is, or for work on it that reaches a limit."""
+    """Convert errors of a schema, or of work that reaches a limit, to RegistryError."""
     try:
         yield
     except (SchemaError, SandboxError) as error:
@@ -167,7 +167,7 @@ def refused(schema: Schema) -> Iterator[None]:
 
 
 def batches(sources: Sequence[Source]) -> Iterator[list[Source]]:
-    """Split schemas into those that one call of the sandbox looks at."""
+    """Split schemas into batches for one call of the sandbox each."""
     batch: list[Source] = []
     size = 0
     for source in sources:
@@ -193,7 +193,7 @@ def pinned(state: State, subject: str, schema: Schema) -> Schema:
 
 
 def source_of(state: State, subject: str, schema: Schema) -> Source:
-    """Return a schema of a subject with what it refers to. Raises SchemaError."""
+    """Return a schema of a subject with its references. Raises SchemaError."""
     return Source(schema.format, schema.text, tuple(dependencies_of(state, subject, schema.references)))
 
 
@@ -205,9 +205,9 @@ def _source_or_none(state: State, version: Version) -> Source | None:
 
 
 def dependencies_of(state: State, subject: str, references: Sequence[Reference]) -> list[Dependency]:
-    """Return what a schema of a subject refers to, each after what it needs itself.
+    """Return the references of a subject's schema, each after its own references.
 
-    Raises SchemaError, also where there are too many of them, their texts are too long, or the chain that they form.
+    Raises SchemaError, also if their number, the length of their texts or of their chain is too large.
     """
     steps = collecting(subject, references)
     try:

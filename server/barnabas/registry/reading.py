@@ -1,4 +1,4 @@
-"""Contents of a registry as they are asked for: subjects, versions, ids, schemas.
+"""Queries of a registry: subjects, versions, ids, schemas.
 
 The rule: deleted versions are shown only on request, except for the schema of an id, which records may still refer to.
 """
@@ -24,9 +24,9 @@ T = TypeVar("T")
 
 LATEST = -1
 STEP_SUBJECTS = 1000
-"""Subjects that are looked at in one step, and that a broker is asked about in one request."""
+"""Subjects per step, and per request to the broker."""
 SORTED_SUBJECTS = 20_000
-"""Subjects that are put in order in one step; many small parts would take longer to merge."""
+"""Subjects that are sorted in one step; merging many small parts would take longer."""
 _DIGITS_MAX = 20
 
 
@@ -41,7 +41,7 @@ def version_number(text: str) -> int:
 
 
 class Page(NamedTuple):
-    """The part of a list that is asked for; a negative `limit` is none."""
+    """The requested part of a list; a negative `limit` means no limit."""
 
     offset: int = 0
     limit: int = -1
@@ -51,7 +51,7 @@ class Page(NamedTuple):
         return items[self.offset :] if self.limit < 0 else items[self.offset : self.offset + self.limit]
 
     def ends_within(self, items: Sequence[Any]) -> bool:
-        """Say whether what follows these items is not asked for."""
+        """Return whether the page needs no items beyond these."""
         return 0 <= self.limit <= len(items) - self.offset
 
 
@@ -95,7 +95,7 @@ class Reading:
     async def _subjects(
         self, prefix: str, caller: Caller, *, deleted: bool, deleted_only: bool
     ) -> AsyncGenerator[list[str]]:
-        """Yield the subjects that are asked for and may be seen, in their order, some at a time."""
+        """Yield the requested subjects that the caller may read, in order, in batches."""
         every = await self._ordered()
         for at in range(0, len(every), STEP_SUBJECTS):
             await trio.lowlevel.checkpoint()
@@ -158,10 +158,10 @@ class Reading:
         return sorted({version.id for version in referring})
 
     async def with_id(self, schema_id: int, subject: str, caller: Caller) -> list[Version]:
-        """Return the versions with an id that may be seen, also deleted ones, those of a subject first.
+        """Return the versions with an id that the caller may read, also deleted ones, those of the subject first.
 
-        Where no subject is named, and the default context does not have the id, the other contexts are asked, as long as
-        only one has it. Raises RegistryError.
+        Without a subject, if the default context does not have the id, the other contexts are searched; the id must be in
+        only one of them. Raises RegistryError.
         """
         context, rest = names.split(subject)
         versions = self._state.with_id(context, schema_id)
@@ -178,7 +178,7 @@ class Reading:
         )
 
     async def schema(self, version: Version, output_format: str, owner: Hashable = None) -> dict[str, Any]:
-        """Return a version as it is answered: `serialized` has Protobuf as a descriptor, `resolved` Avro in one piece."""
+        """Return a version for a response: `serialized` is Protobuf as a descriptor, `resolved` Avro with references."""
         answer = version.plain()
         if (output_format, version.schema.format) in (("serialized", "PROTOBUF"), ("resolved", "AVRO")):
             answer["schema"] = await self._parsing.written(self._state, version, output_format, owner)
@@ -189,7 +189,7 @@ class Reading:
         return self._state.last_id(subject)
 
     async def contexts(self, caller: Caller) -> list[str]:
-        """Return contexts with subjects that may be seen, and the default one."""
+        """Return the contexts with subjects that the caller may read, and the default one."""
         every = self._state.contexts()
         seen = {names.DEFAULT}
         async with aclosing(self._subjects(names.ALL, caller, deleted=True, deleted_only=False)) as some:
@@ -200,7 +200,7 @@ class Reading:
         return [context for context in every if context in seen]
 
     def config(self, subject: str | None, *, default_to_global: bool) -> dict[str, Any]:
-        """Return the settings of a subject, or those that hold for it; the level is always there. Raises RegistryError."""
+        """Return the settings of a subject, or the effective ones, which always include a level. Raises RegistryError."""
         config = self._state.configs.get(subject)
         if default_to_global or subject is None:
             return self._state.config(subject)
@@ -209,7 +209,7 @@ class Reading:
         return {"compatibilityLevel": DEFAULT_LEVEL, **config}
 
     def mode(self, subject: str | None, *, default_to_global: bool) -> dict[str, Any]:
-        """Return the mode of a subject, or that which holds for it. Raises RegistryError."""
+        """Return the mode of a subject, or the effective one. Raises RegistryError."""
         if default_to_global or subject is None:
             return {"mode": self._state.mode(subject)}
         if subject not in self._state.modes:
@@ -223,7 +223,7 @@ def types() -> list[str]:
 
 
 def number_of(text: str) -> int:
-    """Return an id, which may be one that no schema has. Raises RegistryError for what is no number."""
+    """Return an id, whether or not a schema has it. Raises RegistryError for a text that is not a number."""
     number = _whole(text.removeprefix("-"))
     if number is None:
         raise RegistryError(404, 404, "HTTP 404 Not Found")

@@ -1,7 +1,7 @@
-"""Records of the topic that keeps a registry, as Confluent's writes and reads them.
+"""Records of a registry's topic, as Confluent's registry writes and reads them.
 
-The rule: either registry can take over from the other, so nothing is written that the other does not know, and nothing
-that is there fails to be read: what is not understood is passed over.
+The rule: either registry can take over from the other, so only records that both understand are written, and unknown
+records are skipped.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Version:
 
 
 class Key(NamedTuple):
-    """The key of a record; what its kind does not have is None."""
+    """The key of a record; fields that its kind does not have are None."""
 
     kind: str
     subject: str | None = None
@@ -44,7 +44,7 @@ class Key(NamedTuple):
 
 
 def read_key(data: bytes | None) -> Key | None:
-    """Return a key, None for one that is not understood."""
+    """Return a key, None for an unknown one."""
     value = _object(data)
     kind = value.get("keytype")
     magic = value.get("magic", 0)
@@ -64,12 +64,12 @@ def read_key(data: bytes | None) -> Key | None:
 
 
 def read_value(data: bytes) -> dict[str, Any]:
-    """Return the fields of a value, none for one that is not understood."""
+    """Return the fields of a value; empty for an unknown one."""
     return _object(data)
 
 
 def read_version(data: bytes, key: Key) -> Version | None:
-    """Return the version that a record has, None for one that is not understood."""
+    """Return the version in a record, None for an unknown record."""
     value = _object(data)
     schema_id = value.get("id")
     if type(schema_id) is not int or key.subject is None or key.version is None:
@@ -106,7 +106,7 @@ def subject_record(kind: str, subject: str | None, value: dict[str, Any]) -> Rec
 
 
 def noop_record() -> Record:
-    """Return a NOOP record, which a registry reads to know that it has reached the end of the topic."""
+    """Return a NOOP record; a registry that reads its own NOOP has reached the end of the topic."""
     return _json({"keytype": "NOOP", "magic": MAGIC["NOOP"]}), None
 
 

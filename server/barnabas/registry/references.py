@@ -1,7 +1,7 @@
-"""Schemas that a schema refers to, and those that these refer to, in the order in which they are read.
+"""References of a schema, and their references, in the order of parsing.
 
-The rule: how many there are, how long they are and how long a chain they form has bounds, to which a registry holds new
-schemas and a client the registry; what cannot be read later is not kept.
+The rule: their number, their length and the length of their chain are bounded; a registry checks new schemas, and a client
+the registry's responses. A schema that could not be read later is not stored.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Place = tuple[str, Reference]
 def collecting(
     subject: str, references: Sequence[Reference]
 ) -> Generator[Place, tuple[str, Schema], list[Dependency]]:
-    """Return what a schema of a subject refers to by names, each after what it needs itself.
+    """Return the references of a subject's schema, each after its own references.
 
-    Yields what has to be looked up, and is sent the subject and the schema that are meant. A name is looked up once, and
-    one that leads back to itself is left out there. Raises SchemaError where a bound is passed.
+    Yields references to look up, and is sent the subject and the schema of each. A name is looked up once, and a cyclic
+    reference is skipped. Raises SchemaError beyond a bound.
     """
     dependencies: dict[str, str] = {}
     chain: dict[str, str] = {}
-    """Names, with their texts, each referred to by the one before."""
+    """Names and their texts, each referenced by its predecessor."""
     pending: list[tuple[str, Iterator[Reference]]] = [(subject, iter(references))]
     size = 0
     while pending:

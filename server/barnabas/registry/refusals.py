@@ -10,7 +10,7 @@ MODES = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT")
 
 
 def subject_not_found(subject: str) -> RegistryError:
-    """There is no such subject, or all of it is deleted."""
+    """The subject does not exist, or all of its versions are deleted."""
     return RegistryError(404, 40401, f"Subject '{subject}' not found.")
 
 
@@ -34,7 +34,7 @@ def subject_deleted(subject: str) -> RegistryError:
 
 
 def subject_not_deleted(subject: str) -> RegistryError:
-    """Only what is deleted can be removed for good."""
+    """Only deleted subjects or versions can be removed permanently."""
     return RegistryError(
         404, 40405, f"Subject '{subject}' was not deleted first before being permanently deleted"
     )
@@ -47,7 +47,7 @@ def version_deleted(subject: str, version: int) -> RegistryError:
 
 
 def version_not_deleted(subject: str, version: int) -> RegistryError:
-    """Only what is deleted can be removed for good."""
+    """Only deleted subjects or versions can be removed permanently."""
     text = f"Subject '{subject}' Version {version} was not deleted first before being permanently deleted"
     return RegistryError(404, 40407, text)
 
@@ -65,7 +65,7 @@ def no_mode(subject: str) -> RegistryError:
 
 
 def incompatible(subject: str, details: list[str]) -> RegistryError:
-    """The schema breaks what the subject's level of compatibility promises."""
+    """The schema breaks the subject's level of compatibility."""
     return RegistryError(
         409, 40901,
         f'Schema being registered is incompatible with an earlier schema for subject "{subject}", details: '
@@ -109,19 +109,19 @@ def not_permitted(text: str) -> RegistryError:
 
 
 def wrong_mode(subject: str | None, what: str) -> RegistryError:
-    """The mode of a subject, or with None that of all, forbids it; `what` says which mode is there, or is not."""
+    """The mode of a subject, or with None the global one, forbids the request; `what` describes the mode in the message."""
     context, _ = names.split(subject or "")
     return not_permitted(f"Subject {subject} in context {names.join(context, '')} is {what} mode")
 
 
 def referred_to(subject: str, version: int) -> RegistryError:
-    """Others refer to what is to be deleted."""
+    """Other schemas refer to the version to be deleted."""
     key = f"{{magic=1,keytype=SCHEMA,subject={subject},version={version}}}"
     return RegistryError(422, 42206, f"One or more references exist to the schema {key}.")
 
 
 def other_id(schema_id: int) -> RegistryError:
-    """Another schema has the id that is to be imported."""
+    """Another schema has the id to be imported."""
     return RegistryError(422, 42207, f"Overwrite new schema with id {schema_id} is not permitted.")
 
 

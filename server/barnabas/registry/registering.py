@@ -1,7 +1,7 @@
 """Schemas registered, looked up and compared.
 
-The rule: a subject has a schema once; what fits its level of compatibility becomes its next version, under the id that the
-same schema has elsewhere in its context, or a new one.
+The rule: a subject has a schema once; a schema that fits its level of compatibility becomes its next version, with the id
+that the same schema has elsewhere in its context, or a new id.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from barnabas.registry.store import Store
 from barnabas.registry.work import Source
 
 STEP_VERSIONS = 500
-"""Versions that are looked at in one step of the loop."""
+"""Versions that are compared in one step of the loop."""
 PREPARED_SECONDS_MAX = 60.0
-"""Time in which a decision has to stand, however often others change what it was prepared upon."""
+"""Timeout of a registration, which is prepared again after each concurrent change of its subject."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaRequest:
-    """A schema that is to be registered, or looked up."""
+    """A schema to register, or to look up."""
 
     schema: Schema
     normalize: bool = False
     version: int = 0
-    """The number that it is to have; 0 for the next one."""
+    """The requested version number; 0 for the next one."""
     id: int | None = None
-    """The id that it is to have, in a registry to which schemas are imported."""
+    """The requested id, for imports; None for the next one."""
 
     @classmethod
     def of(cls, body: Any, *, normalize: bool) -> SchemaRequest:
@@ -63,7 +63,7 @@ class _Ground:
     schema: Schema
     """The schema, its references with their versions."""
     source: Source
-    """The same with what it refers to."""
+    """The schema with its references."""
 
 
 class Registering:
@@ -78,8 +78,8 @@ class Registering:
     ) -> Version:
         """Return the version of a subject that has a schema, a new one if none has. Raises RegistryError.
 
-        A schema is understood and compared before the store decides, which others wait for; the decision stands if nothing
-        that it was prepared upon has changed meanwhile.
+        A schema is parsed and compared before the store's decision, as the store decides for one caller at a time; the
+        decision is valid if the state that it was prepared from has not changed meanwhile.
         """
         if not names.is_valid(subject):
             raise refusals.invalid_subject(subject)
@@ -87,7 +87,7 @@ class Registering:
         with trio.move_on_after(PREPARED_SECONDS_MAX):
             while True:
                 existing = await self._known(state, subject, request, owner)
-                if existing is not None:  # as nearly always: each producer asks when it starts
+                if existing is not None:  # the usual case: each producer registers its schema when it starts
                     return existing
                 _check_mode(state, subject, request.id)
                 ground = self._ground(state, subject, request)
@@ -111,7 +111,7 @@ class Registering:
 
     @staticmethod
     def _ground(state: State, subject: str, request: SchemaRequest) -> _Ground:
-        """Return what a decision about a schema depends on. Raises RegistryError."""
+        """Return the state that a decision about a schema depends on. Raises RegistryError."""
         schema = pinned(state, subject, request.schema)
         with refused(schema):
             source = source_of(state, subject, schema)
@@ -136,7 +136,7 @@ class Registering:
         force: bool,
         owner: Hashable,
     ) -> tuple[Schema, bytes]:
-        """Return a schema as it is kept, and its identity, if the versions that are there let it follow.
+        """Return the schema to store, and its identity, if it is compatible with the existing versions.
 
         Raises RegistryError.
         """
@@ -215,7 +215,7 @@ class Registering:
     async def _differences(
         self, state: State, subject: str, schema: Schema, versions: Sequence[Version], owner: Hashable
     ) -> list[str]:
-        """Say what breaks the level of compatibility of a subject. Raises RegistryError."""
+        """Return the reasons why a schema breaks the subject's level of compatibility. Raises RegistryError."""
         level = str(state.config(subject).get("compatibilityLevel", "")).upper()
         if level not in LEVELS or level == NONE:
             return []
@@ -258,7 +258,7 @@ def _decided(
 
 
 def _is_alike(schema: Schema, other: Schema) -> bool:
-    """Tell whether a schema is another one but for its text; metadata and rules that it does not bring are inherited."""
+    """Return whether two schemas are equal, except for their texts; missing metadata and rules are inherited."""
     return (
         schema.format == other.format
         and schema.references == other.references
@@ -268,14 +268,14 @@ def _is_alike(schema: Schema, other: Schema) -> bool:
 
 
 def _inherited(schema: Schema, before: Schema) -> Schema:
-    """Return a schema with the metadata and the rules of the one before it, where it brings none."""
+    """Return a schema with the metadata and the rules of its predecessor, if it has none."""
     metadata = before.metadata if schema.metadata is None else schema.metadata
     rule_set = before.rule_set if schema.rule_set is None else schema.rule_set
     return replace(schema, metadata=metadata, rule_set=rule_set)
 
 
 def _id(state: State, subject: str, request: SchemaRequest, schema: Schema) -> int:
-    """Return the id that a schema gets. Raises RegistryError where another one has the id that is wanted."""
+    """Return the id for a schema. Raises RegistryError if another schema has the requested id."""
     if request.id is None:
         schema_id = state.id_of(subject, schema)
         return state.next_id(subject) if schema_id is None else schema_id
@@ -286,7 +286,7 @@ def _id(state: State, subject: str, request: SchemaRequest, schema: Schema) -> i
 
 
 def _check_mode(state: State, subject: str, schema_id: int | None) -> None:
-    """Raise RegistryError where the mode of a subject forbids new schemas, or those with an id."""
+    """Raise RegistryError if the mode of a subject forbids new schemas, or schemas with an id."""
     mode = state.mode(subject)
     if mode in ("READONLY", "READONLY_OVERRIDE"):
         raise refusals.wrong_mode(subject, "in read-only")

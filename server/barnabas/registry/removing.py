@@ -1,6 +1,6 @@
-"""Versions and subjects deleted: first marked, so that their ids can still be read, then for good.
+"""Deletion of versions and subjects: first by a mark, so that their ids can still be read, then permanently.
 
-The rule: nothing goes that another schema refers to.
+The rule: versions that other schemas refer to are not deleted.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _check_mode(state: State, subject: str) -> None:
 
 
 def _version(state: State, subject: str, number: int, *, permanent: bool) -> Version:
-    """Return the version that is to be deleted. Raises RegistryError."""
+    """Return the version to delete. Raises RegistryError."""
     every = {version.number: version for version in state.versions(subject, deleted=True)}
     if not every:
         raise refusals.subject_not_found(subject)

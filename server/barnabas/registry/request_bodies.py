@@ -1,7 +1,7 @@
-"""Bodies of requests: of the right kinds in all their parts, or refused.
+"""Bodies of requests; a field of a wrong type is an error.
 
-The rule: nothing that has no effect is taken as if it had one. What another registry has kept is read by `Schema.of`, which
-passes over more. Statuses and codes are those of Confluent's registry.
+The rule: fields without effect are not silently accepted. Stored schemas of other registries are read by `Schema.of`, which
+is more lenient. Statuses and codes are those of Confluent's registry.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def schema_of(body: Any) -> Schema:
 
 
 def number_of(body: Mapping[str, Any], name: str) -> int | None:
-    """Return a number of a request that may be left out. Raises RegistryError."""
+    """Return an optional number of a request. Raises RegistryError."""
     number = body.get(name)
     if number is None:
         return None

@@ -1,6 +1,6 @@
-"""A client of services with JSON over HTTP, as schema registries and Kafka Connect have it: one request, one answer.
+"""A client of services with JSON over HTTP, such as schema registries and Kafka Connect.
 
-The rule: an answer has a bound in bytes and in time; one that is not the service's own is an error with its address.
+The rule: responses are bounded in bytes and in time; a response that is not the service's own is an error with the address.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class RestClient:
             ("User-Agent", "barnabas"),
             ("Connection", "close"),
         ]
-        if not user:  # a name and a password are of one party
+        if not user:  # name and password have the same source
             user, password = unquote(where.username or ""), unquote(where.password or "")
         if token:
             self._headers.append(("Authorization", f"Bearer {token}"))
@@ -155,7 +155,7 @@ class RestClient:
 
 
 def _reason_of(error: BaseException) -> str:
-    """Return in a few words why there is no connection: of TLS what to change."""
+    """Return a short reason for a failed connection; for TLS, with a remedy."""
     if isinstance(error, ssl.SSLCertVerificationError):
         if error.verify_code in _OF_NAMES:
             return f"its certificate is of another name ({error.verify_message})"
@@ -179,7 +179,7 @@ _OF_OUR_CERTIFICATE = (
 
 
 def _json_of(data: bytes) -> Any:
-    """Return what is answered as JSON; None for what is none."""
+    """Return a response's JSON; None if it is not JSON."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError):

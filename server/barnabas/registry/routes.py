@@ -1,6 +1,6 @@
 """Routes of a registry, each with the permission that it needs and its handler.
 
-The rule: a row is all there is to a route; a caller without the permission is refused before the body is read.
+The rule: a row defines a route completely; a caller without the permission is refused before the body is read.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Call:
     query: Mapping[str, str]
     body: Any
     owner: Hashable = None
-    """User or connection, of which one schema is worked on at a time."""
+    """User or connection; its schemas are processed one at a time."""
 
     @property
     def subject(self) -> str:
@@ -62,7 +62,7 @@ class Call:
 
     @property
     def scope(self) -> str | None:
-        """The subject of the path as the scope of settings; None for those of all subjects."""
+        """The subject of the path as the scope of settings; None for the global ones."""
         return names.normal(self.parts.get("subject", "")) or None
 
     @property
@@ -76,7 +76,7 @@ class Call:
 
     @property
     def page(self) -> Page:
-        """The part of a list that is asked for by `offset` and `limit`. Raises RegistryError."""
+        """The part of a list that `offset` and `limit` select. Raises RegistryError."""
         offset = _number(self.query.get("offset", "0"))
         return Page(max(offset, 0), _number(self.query.get("limit", "-1")))
 
@@ -150,7 +150,7 @@ async def _register(registry: Registry, call: Call) -> Any:
     version = await registry.registering.register(
         call.subject, request, force=call.has("force"), owner=call.owner
     )
-    # A client takes this for the schema of the id, and wants it in the spelling that it has sent.
+    # A client caches this as the schema of the id, so the text is the one that it sent.
     shown = {name: value for name, value in version.plain().items() if name != "subject"}
     return {**shown, "schema": request.schema.text}
 

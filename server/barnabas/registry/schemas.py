@@ -1,6 +1,6 @@
-"""Schemas as they are asked for, sent and kept.
+"""Schemas, as in requests, responses and records.
 
-The rule: what a registry does not understand of a schema, metadata and rules for clients, it keeps and returns as it is.
+The rule: parts that only clients interpret, metadata and rules, are stored and returned unchanged.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 AVRO = "AVRO"
 INT32_MAX = 2**31 - 1
 SCHEMA_CHARACTERS_MAX = 1024 * 1024
-"""Length of a schema; Kafka's limit for a record keeps most topics from larger ones."""
+"""Characters of a schema; most topics cannot store larger ones because of Kafka's limit for a record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Reference:
         return cls(name, subject, version)
 
     def plain(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return it as JSON values."""
         return {"name": self.name, "subject": self.subject, "version": self.version}
 
 
@@ -70,7 +70,7 @@ class Schema:
         )
 
     def plain(self) -> dict[str, Any]:
-        """Return it as JSON has it; what is not there is left out, as is the format of Avro."""
+        """Return it as JSON values, without absent fields, and without the format if it is Avro."""
         plain: dict[str, Any] = {} if self.format == AVRO else {"schemaType": self.format}
         if self.references:
             plain["references"] = [reference.plain() for reference in self.references]

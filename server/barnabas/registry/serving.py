@@ -1,7 +1,7 @@
-"""A registry at an address: what `barnabas serve --registry` and `barnabas registry` start.
+"""A registry at an address, as started by `barnabas serve --registry` and `barnabas registry`.
 
 The rule: without logins every client can change every schema, so an address beyond this machine needs logins, or an
-explicit option that says there are none.
+explicit option to serve without them.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class RegistryServer:
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Serve a registry that a Kafka keeps, until cancelled; has started once it has read all that is there.
+        """Serve a registry stored in a Kafka, until cancelled; started once it has read the whole topic.
 
         With `logins`, users log in to the broker. Raises RegistryError, ClientError.
         """

@@ -1,6 +1,6 @@
-"""Levels of compatibility, and modes: of subjects, of contexts, of all.
+"""Levels of compatibility, and modes: of subjects, of contexts, and global ones.
 
-The rule: what has no effect here is refused, not kept; what another registry has kept is given back.
+The rule: settings without effect here are refused; those stored by another registry are returned.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Setting:
         self._store = store
 
     async def put_config(self, subject: str | None, body: Any) -> dict[str, Any]:
-        """Change settings of a subject, or with None those of all; returns what was set. Raises RegistryError."""
+        """Change settings of a subject, or with None the global ones; returns the changed ones. Raises RegistryError."""
         changes = _config(body)
         _check_name(subject)
 
@@ -45,7 +45,7 @@ class Setting:
         return await self._store.write(decide)
 
     async def delete_config(self, subject: str | None) -> dict[str, Any]:
-        """Take settings back; returns what they were. Raises RegistryError."""
+        """Remove settings; returns the removed ones. Raises RegistryError."""
 
         async def decide(state: State) -> tuple[Sequence[Record], dict[str, Any]]:
             if subject is not None and subject not in state.configs:
@@ -74,7 +74,7 @@ class Setting:
         return await self._store.write(decide)
 
     async def delete_mode(self, subject: str | None, *, recursive: bool) -> dict[str, Any]:
-        """Take a mode back, with `recursive` those of all subjects of a context too. Raises RegistryError."""
+        """Remove a mode, with `recursive` also the modes of all subjects of a context. Raises RegistryError."""
 
         async def decide(state: State) -> tuple[Sequence[Record], dict[str, Any]]:
             was = state.modes.get(subject)
@@ -99,7 +99,7 @@ def _check_name(subject: str | None) -> None:
 
 
 def _config(body: Any) -> dict[str, Any]:
-    """Return settings as they are kept, None for those that are taken back. Raises RegistryError."""
+    """Return settings to store; None for removed ones. Raises RegistryError."""
     config: dict[str, Any] = {}
     for name, value in object_of(body).items():
         if value is None:
@@ -121,7 +121,7 @@ def _config(body: Any) -> dict[str, Any]:
 
 
 def _emptied(state: State, subject: str | None) -> list[Record]:
-    """Return records that make room for schemas to be imported. Raises RegistryError where some are in use."""
+    """Return records that empty a subject for an import. Raises RegistryError if schemas are in use."""
     versions = [*state.versions_below(subject)]
     if any(not version.is_deleted for version in versions):
         raise refusals.not_permitted("Cannot import since found existing subjects")

@@ -1,6 +1,6 @@
-"""Contents of a registry, made of the records of its topic.
+"""Contents of a registry, built from the records of its topic.
 
-The rule: the same records in the same order lead to the same contents; nothing else changes them.
+The rule: the same records in the same order give the same contents; only records change them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from barnabas.registry.schemas import Schema
 DEFAULT_LEVEL = "BACKWARD"
 DEFAULT_MODE = "READWRITE"
 Place = tuple[str, int]
-"""A subject and a version of it."""
+"""A subject and a version number."""
 
 
 class State:
@@ -28,13 +28,13 @@ class State:
 
     def __init__(self) -> None:
         self.changes_of_names = 0
-        """Number of times that a subject has come or gone."""
+        """Number of times that a subject was added or removed."""
         self.clear()
 
     def clear(self) -> None:
         """Forget everything."""
         self.subjects: dict[str, dict[int, Version]] = {}
-        """Versions of each subject in their order, also deleted ones."""
+        """Versions of each subject in order, including deleted ones."""
         self.configs: dict[str | None, dict[str, Any]] = {}
         self.modes: dict[str | None, str] = {}
         self.changes_of_names += 1
@@ -104,7 +104,7 @@ class State:
                 self.modes[subject] = value["mode"]
 
     def put(self, version: Version) -> None:
-        """Keep a version in place of an earlier one of its number."""
+        """Store a version; it replaces an earlier one of the same number."""
         existing = self.subjects.get(version.subject, {}).get(version.number)
         if existing is not None:
             self._remove(existing, keeps_subject=True)
@@ -148,23 +148,23 @@ class State:
 
     @staticmethod
     def _identity(context: str, schema: Schema) -> tuple[str, bytes]:
-        """Return what makes a schema another one: all that clients get with it."""
+        """Return the identity of a schema: all parts that clients get."""
         everything = json.dumps([schema.format, schema.plain()], sort_keys=True)
         return context, blake2b(everything.encode(), digest_size=16).digest()
 
     def tombstones(self, kind: str, subject: str | None, version: int | None = None) -> list[Record]:
-        """Return records that remove what a key has, one for each way in which the key was written.
+        """Return the tombstones of a key, one for each spelling in which the key was written.
 
-        Compaction knows keys by their bytes: what another registry has written with its parts in another order would come
-        back once the tombstone is gone.
+        Compaction compares keys by their bytes: a record that another registry has written with the fields of its key in
+        another order would reappear once the tombstone is removed.
         """
         key = Key(kind, subject, version)
         return [(data, None) for data in {written_key(key): None, **self._spellings.get(key, {})}]
 
-    # --- asked ------------------------------------------------------------------------------------------------
+    # --- queries ----------------------------------------------------------------------------------------------
 
     def versions(self, subject: str, *, deleted: bool = False) -> list[Version]:
-        """Return the versions of a subject in their order, with `deleted` also those that are deleted."""
+        """Return the versions of a subject in their order, with `deleted` including deleted ones."""
         return [
             version
             for version in self.subjects.get(subject, {}).values()
@@ -186,7 +186,7 @@ class State:
         return self._ids.get(self._identity(names.context_of(subject), schema))
 
     def next_id(self, subject: str) -> int:
-        """Return an id that nothing in the context of a subject has had."""
+        """Return an id that was never assigned in the subject's context."""
         return self._last_ids.get(names.context_of(subject), 0) + 1
 
     def last_id(self, subject: str) -> int:
@@ -194,25 +194,25 @@ class State:
         return self._last_ids.get(names.context_of(subject), 0)
 
     def with_id(self, context: str, schema_id: int) -> list[Version]:
-        """Return all versions with an id, also deleted ones."""
+        """Return all versions with an id, including deleted ones."""
         return [self.subjects[name][number] for name, number in self._by_id.get((context, schema_id), {})]
 
     def referring_to(self, subject: str, number: int, *, deleted: bool) -> list[Version]:
-        """Return the versions that refer to one, with `deleted` also those that are deleted."""
+        """Return the versions that refer to a version, with `deleted` including deleted ones."""
         versions = [
             self.subjects[name][version] for name, version in self._referring.get((subject, number), {})
         ]
         return [version for version in versions if deleted or not version.is_deleted]
 
     def config(self, subject: str | None) -> dict[str, Any]:
-        """Return the settings that hold for a subject, from where the nearest ones are; the level is always there."""
+        """Return the effective settings of a subject, from the nearest scope that has some; a level is always included."""
         for scope in names.scopes(subject):
             if scope in self.configs:
                 return {"compatibilityLevel": DEFAULT_LEVEL, **self.configs[scope]}
         return {"compatibilityLevel": DEFAULT_LEVEL}
 
     def mode(self, subject: str | None) -> str:
-        """Return the mode that holds for a subject; one that overrides goes before its own."""
+        """Return the effective mode of a subject; an overriding mode takes precedence over its own."""
         scopes = [*reversed(names.scopes(subject))]
         if any(self.modes.get(scope) == "READONLY_OVERRIDE" for scope in scopes):
             return "READONLY_OVERRIDE"

@@ -1,8 +1,8 @@
-"""The topic that keeps a registry: read without end, and written by one registry at a time.
+"""The topic that stores a registry: read continuously, and written by one registry at a time.
 
-The rule: a registry that writes holds the transactional id of the topic, and has read all that was written before it got
-it. Changes are decided upon that; where another registry has taken the id meanwhile, nothing is written and the change is
-decided again. So an id is never assigned twice, whatever fails, and no registry has to know of the others.
+The rule: a registry that writes owns the transactional id of the topic, and has read all records written before it got the
+id. Changes are decided on that state; if another registry has fenced it meanwhile, nothing is written and the change is
+decided again. So an id is never assigned twice, whatever fails, and registries need not know each other.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ TRIES_MAX = 20
 AGAIN_SECONDS = 1.0
 APPLIED_BYTES = 100_000
 RECORD_BYTES = 1_000
-"""So many bytes of records, each of which counts for so many more, are taken before others may run: 3 ms' worth."""
+"""`RECORD_BYTES` is added for each record; after `APPLIED_BYTES`, some 3 ms of work, other tasks may run."""
 DEADLINE_MS = 15_000
 _TAKEN = (
     ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_TXN_STATE,
@@ -63,7 +63,7 @@ _TAKEN = (
 )  # fmt: skip
 """Errors of a producer after another registry has ended its transaction."""
 Decision = tuple[Sequence[Record], T]
-"""Records to be written, and what is answered when they are."""
+"""Records to write, and the result once they are written."""
 Decide = Callable[[State], Awaitable[Decision[T]]]
 
 
@@ -124,9 +124,9 @@ class Store:
             task_status.started()
 
     async def write(self, decide: Decide[T]) -> T:
-        """Have something decided upon all that is there, and written; it is part of `state` when this returns.
+        """Write the records that `decide` returns for the current contents; they are part of `state` when this returns.
 
-        Raises RegistryError, also what `decide` raises.
+        Raises RegistryError, and the errors of `decide`.
         """
         change = _Change(decide)
         with trio.move_on_after(WRITE_SECONDS_MAX):
@@ -180,7 +180,7 @@ class Store:
     # --- reading ----------------------------------------------------------------------------------------------
 
     async def _follow(self, *, task_status: trio.TaskStatus[None]) -> None:
-        """Read all committed records of the topic, and then new ones, for ever."""
+        """Read all committed records of the topic, then new ones, until cancelled."""
         settings = ConsumerSettings(offset_reset="none", isolation="read_committed", is_auto_committing=False)
         has_started = False
         while True:
@@ -213,7 +213,7 @@ class Store:
                 await trio.sleep(AGAIN_SECONDS)
 
     async def _apply(self, records: Sequence[ConsumedRecord]) -> None:
-        """Take records, with others in turns: what is seen meanwhile is what was there once."""
+        """Apply records, yielding to other tasks; these see an earlier state of the topic meanwhile."""
         size = 0
         for record in records:
             self.state.apply(record.key, record.value)
@@ -232,7 +232,7 @@ class Store:
     # --- writing ----------------------------------------------------------------------------------------------
 
     async def _write_forever(self) -> None:
-        """Make changes, one after the other; an id that was lost is taken back for the next one."""
+        """Write changes, one by one; after a fencing, acquire the transactional id again for the next change."""
         settings = ProducerSettings(
             transactional_id=f"barnabas-registry-{self.topic}", linger_ms=0, creates_topics=False,
             max_block_ms=DEADLINE_MS, delivery_timeout_ms=DEADLINE_MS, ack_timeout_ms=DEADLINE_MS,
@@ -248,7 +248,7 @@ class Store:
                 ) as producer:
                     await self._commit(
                         producer, [noop_record()]
-                    )  # what is there when it is read back, is all there was
+                    )  # read back, it proves that all earlier records were read
                     while True:
                         await self._make(producer, change)
                         change = None
@@ -257,9 +257,9 @@ class Store:
                 change = await self._after(error, change)
 
     async def _after(self, error: ClientError, change: _Change | None) -> _Change | None:
-        """Return the change that is to be tried again after an error; one that is not is at its end."""
+        """Return the change to retry after an error; otherwise the change fails, and None is returned."""
         if change is None:
-            log.debug("topic %s: %s", self.topic, error)  # the next change is told, if it lasts
+            log.debug("topic %s: %s", self.topic, error)  # if it lasts, the next change fails with it
             return None
         change.tries += 1
         if _may_pass(error) and change.tries < TRIES_MAX and not change.is_abandoned:

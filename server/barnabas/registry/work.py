@@ -1,7 +1,7 @@
-"""Work on schemas of others, done in a child process of a sandbox: parsed, compared, decoded with, encoded with.
+"""Work on clients' schemas in a child process of a sandbox: parsing, comparison, decoding, encoding.
 
-The rule: functions take and return texts and bytes, so that the caller never holds what a schema or a record grows to; a
-parsed schema stays in the child, which keeps those that it has parsed last.
+The rule: functions take and return texts and bytes, so that the caller never holds a parsed schema or a decoded record; the
+child process caches the schemas that it has parsed last.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PARSED_CHARS_MAX = 500_000
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A schema that is to be parsed: its format, its text, and what it refers to, each after what that needs."""
+    """A schema to parse: its format, its text, and its references, each after its own references."""
 
     format: str
     text: str
@@ -39,19 +39,19 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Understood:
-    """A schema as it is kept; schemas of one `identity` are the same, however they are written."""
+    """A schema to store; schemas with the same `identity` are equal, however they are written."""
 
     text: str
     identity: bytes
     objection: str = ""
-    """The reason why it is refused if it is new, such as a default that its field does not have; empty without one."""
+    """The reason why it is refused if it is new, such as a default that its field's type does not allow; empty if valid."""
     normalized: str | None = None
-    """The text in which order and spelling that mean nothing are always the same, where that was asked for."""
+    """The normal form, if requested: meaningless order and spelling are unified."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A decoded payload as JSON; `is_cut` where it has more characters than was asked for."""
+    """A decoded payload as JSON; `is_cut` if it has more characters than requested."""
 
     text: str
     is_cut: bool = False
@@ -75,7 +75,7 @@ def parsed(source: Source, *, is_new: bool = False) -> Parsed:
 
 
 def prepare(format_name: str) -> None:
-    """Import what a format needs, so that the first schema of it does not have to wait."""
+    """Import the modules of a format, so that its first schema does not wait for that."""
     parsed(Source(format_name, '"null"' if format_name == "AVRO" else "{}"))
 
 
@@ -89,7 +89,7 @@ def understand(source: Source, normalizes: bool) -> Understood:
         schema = parsed(source, is_new=True)
         schema.breaks(
             schema
-        )  # what cannot be compared with itself could not be compared with what follows it
+        )  # a schema that cannot be compared with itself could not be compared with its successors
     except SchemaError as error:
         objection = str(error)
         schema = parsed(source)
@@ -114,9 +114,9 @@ def _identity(schema: Parsed) -> bytes:
 
 
 def differences(level: str, new: Source, others: Sequence[Source]) -> tuple[int, list[str]]:
-    """Return which of several schemas, by its place, is the first that a new one breaks the promise of a level to, and why.
+    """Return the index of the first schema with which a new one is incompatible by a level, and the reasons.
 
-    The place is the number of schemas, and there is no reason, where it breaks none. Raises SchemaError.
+    If all are compatible: the number of schemas, and no reasons. Raises SchemaError.
     """
     schema = parsed(new)
     for place, other in enumerate(others):
@@ -127,9 +127,9 @@ def differences(level: str, new: Source, others: Sequence[Source]) -> tuple[int,
 
 
 def written(source: Source, output_format: str) -> str:
-    """Return the text of a schema in a format: `serialized` is Protobuf as a descriptor, `resolved` Avro in one piece.
+    """Return a schema's text in a format: `serialized` is Protobuf as a descriptor, `resolved` Avro with references.
 
-    `normalized` is a text in which order and spelling that mean nothing are always the same. Raises SchemaError.
+    `normalized` is the normal form: meaningless order and spelling are unified. Raises SchemaError.
     """
     schema: Any = parsed(source)
     if output_format == "serialized" and source.format == "PROTOBUF":

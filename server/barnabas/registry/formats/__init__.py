@@ -1,6 +1,6 @@
-"""Formats of schemas, and what each lets change: Avro, JSON Schema, Protobuf.
+"""Formats of schemas and their rules of compatibility: Avro, JSON Schema, Protobuf.
 
-The rule: a module is imported by the first schema of its format, as the library that it needs is; all offer `Parsed`.
+The rule: a module and its library are imported for the first schema of the format; each module implements `Parsed`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from barnabas.registry.references import Dependency
 from barnabas.registry.schemas import Schema
 
 FORMATS = {"JSON": "json_schema", "PROTOBUF": "protobuf", "AVRO": "avro"}
-"""Formats and their modules, in the order in which a registry lists them."""
+"""Formats and their modules, in the order of a registry's list."""
 __all__ = ["FORMATS", "Dependency", "Parsed", "check_installed", "parse"]
 _LIBRARIES = ("fastavro", "jsonschema", "proto_schema_parser")
 
 
 class Parsed(Protocol):
-    """A schema that was understood, together with those that it refers to."""
+    """A parsed schema with its references."""
 
     @property
     def text(self) -> str:
@@ -30,19 +30,19 @@ class Parsed(Protocol):
 
     @property
     def canonical(self) -> str:
-        """A text by which the same schemas are equal."""
+        """The canonical text: equal for equivalent schemas."""
 
     def normalized(self) -> str:
-        """Return a text in which order and spelling that mean nothing are always the same."""
+        """Return the normal form: meaningless order and spelling are unified."""
 
     def breaks(self, writer: Parsed) -> list[str]:
-        """Say why data of `writer`, of the same format, cannot always be read by this one; empty where it can."""
+        """Return the reasons why this schema cannot read all data of `writer`, of the same format; empty if it can."""
 
     def decode(self, payload: bytes) -> Any:
-        """Return what stands behind the id of the schema, as values that JSON has. Raises SchemaError."""
+        """Return the value of a payload (the bytes after the schema's id) as JSON values. Raises SchemaError."""
 
     def encode(self, value: Any) -> bytes:
-        """Return what stands behind the id of the schema. Raises SchemaError for a value that does not fit."""
+        """Return a value's payload (the bytes after the schema's id). Raises SchemaError for a mismatch."""
 
 
 def check_installed() -> None:
@@ -53,9 +53,9 @@ def check_installed() -> None:
 
 
 def parse(schema: Schema, dependencies: Sequence[Dependency] = (), *, is_new: bool = False) -> Parsed:
-    """Understand a schema; `dependencies` are what it refers to, each after those that it needs itself.
+    """Parse a schema; `dependencies` are its references, each after its own references.
 
-    What is new is held to rules that old schemas may break, as that of Avro's defaults. Raises SchemaError.
+    New schemas are checked by rules that old ones may break, such as the rule for Avro's defaults. Raises SchemaError.
     """
     if schema.format not in FORMATS:
         raise SchemaError(f"Invalid schema type {schema.format}")

@@ -176,7 +176,7 @@ def _record(of: Type, value: dict[str, Any], path: str) -> dict[str, Any]:
 
 
 def _branch(of: Type, value: Any, path: str) -> Any:
-    """Return the value of the first branch that it fits; `{"branch": value}`, as in Avro's own JSON, names one."""
+    """Return the value for the first matching branch; `{"branch": value}`, as in Avro's own JSON, names the branch."""
     if isinstance(value, dict) and len(value) == 1:
         [(name, inner)] = value.items()
         for branch in of.branches:

@@ -1,7 +1,7 @@
 """Avro's rules of resolution: whether a reader's type reads all that a writer's type writes.
 
-The rule: verdicts and their names are those of SchemaCompatibility of Avro's Java library, which registries give. Of names
-the last part counts, so that a type may move to another namespace; an alias is a whole name.
+The rule: verdicts and their names are those of SchemaCompatibility in Avro's Java library, as in other registries. Only the
+last part of a name is compared, so that a type may move to another namespace; an alias is compared as a whole.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ _PROMOTED = {
     "long": ("int",), "float": ("int", "long"), "double": ("int", "long", "float"),
     "bytes": ("string",), "string": ("bytes",),
 }  # fmt: skip
-"""Types that a reader takes for its own."""
+"""Types that are promoted to a reader's type."""
 
 
 def breaks(reader: Type, writer: Type) -> list[str]:
-    """Say what cannot be read. Raises SchemaError where that takes too many steps."""
+    """Return the differences that prevent reading. Raises SchemaError if the comparison takes too many steps."""
     rules = _Rules()
     comparison = Comparison(rules.compare, lambda *pair: (id(pair[0]), id(pair[1])))
     rules.spend = comparison.spend
@@ -72,7 +72,7 @@ class _Rules:
             yield from self._named(reader, writer, outcome)
 
     def _candidates(self, union: Type, writer: Type) -> Iterator[Type]:
-        """Yield branches of a union that may take a type: those of its kind, or that it is promoted to, and name."""
+        """Yield the branches of a union that may read a type, by kind, promotion and name."""
         by_kind = self._branches.get(id(union))
         if by_kind is None:
             by_kind = self._branches[id(union)] = {}

@@ -1,7 +1,7 @@
-"""Values in Avro's bytes that take no bytes: nulls, records without fields, fixed of no size, and arrays of them.
+"""Avro values that take no bytes: nulls, records without fields, fixed of size 0, and arrays of them.
 
-The rule: a few bytes may say that there are very many of them, in an array or by records within records, so they are
-counted before they are read; of a schema that cannot say so, nothing is counted.
+The rule: a few bytes may declare very many such values, in an array or by nested records, so they are counted before
+they are decoded; for a schema without such types nothing is counted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PLAIN_SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
 
 class EmptyValues:
-    """Which types of a schema take no bytes, and how many values are in one value of each."""
+    """The types of a schema that take no bytes, and the number of values in a value of each."""
 
     def __init__(self, root: Type) -> None:
         """Raises RecursionError for a schema with too long a chain of types that lead to each other."""
@@ -34,7 +34,7 @@ class EmptyValues:
         if id(of) in self._counts:
             return self._counts[id(of)]
         if id(of) in within:
-            return 0  # of a record within itself, of which nothing can be read
+            return 0  # a record that contains itself can never be read
         within.add(id(of))
         count = 0
         if of.kind in ("record", "error"):

@@ -1,7 +1,7 @@
 """Texts of Avro's schemas as types.
 
-The rule: what is new is taken or refused as Avro's own library for Java does it, with strict names; what was kept before
-that was so is read as it is.
+The rule: new schemas are accepted or refused as by Avro's Java library, with strict names; schemas that were stored before
+that rule are read leniently.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FIELD_WORDS = {"name", "type", "doc", "default", "order", "aliases"}
 
 
 def read(text: str, types: dict[str, Type], *, is_new: bool = False) -> Type:
-    """Read a schema; it may refer to `types`, and those that it defines are added to them. Raises SchemaError."""
+    """Parse a schema; it may refer to `types`, to which its own definitions are added. Raises SchemaError."""
     reading = _Reading(types, is_new=is_new)
     try:
         value = read_json(text, is_strict=is_new, is_avro=True)
@@ -46,7 +46,7 @@ def _is_name(text: str) -> bool:
 
 
 class _Reading:
-    """State of the reading of one schema."""
+    """State of parsing a schema."""
 
     def __init__(self, types: dict[str, Type], *, is_new: bool) -> None:
         self._known = types
@@ -81,7 +81,7 @@ class _Reading:
         if not isinstance(value, dict) or value.get("type") is None:
             raise SchemaError(f"No type: {_shown(value)}")
         kind = value["type"]
-        if not isinstance(kind, str):  # a type in a type, which older releases have taken for the inner one
+        if not isinstance(kind, str):  # a type in a type: older releases accepted it as the inner type
             if self._is_new:
                 raise SchemaError(f"No type: {_shown(kind)}, which is not the name of one")
             return self.type(kind, space)
@@ -189,7 +189,7 @@ class _Reading:
 
 
 def _default(of: Type, value: Any) -> Any:
-    """Return the default of a field: a number, where a float or double has one as text. Raises SchemaError."""
+    """Return the default of a field: a float's or double's text becomes a number. Raises SchemaError."""
     if of.kind not in ("float", "double") or not isinstance(value, str):
         return value
     if not _NUMBER.fullmatch(value):
@@ -198,16 +198,16 @@ def _default(of: Type, value: Any) -> Any:
 
 
 class _Defaults:
-    """Judge of defaults: a value fits any branch of a union, and fields that have a default may be left out of a record.
+    """Validation of defaults: a value may fit any branch of a union, and records may omit fields that have a default.
 
-    Each value is judged once as a record of a type: defaults within defaults may name it again without end.
+    Each value is checked once per record type, as nested defaults may lead to it again and again.
     """
 
     def __init__(self) -> None:
         self._judged: dict[tuple[int, int], bool] = {}
 
     def has_value(self, of: Type, value: Any) -> bool:
-        """Say whether a value may be a default of a type."""
+        """Return whether a value may be a default of a type."""
         kind = of.kind
         if kind == "union":
             return any(self.has_value(branch, value) for branch in of.branches)
@@ -226,7 +226,7 @@ class _Defaults:
             return isinstance(value, list) and all(self.has_value(of.inner, item) for item in value)
         if kind == "map":
             return isinstance(value, dict) and all(self.has_value(of.inner, item) for item in value.values())
-        place = id(of), id(value)  # both live as long as the schema is read
+        place = id(of), id(value)  # both objects live while the schema is parsed
         if place not in self._judged:
             self._judged[place] = isinstance(value, dict) and self._has_fields(of, value)
         return self._judged[place]
@@ -241,7 +241,7 @@ class _Defaults:
 
 
 def _are_equal(before: Type, after: Type) -> bool:
-    """Say whether two definitions of a name are the same but for what only describes them."""
+    """Return whether two definitions of a name are equal, descriptive attributes aside."""
     return bool(_essence(before) == _essence(after))
 
 

@@ -1,7 +1,7 @@
 """Types of Avro's schemas, and their text.
 
-The rule: text is what Avro's own library prints, which registries keep: attributes in a fixed order, names as short as
-their surroundings allow.
+The rule: the text is that of Avro's own library, which registries store: attributes in a fixed order, names as short as
+the enclosing namespace allows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Field:
 
 @dataclass(eq=False, slots=True)
 class Type:
-    """A type; what its kind does not have is empty. Types of the same name are one object."""
+    """A type; attributes that its kind does not have are empty. Types of the same name are one object."""
 
     kind: str
     name: str = ""
@@ -129,7 +129,7 @@ class Writer:
 
 
 def _as_float(number: int) -> float | int:
-    """Return a whole number as it is written for a float; one that none has stays as it is."""
+    """Return a whole number as a float, or unchanged if it is too large for a float."""
     try:
         return float(number)
     except OverflowError:

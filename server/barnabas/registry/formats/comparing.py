@@ -1,8 +1,8 @@
-"""Comparison of two schemas, one pair of their parts after the other, for all formats.
+"""Comparison of two schemas, by pairs of their parts, for all formats.
 
-The rule: a pair is compared once, whatever number of paths lead to it; nothing recurses on the depth of a schema; and a
-comparison ends after so many steps. What a format has are rules: a generator for a pair, which yields pairs that it needs
-compared and gets their outcomes.
+The rule: a pair is compared once, even if many paths lead to it; nothing recurses on the depth of a schema; and the
+steps of a comparison are bounded. A format provides rules: a generator for a pair, which yields the pairs that it depends
+on and is sent their outcomes.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from barnabas.registry.errors import SchemaError
 STEPS_MAX = 1_000_000
 """Steps of a comparison: pairs, and names, numbers and values that rules look at for them."""
 PAIR_STEPS = 20
-"""Steps that a pair counts for which has not been compared yet."""
+"""Steps of a pair that is compared for the first time."""
 MESSAGES_MAX = 100
-"""Differences that are told."""
+"""Differences in a list of messages."""
 MESSAGE_CHARS_MAX = 1_000
 """Characters of a difference's text, and of its path."""
 MESSAGES_CHARS_MAX = 64 * 1024
-"""Characters of all differences that are told."""
+"""Characters of all differences in a list of messages."""
 _COUNT_MAX = 1_000_000_000
 Change = tuple[str, str]
 """A kind of change, and its place."""
@@ -37,7 +37,7 @@ class TooLargeError(SchemaError):
 
 @dataclass(slots=True)
 class Item:
-    """A change of a pair, or with `outcome` the changes of a pair that it is made of."""
+    """A change of a pair, or with `outcome` the changes of an inner pair."""
 
     kind: str
     path: str
@@ -47,14 +47,14 @@ class Item:
 
 @dataclass(eq=False, slots=True)
 class Outcome:
-    """Changes of a pair: its own, and those of pairs that it is made of, which outcomes share rather than copy."""
+    """Changes of a pair: its own, and those of inner pairs, which outcomes share rather than copy."""
 
     harmless: Collection[str] = ()
-    """Kinds of changes that break nothing."""
+    """Kinds of compatible changes."""
     fits: bool = True
     """False where a change breaks what was written before."""
     count: int = 0
-    """Number of changes that do, those of a pair as often as paths lead to it; about, for very many."""
+    """Number of breaking changes, counted once for each path to a pair; capped at `_COUNT_MAX`."""
     items: list[Item] = field(default_factory=list)
 
     def add(self, kind: str, path: str = "", text: str = "") -> None:
@@ -65,7 +65,7 @@ class Outcome:
             self.count = min(self.count + 1, _COUNT_MAX)
 
     def include(self, path: str, outcome: Outcome) -> None:
-        """Note the changes of a pair at a path below this one, or where that begins with `#`, below the schemas."""
+        """Note the changes of a pair at a path below this one; a path that begins with `#` is below the schemas."""
         if outcome.items:
             self.items.append(Item("", path, outcome=outcome))
             self.fits = self.fits and outcome.fits
@@ -77,7 +77,7 @@ FITS = Outcome()
 
 
 class Comparison:
-    """One comparison of two schemas by the rules of their format."""
+    """A comparison of two schemas by the rules of their format."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Comparison:
         """`rules` compare a pair and add to its outcome; pairs of the same `key` are the same pair."""
         self.known: dict[Hashable, Outcome] = {}
         self.assumed: dict[Hashable, Outcome] = {}
-        """Outcomes of pairs that are met within themselves; without one, such a pair is taken to fit."""
+        """Outcomes of pairs that contain themselves; such a pair without an outcome is assumed to fit."""
         self.has_assumed = False
         """True once a pair was taken to fit."""
         self._rules = rules
@@ -103,7 +103,7 @@ class Comparison:
             raise TooLargeError("the schemas are too large to be compared")
 
     def forget(self) -> None:
-        """Forget outcomes, to compare again under other assumptions; steps go on counting."""
+        """Forget outcomes, to compare again under other assumptions; the count of steps is kept."""
         self.known = {}
         self.has_assumed = False
 
@@ -127,7 +127,7 @@ class Comparison:
                     under_way.add(key)
                     begun = Outcome(self._harmless)
                     stack.append((key, begun, self._rules(*pair, begun)))
-                    outcome = None  # what a generator is sent first
+                    outcome = None  # a generator's first `send` needs None
             key, begun, rules = stack[-1]
             try:
                 pair = rules.send(outcome)
@@ -141,15 +141,15 @@ class Comparison:
 
 
 def expand(outcome: Outcome) -> Iterator[Change]:
-    """Yield all changes with their whole paths, those of a pair as often as paths lead to it."""
+    """Yield all changes with their full paths, those of a pair once for each path to it."""
     for item, place in _walk(outcome, is_whole=True, once=False):
         yield item.kind, _path(place, item.path)
 
 
 def _walk(outcome: Outcome, *, is_whole: bool, once: bool) -> Iterator[tuple[Item, Any]]:
-    """Yield changes, each with the chain of words that its place is below; unless `is_whole`, those that break something.
+    """Yield changes, each with the chain of words above its place; unless `is_whole`, only breaking ones.
 
-    With `once`, those of a pair are yielded a single time.
+    With `once`, the changes of a pair are yielded a single time.
     """
     seen: set[int] = set()
     stack: list[tuple[Any, Iterator[Item]]] = [(None, iter(outcome.items))]
@@ -169,7 +169,7 @@ def _walk(outcome: Outcome, *, is_whole: bool, once: bool) -> Iterator[tuple[Ite
 
 
 def _path(place: Any, last: str) -> str:
-    """Return the words of a place, which is a chain of them, and a last one as a path."""
+    """Return the path of a place (a chain of words) and a last word."""
     words = [last] if last else []
     while place is not None:
         place, word = place
@@ -178,9 +178,9 @@ def _path(place: Any, last: str) -> str:
 
 
 def messages(outcome: Outcome, tell: Callable[[str, str, str], str], *, once: bool = False) -> list[str]:
-    """Return what changes break, as `tell` says it of a kind, a path and a text; at the end, how many more there are.
+    """Return messages on breaking changes; `tell` words a kind, a path and a text. The last message counts omitted ones.
 
-    With `once`, changes of a pair are told a single time, whatever number of paths lead to it.
+    With `once`, changes of a pair are listed a single time, even if many paths lead to it.
     """
     told: list[str] = []
     size = 0

@@ -1,7 +1,7 @@
 """Changes of a JSON Schema: whether all that fits the old one fits the new one.
 
-The rule: verdicts and their names are those of Confluent's registry, in its strict policy: an object or array that takes
-what it does not name is open, and what is added to it can refuse what was written.
+The rule: verdicts and their names are those of Confluent's registry, in its strict policy: an object or array that accepts
+unnamed members is open, and a member added to its schema can refuse existing data.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def compare(old: Node, new: Node) -> Outcome:
     comparison = Comparison(rules.compare, lambda before, after: (before.key, after.key), HARMLESS)
     rules.spend = comparison.spend
     while True:
-        # A pair that is met again within itself is taken to fit. Where it turns out not to, what was built upon that is
-        # found by another turn, until no more pairs turn out so.
+        # A pair that contains itself is assumed to fit. If that proves wrong, the comparison is repeated with the new
+        # outcomes, until they no longer change.
         outcome = comparison.run(view(old), view(new))
         again = {pair: other for pair, other in comparison.known.items() if not other.fits}
         if not comparison.has_assumed or again.keys() == comparison.assumed.keys():
@@ -94,7 +94,7 @@ def shown(path: str) -> str:
 
 
 class _Rules:
-    """Rules of one comparison of pairs of views."""
+    """Rules of a comparison of pairs of views."""
 
     def __init__(self) -> None:
         self.spend: Callable[[int], None] = lambda _: None
@@ -115,7 +115,7 @@ class _Rules:
             yield from _RULES[old.kind](self, old, new, outcome)
 
     def _schemas(self, old: Node | None, new: Node | None) -> Compared:
-        """Return the outcome of two schemas, of which either may be absent."""
+        """Return the outcome of two schemas; either may be absent."""
         if old is None or new is None:
             outcome = Outcome(HARMLESS)
             if old is not new:
@@ -124,7 +124,7 @@ class _Rules:
         return (yield view(old), view(new))
 
     def _is_one_of_many(self, old: View, new: View, outcome: Outcome) -> Generator[Pair, Outcome, bool]:
-        """Add the changes from or to one of several schemas where that fits; false where it has to be said otherwise."""
+        """Add the changes between a schema and a combination with a member that fits; False if this rule does not apply."""
         if (old.kind == "combined") == (new.kind == "combined"):
             return False
         many = new if new.kind == "combined" else old
@@ -141,7 +141,7 @@ class _Rules:
         return False
 
     def combined(self, old: View, new: View, outcome: Outcome) -> Rules:
-        """Compare schemas of which all, any or one have to fit."""
+        """Compare combinations: allOf, anyOf, oneOf."""
         if old.criterion != new.criterion:
             singles = [len(side.parts) == 1 for side in (old, new)]
             is_wider = (
@@ -163,7 +163,7 @@ class _Rules:
             outcome.add("COMBINED_TYPE_SUBSCHEMAS_CHANGED")
 
     def _distinct(self, members: list[View]) -> dict[Any, View]:
-        """Return members by what they say, each once."""
+        """Return distinct members by their contents."""
         distinct: dict[Any, View] = {}
         for member in members:
             self.spend(1)
@@ -174,9 +174,9 @@ class _Rules:
     def _partners(
         self, before: dict[Any, View], after: dict[Any, View]
     ) -> Generator[Pair, Outcome, dict[int, Outcome]]:
-        """Pair as many of the one side with one each of the other that they fit as can be (augmenting paths).
+        """Match as many members of the two sides that fit each other as possible (augmenting paths).
 
-        A pair is compared when it is tried, and the same schema on the other side is tried first.
+        A pair is compared when it is tried; an equal schema on the other side is tried first.
         """
         others = list(after.values())
         places = {key: place for place, key in enumerate(after)}
@@ -215,7 +215,7 @@ class _Rules:
         return dict(taken.values())
 
     def negation(self, old: View, new: View, outcome: Outcome) -> Rules:
-        """Compare what must not fit."""
+        """Compare schemas under `not`."""
         inner = yield from self._schemas(new.sub("not"), old.sub("not"))
         outcome.add("NOT_TYPE_NARROWED" if inner.fits else "NOT_TYPE_EXTENDED", "not")
 
@@ -256,7 +256,7 @@ class _Rules:
         return side.covering(name)
 
     def _removed(self, what: str, gone: View, new: View, name: str) -> Compared:
-        """Return what it means that a property, or an item, is no longer named."""
+        """Return the change for a property, or an item, that is no longer named."""
         outcome = Outcome(HARMLESS)
         if new.is_open:
             outcome.add(f"{what}_REMOVED_FROM_OPEN_CONTENT_MODEL")
@@ -321,7 +321,7 @@ class _Rules:
                 outcome.include(where, (yield from self._schemas(was[name], now[name])))
 
     def _rest(self, old: View, new: View, outcome: Outcome, word: str, what: str) -> Rules:
-        """Compare what holds for all that is not named."""
+        """Compare the schemas of unnamed properties or items."""
         before, after = old.rest, new.rest
         refused = [side is not None and side.contents is False for side in (before, after)]
         if refused[0] != refused[1]:
@@ -336,7 +336,7 @@ class _Rules:
             outcome.include(word, (yield from self._schemas(kept[0], kept[1])))
 
     def _unevaluated(self, old: View, new: View, outcome: Outcome, word: str, what: str) -> Rules:
-        """Compare what holds for all that nothing else has judged."""
+        """Compare the schemas of unevaluated properties or items."""
         nodes = [old.unevaluated, new.unevaluated]
         if nodes[0] is None and nodes[1] is None:
             return
@@ -380,7 +380,7 @@ class _Rules:
         _bounds(old, new, outcome, "maxContains", "minContains")
 
     def values(self, old: View, new: View, outcome: Outcome) -> Rules:
-        """Compare the values of which one has to be."""
+        """Compare enumerated values."""
         word = "const" if old.kind == "const" else "enum"
         sides = [sorted(map(self._identities.of, side.choices)) for side in (old, new)]
         self.spend(len(sides[0]) + len(sides[1]))

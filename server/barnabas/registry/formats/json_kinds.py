@@ -1,7 +1,7 @@
 """Kinds of JSON Schemas, by which they are compared: of an object, an array, a string, one of several, ...
 
-The rule: a schema that says several things, as a type and an enum, is a combination of which all have to fit; one with
-several types is one of which any has to.
+The rule: a schema with several statements, such as a type and an enum, is a combination like allOf; a schema with several
+types is a combination like anyOf.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WORDS = {
         "dependentSchemas", "patternProperties", "additionalProperties", "propertyNames", "unevaluatedProperties",
     ),
 }  # fmt: skip
-"""Keywords that say what kind a schema is of which the type is not given."""
+"""Keywords that imply the kind of a schema without a type."""
 _KINDS = {"integer": "number"}
 NEWEST = "draft2020-12"
 _CRITERIA = ("allOf", "anyOf", "oneOf")
@@ -33,18 +33,18 @@ _EXCLUSIVE = {"maximum": "exclusiveMaximum", "minimum": "exclusiveMinimum"}
 
 @dataclass(eq=False, slots=True)
 class View:
-    """A schema, or what it says about one kind of values."""
+    """A schema, or its part for one kind of values."""
 
     kind: str
     node: Node
     criterion: str = ""
     parts: list[View | Node] = field(default_factory=list)
-    """Schemas of a combination; those of others are looked at when they are asked for, since they may lead back here."""
+    """Schemas of a combination; a Node is viewed lazily, since it may lead back to this schema."""
     is_integer: bool = False
     is_part: bool = False
     """True for one of several parts of a schema."""
     is_of_types: bool = False
-    """True for a combination of several types, which stands beside one of schemas."""
+    """True for a combination of several types, as distinct from one of schemas."""
 
     @property
     def members(self) -> list[View]:
@@ -53,12 +53,12 @@ class View:
 
     @property
     def key(self) -> tuple[int, str, str, bool, bool]:
-        """The same for the same schema, as long as its document is there."""
+        """Identity of the schema, valid while its document exists."""
         contents = self.node.contents
         return id(contents), self.kind, self.criterion, self.is_integer, self.is_of_types
 
     def get(self, word: str) -> Any:
-        """Return what a keyword has; None where it is not there."""
+        """Return the value of a keyword, or None."""
         contents = self.node.contents
         return contents.get(word) if isinstance(contents, dict) else None
 
@@ -79,7 +79,7 @@ class View:
         return {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()
 
     def limit(self, word: str) -> Any:
-        """Return a limit, draft 4's exclusive ones as those of later drafts."""
+        """Return a limit; exclusive limits of draft 4 in the form of later drafts."""
         limit = self.get(word)
         if isinstance(limit, bool):
             return self.get(word.removeprefix("exclusive").lower()) if limit else None
@@ -99,7 +99,7 @@ class View:
 
     @property
     def choices(self) -> list[Any]:
-        """The values of which one has to be."""
+        """The enumerated values."""
         return [self.get("const")] if self.kind == "const" else list(self.get("enum"))
 
     @property
@@ -109,24 +109,24 @@ class View:
 
     @property
     def dependent_names(self) -> dict[str, set[str]]:
-        """Properties that a property asks for."""
+        """Properties that a property requires."""
         dependents = {**(self.get("dependencies") or {}), **(self.get("dependentRequired") or {})}
         return {name: set(names) for name, names in dependents.items() if isinstance(names, list)}
 
     @property
     def dependent_schemas(self) -> dict[str, Node]:
-        """Schemas that a property brings with it."""
+        """Schemas that apply if a property is present."""
         return {**self.subs("dependencies"), **self.subs("dependentSchemas")}
 
     @property
     def _has_prefix(self) -> bool:
-        """True where `items` is what `additionalItems` was before draft 2020-12: beside `prefixItems`, or yes or no."""
+        """True if `items` means earlier drafts' `additionalItems`: beside `prefixItems`, or a boolean in draft 2020-12."""
         is_rest = self.node.specification.name == NEWEST and isinstance(self.get("items"), bool)
         return is_rest or isinstance(self.get("prefixItems"), list)
 
     @property
     def items(self) -> list[View]:
-        """Items that have a schema each."""
+        """Schemas of items by position."""
         schemas = self.get("prefixItems") if self._has_prefix else self.get("items")
         return [View("", self.node.below(schema)) for schema in schemas] if isinstance(schemas, list) else []
 
@@ -146,12 +146,12 @@ class View:
 
     @property
     def unevaluated(self) -> Node | None:
-        """The schema of properties, or items, that nothing else has judged."""
+        """The schema of unevaluated properties, or items."""
         return self.sub("unevaluatedProperties" if self.kind == "object" else "unevaluatedItems")
 
     @property
     def is_open(self) -> bool:
-        """True where properties, or items, may be there that are not named, and may be anything."""
+        """True if unnamed properties, or items, are allowed, with any value."""
         if self.rest is not None and self.rest.contents is not True:
             return False
         if self.kind == "object" and self.get("patternProperties"):
@@ -159,7 +159,7 @@ class View:
         return self.unevaluated is None or view(self.unevaluated).kind == "empty"
 
     def covering(self, name: str) -> Node | None:
-        """Return the schema that a property, or item, has that is not named; None where nothing or all can be there."""
+        """Return the schema of an unnamed property or item; None if any value, or none, is allowed."""
         if self.kind == "object":
             for pattern, schema in self.subs("patternProperties").items():
                 if finds(pattern, name):
@@ -175,7 +175,7 @@ class View:
 
 
 def view(node: Node) -> View:
-    """Return a schema by its kind, that which is referred to where it refers to another. Raises Unresolvable."""
+    """Return the view of a schema, or of its target if it is a reference. Raises Unresolvable."""
     seen: View | None = node.memory.views.get(id(node.contents))
     if seen is None:
         seen = _view(node)

@@ -1,4 +1,4 @@
-"""A place in a JSON Schema: what stands there, and how to get to what it refers to."""
+"""A place in a JSON Schema: its contents, and the resolution of its references."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REFERENCES_MAX = 100
 
 @dataclass(eq=False, slots=True)
 class Memory:
-    """Results for places of a schema and of those that it refers to, by the identity of their contents."""
+    """Results for places of a schema and its references, by the identity of their contents."""
 
     nodes: dict[int, Node] = field(default_factory=dict)
     targets: dict[int, Node] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class Node:
     memory: Memory = field(default_factory=Memory)
 
     def below(self, contents: Any) -> Node:
-        """Return a schema within this one, which may have an address of its own."""
+        """Return a schema within this one; it may have its own `$id`."""
         node = self.memory.nodes.get(id(contents))
         if node is None:
             resource = referencing.Resource(contents, self.specification)
@@ -40,7 +40,7 @@ class Node:
         return node
 
     def target(self) -> Node:
-        """Return what is referred to, itself where it refers to nothing. Raises Unresolvable."""
+        """Return the target of a reference, or the node itself if it is none. Raises Unresolvable."""
         node = self.memory.targets.get(id(self.contents), self)
         for _ in range(REFERENCES_MAX):
             name = node.contents.get("$ref") if isinstance(node.contents, dict) else None
@@ -63,12 +63,12 @@ class Node:
 
 
 class Identities:
-    """Numbers of JSON values: the same for equal ones, whatever the order of their names."""
+    """Numbers of JSON values: the same for equal values; the order of names does not matter."""
 
     def __init__(self) -> None:
         self._numbers: dict[Any, int] = {}
         self._containers: dict[int, int] = {}
-        """Numbers of arrays and objects by `id`, which stays theirs as long as the comparison."""
+        """Numbers of arrays and objects by `id`, which is stable during the comparison."""
 
     def of(self, value: Any) -> int:
         """Return the number of a value."""

@@ -1,7 +1,7 @@
 """Patterns within JSON Schema, and values checked by schemas that have some.
 
-The rule: a pattern is ECMAScript's and is matched by RE2 (`barnabas.patterns.ecma`), in every keyword that has one and in
-whatever a schema refers to; a check ends after a bounded time of the processor.
+The rule: a pattern is ECMAScript's and is matched by RE2 (`barnabas.patterns.ecma`), in every keyword with patterns and in
+all referenced schemas; the CPU time of a check is bounded.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ends: ContextVar[float] = ContextVar("_ends")
 
 
 def check_patterns(contents: Any, specification: Any) -> None:
-    """Raise SchemaError for a pattern of a schema, or of one below, that cannot be had."""
+    """Raise SchemaError for an unsupported pattern of a schema, or of an inner one."""
     size = 0
     resources = [referencing.Resource(contents, specification)]
     while resources:
@@ -64,7 +64,7 @@ def check(validator: Any, value: Any) -> None:
 
 @lru_cache(maxsize=16)
 def checking(base: Any) -> Any:
-    """Return the class of the library for a draft, with RE2 in place of Python's patterns, also in what is referred to."""
+    """Return the library's validator class for a draft, with RE2 in place of Python's patterns, also in references."""
     keywords = {name: keyword for name, keyword in _keywords(base).items() if name in base.VALIDATORS}
     checked = extend(base, keywords)
     fields = [(field.name, field.alias) for field in attrs.fields(checked) if field.init]
@@ -90,7 +90,7 @@ def _of_schema(text: str) -> Any:
 
 
 def finds(text: str, value: str) -> bool:
-    """Say whether a pattern matches anywhere in a value. Raises SchemaError for one that cannot be had."""
+    """Return whether a pattern matches anywhere in a value. Raises SchemaError for an unsupported pattern."""
     try:
         return bool(_of_schema(text).finds(value))
     except PatternError as error:
@@ -183,7 +183,7 @@ def _fits(validator: Any, value: Any, schema: Any) -> bool:
 
 
 def _referred(validator: Any, schema: dict[str, Any]) -> Iterator[Any]:
-    """Yield what checks by the schemas that a schema refers to."""
+    """Yield the validators of a schema's references."""
     for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
         if keyword not in schema or keyword not in validator.VALIDATORS:
             continue

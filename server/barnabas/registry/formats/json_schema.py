@@ -1,7 +1,7 @@
-"""Schemas of JSON Schema, drafts 4 to 2020-12: understood and applied by jsonschema, compared by our own.
+"""JSON Schema, drafts 4 to 2020-12: parsed and applied by jsonschema, compared by our own rules.
 
-The rule: a schema names its draft in `$schema`, and is one of draft 7 if it does not; what it refers to is what was
-registered with it, never what a network has.
+The rule: a schema names its draft in `$schema`, draft 7 by default; its references are registered schemas, never ones
+from the network.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class JsonSchema:
             raise SchemaError("the data is not JSON") from None
 
     def encode(self, value: Any) -> bytes:
-        """Return the document. Raises SchemaError for one that the schema refuses."""
+        """Return the document as bytes. Raises SchemaError for a document that the schema refuses."""
         try:
             check(self._validator(self._root, registry=self._library), value)
         except Unresolvable as wrong:

@@ -1,6 +1,6 @@
-"""JSON as schemas are written in: strictly what JSON is, but for the comments that Avro's own library takes.
+"""The JSON of schemas: strict JSON, except for the comments that Avro's own library accepts.
 
-The rule: what is handed out is JSON that every client reads, so what is none, as `NaN`, is refused where it comes in.
+The rule: all responses are JSON that every client reads, so texts that are not JSON, such as `NaN`, are refused as input.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _WITHIN_TEXT = re.compile(r'["\\]')
 
 
 def read_json(text: str, *, is_strict: bool = True, is_avro: bool = False) -> Any:
-    """Return the parsed value; `is_strict` refuses NaN and Infinity, which are no JSON.
+    """Return the parsed value; `is_strict` refuses NaN and Infinity, which are not JSON.
 
     `is_avro` takes comments, and numbers that are too large for a double as infinite ones, as Avro's own library does.
     Raises SchemaError.
@@ -33,7 +33,7 @@ def read_json(text: str, *, is_strict: bool = True, is_avro: bool = False) -> An
 
 
 def write_json(value: Any, *, is_sorted: bool = False) -> str:
-    """Return JSON without blanks; a number that JSON does not have is the text that Avro's own library makes of it."""
+    """Return JSON without blanks; a number that JSON lacks is written as text, as by Avro's own library."""
     try:
         return json.dumps(
             value, ensure_ascii=False, separators=(",", ":"), sort_keys=is_sorted, allow_nan=False
@@ -64,7 +64,7 @@ def _with_named_numbers(value: Any) -> Any:
 
 
 def _without_comments(text: str) -> str:
-    """Return a text with a blank for each comment before its end; one behind everything is not taken by Avro either."""
+    """Return a text with a blank in place of each comment, except a comment after the value, which Avro refuses, too."""
     if "/*" not in text and "//" not in text:
         return text
     pieces = []

@@ -1,6 +1,6 @@
-"""Schemas of Protobuf: text read by proto-schema-parser, understood by protobuf's own descriptors, compared by our own.
+"""Schemas of Protobuf: parsed by proto-schema-parser, resolved by protobuf's own descriptors, compared by our own rules.
 
-The rule: a schema keeps the text that it came with; one that came as a descriptor, as some clients send it, gets text.
+The rule: a schema keeps its original text; a descriptor, as some clients send, is converted to text.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def parse(text: str, dependencies: Sequence[Dependency], *, is_new: bool) -> Pro
     pool.add(file)
     resolved = descriptor_pb2.FileDescriptorProto()
     pool.descriptors.FindFileByName(own).CopyToProto(resolved)
-    for field in ("dependency", "public_dependency", "weak_dependency"):  # also those that are not there
+    for field in ("dependency", "public_dependency", "weak_dependency"):  # imports of missing files, too
         resolved.ClearField(field)
         getattr(resolved, field).extend(getattr(file, field))
     return ProtobufSchema(text if _is_text(text) else printed(resolved), resolved, pool.descriptors)
@@ -49,7 +49,7 @@ def _is_text(text: str) -> bool:
 
 
 def _file(text: str, name: str, *, is_new: bool = False) -> Any:
-    """Return the descriptor of a file, without what tells where in its source a thing stands."""
+    """Return the descriptor of a file, without source locations."""
     if _is_text(text):
         return read(text, name, is_new=is_new)
     try:
@@ -62,7 +62,7 @@ def _file(text: str, name: str, *, is_new: bool = False) -> Any:
 
 
 class _Pool:
-    """Descriptors of files with what they import."""
+    """Descriptors of files and their imports."""
 
     def __init__(self, files: dict[str, str]) -> None:
         """`files` are texts by the names under which they may be imported."""
@@ -73,8 +73,8 @@ class _Pool:
     def add(self, file: Any) -> None:
         """Add a file, after those that it imports. Raises SchemaError.
 
-        An import that is not there is passed over, as Confluent's registry does: what needs it cannot be resolved, unless
-        a reference under another name has it.
+        A missing import is ignored, as by Confluent's registry: types that need it cannot be resolved, unless a reference
+        under another name defines them.
         """
         if file.name in self._added:
             return
@@ -95,7 +95,7 @@ class _Pool:
 
 
 def _without(file: Any, missing: Sequence[str]) -> Any:
-    """Return a file without imports that are not there."""
+    """Return a file without its missing imports."""
     if not missing:
         return file
     changed = type(file).FromString(file.SerializeToString())

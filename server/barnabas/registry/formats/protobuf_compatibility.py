@@ -1,6 +1,6 @@
-"""Protobuf's rules of change: whether data of an older schema means the same by a newer one.
+"""Protobuf's rules of change: whether data of an older schema keep their meaning in a newer one.
 
-The rule: fields are their numbers; names are free. Verdicts and their names are those of Confluent's registry.
+The rule: fields are identified by number; names may change. Verdicts and their names are those of Confluent's registry.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _KINDS = {
     FieldDescriptor.TYPE_FIXED64: "fixed64", FieldDescriptor.TYPE_SFIXED64: "fixed64",
     FieldDescriptor.TYPE_FLOAT: "float", FieldDescriptor.TYPE_DOUBLE: "double",
 }  # fmt: skip
-"""Scalar types by how they are written: those of one kind can be read as each other."""
+"""Kinds of scalar types by encoding: types of the same kind can be read as each other."""
 
 
 def compare(before: Any, after: Any) -> Outcome:
@@ -66,14 +66,14 @@ def _key(old: Any, new: Any) -> Hashable:
 
 
 class _Rules:
-    """Rules of one comparison of pairs of messages, at first of the two files."""
+    """Rules of a comparison of pairs of messages, beginning with the two files."""
 
     def __init__(self) -> None:
         self.spend: Callable[[int], None] = lambda _: None
         self._same_files: dict[tuple[str, str], bool] = {}
 
     def compare(self, old: Any, new: Any, outcome: Outcome) -> Rules:
-        """Compare two messages with what is declared in them, or two files."""
+        """Compare two messages with their nested declarations, or two files."""
         if isinstance(old, FileDescriptor):
             if old.package != new.package:
                 outcome.add("PACKAGE_CHANGED", "#/")
@@ -185,7 +185,7 @@ class _Rules:
             outcome.add("FIELD_NAMED_TYPE_CHANGED", path)
 
     def _are_in_same_file(self, old: Any, new: Any) -> bool:
-        """Say whether two messages stand in files of one name that say the same."""
+        """Return whether two messages are declared in equal files of the same name."""
         names = old.name, new.name
         if names not in self._same_files:
             is_same = old.name == new.name and bool(old.serialized_pb == new.serialized_pb)

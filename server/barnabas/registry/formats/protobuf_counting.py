@@ -1,7 +1,7 @@
-"""Values of a message of Protobuf, also those that are not set, counted before it is parsed.
+"""The count of a Protobuf message's values, including unset ones, before it is parsed.
 
-The rule: a message within a message takes two bytes, and memory for all fields that it could have; so bytes that may hold
-very many of them are walked through, and those that cannot are not looked at.
+The rule: an inner message takes as little as two bytes, but memory for all of its fields; so payloads that may contain very
+many of them are counted, and others are not.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any
 from barnabas.registry.errors import SchemaError
 
 VALUES_MAX = 1_000_000
-"""Values of a message and of those within it."""
+"""Values of a message and its inner messages."""
 _VARINT, _FIXED64, _BYTES, _BEGIN, _END, _FIXED32 = range(6)
 
 
 class ValueCounter:
-    """Counts values of messages of one kind."""
+    """Counts values of messages of one type."""
 
     def __init__(self, descriptor: Any) -> None:
         self._descriptor = descriptor
@@ -32,7 +32,7 @@ class ValueCounter:
 
 
 def _fields_max(descriptor: Any) -> int:
-    """Return the largest number of fields that a message has, of one and of those that it may hold."""
+    """Return the largest number of fields among a message type and the types that it may contain."""
     largest = 1
     messages, seen = [descriptor], {descriptor.full_name}
     while messages:
@@ -46,7 +46,7 @@ def _fields_max(descriptor: Any) -> int:
 
 
 def _count(descriptor: Any, data: bytes) -> int:
-    """Return the values in bytes; what is malformed ends the walk, and is left to the parser."""
+    """Return the number of values in bytes; malformed data end the count, and the parser reports them."""
     count = 0
     fields_of: dict[str, dict[int, Any]] = {}
     pending = [(descriptor, 0, len(data))]
@@ -88,7 +88,7 @@ def _count(descriptor: Any, data: bytes) -> int:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return a number and the place after it, of bytes that end early one beyond their end."""
+    """Return a number and the position after it; for truncated bytes, a position beyond their end."""
     value = shift = 0
     while at < len(data):
         byte = data[at]

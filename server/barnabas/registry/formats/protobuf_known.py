@@ -1,6 +1,6 @@
-"""Files that every schema of Protobuf may import without having registered them.
+"""Files that every Protobuf schema may import without a reference.
 
-The rule: those that Confluent's registry has: protobuf's own, Google's common types, and Confluent's.
+The rule: the same files as in Confluent's registry: protobuf's own, Google's common types, and Confluent's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Descriptors as text of .proto files.
 
-The rule: the same descriptor is the same text, whatever its schema was written like; names of types are whole ones. The
-layout is that of Confluent's registry: what is of a kind is together, and stands after a blank line.
+The rule: equal descriptors give the same text, however the schema was written; type names are fully qualified. The layout
+is that of Confluent's registry: declarations of a kind are grouped, after a blank line.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _ESCAPES = {
 def printed(file: Any, *, is_normal: bool = False) -> str:
     """Return the text of a file with resolved types.
 
-    `is_normal` has fields by number, options by name and each reservation by itself, and does not say that it is proto2,
-    which is what a file is that says nothing.
+    `is_normal` sorts fields by number and options by name, prints each reservation separately, and omits the syntax of
+    proto2, as it is the default.
     """
     return _Printer(file, is_normal=is_normal).text()
 
@@ -37,13 +37,13 @@ Lines = list[str]
 
 
 class _Printer:
-    """Makes the lines of one file."""
+    """Prints the lines of a file."""
 
     def __init__(self, file: Any, *, is_normal: bool) -> None:
         self._file = file
         self._is_normal = is_normal
         self._maps: list[set[str]] = [set()]
-        """Names of entries that are printed as maps, in the messages that are being printed."""
+        """Names of map entries in the messages that are being printed."""
         self._is_proto2 = file.syntax in ("", "proto2")
 
     def text(self) -> str:
@@ -312,7 +312,7 @@ def _escaped(letter: str) -> str:
 
 
 def _json_name(name: str) -> str:
-    """Return the name in JSON that a field has by itself."""
+    """Return the default JSON name of a field."""
     first, *rest = name.split("_")
     return first + "".join(part[:1].upper() + part[1:] for part in rest)
 

@@ -1,7 +1,6 @@
 """Text of .proto files as descriptors.
 
-The rule: this reads as protoc does, and the descriptor pool of the protobuf library says whether names and numbers make
-sense.
+The rule: texts are read as by protoc, and the descriptor pool of the protobuf library checks names and numbers.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-"""Numbers in another base than ten, and all that they may be mistaken for; each place is looked at once."""
+"""Numbers in a base other than ten, and the tokens that could be mistaken for them; each position is scanned once."""
 _JOINED = re.compile(r"""(["'])\s*\1""")
 
 
@@ -64,9 +63,9 @@ def _strictly(part: Any) -> None:
 
 
 def read(text: str, name: str, *, is_new: bool = False) -> Any:
-    """Return the descriptor of a file; types are named as the text does.
+    """Return the descriptor of a file; type names are those of the text.
 
-    `is_new` refuses fields of proto2 without a label, which were taken for optional ones. Raises SchemaError.
+    `is_new` refuses fields of proto2 without a label, which older releases accepted as optional. Raises SchemaError.
     """
     try:
         file = Parser(setup_lexer=_strictly, setup_parser=_strictly).parse(_with_decimal_numbers(text))
@@ -78,12 +77,12 @@ def read(text: str, name: str, *, is_new: bool = False) -> Any:
         TypeError,
         AttributeError,
         LookupError,
-    ) as error:  # of the parser, for what it cannot express
+    ) as error:  # raised by the parser for unsupported syntax
         raise SchemaError(f"it cannot be read: {error}") from None
 
 
 def _with_decimal_numbers(text: str) -> str:
-    """Return a text with decimal numbers for hexadecimal and octal ones, which the parser does not take."""
+    """Return a text with decimal numbers for hexadecimal and octal ones, which the parser does not support."""
     return _TOKEN.sub(_decimal, text)
 
 
@@ -170,7 +169,7 @@ class _Reading:
             elif isinstance(element, ast.Option):
                 _set_option(message.options, element)
         message.nested_type.extend(maps)  # behind the messages of the text, which data names by their numbers
-        for field in optional:  # each is alone in a oneof, after those of the text
+        for field in optional:  # each has its own oneof, after those of the text
             field.proto3_optional = True
             field.oneof_index = len(message.oneof_decl)
             message.oneof_decl.add(name=f"_{field.name}")
@@ -362,7 +361,7 @@ def _set_value(kept: Any, value: Any) -> None:
 
 
 def _literal(value: Any) -> str:
-    """Return a message, or a part of one, as protobuf's text has it."""
+    """Return a message, or a part of it, in protobuf's text format."""
     if isinstance(value, ast.MessageLiteral):
         fields = [element for element in value.elements if isinstance(element, ast.MessageLiteralField)]
         return " ".join(f"{field.name}: {_wrapped(field.value)}" for field in fields)
