@@ -1,4 +1,4 @@
-"""`barnabas tap` and `barnabas replay`: what clients and brokers say to each other, shown, kept, and sent again.
+"""`barnabas tap` and `barnabas replay`: traffic between clients and brokers, shown, recorded and replayed.
 
-The rule: what passes is forwarded as it is, whether it can be decoded or not; only addresses of brokers are changed.
+The rule: traffic is forwarded unchanged, whether or not it can be decoded; only addresses of brokers are rewritten.
 """

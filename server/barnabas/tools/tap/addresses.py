@@ -1,7 +1,7 @@
-"""Addresses of brokers in answers, changed to others. Pure.
+"""Rewriting of brokers' addresses in responses. Pure.
 
-The rule: nothing but host and port of a broker changes; all other bytes of the message are encoded as they were decoded,
-unknown tagged fields too, and the header's bytes are taken over.
+The rule: only host and port of a broker change; all other fields of the message are encoded as they were decoded,
+including unknown tagged fields, and the header's bytes are copied.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ def changed(key: int, version: int, frame: Buffer, message: Any, address_of: Add
 
 
 def changed_end(version: int, size: int, message: Any, address_of: AddressOf) -> tuple[bytes | None, bool]:
-    """Return the tagged fields at the end of a Fetch answer with other addresses, and whether the addresses are in them.
+    """Return the tagged fields at the end of a Fetch response with new addresses, and whether they contain them.
 
-    What comes before them has been forwarded with the size of the whole, so they take exactly `size` bytes: an unknown
-    tag fills them up. Addresses that take more than that are left out; a client then asks for metadata, as it does with
-    brokers before KIP-951. None if nothing changes.
+    The bytes before them, with the size of the frame, have been forwarded, so the fields take exactly `size` bytes: an
+    unknown tag pads them. Addresses that do not fit are omitted; a client then requests metadata, as with brokers before
+    KIP-951. None if nothing changes.
     """
     nodes = message.node_endpoints
     others = [_moved(node, address_of) for node in nodes]
@@ -93,13 +93,13 @@ def changed_end(version: int, size: int, message: Any, address_of: AddressOf) ->
 
 
 FILLING_TAGS = (100, 200)
-"""Numbers of tagged fields that no version of Kafka knows, of one byte and of two: together they fill every size."""
+"""Numbers of tagged fields that no version of Kafka uses, encoded in one byte and in two: together they pad to any size."""
 
 
 def _end_of_size(
     version: int, size: int, nodes: list[Any], unknown: dict[int, bytes], tag: int
 ) -> bytes | None:
-    """Return the tagged fields of a Fetch answer in so many bytes; None where a field with this tag cannot fill them."""
+    """Return the tagged fields of a Fetch response in `size` bytes; None if a field with this tag cannot pad them."""
 
     def encoded(fields: dict[int, bytes]) -> bytes:
         answer = FetchResponse(node_endpoints=nodes, unknown_tagged_fields=fields or None)

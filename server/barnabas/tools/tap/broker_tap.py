@@ -1,7 +1,7 @@
-"""`barnabas serve --tap`: the broker's own requests and answers, shown as a tap in front of it would show them.
+"""`barnabas serve --tap`: the broker's own requests and responses, shown as by `barnabas tap`.
 
-The rule: it stands at the interceptor's seam and is given what is decoded already; while it shows no more than a user can
-read, it costs some microseconds a request. What gets no line is not made into an exchange.
+The rule: it is an interceptor, so it gets decoded messages; as it shows no more lines than a user can read, it costs some
+microseconds per request. Requests without a line are not converted to exchanges.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Interceptor = Callable[["RequestContext", Any, Handler], Awaitable[Any]]
 
 
 class _Names(TopicNames):
-    """Names of topics as the broker knows them."""
+    """Names of topics in the broker's metadata."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class _Names(TopicNames):
 
 @dataclass(slots=True, eq=False)
 class _Seen:
-    """A connection, and how many requests have come on it."""
+    """A connection and its number of requests."""
 
     connection: Connection
     count: int = 0
@@ -56,7 +56,7 @@ class BrokerTap:
     """Lifecycle: `async with running()` around a broker with the interceptor `around(...)`."""
 
     def __init__(self, text: str) -> None:
-        """Take options as `errors,api=Produce,json=FILE`: those of `barnabas tap`. Raises OptionError, FilterError."""
+        """Parse options, such as `errors,api=Produce,json=FILE`. Raises OptionError, FilterError."""
         self._options = options_of(_arguments(text))
         self._filter = filter_of(self._options)
         if self._options.pcap:
@@ -87,7 +87,7 @@ class BrokerTap:
             views.finish(with_summary=self._options.summary)
 
     def around(self, inner: Interceptor | None) -> Interceptor:
-        """Return an interceptor that shows requests, and has `inner` answer if it is one."""
+        """Return an interceptor that shows requests, around `inner`, which may be None."""
 
         async def intercept(context: RequestContext, request: Any, handler: Handler) -> Any:
             begun_at = time.time()
@@ -106,7 +106,7 @@ class BrokerTap:
         return intercept
 
     def _skips(self, context: RequestContext, response: Any, begun_at: float) -> bool:
-        """Return whether an answer gets no line; then it is counted."""
+        """Return whether a response gets no line; then it is counted."""
         views = self._views
         if views is None or views.only_terminal is None or response is None:
             return False

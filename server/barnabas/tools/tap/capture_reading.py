@@ -1,6 +1,6 @@
-"""Captures of others, pcap and pcapng, as packets. Pure but for the file.
+"""Captures of other tools, pcap and pcapng, read as packets. Pure, except for the file.
 
-The rule: a file that ends early gives the packets before, and says so; a length that cannot be is an error.
+The rule: a truncated file yields its whole packets and reports the truncation; an impossible length is an error.
 Sources: the pcap and pcapng specifications (draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng).
 """
 
@@ -46,7 +46,7 @@ class _Interface(NamedTuple):
 
 
 class CaptureReader:
-    """Reads the packets of a file; `problem` says afterwards whether it ended early."""
+    """Reads the packets of a file; afterwards `problem` describes a truncation."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -63,7 +63,7 @@ class CaptureReader:
             raise CaptureError(f"neither pcap nor pcapng: it begins with {magic.hex(' ') or 'nothing'}")
 
     def _read(self, size: int) -> bytes | None:
-        """Return so many bytes; None at the end of the file, which is noted if it lies within them."""
+        """Return `size` bytes; None at the end of the file, with a note if it is truncated."""
         data = self._file.read(size)
         if len(data) == size:
             return data
@@ -115,7 +115,7 @@ class CaptureReader:
             head = self._read(4)
 
     def _byte_order(self) -> str:
-        """Return the byte order of a section, which its header tells. Raises CaptureError."""
+        """Return the byte order of a section, from its header. Raises CaptureError."""
         magic = self._read(4)
         if magic == BYTE_ORDER.to_bytes(4, "little"):
             return "<"
@@ -124,7 +124,7 @@ class CaptureReader:
         raise CaptureError(f"the byte order of a section cannot be {(magic or b'').hex() or 'missing'}")
 
     def _body(self, size: int, read_size: int) -> bytes | None:
-        """Return what is left of a block of `size` bytes, `read_size` of which have been read. Raises CaptureError."""
+        """Return the rest of a block of `size` bytes, after `read_size` bytes. Raises CaptureError."""
         if size < read_size + 4 or size % 4 or size > BLOCK_BYTES_MAX:
             raise CaptureError(f"a block of {size} bytes cannot be: the file is damaged")
         body = self._read(size - read_size)

@@ -1,6 +1,6 @@
-"""Connections written as a pcapng file that Wireshark opens: each frame in TCP segments of its own, with a comment.
+"""Connections written as a pcapng file for Wireshark: each frame in separate TCP segments, with a comment.
 
-The rule: what is written is a valid capture at any time: whole blocks, right checksums, sequence numbers without a gap.
+The rule: the file is a valid capture at any time: whole blocks, correct checksums, sequence numbers without gaps.
 Sources: the pcapng specification (draft-ietf-opsawg-pcapng), RFC 791, RFC 8200, RFC 9293, RFC 1071.
 """
 
@@ -48,7 +48,7 @@ class CaptureWriter:
         """Write the beginning. Raises OSError."""
         self._file = file
         self.failure: OSError | None = None
-        """Why nothing is written any more."""
+        """The error that ended writing, if any."""
         options = _option(USER_APPLICATION, application.encode()) + _option(0, b"")
         self._write(_block(SECTION, _SECTION.pack(BYTE_ORDER, 1, 0, -1) + options))
         self._write(_block(INTERFACE, _INTERFACE.pack(RAW_IP, 0, 0)))
@@ -78,7 +78,7 @@ class CaptureWriter:
         self._file.write(data)
 
     def close(self) -> None:
-        """Write what is left. Raises OSError."""
+        """Flush buffered blocks. Raises OSError."""
         if self.failure is None:
             self._file.close()
 
@@ -89,7 +89,7 @@ class CaptureStream:
     def __init__(self, writer: CaptureWriter, client: Address, broker: Address, at: float) -> None:
         self._writer = writer
         self._client, self._broker = _same_family(client, broker)
-        self._sequences = [0, 0]  # next ones of client and broker
+        self._sequences = [0, 0]  # next sequence numbers of client and broker
         self._segment(0, b"", SYN, at)
         self._sequences[0] = 1
         self._segment(1, b"", SYN | ACK, at)
@@ -97,7 +97,7 @@ class CaptureStream:
         self._segment(0, b"", ACK, at)
 
     def __call__(self, exchange: Exchange, frame: Data, size: int, *, from_client: bool, at: float) -> None:
-        """Write a frame, its secrets overwritten; what is missing of it is missing in the capture."""
+        """Write a frame with masked secrets; bytes missing from it are missing in the capture."""
         side = 0 if from_client else 1
         data = size.to_bytes(4, "big") + bytes(masked(exchange, frame, from_client=from_client))
         comment = _comment(exchange, from_client=from_client)
@@ -177,7 +177,7 @@ def checksum_of(data: bytes) -> int:
 
 
 def _same_family(client: Address, broker: Address) -> tuple[tuple[bytes, int], tuple[bytes, int]]:
-    """Return both addresses as bytes, those of IPv4 in IPv6 where only one of them is."""
+    """Return both addresses as bytes; if only one is IPv4, it is mapped to IPv6."""
     addresses = [ipaddress.ip_address(host.partition("%")[0]) for host, _ in (client, broker)]
     packed = [address.packed for address in addresses]
     if len(packed[0]) != len(packed[1]):

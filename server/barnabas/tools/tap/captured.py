@@ -1,7 +1,7 @@
-"""Connections in a capture, handed to observers as if they were watched. Pure but for the file.
+"""Connections in a capture, reported to observers like live ones. Pure, except for the file.
 
-The rule: what the capture lacks (packets, ends of packets, beginnings of connections) is said, and reading resumes at
-the next frame that can be found.
+The rule: missing data (packets, ends of packets, beginnings of connections) are reported, and reading resumes at the next
+recognizable frame.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Endpoint = tuple[str, int]
 
 @dataclass(slots=True)
 class Report:
-    """Figures of a reading: what a capture held, and what it lacked."""
+    """Figures of a capture: its contents and its gaps."""
 
     packets: int = 0
     connections: int = 0
@@ -44,7 +44,7 @@ class Report:
     problem: str = ""
 
     def lines(self) -> Iterator[str]:
-        """Yield what there is to say."""
+        """Yield the lines of the report."""
         yield f"{counted(self.packets, 'packet')}, {counted(self.connections, 'connection')} with Kafka brokers"
         for reason, count in self.skipped.most_common():
             yield f"{count} {reason}"
@@ -70,7 +70,10 @@ class _Flow:
         self.client = client
         self.key: frozenset[Endpoint] = frozenset()
         self.streams = (Reassembly(), Reassembly())  # of client and broker
-        self.is_lost = [not is_whole, not is_whole]  # whether the next frame's beginning is to be found
+        self.is_lost = [
+            not is_whole,
+            not is_whole,
+        ]  # whether the beginning of the next frame must be searched for
         self.ends = [False, False]
         self.last_at = connection.opened_at
 
@@ -84,7 +87,7 @@ class Captured:
     def __init__(
         self, observer: Observer, *, ports: Collection[int] = (), make_keeper: MakeKeeper | None = None
     ) -> None:
-        """`ports` are those of brokers; without them every connection that begins with a request of Kafka's is taken."""
+        """`ports` are those of brokers; without them every connection that begins with a Kafka request is read."""
         self._observer = observer
         self._ports = frozenset(ports)
         self._make_keeper = make_keeper
@@ -190,7 +193,7 @@ class Captured:
         return flow
 
     def _client_of(self, segment: Segment) -> Endpoint | None:
-        """Return which end is the client, where no SYN has said it."""
+        """Return the client's endpoint of a connection without a captured SYN."""
         if self._ports:
             if segment.target[1] in self._ports:
                 return segment.source
@@ -213,7 +216,7 @@ class Captured:
                 )
             return
         if not is_client and not session.has_asked:
-            # An answer whose request is missing: the next one may be to a known request.
+            # The request of this response is missing; the next response may belong to a captured request.
             flow.is_lost[side] = True
         if flow.is_lost[side]:
             if not session.may_begin(piece.data, from_client=is_client):

@@ -1,7 +1,7 @@
 """The `barnabas tap` command: options in, a proxy or the reading of a capture out.
 
-The rule: lines about traffic go to standard output, all else to standard error. What cannot be written any more stops no
-traffic, but the exit code tells of it.
+The rule: lines about traffic go to standard output, all else to standard error. A failed output does not stop traffic, but
+the exit code reports it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from barnabas.tools.tap.summary import Summary
 from barnabas.tools.tap.tls import TlsFiles, TlsOptionError, client_context, generated, server_context
 
 END_SECONDS = 5.0
-"""Seconds that output that is still to be written may take at the end."""
+"""Seconds for writing the remaining output at the end."""
 APPLICATION = f"barnabas tap {__version__}"
 
 
@@ -217,7 +217,7 @@ def filter_of(options: argparse.Namespace) -> Filter:
 
 
 def proxy_settings(options: argparse.Namespace) -> ProxySettings:
-    """Return what the options say about connections. Raises OptionError, TlsOptionError."""
+    """Return the options' settings for connections. Raises OptionError, TlsOptionError."""
     try:
         brokers: list[Endpoint] = parse_bootstrap(options.broker)
     except ValueError as error:
@@ -243,11 +243,11 @@ def proxy_settings(options: argparse.Namespace) -> ProxySettings:
     )
 
 
-# --- what is shown ------------------------------------------------------------------------------------------------
+# --- output --------------------------------------------------------------------------------------------------------
 
 
 class Views:
-    """Views of traffic that the options ask for: what is shown, and what is written to files."""
+    """Outputs that the options ask for: terminal and files."""
 
     def __init__(
         self, options: argparse.Namespace, filter_: Filter, files: ExitStack, *, is_live: bool
@@ -288,7 +288,7 @@ class Views:
     def _writer(
         self, name: str, file: Any, left_out: Callable[[int], str], is_live: bool
     ) -> Callable[[str], None]:
-        """Return what writes a line to a file: aside where traffic must not wait for it."""
+        """Return the function that writes a line to a file; for live traffic it does not block."""
         if not is_live:
             direct = DirectWriter(file)
             self.writers.append((name, direct))
@@ -309,7 +309,7 @@ class Views:
                 writing.start_soon(_write_lines, name, writer)
 
     def failures(self) -> list[str]:
-        """Return what could not be written, each with its reason, once all is written."""
+        """Return the outputs that failed, with reasons, after the last write."""
         return [
             f"nothing more is written to {name}: {writer.failure}"
             for name, writer in self.writers
@@ -338,7 +338,7 @@ class Views:
                 print(json.dumps(client), flush=True)
 
     def close_capture(self) -> str:
-        """Write what is left of the capture; returns what went wrong."""
+        """Flush the capture; returns an error text, or an empty one."""
         if self.capture is None:
             return ""
         try:
@@ -349,7 +349,7 @@ class Views:
 
 
 def _close(file: IO[Any]) -> None:
-    """Close a file; what cannot be written to it has been said."""
+    """Close a file; write errors have been reported before."""
     with suppress(OSError):
         file.close()
 

@@ -1,6 +1,6 @@
-"""Two answers to one request, field by field. Pure.
+"""Comparison of two responses to one request, field by field. Pure.
 
-The rule: what may differ has a row in `may_differ` with its reason; everything else that differs is a difference.
+The rule: fields that may differ have a row in `may_differ` with the reason; all others must be equal.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OFFSETS = "offsets"
 
 
 class Difference(NamedTuple):
-    """A field that is not as it was."""
+    """A field with another value than the recorded one."""
 
     path: str
     recorded: str
@@ -39,7 +39,7 @@ def differences(
     *,
     allowed: Collection[str] = (),
 ) -> list[Difference]:
-    """Return what differs between a recorded answer and a live one; `allowed` are further fields that may."""
+    """Return the differences between a recorded response and a live one; `allowed` are further fields that may differ."""
     comparison = _Comparison(substitutes, (recorded, live), connection, frozenset(allowed))
     return list(comparison.structs("", scope, recorded, live))
 
@@ -54,7 +54,7 @@ class _Comparison:
         self._allowed = allowed
 
     def _is_left_out(self, name: str) -> bool:
-        """Return whether the user has said that this field may differ."""
+        """Return whether the user allows this field to differ."""
         is_offset = name.endswith("offset") or name == "high_watermark"
         return name in self._allowed or (OFFSETS in self._allowed and is_offset)
 
@@ -80,7 +80,7 @@ class _Comparison:
         elif is_dataclass(old) and is_dataclass(new):
             yield from self.structs(f"{path}.", scope, old, new)
         elif self._substitutes.is_handed_out(name):
-            # What is handed out is another value; whether there is one must be the same.
+            # Assigned values differ between brokers, but both or neither must be present.
             if (old in NONE_VALUES) != (new in NONE_VALUES):
                 yield Difference(path, _text(name, old), _text(name, new))
         elif _plain(old) != _plain(new):
@@ -99,9 +99,9 @@ class _Comparison:
                 yield from self._values(place, name, scope, old_entry, new_entry)
 
     def _records(self, path: str, old: Any, new: Any) -> Iterator[Difference]:
-        """Compare records by offset, as far as both answers reach: how many one fetch brings is a matter of time.
+        """Compare records by offset, up to the end of the shorter response: the size of a fetch depends on timing.
 
-        A record that only the live answer has may have been compacted away where it was recorded.
+        A record that only the live response has may have been compacted away at the time of the recording.
         """
         before, after = dict(_records_of(old)), dict(_records_of(new))
         if before and not after:

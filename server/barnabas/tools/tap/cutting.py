@@ -1,7 +1,7 @@
-"""A stream of bytes cut into frames as it passes: forwarded at once, kept aside for decoding, or held back. Pure.
+"""A byte stream split into frames: forwarded immediately, copied for decoding, or held back. Pure.
 
-The rule: what is forwarded is what has come, in order, but for the frames that are held back and given back changed. A
-large frame at the end of what has come may be decoded once it has been sent: its reader works meanwhile.
+The rule: bytes are forwarded as received and in order, except for frames that are held back and rewritten. A large frame at
+the end of the received bytes may be decoded after it has been sent, while its receiver works.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SIZE_BYTES = 4
 START_BYTES = 8
-"""So many bytes of a frame say what it is: its size, and a request's key or an answer's correlation id."""
+"""Bytes that identify a frame: its size, and a request's key or a response's correlation id."""
 BEGINNING_BYTES = 4096
 """So many bytes are kept of a frame that is not kept as a whole."""
 UNCOUNTED_BYTES = 64 * 1024
@@ -24,7 +24,7 @@ Data = bytes | bytearray | memoryview
 
 
 def _start_bytes(size: int) -> int:
-    """Return how many of the first bytes are of a frame, and not of the next one."""
+    """Return the number of first bytes that belong to this frame rather than the next."""
     return SIZE_BYTES + size if 0 <= size < START_BYTES - SIZE_BYTES else START_BYTES
 
 
@@ -33,7 +33,7 @@ class NotFramesError(Exception):
 
 
 class Budget:
-    """Limit on the bytes of frames in memory at once, of all connections; small frames do not count."""
+    """Limit on the bytes of frames in memory, over all connections; small frames do not count."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -64,22 +64,22 @@ class Fate(Enum):
 
 
 class Owner(Protocol):
-    """Receiver of frames, which also decides what becomes of each."""
+    """Receiver of frames; decides the fate of each."""
 
     def begin(self, size: int, start: Data) -> Fate:
-        """Decide about a frame of `size` bytes, of which the first four (or fewer) are there. Raises NotFramesError."""
+        """Decide the fate of a frame of `size` bytes by its first four (or fewer) bytes. Raises NotFramesError."""
 
     def end(self, frame: Data, size: int) -> Data | None:
-        """Take a frame, without its size field; of one that passed, only the beginning.
+        """Receive a frame, without its size field; a frame that passed is truncated to its beginning.
 
-        Of one that was held back, what is to be forwarded, with a size field; None for what has come.
+        Returns the frame to forward in place of a held one, with a size field; None to forward it unchanged.
         """
 
     def skimmer(self, size: int, start: Data) -> FetchSkimmer:
-        """Return what takes a frame with records that are not looked at."""
+        """Return the skimmer for a frame with records that are not decoded."""
 
     def end_skimmed(self, skimmer: FetchSkimmer, size: int, end_size: int) -> Data | None:
-        """Take such a frame; returns the bytes to forward for its last `end_size` bytes, None for those received."""
+        """Receive a skimmed frame; returns the bytes to forward for its last `end_size` bytes, None for the originals."""
 
 
 class Cutter:
@@ -110,7 +110,7 @@ class Cutter:
         self._budget = budget
         self._defers = defers
         self._is_deferred = False
-        self._start = b""  # of a frame of which nothing is known yet
+        self._start = b""  # first bytes of a frame not yet identified
         self._fate = Fate.PASS
         self._size = 0
         self._missing = 0
@@ -121,17 +121,17 @@ class Cutter:
         self._held_end = bytearray()
         self._is_counted = False
         self.count = 0
-        """So many frames have begun."""
+        """Number of frames begun."""
         self.is_opaque = False
 
     @property
     def is_inside(self) -> bool:
-        """True while a frame has begun and is not whole."""
+        """True while a frame is incomplete."""
         return bool(self._missing or self._start)
 
     @property
     def unread(self) -> int:
-        """Number of bytes that come next and are not looked at: they may be forwarded without `feed`, and `passed` told."""
+        """Number of next bytes that need no inspection: they may be forwarded without `feed`, followed by `passed`."""
         if self.is_opaque or not self._missing:
             return 0
         if self._skimmer is not None:
@@ -139,7 +139,7 @@ class Cutter:
         return self._missing if self._fate is Fate.PASS and self._beginning <= 0 else 0
 
     def passed(self, count: int) -> None:
-        """Note that so many of the `unread` bytes have been forwarded."""
+        """Note that `count` of the `unread` bytes have been forwarded."""
         self._missing -= count
         if self._skimmer is not None:
             self._skimmer.passed(count)
@@ -155,7 +155,7 @@ class Cutter:
             data, self._start = self._start + data, b""
         view = memoryview(data)
         end = len(data)
-        at = first = 0  # what is from `first` on is forwarded, up to where a frame is held back
+        at = first = 0  # bytes from `first` on are forwarded, up to a held frame
         out: list[Data] = []
         while at < end:
             if not self._missing:
@@ -207,7 +207,7 @@ class Cutter:
             self._finish()
 
     def _is_startable(self, data: bytes, at: int, end: int) -> bool:
-        """Return whether enough of a frame is there to know what it is."""
+        """Return whether enough bytes are present to identify a frame."""
         if end - at >= START_BYTES:
             return True
         if end - at < SIZE_BYTES:
@@ -231,14 +231,14 @@ class Cutter:
 
     def _add(self, part: memoryview) -> None:
         if self._fate is not Fate.PASS:
-            # A view of what has come saves a copy; of a small frame it would keep what came with it.
+            # A view of the received bytes saves a copy; for a small frame it would keep their whole buffer alive.
             self._parts.append(part if self._size > UNCOUNTED_BYTES else bytes(part))
         elif self._beginning > 0:
             self._parts.append(bytes(part[: self._beginning]))
             self._beginning -= len(part)
 
     def _skim(self, skimmer: FetchSkimmer, part: memoryview) -> tuple[int, bool]:
-        """Take bytes of a frame without a look at its records; returns how many, and whether they are held back."""
+        """Take bytes of a frame without decoding its records; returns their number, and whether they are held back."""
         is_end = skimmer.is_end
         taken = skimmer.take(part)
         if is_end:
@@ -250,7 +250,7 @@ class Cutter:
         return taken, is_end
 
     def _finish_skimmed(self, skimmer: FetchSkimmer) -> Data | None:
-        """Hand over a frame that passed with unread records; returns what is forwarded for its end, if that was held."""
+        """Hand over a frame that passed with undecoded records; returns the bytes to forward for a held end."""
         end, self._held_end, self._skimmer = self._held_end, bytearray(), None
         try:
             changed = self._owner.end_skimmed(skimmer, self._size, len(end))
@@ -261,7 +261,7 @@ class Cutter:
         return (changed if changed is not None else end) if end else None
 
     def _finish(self) -> Data | None:
-        """Hand a whole frame over; returns what is forwarded of one that was held back."""
+        """Hand over a whole frame; returns the bytes to forward for a held one."""
         if self._skimmer is not None:
             return self._finish_skimmed(self._skimmer)
         frame = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
@@ -279,10 +279,7 @@ class Cutter:
         return changed if changed is not None else size.to_bytes(SIZE_BYTES, "big") + frame
 
     def sent(self) -> None:
-        """Hand over what has waited for that, and give the room of frames that were held back to others.
-
-        What `feed` returned is sent.
-        """
+        """Note that the result of `feed` was sent: hand over a deferred frame, release the budget of held frames."""
         self._hand_over()
         for size in self._unsent:
             self._budget.give(size)

@@ -1,6 +1,6 @@
-"""Observations on connections: requests with their answers, openings, ends, and what was odd. Pure.
+"""Observations on connections: requests with their responses, openings, ends, and anomalies. Pure.
 
-The rule: times are seconds since 1970, by the observer's clock; a message that cannot be decoded has bytes and a reason.
+The rule: times are seconds since 1970, by the observer's clock; an undecodable message has bytes and a reason.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from barnabas.tools.inspection.frames import Request, Response
 from barnabas.wire.primitives import ZERO_UUID
 
 HEX_BYTES_MAX = 256
-"""So many bytes of what cannot be decoded are shown."""
+"""Bytes shown of an undecodable message."""
 TOPIC_IDS_MAX = 100_000
 
 
@@ -69,7 +69,7 @@ class TopicNames:
 
 @dataclass(slots=True, eq=False)
 class Exchange:
-    """One request, with its answer as soon as there is one."""
+    """A request, with its response once it is received."""
 
     connection: Connection
     number: int
@@ -84,12 +84,12 @@ class Exchange:
     response_bytes: bytes | None = None
     answered_at: float | None = None
     token: dict[str, Any] | None = None
-    """Contents of a login's token, for requests that carry one."""
+    """Contents of a SASL token, for requests that carry one."""
     answer_token: dict[str, Any] | None = None
     is_bare_token: bool = False
     """True if the token came without a request around it, as after SaslHandshake v0."""
     unanswered: str = ""
-    """Why there is no answer, where none is to come any more."""
+    """The reason, if the request will get no response; empty otherwise."""
     _errors: list[FoundError] | None = field(default=None, repr=False)
     _topics: dict[str, set[int]] | None = field(default=None, repr=False)
 
@@ -107,7 +107,7 @@ class Exchange:
         return self._errors
 
     def refuse(self, errors: list[FoundError]) -> None:
-        """Give the errors of an answer that is not there to be looked at."""
+        """Set the errors of a response that was not decoded."""
         self._errors = errors
 
     @property
@@ -142,7 +142,7 @@ def topics_of(message: Any, name_of: naming.NameOf) -> dict[str, set[int]]:
 
 
 class Observer(Protocol):
-    """An observer of what happens on connections."""
+    """An observer of events on connections."""
 
     def opened(self, connection: Connection, at: float) -> None:
         """Take note of a new connection."""

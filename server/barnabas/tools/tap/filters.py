@@ -11,12 +11,12 @@ from barnabas.wire.generated.index import APIS
 
 
 class FilterError(ValueError):
-    """A filter that means nothing."""
+    """An invalid filter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Conditions that exchanges must meet; empty and None ask for nothing. Names are patterns with `*` and `?`."""
+    """Conditions for exchanges; empty values and None are no condition. Names are patterns with `*` and `?`."""
 
     apis: tuple[str, ...] = ()
     client_ids: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class Filter:
         return not (self.apis or self.client_ids or self.topics or self.errors_only or self.slower_ms)
 
     def takes(self, exchange: Exchange) -> bool:
-        """Return whether an exchange is to be shown."""
+        """Return whether an exchange matches."""
         return self.is_empty or (
             _matches(exchange.request.api.lower(), tuple(api.lower() for api in self.apis))
             and _matches(exchange.request.client_id or exchange.connection.client_id or "", self.client_ids)

@@ -13,7 +13,7 @@ from barnabas.tools.inspection.errors import code_name
 from barnabas.tools.tap.summary import TINY_FETCH_BYTES, Client
 
 ENOUGH = 100
-"""So many of something say more than chance."""
+"""Occurrences that are more than chance."""
 TINY_FETCHES_SHARE = 0.5
 EMPTY_FETCHES_PER_SECOND = 10.0
 EMPTY_FETCHES_SHARE = 0.9

@@ -1,7 +1,7 @@
-"""Frames with their secrets overwritten, for files that others get. Pure.
+"""Frames with overwritten secrets, for files that users share. Pure.
 
-The rule: a masked frame has the size of the frame that it stands for, so that a capture stays one; where that cannot be
-had, the whole body is overwritten.
+The rule: a masked frame has the size of the original, so that a capture remains valid; if that is impossible, its whole
+body is overwritten.
 """
 
 from __future__ import annotations

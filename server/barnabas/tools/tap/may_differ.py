@@ -1,6 +1,6 @@
-"""Fields of an answer in which another broker cannot say the same, and how far each of them may differ. Pure.
+"""Fields of a response that differ between brokers, and the condition for each. Pure.
 
-The rule: a row names the field, the reason, and what is still asked of the new value; nothing is left out altogether.
+The rule: a row has the field, the reason, and a check of the new value; no field goes unchecked.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class Row(NamedTuple):
 
     reason: str
     accepts: Callable[[Place, Place], bool]
-    """Takes the recorded value and the live one, which are not equal."""
+    """Gets the recorded value and the live one, which are not equal."""
 
 
 def both_there(recorded: Place, live: Place) -> bool:
-    """Both are there, or neither is."""
+    """Both are present, or neither is."""
     return (recorded.value in _NONE) == (live.value in _NONE)
 
 
@@ -36,7 +36,7 @@ def both_positive(recorded: Place, live: Place) -> bool:
 
 
 def of_an_address(recorded: Place, live: Place) -> bool:
-    """Both are there, or neither is, and it is an address with a port: an ACL has a host too."""
+    """Both are present, or neither is, in an address with a port: an ACL has a host, too."""
     return hasattr(live.holder, "port") and both_there(recorded, live)
 
 
@@ -46,19 +46,19 @@ def not_throttled_alone(recorded: Place, live: Place) -> bool:
 
 
 def a_listed_broker(recorded: Place, live: Place) -> bool:
-    """Both name a broker, and it is in the answer's list if there is one; or neither does."""
+    """Both name a broker, and the live one is in the response's list, if any; or neither does."""
     return both_there(recorded, live) and _are_listed([live.value], live.answer)
 
 
 def a_leader(recorded: Place, live: Place) -> bool:
-    """Both have a leader, and the live one is among its replicas and the answer's brokers; or neither has."""
+    """Both have a leader, and the live one is among its replicas and the response's brokers; or neither has."""
     replicas = getattr(live.holder, "replica_nodes", None)
     is_replica = replicas is None or live.value in _NONE or live.value in replicas
     return a_listed_broker(recorded, live) and is_replica
 
 
 def replicas(recorded: Place, live: Place) -> bool:
-    """Both have replicas, no broker has two, the answer's list has them all, and the leader is one of them."""
+    """Both have replicas, on distinct brokers of the response's list, and the leader is among them."""
     leader = live.holder.leader_id
     return (
         bool(recorded.value) == bool(live.value)
@@ -85,7 +85,7 @@ def offline(recorded: Place, live: Place) -> bool:
 
 
 def brokers(recorded: Place, live: Place) -> bool:
-    """Both list brokers, or neither does; each live one has an id of its own and an address."""
+    """Both list brokers, or neither does; each live broker has a distinct id and an address."""
     if bool(recorded.value) != bool(live.value):
         return False
     ids = [_id_of(broker) for broker in live.value]
@@ -126,12 +126,12 @@ MAY_DIFFER = {
     "auth_bytes": Row(_SECRET, both_there),
     "hmac": Row(_SECRET, both_there),
 }
-"""By name of the field; beyond the reason it is `accepts` that says how far."""
+"""Rows by the name of the field; `accepts` checks the values."""
 _NONE: frozenset[Any] = frozenset((None, "", b"", -1))
 
 
 def _are_listed(ids: Iterable[int], answer: Any) -> bool:
-    """Say whether all of these ids, negative ones aside, are among the brokers that an answer lists, if it lists any."""
+    """Return whether all of these ids, except negative ones, are among a response's brokers, if it lists any."""
     listed = {_id_of(broker) for broker in getattr(answer, "brokers", None) or ()}
     return not listed or all(broker_id in listed for broker_id in ids if broker_id >= 0)
 

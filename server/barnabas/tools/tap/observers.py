@@ -1,6 +1,6 @@
 """Observers of exchanges: the terminal, a file of JSON lines, the summary, or several of them.
 
-The rule: the terminal shows as much as a user can read; a file gets all of it.
+The rule: the terminal shows as many lines as a user can read; a file gets all.
 """
 
 from __future__ import annotations
@@ -130,15 +130,15 @@ class Terminal:
             self._put(rendering.safe(rendering.closed(connection, at, reason)))
 
     def is_full(self, at: float) -> bool:
-        """Return whether what comes now and has not failed gets no line: those of this second are used up."""
+        """Return whether successful requests get no line now, as the lines of this second are used up."""
         return self._shown == self._lines_per_second and int(at) == self._second
 
     def skip(self, kind: str) -> None:
-        """Count what gets no line."""
+        """Count an event without a line."""
         self._skipped[kind] += 1
 
     def finish(self) -> None:
-        """Report the number of lines that were left out."""
+        """Report the number of omitted lines."""
         if self._skipped:
             count = sum(self._skipped.values())
             kinds = ", ".join(f"{kind} {number}" for kind, number in self._skipped.most_common(5))
@@ -197,10 +197,10 @@ class JsonLines:
 
 
 def left_out_as_json(count: int) -> str:
-    """Return the line of JSON that stands for lost ones."""
+    """Return the JSON line that reports lost lines."""
     return json.dumps({"type": "left_out", "lines": count})
 
 
 def left_out_as_text(count: int) -> str:
-    """Return the line that stands for lost ones."""
+    """Return the line that reports lost lines."""
     return f"... {counted(count, 'line is', 'lines are')} left out: the terminal is slower than the traffic"

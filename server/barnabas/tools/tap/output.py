@@ -1,6 +1,6 @@
-"""Lines that are written aside: a terminal that is stopped, or a pipe without a reader, delays no traffic.
+"""Lines written by another thread: a stopped terminal, or a pipe without a reader, delays no traffic.
 
-The rule: what waits is bounded; lines that find no room are counted, and the count is written where they are missing.
+The rule: the queue is bounded; lines that do not fit are counted, and the count is written in their place.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class LineWriter:
     """Writes lines in a thread; `run` is its task."""
 
     def __init__(self, write: Callable[[str], Any], left_out: Callable[[int], str]) -> None:
-        """`write` writes text and may block; `left_out` is the line that stands for so many lost ones."""
+        """`write` writes text and may block; `left_out` returns the line that reports a number of lost lines."""
         self._write = write
         self._left_out = left_out
         self._waiting: deque[str] = deque()
@@ -29,7 +29,7 @@ class LineWriter:
         self._wake = trio.Event()
         self._is_closing = False
         self.failure: OSError | None = None
-        """Why nothing is written any more."""
+        """The error that ended writing, if any."""
 
     def put(self, line: str) -> None:
         """Have a line written."""
@@ -74,12 +74,12 @@ class LineWriter:
 
 
 class DirectWriter:
-    """Writes lines at once: the reading of a capture may wait for the reader of its lines."""
+    """Writes lines synchronously: reading a capture may wait for the reader of the output."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
         self.failure: OSError | None = None
-        """Why nothing is written any more."""
+        """The error that ended writing, if any."""
 
     def put(self, line: str) -> None:
         """Write a line. Raises BrokenPipeError where the reader has closed the pipe."""
@@ -93,7 +93,7 @@ class DirectWriter:
             self.failure = error
 
     def close(self) -> None:
-        """Write what is left; the file stays open. Raises BrokenPipeError."""
+        """Flush; the file stays open. Raises BrokenPipeError."""
         try:
             self._file.flush()
         except BrokenPipeError:

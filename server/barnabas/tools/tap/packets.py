@@ -1,6 +1,6 @@
 """TCP segments in packets of the common link types, IPv4 and IPv6. Pure.
 
-The rule: what is no TCP is None; what cannot be read is a reason in words, to be counted and said.
+The rule: a packet without TCP is None; an unreadable packet is a reason in words, which the caller counts and reports.
 Sources: the link types of tcpdump.org, RFC 791, RFC 8200, RFC 9293.
 """
 
@@ -84,7 +84,7 @@ def _ip4(packet: Packet, at: int) -> Segment | str | None:
         return "IP fragments, which are not put together"
     source = str(ipaddress.IPv4Address(data[at + 12 : at + 16]))
     target = str(ipaddress.IPv4Address(data[at + 16 : at + 20]))
-    # With segmentation offload the length may be 0: then the packet's own says it.
+    # With segmentation offload the length may be 0: then the length of the packet counts.
     end = at + total if total else at + packet.size - at
     return _tcp(packet, at + header, end, source, target)
 

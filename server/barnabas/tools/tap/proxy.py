@@ -1,7 +1,7 @@
-"""Listeners that stand for brokers, and connections between clients and brokers through them.
+"""Listeners in place of brokers, and the connections through them between clients and brokers.
 
-The rule: bytes are forwarded as they come, each direction at the speed of its reader; a connection's failure ends that
-connection only, and is said.
+The rule: bytes are forwarded as they arrive, each direction at the speed of its reader; a connection's failure ends only
+that connection, and is reported.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class ProxySettings:
     """Settings of a proxy: the addresses where it listens, and the ways to reach brokers."""
 
     brokers: tuple[Endpoint, ...]
-    """The first brokers to be reached: one listener each, in this order."""
+    """Bootstrap brokers, with a listener each, in this order."""
     host: str = "localhost"
     port: int = 0
-    """The first listener's; the following ones take the next ports that are free. 0 for any."""
+    """The first listener's port; the following listeners take the next free ports. 0: any free port."""
     advertised_host: str = ""
-    """The host that clients are told; empty for the one that they have connected to."""
+    """The host in responses to clients; empty: the host that they have connected to."""
     client_tls: ssl.SSLContext | None = None
     """With which clients are accepted."""
     broker_tls: ssl.SSLContext | None = None
@@ -101,7 +101,7 @@ class Proxy:
 
     @property
     def ports(self) -> dict[Address, int]:
-        """The port that stands for each broker."""
+        """The listening port of each broker."""
         return dict(self._ports)
 
     async def run(self, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
@@ -120,7 +120,7 @@ class Proxy:
     # --- listeners --------------------------------------------------------------------------------------------
 
     def listen_for(self, broker: Address, *, is_needed: bool = False) -> int | None:
-        """Return the port that stands for a broker, and listen on it from now on; None where that fails."""
+        """Return a broker's port, and begin to listen on it if necessary; None if that fails."""
         listened = self._ports.get(broker)
         if listened is None and broker[0] in _LOCAL:
             listened = next(
@@ -171,7 +171,7 @@ class Proxy:
         return bind_sockets(host, 0)
 
     def address_for(self, local_host: str, host: str, port: int) -> Address | None:
-        """Return what a client is told in place of a broker's address."""
+        """Return the address for clients in place of a broker's; None without a listener."""
         own = self.listen_for((host, port))
         if own is None:
             return None
@@ -187,7 +187,7 @@ class Proxy:
         try:
             accepted.setsockopt(trio.socket.IPPROTO_TCP, trio.socket.TCP_NODELAY, 1)
             peer, local = accepted.socket.getpeername()[:2], accepted.socket.getsockname()[:2]
-        except OSError:  # it has gone already
+        except OSError:  # the client has disconnected already
             await trio.aclose_forcefully(accepted)
             return
         connection = Connection(next(self._ids), _text(peer), _text(broker), self._clock())
@@ -350,7 +350,7 @@ class _Pumps:
         self._scope.cancel()
 
     async def _upwards(self) -> None:
-        """Forward what the client sends; its end is passed on where the broker's side can say so."""
+        """Forward the client's bytes, and its end of stream if the broker's side supports half-closing."""
         size = READ_BYTES_MIN
         while True:
             try:
@@ -372,14 +372,12 @@ class _Pumps:
                 await self._broker.send_eof()
             except _GONE as error:
                 self._end(f"the broker's side broke: {_reason(error)}")
-        elif (
-            self._session.is_answered
-        ):  # TLS closes in both directions only: not before all answers have come
+        elif self._session.is_answered:  # TLS closes both directions at once: wait for all responses
             self._end("the client closed")
         return None
 
     async def _downwards(self) -> None:
-        """Forward what the broker sends, with other addresses."""
+        """Forward the broker's bytes, with rewritten addresses."""
         size = READ_BYTES_MIN
         session = self._session
         while True:
@@ -412,7 +410,7 @@ class _Pumps:
         return self._end("the broker closed")
 
     async def _splice(self, count: int) -> int | None:
-        """Forward bytes unread; returns how many have been, None when the client or the broker is gone."""
+        """Forward bytes without reading them; returns their number, None if the client or the broker has disconnected."""
         source, sink = self._broker, self._client
         if not isinstance(source, trio.SocketStream) or not isinstance(sink, trio.SocketStream):
             return 0  # TLS
@@ -425,7 +423,7 @@ class _Pumps:
         return None
 
     async def _send(self, chunks: list[Data]) -> bool:
-        """Send to the client; false when it is gone."""
+        """Send to the client; False if it has disconnected."""
         try:
             if len(chunks) > 1 and sum(map(len, chunks)) <= JOINED_BYTES_MAX:
                 await self._client.send_all(b"".join(chunks))
@@ -454,7 +452,7 @@ def _text(address: Any) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """Return what to say about an error of a connection."""
+    """Return the text for an error of a connection."""
     cause = error
     if isinstance(error, trio.BrokenResourceError | OSError) and error.__cause__ is not None:
         cause = error.__cause__

@@ -1,6 +1,6 @@
-"""One direction of a TCP connection put together from captured segments. Pure.
+"""Reassembly of one direction of a TCP connection from captured segments. Pure.
 
-The rule: bytes are given in order, each once; what a capture lacks is a gap, given as late as the bounds allow.
+The rule: bytes are yielded in order, each once; missing bytes are a gap, yielded as late as the bounds allow.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _WRAP = 1 << 32
 
 
 class Piece(NamedTuple):
-    """The next bytes of a stream; or, with `gap`, so many bytes that are missing before what comes next."""
+    """The next bytes of a stream; or, with `gap`, the number of bytes missing before the next piece."""
 
     at: float
     data: bytes
@@ -26,13 +26,13 @@ class Reassembly:
 
     def __init__(self) -> None:
         self._next: int | None = None
-        """The sequence number that is to come."""
+        """The expected sequence number; None before the first segment."""
         self._waiting: dict[int, tuple[float, bytes, int]] = {}
-        """Segments that came too early, by sequence number: time, payload, missing bytes at their end."""
+        """Early segments by sequence number: time, payload, missing bytes at their end."""
         self._waiting_bytes = 0
         self.repeated_bytes = 0
         self.early = 0
-        """So many segments came before one that they follow."""
+        """Number of segments that arrived out of order."""
 
     @property
     def has_begun(self) -> bool:
@@ -61,15 +61,15 @@ class Reassembly:
         yield from self._follow()
 
     def acknowledged(self, sequence: int) -> Iterator[Piece]:
-        """Note that the receiver has everything before this sequence number: what is missing will not come any more.
+        """Note that the receiver has all bytes before this sequence number, so missing ones will not follow.
 
-        Yields what has waited for it.
+        Yields waiting pieces.
         """
         while self._waiting and self._next is not None and 0 < (sequence - self._next) % _WRAP < _WRAP // 2:
             yield from self._jump()
 
     def finish(self) -> Iterator[Piece]:
-        """Yield what still waits, with the gaps before it."""
+        """Yield waiting pieces, with the gaps before them."""
         while self._waiting:
             yield from self._jump()
 
@@ -89,9 +89,9 @@ class Reassembly:
         return len(self._waiting) > WAITING_SEGMENTS_MAX or self._waiting_bytes > WAITING_BYTES_MAX
 
     def _take(self, at: float, sequence: int, payload: bytes, missing: int) -> Iterator[Piece]:
-        """Give a segment that begins at or before what is to come."""
+        """Yield a segment that begins at or before the expected sequence number."""
         assert self._next is not None
-        repeated = (self._next - sequence) % _WRAP  # bytes of it that were given before
+        repeated = (self._next - sequence) % _WRAP  # bytes of it that were yielded before
         if repeated >= len(payload) + missing:
             self.repeated_bytes += len(payload)
             return

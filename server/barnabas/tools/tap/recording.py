@@ -1,6 +1,6 @@
-"""Requests of a capture that can be sent again: those of each connection, with their answers. Pure but for the file.
+"""Requests of a capture for a replay, by connection, with their responses. Pure, except for the file.
 
-The rule: a request that cannot be sent again is left out with its reason, and the reason is said.
+The rule: a request that cannot be replayed is skipped, and the reason is reported.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Recorded:
 
     exchange: Exchange
     after: int = 0
-    """It is sent when so many answers are there: those that were there when it was sent."""
+    """Number of responses that preceded the request, and must precede its replay."""
 
     @property
     def message(self) -> Any:
@@ -41,11 +41,11 @@ class Recording:
     """The requests of a capture."""
 
     connections: dict[int, list[Recorded]] = field(default_factory=dict)
-    """By connection, in the order in which they were sent."""
+    """Requests by connection, in the order of sending."""
     left_out: Counter[str] = field(default_factory=Counter)
     report: Report = field(default_factory=Report)
     answered: list[Exchange] = field(default_factory=list)
-    """Those with answers, in the order of the answers."""
+    """Exchanges with responses, in the order of the responses."""
 
     @property
     def count(self) -> int:
@@ -72,10 +72,10 @@ class _Collector:
         self.exchanges.append(exchange)
 
     def noted(self, connection: Connection, at: float, text: str, data: bytes = b"") -> None:
-        """Leave it: the report says what is missing."""
+        """Ignore the note: the report counts missing data."""
 
     def closed(self, connection: Connection, at: float, reason: str) -> None:
-        """Leave it."""
+        """Ignore the event."""
 
 
 def read_recording(

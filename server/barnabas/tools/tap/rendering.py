@@ -1,6 +1,6 @@
 """Exchanges as lines for the terminal and as JSON. Pure.
 
-The rule: one line names the client, its request and the outcome; all fields are shown where they are asked for.
+The rule: one line names the client, its request and the outcome; all fields are shown on request.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def line(exchange: Exchange) -> str:
 
 
 def safe(text: str, most: int = LINE_CHARACTERS_MAX) -> str:
-    """Return text that a terminal shows and does not obey: what clients send may hold control characters."""
+    """Return text without control characters, which clients may send and terminals would obey."""
     if len(text) > most:
         text = f"{text[:most]}..."
     return visible(text)
@@ -71,7 +71,7 @@ def size_text(size: int) -> str:
 
 
 def describe_request(exchange: Exchange) -> str:
-    """Return what a request is about."""
+    """Return the main contents of a request."""
     if exchange.token is not None:
         return _token(exchange.token)
     request = exchange.request
@@ -100,7 +100,7 @@ def _topics(exchange: Exchange) -> list[str]:
 
 
 def describe_answer(exchange: Exchange) -> str:
-    """Return what came of a request."""
+    """Return the outcome of a request."""
     response = exchange.response
     if response is None:
         return f"no answer ({exchange.unanswered})"

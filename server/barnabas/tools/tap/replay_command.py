@@ -123,7 +123,7 @@ async def _run(
     live: Callable[[], Awaitable[dict[int, Endpoint]]],
     replay: Callable[..., Replay],
 ) -> Result:
-    """Replay. Raises ClientError where the brokers cannot be asked."""
+    """Replay. Raises ClientError if the brokers cannot be reached."""
     brokers = standins(recording, await live())
     show = _show_json if options.json else _show
     return await replay(

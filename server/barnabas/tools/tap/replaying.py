@@ -1,7 +1,7 @@
-"""Recorded requests sent to another broker: on as many connections, in order, none before the answers that it followed.
+"""Replay of recorded requests to another broker: on as many connections, in order, each after the responses before it.
 
-The rule: a request is sent when the answers are there that were there when it was recorded; so what a client did in
-answer to something is done in answer to the same.
+The rule: a request is sent once all responses have arrived that preceded it in the recording, so that reactions of a client
+to responses are preserved.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ Connect = Callable[[trio.Nursery, Endpoint, ClientSettings], Awaitable[Connectio
 
 @dataclass(slots=True)
 class Outcome:
-    """Result of one request that was sent again."""
+    """Result of one replayed request."""
 
     exchange: Exchange
     differences: list[Difference] = field(default_factory=list)
     failure: str = ""
-    """Why there was no answer, where one was recorded."""
+    """The reason for a missing response, if one was recorded."""
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Standins:
-    """The brokers that stand for recorded ones."""
+    """The brokers in place of recorded ones."""
 
     endpoints: dict[str, Endpoint]
     """By recorded address."""
@@ -71,7 +71,7 @@ class Replay:
         on_outcome: Callable[[Outcome], None] = lambda _: None,
         connect: Connect = start_connection,
     ) -> None:
-        """`brokers` stand for the recorded ones; with `is_timed` requests keep their times."""
+        """`brokers` replace the recorded ones; with `is_timed` requests keep their times."""
         self._recording = recording
         self._endpoints = brokers.endpoints
         self._settings = settings
@@ -83,7 +83,7 @@ class Replay:
         self._result = Result()
         self._numbers = {id(exchange): number for number, exchange in enumerate(recording.answered)}
         self._is_answered = [False] * len(recording.answered)
-        self._answered = 0  # so many of the first answers are there, without a gap
+        self._answered = 0  # number of first responses received without a gap
         self._changed = trio.Event()
         self._begun_at = 0.0
 
@@ -116,7 +116,7 @@ class Replay:
                         self._settle(recorded, failure=failure)
                         continue
                     nursery.start_soon(self._ask, connection, recorded)
-                    # Requests are sent in the order in which their tasks have begun to wait: two turns see to that.
+                    # Requests are sent in the order in which their tasks began to wait: two checkpoints ensure it.
                     await trio.lowlevel.checkpoint()
                     await trio.lowlevel.checkpoint()
             if connection is not None:
@@ -166,7 +166,7 @@ class Replay:
         self._settle(recorded, different)
 
     def _patience_ms(self, request: Any) -> float:
-        """Return how long an answer may take: as long as the request lets the broker wait, and more."""
+        """Return the timeout for a response: the longest wait that the request allows the broker, plus a margin."""
         waits = [getattr(request, name, 0) for name in ("max_wait_ms", "timeout_ms", "rebalance_timeout_ms")]
         return ANSWER_SECONDS * 1000 + max(0, *waits)
 
@@ -235,7 +235,7 @@ async def brokers_of(
 
 
 def standins(recording: Recording, brokers: dict[int, Endpoint]) -> Standins:
-    """Return which broker stands for each recorded address: by the order of node ids where the recording tells them."""
+    """Map recorded addresses to brokers, in the order of node ids if the recording has them."""
     live = list(brokers.values())
     ids: dict[int, int] = {}
     for exchange in recording.answered:

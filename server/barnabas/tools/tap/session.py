@@ -1,7 +1,6 @@
-"""One connection as a conversation: requests and answers, matched, decoded and handed to observers. Pure.
+"""The conversation on a connection: requests and responses, matched, decoded and reported to observers. Pure.
 
-The rule: it sees every byte and delays none but those of answers in which addresses are changed. What it does not
-understand is noted and passes.
+The rule: only responses with rewritten addresses are delayed. Unintelligible bytes are noted and forwarded.
 """
 
 from __future__ import annotations
@@ -37,26 +36,26 @@ from barnabas.wire.framing import MESSAGE_BYTES_MAX, check_frame_size
 PRODUCE, FETCH, SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE, SHARE_FETCH = 0, 1, 17, 18, 36, 78
 _WITH_RECORDS = frozenset((FETCH, SHARE_FETCH))
 REQUEST_BYTES_MAX = 256 << 20
-"""Larger than any request of Kafka's: what says that it is larger is something else."""
+"""More than the size of any Kafka request: a larger size means another protocol."""
 RESPONSE_BYTES_MAX = 2**31 - 1
 PENDING_MAX = 100_000
-"""Requests of one connection that are not answered; older ones are given up on."""
+"""Pending requests of a connection; older ones are abandoned."""
 
 Rewrite = Callable[[Exchange, Data], "bytes | None"]
 """Gets an exchange with its decoded answer, and the answer's frame; returns a new frame with its size field, or None."""
 RewriteEnd = Callable[[Exchange, int], "bytes | None"]
-"""Gets an exchange with its decoded Fetch answer, and the size of the tagged fields at its end; new ones, or None."""
+"""Gets an exchange with its decoded Fetch response, and the size of its final tagged fields; returns new ones, or None."""
 
 
 class Keeper(Protocol):
     """Keeps frames."""
 
     def __call__(self, exchange: Exchange, frame: Data, size: int, *, from_client: bool, at: float) -> None:
-        """Take a frame without its size field; of one that is too large, only the beginning of its `size` bytes."""
+        """Take a frame without its size field; of a frame that is too large, only a beginning of its `size` bytes."""
 
 
 class Session:
-    """The conversation on one connection; `from_client` and `from_broker` take bytes and return what is to be forwarded."""
+    """The conversation on one connection; `from_client` and `from_broker` take bytes and return the bytes to forward."""
 
     def __init__(
         self,
@@ -70,9 +69,9 @@ class Session:
         rewrite_end: RewriteEnd | None = None,
         keeper: Keeper | None = None,
     ) -> None:
-        """`holds` says of API and version whether answers are held back for `rewrite`, upon which `sent` must be called.
+        """`holds` decides by API and version whether responses are held back for `rewrite`; then `sent` must be called.
 
-        With `rewrite_end` the records in large Fetch answers are not looked at, and are not held back either.
+        With `rewrite_end` the records in large Fetch responses are neither decoded nor held back.
         """
         self.connection = connection
         self.observer = observer
@@ -87,7 +86,7 @@ class Session:
         self._mechanism: str | None = None
         """SASL mechanism of a login under way."""
         self._expects_tokens = False
-        """True while tokens come without requests around them: after SaslHandshake v0."""
+        """True while SASL tokens come without request headers: after SaslHandshake v0."""
         self._requests = Cutter(_Requests(self), budget)
         self._responses = Cutter(_Responses(self), budget, defers=rewrite is not None)
 
@@ -107,11 +106,11 @@ class Session:
 
     @property
     def unread(self) -> int:
-        """Number of the broker's next bytes that are forwarded unseen: they need not come through `from_broker`."""
+        """Number of the broker's next bytes that may be forwarded without `from_broker`."""
         return self._responses.unread
 
     def passed(self, count: int, at: float) -> None:
-        """Note that so many of the `unread` bytes have been forwarded."""
+        """Note that `count` of the `unread` bytes have been forwarded."""
         self._now = at
         self._responses.passed(count)
 
@@ -121,28 +120,28 @@ class Session:
 
     @property
     def is_answered(self) -> bool:
-        """True while no answer is still to come."""
+        """True if no response is pending."""
         return not self._pending
 
     def rest(self) -> bytes:
-        """Return bytes of the broker that were held back, when no more come."""
+        """Return held bytes of the broker, at the end of its stream."""
         rest = self._responses.rest()
         self._responses.sent()
         return rest
 
-    # --- bytes that are missing, as in captures ---------------------------------------------------------------------
+    # --- missing bytes, as in captures ------------------------------------------------------------------------------
 
     def skip(self, count: int, *, from_client: bool) -> bool:
-        """Pass over bytes that are missing within a frame; false where the next frame cannot be found so."""
+        """Skip bytes that are missing within a frame; False if the next frame cannot be located so."""
         return (self._requests if from_client else self._responses).skip(count)
 
     @property
     def has_asked(self) -> bool:
-        """True while bytes of the broker can be an answer, or the rest of one; also where nothing is looked at."""
+        """True while bytes of the broker can belong to a response, or are not inspected at all."""
         return bool(self._pending) or self._responses.is_inside or self._responses.is_opaque
 
     def may_begin(self, data: bytes, *, from_client: bool) -> bool:
-        """Return whether a frame may begin with these bytes: the header of a request, or an answer to a known one."""
+        """Return whether a frame may begin with these bytes: the header of a request, or a response to a pending one."""
         if len(data) < START_BYTES:
             return False
         size = int.from_bytes(data[:4], "big", signed=True)
@@ -154,7 +153,7 @@ class Session:
         )
 
     def begin_again(self, *, from_client: bool) -> None:
-        """Forget the frame in hand of one direction: the next bytes begin one."""
+        """Discard the incomplete frame of one direction: the next bytes begin a frame."""
         cutter = self._requests if from_client else self._responses
         cutter.rest()
         cutter.is_opaque = False
@@ -190,7 +189,7 @@ class Session:
         return Fate.KEEP
 
     def end_request(self, frame: Data, size: int, *, is_whole: bool) -> None:
-        """Take a request's frame, or the beginning of a large one."""
+        """Receive a request's frame, or the beginning of a large one."""
         self._count += 1
         is_token = (self._expects_tokens or (self._count == 1 and frame[:1] == sasl.GSSAPI_START)) and (
             not looks_like_request(frame, size)
@@ -218,7 +217,7 @@ class Session:
             self._keeper(exchange, frame, size, from_client=True, at=self._now)
 
     def _is_unacknowledged(self, exchange: Exchange, frame: Data) -> bool:
-        """Return whether the beginning of a large Produce request says acks=0."""
+        """Return whether a large Produce request has acks=0, by its beginning."""
         request = exchange.request
         if request.api_key != PRODUCE:
             return False
@@ -281,7 +280,7 @@ class Session:
         return Fate.KEEP
 
     def _find(self, start: Data) -> Exchange | None:
-        """Return the request that an answer is to, by its correlation id; requests before it will not be answered."""
+        """Return the request of a response, by its correlation id; earlier requests will get no response."""
         oldest = self._pending[0]
         if oldest.is_bare_token:
             return oldest
@@ -295,13 +294,13 @@ class Session:
         return self._pending[0]
 
     def skimmer(self, size: int, start: Data) -> FetchSkimmer:
-        """Return what takes a large Fetch answer."""
+        """Return the skimmer for a large Fetch response."""
         exchange = self._find(start)
         assert exchange is not None
         return FetchSkimmer(exchange.request.version, size)
 
     def end_skimmed(self, skimmer: FetchSkimmer, size: int, end_size: int) -> Data | None:
-        """Take a large Fetch answer without its records; returns what is forwarded for its end."""
+        """Receive a large Fetch response without its records; returns the bytes to forward for its end."""
         exchange = self._answered(skimmer.kept)
         if exchange is None:
             return None
@@ -328,7 +327,7 @@ class Session:
         return changed
 
     def _answered(self, frame: Data) -> Exchange | None:
-        """Return the request that a whole answer is to, which is answered now."""
+        """Return the request of a complete response, and mark it as answered."""
         exchange = self._find(frame) if self._pending else None
         if exchange is None:
             self.note("an answer with a correlation id that no request has", frame)
@@ -338,7 +337,7 @@ class Session:
         return exchange
 
     def end_response(self, frame: Data, size: int, *, is_whole: bool) -> Data | None:
-        """Take an answer's frame, or the beginning of a large one; returns what is forwarded of one that was held back."""
+        """Receive a response's frame, or the beginning of a large one; returns the bytes to forward for a held one."""
         exchange = self._answered(frame)
         if exchange is None:
             return None

@@ -1,6 +1,6 @@
-"""Large Fetch answers with record batches that pass unread: only what stands around them is kept and decoded. Pure.
+"""Large Fetch responses with unread record batches: only the fields around them are kept and decoded. Pure.
 
-The rule: every byte of the frame is either kept or a byte of records; a frame that cannot be told apart so passes as it is.
+The rule: every byte of a frame is either kept or part of records; a frame that cannot be split so passes unchanged.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ class FetchSkimmer:
         self._version = version
         self._missing = size
         self.kept = bytearray()
-        """The answer, with empty records in place of all records."""
+        """The response, with empty records in place of all records."""
         self.sizes: list[int] = []
-        """Of each partition, in order, the size of its records in bytes; 0 or less where it has none."""
+        """Bytes of records of each partition, in order; 0 or less if it has none."""
         self.unread = 0
-        """So many bytes of records come next."""
+        """Number of bytes of records that follow."""
         self.is_end = False
-        """True while the tagged fields at the end come, among them addresses of brokers."""
+        """True within the final tagged fields, which include addresses of brokers."""
         self.is_lost = False
-        """True once the bytes are known to be no Fetch answer: the rest is not looked at any more."""
+        """True once the bytes prove not to be a Fetch response: the rest is not inspected."""
         self._walk: Needs = self._answer()
         self._needs = 0
         self._advance()
 
     def take(self, part: memoryview) -> int:
-        """Take bytes of one kind: up to the next records, through them, or up to the end; returns how many."""
+        """Take bytes of one kind: up to the next records, through them, or up to the end; returns their number."""
         if self.unread or self.is_lost:
             return self.passed(min(self.unread or len(part), len(part)))
         was_end = self.is_end
@@ -64,17 +64,17 @@ class FetchSkimmer:
         return taken
 
     def passed(self, count: int) -> int:
-        """Note that bytes of records have passed; returns their count."""
+        """Note that bytes of records have been forwarded; returns their number."""
         self._missing -= count
         self.unread = max(0, self.unread - count)
         return count
 
     def lose(self) -> None:
-        """Look at nothing more of it."""
+        """Stop inspecting the frame."""
         self.is_lost, self.is_end, self.unread = True, False, 0
 
     def fill_in(self, message: Any) -> None:
-        """Put what is known of the records into the decoded answer."""
+        """Add the sizes of records to the decoded response."""
         partitions = (partition for topic in message.responses for partition in topic.partitions)
         for partition, size in zip(partitions, self.sizes, strict=True):
             if size > 0:

@@ -1,6 +1,6 @@
-"""Bytes moved from one socket to another within the kernel, for bytes that pass unread.
+"""Bytes moved from one socket to another within the kernel, if they are forwarded unread.
 
-The rule: what has been taken from the source is in the sink, or the connection is over.
+The rule: bytes taken from the source reach the sink, or the connection ends.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import suppress
 import trio
 
 PIPE_BYTES = 1 << 20
-"""Bytes that a pipe takes at once, where the system lets it."""
+"""Capacity of a pipe in bytes, if the system allows it."""
 SPARE_PIPES_MAX = 8
 _UNSUPPORTED = frozenset((errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM))
 
@@ -23,7 +23,7 @@ class SinkError(OSError):
 
 
 class Pipes:
-    """Pipes for moves that are under way; some are kept for the next ones."""
+    """Pipes for moves in progress; some are kept for reuse."""
 
     def __init__(self) -> None:
         self.is_usable = hasattr(os, "splice")
@@ -36,7 +36,7 @@ class Pipes:
             _close(self._spare.pop())
 
     async def forward(self, source: trio.socket.SocketType, sink: trio.socket.SocketType, count: int) -> int:
-        """Move so many bytes; returns how many have been moved: fewer where the source ends, or the system cannot do it.
+        """Move `count` bytes; returns the number moved, fewer if the source ends, or the system does not support it.
 
         Raises SinkError, and OSError and trio.ClosedResourceError for the source.
         """
@@ -75,7 +75,7 @@ class Pipes:
 
 
 async def _drain(pipe: int, sink: trio.socket.SocketType, count: int) -> int:
-    """Move what a pipe holds; returns how much of it. Raises SinkError."""
+    """Move a pipe's contents; returns the number of bytes moved. Raises SinkError."""
     while True:
         try:
             return os.splice(pipe, sink.fileno(), count, flags=os.SPLICE_F_NONBLOCK)
@@ -91,7 +91,7 @@ async def _drain(pipe: int, sink: trio.socket.SocketType, count: int) -> int:
 def _opened() -> tuple[int, int]:
     """Open a pipe. Raises OSError."""
     pipe = os.pipe2(os.O_CLOEXEC)
-    with suppress(OSError):  # what a user's pipes may take together is used up: it moves less at once
+    with suppress(OSError):  # the user's limit for pipes is reached: the pipe keeps its smaller capacity
         fcntl.fcntl(pipe[1], fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     return pipe
 

@@ -1,6 +1,6 @@
-"""Values that a broker hands out and clients send back: recorded ones, and those of the broker that is asked again. Pure.
+"""Values that a broker assigns and clients send back: recorded ones, replaced by those of the live broker. Pure.
 
-The rule: a value is replaced where its field's name says what it is; nothing else of a request changes.
+The rule: values are replaced by the name of their field; the rest of a request stays unchanged.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ _NUMBERS = ("partition_index", "index", "partition", "partition_id")
 
 
 class Substitutes:
-    """Values of the recording and what stands for them; session ids belong to a connection, generations to a group."""
+    """Recorded values and their substitutes; session ids belong to a connection, generations to a group."""
 
     def __init__(self, nodes: Mapping[int, int] | None = None) -> None:
-        """`nodes` are the ids of brokers: recorded ones, and those that stand for them."""
+        """`nodes` maps recorded ids of brokers to their substitutes."""
         self._nodes = dict(nodes or {})
         self._live: dict[tuple[str, Any, Any], Any] = {}
 
     def learn(self, connection: int, scope: str, recorded: Any, live: Any) -> None:
-        """Compare two answers to one request, and remember what was handed out; `scope` is the request's group."""
+        """Compare two responses to one request, and remember assigned values; `scope` is the request's group."""
         self._learn(connection, scope, recorded, live)
 
     def _learn(self, connection: int, scope: str, recorded: Any, live: Any) -> None:
@@ -86,18 +86,18 @@ class Substitutes:
                 self._learn(connection, scope, old, new)
 
     def live(self, name: str, connection: int, scope: str, value: Any) -> Any:
-        """Return what stands for the recorded value of a field; the value itself where nothing is known."""
+        """Return the substitute for the recorded value of a field; the value itself without one."""
         kind = _KINDS.get(name)
         if kind is None or not isinstance(value, int | str | bytes):
             return value
         return self._live.get((kind, _owner(kind, connection, scope), value), value)
 
     def is_handed_out(self, name: str) -> bool:
-        """Return whether fields of this name hold what a broker hands out."""
+        """Return whether a broker assigns the fields of this name."""
         return name in _KINDS
 
     def apply(self, connection: int, scope: str, message: Any) -> None:
-        """Replace the values in a request, also those in its record batches."""
+        """Replace the values in a request, including its record batches."""
         scope = _scope(message, scope)
         for field in fields(message):
             name = field.name
@@ -121,7 +121,7 @@ class Substitutes:
                 setattr(message, name, self.live(name, connection, scope, value))
 
     def _with_producers(self, connection: int, scope: str, records: Any) -> Any:
-        """Return record batches with the producer ids and epochs that the live broker knows."""
+        """Return record batches with the producer ids and epochs of the live broker."""
         data = bytearray(records)
         try:
             for position, header in iter_batches(bytes(data)):
@@ -140,7 +140,7 @@ class Substitutes:
                 crc = compute_crc(data, position, read_header(data, position))
                 data[position + CRC_OFFSET : position + CRC_OFFSET + 4] = crc.to_bytes(4, "big")
         except (PeerError, RequestError, ValueError):
-            return records  # what is broken was broken when it was recorded
+            return records  # damaged batches were damaged in the recording
         return bytes(data)
 
 
@@ -170,7 +170,7 @@ def _owner(kind: str, connection: int, scope: str) -> Any:
 
 
 def paired(recorded: list[Any], live: list[Any]) -> Iterator[tuple[Any, Any]]:
-    """Yield the entries of two arrays that are about the same, by name or number, else by place; None where one lacks."""
+    """Yield pairs of corresponding entries of two arrays, by name or number, else by position; None for a missing one."""
     names = [_key(item) for item in recorded]
     if recorded and all(name is not None for name in names) and len(set(names)) == len(names):
         others = {_key(item): item for item in live}

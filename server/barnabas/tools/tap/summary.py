@@ -82,7 +82,7 @@ class Client:
 
     @property
     def seconds(self) -> float:
-        """For how long it was seen; at least one second."""
+        """Seconds between the first and the last event; at least one."""
         return max(1.0, self.last_at - self.first_at)
 
     @property
@@ -185,7 +185,7 @@ class Summary:
     def __init__(self) -> None:
         self._clients: dict[str, Client] = {}
         self._unnamed: dict[int, Connection] = {}
-        """Connections that have sent nothing yet."""
+        """Connections without a request so far."""
         self.left_out = 0
 
     def _client(self, name: str, at: float) -> Client | None:
@@ -225,7 +225,7 @@ class Summary:
             client.notes += 1
 
     def closed(self, connection: Connection, at: float, reason: str) -> None:  # noqa: ARG002
-        """Count connections that have sent nothing."""
+        """Count a connection without requests."""
         if self._unnamed.pop(connection.id, None) is not None:
             client = self._client(f"(no client id) {_host(connection)}", connection.opened_at)
             if client is not None:
@@ -233,7 +233,7 @@ class Summary:
                 client.last_at = max(client.last_at, at)
 
     def clients(self) -> list[Client]:
-        """Return all clients, those with the most requests first."""
+        """Return all clients, by descending number of requests."""
         return sorted(self._clients.values(), key=lambda client: (-client.count, client.name))
 
 

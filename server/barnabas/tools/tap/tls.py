@@ -1,6 +1,6 @@
 """TLS of a tap: as a server to its clients, as a client to brokers.
 
-The rule: what cannot work is an error before anything is served.
+The rule: unusable files and options are errors before serving starts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class TlsFiles:
 
 
 def generated(directory: Path, hosts: tuple[str, ...]) -> TlsFiles:
-    """Make a certificate for these hosts, signed by an authority of its own, as far as the directory has none.
+    """Create a certificate for these hosts, signed by a new authority, unless the directory has one.
 
     Raises TlsOptionError.
     """
@@ -50,7 +50,7 @@ def generated(directory: Path, hosts: tuple[str, ...]) -> TlsFiles:
 
 
 def server_context(files: TlsFiles, client_authority: str | None) -> ssl.SSLContext:
-    """Return with what clients are accepted; with `client_authority` they must show a certificate of it.
+    """Return the context for clients; with `client_authority` they must present a certificate signed by it.
 
     Raises TlsOptionError.
     """
@@ -63,7 +63,7 @@ def server_context(files: TlsFiles, client_authority: str | None) -> ssl.SSLCont
 
 
 def client_context(files: TlsFiles, *, checks_name: bool = True) -> ssl.SSLContext:
-    """Return with what brokers are reached. Raises TlsOptionError."""
+    """Return the context for connections to brokers. Raises TlsOptionError."""
     context = ssl.create_default_context()
     if files.authority is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
