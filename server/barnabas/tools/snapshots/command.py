@@ -115,7 +115,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def add_store_options(options: argparse.ArgumentParser) -> None:
-    """Add the options that say how a store is reached."""
+    """Add the options for access to a store."""
     options.add_argument(
         "--store", metavar="NAME=VALUE", action="append", default=[],
         help="a setting of the store, as s3.region=eu-west-1; may be repeated",
@@ -138,7 +138,7 @@ class Shown:
         self._progress: Progress | None = None
 
     def note(self, done: int, total: int) -> None:
-        """Show that so many bytes are done."""
+        """Show the progress in bytes."""
         if self._progress is None:
             self._progress = Progress(total, sys.stderr)
         self._progress.add(done - self._progress.done)

@@ -29,7 +29,7 @@ _PATH_DEPTH_MAX: Final = 4
 
 
 class SnapshotStoreError(Exception):
-    """A snapshot cannot be stored, read or deleted; the text says why, and the way out."""
+    """A snapshot cannot be stored, read or deleted; the text has the reason and a remedy."""
 
 
 class DamagedSnapshotError(SnapshotStoreError):
@@ -95,7 +95,7 @@ class SnapshotRecord:
     topics: int
     log_dirs: int
     is_clean: bool
-    """False where the broker had not been shut down cleanly: the first start recovers the logs, as after a crash."""
+    """False if the broker was not shut down cleanly: the first start recovers the logs, as after a crash."""
     cluster_id: str
     version: str
     """Version of barnabas that has written it."""
@@ -177,7 +177,7 @@ def encode_tag(snapshot: str) -> bytes:
 
 
 def decode_tag(data: bytes, tag: str) -> str:
-    """Return the name of the snapshot that a tag stands for. Raises DamagedSnapshotError."""
+    """Return the name of a tag's snapshot. Raises DamagedSnapshotError."""
     value = _object(data, f"the tag {tag}")
     name = value.get("snapshot")
     if not isinstance(name, str) or not _NAME.match(name):

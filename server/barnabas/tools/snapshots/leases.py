@@ -1,8 +1,8 @@
-"""Work on a store that runs: pushes, which may run beside each other, and deletions, which run alone.
+"""Leases of work on a store: pushes, which may run concurrently, and deletions, which run alone.
 
-The rule: a work is an object that its process writes again every 20 s. By the store's clock, so that those of machines do
-not matter, a work that was not written for ten minutes was interrupted. A deletion that could not write its own for five
-minutes stops, before a push takes it for an interrupted one.
+The rule: a lease is an object that its process rewrites every 20 s. A lease that was not written for ten minutes, by the
+store's clock, belongs to interrupted work; the machines' clocks do not matter. A deletion that could not renew its lease
+for five minutes stops, before a push regards it as interrupted.
 """
 
 from __future__ import annotations

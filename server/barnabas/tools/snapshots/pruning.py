@@ -1,6 +1,6 @@
-"""Deletion of snapshots, and of objects that no snapshot names any more.
+"""Deletion of snapshots, and of objects that are no longer referenced.
 
-The rule: a snapshot goes when its record does; blobs go when no manifest of a record names them, and no push runs.
+The rule: deleting its record deletes a snapshot; blobs are deleted if no manifest of a record names them, and no push runs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Pruned(NamedTuple):
 
 
 def delete(store: SnapshotStore, names: Sequence[str], *, is_dry: bool = False, threads: int = 8) -> Pruned:
-    """Remove snapshots and tags by name, and then the objects that no snapshot names.
+    """Remove snapshots and tags by name, then all unreferenced objects.
 
     A tag's name removes the tag alone. With `is_dry` nothing is removed.
 

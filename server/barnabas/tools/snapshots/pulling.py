@@ -1,6 +1,6 @@
-"""A pull: the files of a snapshot in log dirs of their own; and a check that reads all, and writes nothing.
+"""Pulling of a snapshot's files into new log dirs; and verification, which reads all files and writes none.
 
-The rule: log dirs get their names when every byte was checked and is on the medium; before that they are in `DIR.pulling`.
+The rule: log dirs get their names once every byte is verified and synced; before that they are in `DIR.pulling`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Place(NamedTuple):
 
 
 def directories_of(manifest: Manifest, target: str) -> list[str]:
-    """Return the log dirs that a pull makes: the target itself, or numbered ones below it."""
+    """Return the log dirs of a pull: the target itself, or numbered directories below it."""
     if len(manifest.log_dirs) == 1:
         return [target]
     return [f"{target}/{number}" for number in range(1, len(manifest.log_dirs) + 1)]
@@ -52,7 +52,7 @@ def pull(
     threads: int = 8,
     note_bytes: NoteBytes = lambda _done, _total: None,
 ) -> list[str]:
-    """Make a directory with what a snapshot holds; returns its log dirs.
+    """Create a directory with the contents of a snapshot; returns its log dirs.
 
     Raises:
         DamagedSnapshotError: the snapshot is not whole; nothing is made.
@@ -87,7 +87,7 @@ def verify(
     threads: int = 8,
     note_bytes: NoteBytes = lambda _done, _total: None,
 ) -> list[str]:
-    """Read all blobs of a snapshot; returns what is wrong. Raises RemoteStorageError."""
+    """Read all blobs of a snapshot; returns the problems. Raises RemoteStorageError."""
     problems = []
     total, done = sum(blob.size for blob in manifest.blobs), 0
 
@@ -109,7 +109,7 @@ def verify(
 
 @contextmanager
 def _partial(path: str) -> Iterator[str]:
-    """A directory for the time of a pull; that of an interrupted one is emptied. Raises SnapshotStoreError, OSError."""
+    """Create the directory of a pull in progress, emptied after an interrupted pull. Raises SnapshotStoreError, OSError."""
     if os.path.isdir(path) and names.LOCK not in (entries := os.listdir(path)) and entries:
         raise SnapshotStoreError(f"{path} is in the way, and no pull has made it: move it, or pull elsewhere")
     os.makedirs(path, exist_ok=True)

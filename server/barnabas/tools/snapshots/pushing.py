@@ -1,7 +1,7 @@
-"""A push: log dirs become blobs, a manifest and, last, the record of a snapshot.
+"""Pushing of log dirs: they become blobs, a manifest and, last, the record of a snapshot.
 
-The rule: an older snapshot is never touched; what is interrupted leaves blobs, which the next push finds and uses. Files
-up to 64 KiB are put together, by their paths: a partition has half a dozen, and each request takes its time.
+The rule: older snapshots are never changed; an interrupted push leaves blobs, which the next push reuses. Files up to
+64 KiB are packed together, in the order of paths: a partition has half a dozen, and each request costs a round trip.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Piece(NamedTuple):
 
 
 class SourceFile(NamedTuple):
-    """A file to be stored: path below its log dir, and bytes."""
+    """A file to store: path below its log dir, and size in bytes."""
 
     path: str
     size: int
@@ -127,7 +127,7 @@ def push(
 
 
 def list_files(log_dir: str) -> list[SourceFile]:
-    """List the files of a log dir, but for its lock and what is being removed. Raises SnapshotStoreError, OSError."""
+    """List the files of a log dir, without its lock and files being removed. Raises SnapshotStoreError, OSError."""
     files = []
     for folder, directories, entries in os.walk(log_dir, onerror=_raise):
         directories[:] = sorted(path for path in directories if not path.endswith("-delete"))
@@ -146,7 +146,7 @@ def list_files(log_dir: str) -> list[SourceFile]:
 
 
 def topics_of(files: Sequence[Sequence[SourceFile]]) -> set[str]:
-    """Topics of which there are partitions, but for that of the metadata."""
+    """Topics with partitions, except the metadata topic."""
     folders = {file.path.partition("/")[0] for listed in files for file in listed if "/" in file.path}
     parsed = (names.parse_dir_name(folder) for folder in folders)
     return {place.topic for place in parsed if place is not None} - {names.CLUSTER_METADATA_TOPIC}
@@ -213,7 +213,7 @@ class _Upload:
             parts.append(part)
         data = b"".join(parts)
         blob = Blob(digest_of(data), len(data))
-        with self._lock:  # equal bytes are sent by one thread
+        with self._lock:  # equal blobs are sent by one thread
             is_sent = blob not in self._existing
             self._existing.add(blob)
         if is_sent:
@@ -221,7 +221,7 @@ class _Upload:
         return blob, is_sent
 
     def manifest(self, files: Sequence[Sequence[SourceFile]]) -> Manifest:
-        """Return what was stored; the order of blobs is that of the files, whichever thread was first."""
+        """Return the manifest; blobs have the order of the files, whichever thread finished first."""
         blobs = list(self._numbers)
         order: dict[int, int] = {}
         log_dirs = []
@@ -238,7 +238,7 @@ class _Upload:
 
 
 def _packs(files: Sequence[Sequence[SourceFile]]) -> Iterator[list[Piece]]:
-    """Cut large files, and put small ones together."""
+    """Split large files into pieces, and pack small ones together."""
     for log_dir, listed in enumerate(files):
         pack: list[Piece] = []
         pack_bytes = 0

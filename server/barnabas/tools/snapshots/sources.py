@@ -1,6 +1,6 @@
-"""Sources of a push: the log dirs of a broker that is stopped, or a snapshot that a running one takes beside them.
+"""Sources of a push: the log dirs of a stopped broker, or a snapshot that a running broker takes beside its log dirs.
 
-The rule: log dirs of a source do not change for as long as it is open.
+The rule: log dirs of a source do not change while it is open.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from barnabas.tools.snapshots.layout import SnapshotStoreError
 REMOTE_LOG_METADATA: Final = "__remote_log_metadata"
 _TIMEOUT_S: Final = 60.0
 _OWN: Final = re.compile(r"push-(\d+)\Z")
-"""Names of snapshots that a running broker takes for a push, by the process that asks."""
+"""Names of snapshots that a running broker takes for a push, with the id of the pushing process."""
 
 
 class Source(NamedTuple):
@@ -87,7 +87,7 @@ def _source(disk: OsDisk, log_dirs: Sequence[str]) -> Source:
 
 
 def _require_alone(disk: OsDisk, log_dirs: Sequence[str]) -> None:
-    """Raise SnapshotStoreError if a part of what the broker holds is elsewhere."""
+    """Raise SnapshotStoreError if a part of the broker's data is elsewhere."""
     from barnabas.cluster.kraft.offline import image_of
 
     for path in log_dirs:
@@ -118,7 +118,7 @@ def _require_alone(disk: OsDisk, log_dirs: Sequence[str]) -> None:
 
 
 class _ControlApi:
-    """The control API of a broker, asked by HTTP; never by a proxy of the environment."""
+    """A client of a broker's control API over HTTP; it ignores proxy variables."""
 
     def __init__(self, url: str, token: str) -> None:
         self._url = (url if "://" in url else f"http://{url}").rstrip("/")

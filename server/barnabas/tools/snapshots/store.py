@@ -1,6 +1,6 @@
 """Snapshots in a store: records, tags, manifests and blobs, read with their checksums.
 
-The rule: calls block, and may be made by several threads. What is read is checked before it is returned.
+The rule: calls block, and are thread-safe. Data are verified before they are returned.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class SnapshotStore:
-    """The snapshots of one store; methods raise RemoteStorageError where the store fails."""
+    """The snapshots of one store; methods raise RemoteStorageError if the store fails."""
 
     def __init__(self, place: StorePlace) -> None:
         self.url = place.url
@@ -45,7 +45,7 @@ class SnapshotStore:
         self._prefix = place.prefix
 
     def put(self, key: str, data: bytes) -> None:
-        """Store an object whole, in the place of an older one."""
+        """Store an object atomically; it replaces an older one."""
         self._objects.put(self._prefix + key, data)
 
     def get(self, key: str) -> bytes:
@@ -53,7 +53,7 @@ class SnapshotStore:
         return self._objects.get(self._prefix + key)
 
     def delete(self, keys: list[str]) -> None:
-        """Remove objects; one that is not there is no error."""
+        """Remove objects; missing ones are ignored."""
         self._objects.delete([self._prefix + key for key in keys])
 
     def keys(self, folder: str) -> Iterator[tuple[str, int]]:
@@ -89,7 +89,7 @@ class SnapshotStore:
         return any(key == snapshot_key(name) for key, _ in self.keys(SNAPSHOTS))
 
     def resolve(self, name: str | None) -> SnapshotRecord:
-        """Return the snapshot of a name or a tag, the newest without one. Raises SnapshotStoreError."""
+        """Return the snapshot of a name or a tag, the newest if `name` is None. Raises SnapshotStoreError."""
         records = self.records()
         if name is None:
             if not records:

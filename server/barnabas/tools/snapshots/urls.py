@@ -1,7 +1,7 @@
-"""Stores of snapshots by their URLs, with the settings that stores of tiered storage have.
+"""Stores of snapshots by URL, with the settings of tiered storage.
 
-The rule: an option comes before a variable of ours, `BARNABAS_STORE_S3_REGION` for `s3.region`, and that before those of
-the services' own tools. Credentials that none of them has are looked for as each service's library does.
+The rule: options take precedence over our variables, such as `BARNABAS_STORE_S3_REGION` for `s3.region`, and these over
+the variables of the services' own tools. Other credentials are looked up by each service's library.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _OF_OTHERS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "az": {"azure.connection.string": ("AZURE_STORAGE_CONNECTION_STRING",)},
 }
 _REGION: Final = "us-east-1"
-"""Region of a store with an address of its own, which has none."""
+"""Region of a store with a custom endpoint."""
 
 
 class StorePlace(NamedTuple):
@@ -105,7 +105,7 @@ def _plain(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _of_environment(scheme: str, backend: str, variables: Mapping[str, str]) -> dict[str, str]:
-    """Settings of variables: ours for this service, else those of its own tools."""
+    """Settings from variables: ours for this service, else those of its own tools."""
     settings: dict[str, str] = {}
     for name, others in _OF_OTHERS[scheme].items():
         value = next((variables[other] for other in others if variables.get(other)), None)

@@ -1,1 +1,1 @@
-"""A ZooKeeper server of one node: its wire protocol, its znodes, sessions and watches, kept in a directory."""
+"""A ZooKeeper server of one node: its wire protocol, znodes, sessions and watches, stored in a directory."""

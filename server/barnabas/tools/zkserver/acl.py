@@ -56,7 +56,7 @@ def digest_identity(credentials: bytes) -> Identity:
         raise RefusedError(Code.AUTH_FAILED, "the credentials are no UTF-8") from error
     if not user or not password:
         raise RefusedError(Code.AUTH_FAILED, "user:password expected")
-    digest = hashlib.sha1(credentials, usedforsecurity=False).digest()  # as the scheme has it
+    digest = hashlib.sha1(credentials, usedforsecurity=False).digest()  # the scheme's own hash
     return Identity("digest", f"{user}:{base64.b64encode(digest).decode()}")
 
 

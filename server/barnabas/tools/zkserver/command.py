@@ -75,7 +75,7 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def directory_of(text: str | None) -> Path:
-    """Return where the znodes are kept: where it is said, else in the user's state."""
+    """Return the directory of the znodes: the given one, else one in the user's state directory."""
     if text:
         return Path(text).absolute()
     base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")

@@ -1,7 +1,7 @@
 """State machine of znodes, sessions and watches: the server's decision on each request. Pure.
 
-The rule: nothing here waits. A request is decided and carried out at once, and what must be written before anybody learns
-of it is left in `transactions`, in order; what has to be sent, in `messages`. The server writes first, then sends.
+The rule: nothing here waits. A request is decided and applied immediately; the changes to write before any client sees them
+are appended to `transactions`, the frames to send to `messages`. The server writes first, then sends.
 """
 
 from __future__ import annotations
@@ -83,12 +83,12 @@ class Transaction:
 
 @dataclass(slots=True)
 class Peer:
-    """State of a connection after its session has begun, as the server knows it."""
+    """The server's state of a connection, once its session has begun."""
 
     session: Session
     identities: set[Identity] = field(default_factory=set)
     is_closed: bool = False
-    """True once nothing more is answered: its session has ended, or its client has failed to authenticate."""
+    """True once requests get no more responses: the session has ended, or the client has failed to authenticate."""
     login: DigestServer | None = None
     """The login by SASL that it has begun."""
     refusal: str = ""
@@ -96,7 +96,7 @@ class Peer:
 
 
 class _Batch:
-    """The changes of one request: all of them happen, or none."""
+    """The changes of one request, applied all or not at all."""
 
     def __init__(self, core: Core, zxid: int, now_ms: int) -> None:
         self.zxid = zxid
@@ -118,7 +118,7 @@ class _Batch:
 
 
 class Core:
-    """The state, and what comes of requests. Times: `now_ms` since 1970 for znodes, `clock_ms` for sessions."""
+    """The state, and the outcomes of requests. Times: `now_ms` since 1970 for znodes, `clock_ms` for sessions."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class Core:
         self.watches = Watches()
         self.zxid = 0
         self.transactions: list[Transaction] = []
-        """Those that have not been taken by the server yet."""
+        """Transactions that the server has not taken yet."""
         self.messages: list[tuple[int, bytes]] = []
         """Notifications of watches by session that have not been taken by the server yet."""
         self._timeouts = timeout_min_ms, timeout_max_ms
@@ -183,7 +183,7 @@ class Core:
     def resume_session(
         self, session_id: int, wanted_ms: int, password: bytes, clock_ms: int
     ) -> Session | None:
-        """Return the session of a client that connects again; None if it is over, or the password another one."""
+        """Return the session of a client that reconnects; None if it has expired, or the password is wrong."""
         session = self.sessions.get(session_id)
         if session is None or session.password != password:
             return None
@@ -235,9 +235,9 @@ class Core:
     # --- requests -------------------------------------------------------------------------------------------
 
     def answer(self, peer: Peer, frame: bytes, now_ms: int, clock_ms: int) -> bytes:
-        """Carry out one request and return its answer, without the length.
+        """Execute one request and return its response, without the length.
 
-        Raises RefusedError with MARSHALLING_ERROR for a frame without a header: the connection is to be closed.
+        Raises RefusedError with MARSHALLING_ERROR for a frame without a header: the caller closes the connection.
         """
         reader = Reader(frame)
         xid, op = reader.int32(), reader.int32()
@@ -309,7 +309,7 @@ class Core:
     def _authenticate(self, peer: Peer, reader: Reader, _now_ms: int) -> bytes:
         reader.int32()
         scheme, credentials = reader.string(), reader.buffer()
-        peer.is_closed = True  # unless what follows is right
+        peer.is_closed = True  # reset below on success
         if scheme == "digest":
             peer.identities.add(acls.digest_identity(credentials))
         elif scheme not in ("ip", "world"):
@@ -318,7 +318,7 @@ class Core:
         return b""
 
     def _log_in(self, peer: Peer, reader: Reader, _now_ms: int) -> bytes:
-        """One message of a login by SASL. A server without any answers an empty one, as ZooKeeper does."""
+        """Handle one message of a SASL login. A server without SASL returns an empty token, as ZooKeeper does."""
         message = reader.buffer()
         if self._login is None:
             return encode_int(NULL)
@@ -367,7 +367,7 @@ class Core:
         return b""
 
     def _set_watches(self, peer: Peer, reader: Reader, _now_ms: int) -> bytes:
-        """Set the watches of a client that has connected again; what it has missed since `seen` is told at once."""
+        """Set the watches of a client that has reconnected; events that it has missed since `seen` fire immediately."""
         session_id, seen = peer.session.session_id, reader.int64()
         nodes = self.tree.nodes
         for path in reader.vector(reader.string):
@@ -428,7 +428,7 @@ class Core:
         return b"".join(results) + END_OF_PARTS
 
     def _multi_read(self, peer: Peer, reader: Reader, now_ms: int) -> bytes:
-        """Several reads at one moment; each has its own answer or error."""
+        """Execute several reads atomically; each has its own result or error."""
         results = []
         for op in decode_parts(reader):
             if op not in (Op.GET_DATA, Op.GET_CHILDREN):
@@ -447,7 +447,7 @@ class Core:
             self._tell(batch.events)
 
     def _carry_out(self, write: Write, peer: Peer, batch: _Batch) -> bytes:
-        """Do one write as a part of `batch`, and return its answer. Raises RefusedError, having done nothing then."""
+        """Apply one write as a part of `batch`, and return its result. Raises RefusedError without any effect."""
         tree, own = self.tree, peer.identities
         match write:
             case Create():

@@ -1,4 +1,4 @@
-"""Errors with which a request can be refused, as the codes of ZooKeeper's wire protocol. Pure."""
+"""Errors of refused requests, with the codes of ZooKeeper's wire protocol. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Code(IntEnum):
 
 
 class RefusedError(Exception):
-    """A request that does nothing; the answer has its code."""
+    """A refused request without effect; the response has the code."""
 
     def __init__(self, code: Code, text: str = "") -> None:
         super().__init__(f"{code.name} {text}".strip())

@@ -1,6 +1,6 @@
-"""The primitives of ZooKeeper's serialization ("jute"): big-endian numbers, buffers and strings with their length. Pure.
+"""The primitives of ZooKeeper's serialization ("jute"): big-endian numbers, length-prefixed buffers and strings. Pure.
 
-A length of -1 is null, which is read as empty but for the data of znodes: Apache Kafka tells the two apart.
+A length of -1 is null, which is read as empty, except for the data of znodes: Apache Kafka distinguishes the two.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _LONG = struct.Struct(">q")
 
 
 def truncated() -> RefusedError:
-    """Return the error for bytes that end before what they announce."""
+    """Return the error for truncated bytes."""
     return RefusedError(Code.MARSHALLING_ERROR, "the request ends before its last field")
 
 
 class Reader:
-    """Reads one value after the other. Every method raises RefusedError with MARSHALLING_ERROR at the end of the bytes."""
+    """Reads values in sequence. Every method raises RefusedError with MARSHALLING_ERROR at the end of the bytes."""
 
     __slots__ = ("_data", "_position")
 

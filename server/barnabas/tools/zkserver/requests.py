@@ -1,4 +1,4 @@
-"""Requests and answers of ZooKeeper's wire protocol, as far as more than one place needs them. Pure."""
+"""Shared requests and responses of ZooKeeper's wire protocol. Pure."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _FLAGS: dict[int, tuple[Kind, bool]] = {
     5: (Kind.TTL, False),
     6: (Kind.TTL, True),
 }
-"""Meaning of the flags of a new znode: its kind, and whether its name gets a number."""
+"""Flags of a new znode: its kind, and whether its name gets a sequence number."""
 _TTL_MAX_MS = 0xFFFFFFFFFF
 
 
@@ -171,12 +171,12 @@ def encode_identity(identity: Identity) -> bytes:
 
 
 def encode_part(op: int, body: bytes) -> bytes:
-    """Encode the answer of one part of `multi`."""
+    """Encode the result of one part of `multi`."""
     return encode_int(op) + encode_bool(False) + encode_int(0) + body
 
 
 def encode_failed_part(code: int) -> bytes:
-    """Encode what is said of a part of `multi` that has not happened."""
+    """Encode the error of a part of `multi` that was not applied."""
     return encode_int(_ERROR) + encode_bool(False) + encode_int(code) + encode_int(code)
 
 
@@ -189,6 +189,6 @@ def encode_answer(xid: int, zxid: int, code: int, body: bytes = b"") -> bytes:
 
 
 def encode_notification(event: EventType, path: str) -> bytes:
-    """Encode what a watch is told."""
+    """Encode the notification of a watch."""
     body = encode_int(event) + encode_int(_CONNECTED) + encode_string(path)
     return encode_answer(NOTIFICATION_XID, -1, 0, body)

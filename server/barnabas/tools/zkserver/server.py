@@ -1,7 +1,7 @@
-"""The server: connections, the journal, and what is sent when.
+"""The server: connections, the journal, and the order of writing and sending.
 
-The rule: whatever is sent has been decided after certain transactions, and waits until those are on disk. So no client
-learns of what a crash could take back, and many transactions go to disk together.
+The rule: a message depends on the transactions before it, and waits until these are on disk. So no client sees changes
+that a crash could undo, and many transactions share one sync.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ log = logging.getLogger(__name__)
 
 PASSWORD_BYTES = 16
 FRAME_BYTES_MAX = (1 << 20) + 64 * 1024
-"""ZooKeeper's jute.maxbuffer, and what a request has beside its data."""
+"""ZooKeeper's jute.maxbuffer, plus the size of a request's other fields."""
 UNSENT_BYTES_MAX = 16 << 20
 """A client that reads so slowly that more than this waits for it is disconnected."""
 READ_AHEAD_BYTES = 1 << 20
-"""No further request of a client is read while so much waits to be sent to it."""
+"""Bytes waiting to be sent to a client at which reading of its requests pauses."""
 CONNECT_SECONDS = 10.0
 TICK_SECONDS = 0.5
 CHECK_NODES_TICKS = 120
-"""After so many ticks containers and times to live are looked at."""
+"""Ticks between checks of containers and times to live."""
 SASL_SERVICE, SASL_HOST = "zookeeper", "zk-sasl-md5"
-"""The service, and the host and realm, by which every ZooKeeper server goes with DIGEST-MD5."""
+"""The service, and the host and realm, of every ZooKeeper server with DIGEST-MD5."""
 NONCE_BYTES = 16
 TIMEOUT_MIN_MS = 1000
 TIMEOUT_MAX_MS = 60_000
@@ -50,7 +50,7 @@ class ProtocolError(Exception):
 
 
 class _Connection:
-    """One client's connection, and what waits to be sent to it."""
+    """A client's connection, and its queue of outgoing messages."""
 
     def __init__(self, server: Server, stream: trio.SocketStream) -> None:
         self.stream = stream
@@ -59,7 +59,7 @@ class _Connection:
         self.sent = 0
         self.unsent_bytes = 0
         self.is_ending = False
-        """True once nothing more is to be sent than what waits."""
+        """True once the queue accepts no more messages."""
         self._server = server
         self._unsent: deque[tuple[int, bytes]] = deque()
         self._wake = trio.Event()
@@ -91,7 +91,7 @@ class _Connection:
         self._wake.set()
 
     async def send_forever(self) -> None:
-        """Send what may be sent, until cancelled or at the end."""
+        """Send messages once their transactions are on disk, until cancelled or at the end."""
         while True:
             parts = []
             while self._unsent and self._unsent[0][0] <= self._server.written_zxid:
@@ -112,14 +112,14 @@ class _Connection:
 
 
 class Server:
-    """A server of one node. Lifecycle: `open`, `run` in a task, `close`. Raises StorageError where the disk fails."""
+    """A server of one node. Lifecycle: `open`, `run` in a task, `close`. Raises StorageError if the disk fails."""
 
     def __init__(
         self, directory: Path, *, credentials: str | None = None, users: Mapping[str, str] | None = None
     ) -> None:
-        """`credentials` are `user:password` that clients must have (scheme digest) to do anything; None for all.
+        """`credentials` are the `user:password` (scheme digest) required of all clients; None: no login required.
 
-        `users` have passwords with which they may log in by SASL (DIGEST-MD5); None for no SASL.
+        `users` maps users to their passwords for SASL (DIGEST-MD5); None: no SASL.
         """
         required = digest_identity(credentials.encode()) if credentials is not None else None
         self.core = Core(
@@ -139,7 +139,7 @@ class Server:
         self._received = self._sent = 0
 
     async def open(self, host: str, port: int) -> int:
-        """Read the directory and listen; returns the port, which is a free one for 0. Raises StorageError, OSError."""
+        """Read the directory and listen; returns the port, a free one if `port` is 0. Raises StorageError, OSError."""
         await trio.to_thread.run_sync(self._storage.open, self.core, _clock_ms())
         self.written_zxid = self.core.zxid
         self._listeners = await trio.open_tcp_listeners(port, host=host)
@@ -161,7 +161,7 @@ class Server:
         self._storage.close()
 
     def end_owner_of(self, path: str) -> None:
-        """End the session that an ephemeral znode is of, if there is one: its client is known to be gone."""
+        """End the session that owns an ephemeral znode, if it exists: its client is known to have ended."""
         node = self.core.tree.nodes.get(path)
         if node is not None and node.owner:
             self._end_session(node.owner)
@@ -176,7 +176,7 @@ class Server:
     # --- the journal ----------------------------------------------------------------------------------------
 
     def _follow(self) -> None:
-        """Hand over what the core has left: notifications to their connections, transactions to the disk."""
+        """Dispatch the core's output: notifications to their connections, transactions to the disk."""
         messages, self.core.messages = self.core.messages, []
         for session_id, message in messages:
             connection = self._connections.get(session_id)
@@ -205,7 +205,7 @@ class Server:
                 connection.wake()
 
     async def _tick_forever(self) -> None:
-        """End the sessions of clients that are gone, and remove the znodes that have expired."""
+        """End expired sessions, and remove expired znodes."""
         ticks, last_ms = 0, _clock_ms()
         while True:
             await trio.sleep(TICK_SECONDS)
@@ -271,7 +271,7 @@ class Server:
                     return
                 connection.received += 1
                 answer = self.core.answer(peer, frame, _now_ms(), _clock_ms())
-                self._follow()  # a watch is told before the answer that follows the change
+                self._follow()  # a watch's notification precedes the response after the change
                 connection.send(answer)
                 if peer.refusal:
                     log.warning("a login from %s is refused: %s", _host(stream), peer.refusal)
@@ -283,7 +283,7 @@ class Server:
                 self.core.watches.drop(session_id)
 
     def _begin(self, connection: _Connection, frame: bytes) -> Peer | None:
-        """Answer the first request: a new session, an old one, or the news that it is over."""
+        """Respond to the connect request: a new session, a resumed one, or its expiry."""
         reader = Reader(frame)
         version, seen, wanted_ms = reader.int32(), reader.int64(), reader.int32()
         session_id, password = reader.int64(), reader.buffer()
@@ -318,7 +318,7 @@ class Server:
         return Peer(session, {Identity("ip", _host(connection.stream))})
 
     def status(self) -> Status:
-        """Return what the four-letter words tell."""
+        """Return the status for the four-letter words."""
         return Status(
             zxid=self.core.zxid,
             nodes=len(self.core.tree.nodes),
@@ -358,7 +358,7 @@ async def _receive(stream: trio.SocketStream, data: bytearray, size: int) -> byt
 
 
 async def _frame(stream: trio.SocketStream, data: bytearray, length: bytes | None = None) -> bytes | None:
-    """Return the next frame without its length, None at the end. Raises ProtocolError for one that is too large."""
+    """Return the next frame without its length, None at the end. Raises ProtocolError for a frame that is too large."""
     length = length or await _receive(stream, data, 4)
     if length is None:
         return None

@@ -1,4 +1,4 @@
-"""Sessions of clients, and when each ends for want of a sign of life. Pure."""
+"""Sessions of clients, and their expiry without heartbeats. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Sessions:
         return self._sessions.get(session_id)
 
     def begin(self, session_id: int, timeout_ms: int, password: bytes, now_ms: int) -> None:
-        """Begin one, or begin to wait for one that is read from the journal."""
+        """Begin a session, or restore one from the journal."""
         session = Session(session_id, timeout_ms, password, now_ms + timeout_ms)
         self._sessions[session_id] = session
         heapq.heappush(self._due, (session.ends_ms, session_id))
@@ -52,11 +52,11 @@ class Sessions:
         heapq.heappush(self._due, (session.ends_ms, session.session_id))
 
     def end(self, session_id: int) -> None:
-        """Forget one."""
+        """Forget a session."""
         self._sessions.pop(session_id, None)
 
     def wait_for_all(self, now_ms: int) -> None:
-        """Give each its whole time from now on, after a time in which no client could give a sign of life."""
+        """Restart the timeout of every session, after a time in which no client could send heartbeats."""
         self._due = []
         for session in self._sessions.values():
             session.ends_ms = now_ms + session.timeout_ms

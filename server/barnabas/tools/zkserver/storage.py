@@ -1,8 +1,7 @@
-"""State that survives a restart: a journal of transactions, and now and then a snapshot of everything.
+"""Durable state: a journal of transactions, and periodic snapshots of the whole state.
 
-The rule: a transaction is on disk before any client learns of it. A directory has one snapshot that counts, the newest one
-that is whole, and the journals that begin after it; no client has learned of what a crash has torn at the end of the last
-journal.
+The rule: a transaction is on disk before any client sees it. The state is the newest whole snapshot of the directory, and
+the journals that begin after it; a record torn by a crash at the end of the last journal was not visible to any client.
 
 Files: `snapshot-ZXID` (state after that transaction) and `journal-ZXID` (transactions from that one on), ZXID in 16
 hexadecimal digits. Journal: per transaction size and CRC-32C (4 bytes each), then the transaction.
@@ -48,13 +47,13 @@ from barnabas.tools.zkserver.tree import (
 log = logging.getLogger(__name__)
 
 SNAPSHOT_EVERY_BYTES = 16 << 20
-"""A snapshot is made when the journal since the last one has become this long."""
+"""Bytes of journal after a snapshot at which the next snapshot is written."""
 _FORMAT = 1
 _FRAME = struct.Struct(">II")
 
 
 class StorageError(Exception):
-    """The directory cannot be used; the text says why."""
+    """The directory cannot be used; the text has the reason."""
 
 
 def encode_transaction(transaction: Transaction) -> bytes:
@@ -212,9 +211,7 @@ class Storage:
         snapshots = self._files("snapshot-")
         if not snapshots:
             return
-        path = snapshots[
-            -1
-        ]  # older ones are removed when this one is on disk: it is the only one that counts
+        path = snapshots[-1]  # older snapshots are removed once this one is on disk
         try:
             decode_snapshot(path.read_bytes(), core, clock_ms)
         except (RefusedError, ValueError, KeyError) as error:

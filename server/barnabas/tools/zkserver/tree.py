@@ -1,7 +1,7 @@
-"""The znodes, and how each change of them is carried out. Pure.
+"""The znodes, and the application of changes. Pure.
 
-The rule: the caller has a change checked first (`check_*`); `apply` carries out what was checked, the same way
-when it happens and when it is read from the journal, and never fails.
+The rule: the caller checks a change first (`check_*`); `apply` never fails, and works the same for new changes and for
+those read from the journal.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from barnabas.tools.zkserver.jute import encode_int, encode_long
 ANY_VERSION = -1
 ROOT = "/"
 OWN = ("/zookeeper", "/zookeeper/config", "/zookeeper/quota")
-"""Znodes that are there from the beginning, and stay."""
+"""Znodes that exist from the beginning, and cannot be deleted."""
 DATA_MAX = 1 << 20
 """Bytes that a znode can have, as ZooKeeper's jute.maxbuffer allows by default."""
 
 
 class Kind(IntEnum):
-    """Kind of a znode: what ends it, besides being deleted."""
+    """Kind of a znode: the event that removes it, besides a deletion."""
 
     PERSISTENT = 0
     EPHEMERAL = 1
@@ -36,7 +36,7 @@ class Kind(IntEnum):
 
 
 class EventType(IntEnum):
-    """Events that watches are told, with the numbers of the wire."""
+    """Events of watches, with the numbers of the wire."""
 
     CREATED = 1
     DELETED = 2
@@ -120,7 +120,7 @@ class AclSet:
 
 @dataclass(frozen=True, slots=True)
 class SessionBegun:
-    """A client has a session; `password` is what it proves itself with when it connects again."""
+    """A client has a session; `password` authenticates it when it reconnects."""
 
     session_id: int
     timeout_ms: int
@@ -146,7 +146,7 @@ def parent_of(path: str) -> str:
 
 
 def check_path(path: str) -> None:
-    """Raise RefusedError with BAD_ARGUMENTS for what cannot be the path of a znode."""
+    """Raise RefusedError with BAD_ARGUMENTS for an invalid path of a znode."""
     if path == ROOT:
         return
     parts = path.split("/")
@@ -192,7 +192,7 @@ class Tree:
         return znode
 
     def put(self, path: str, node: Znode) -> None:
-        """Put a znode where it was from the beginning, or at the time of a snapshot; its parent is there."""
+        """Add an initial znode, or one of a snapshot; its parent exists."""
         if path == ROOT:
             self.nodes[ROOT] = node
         else:
@@ -221,7 +221,7 @@ class Tree:
     # --- changes --------------------------------------------------------------------------------------------
 
     def apply(self, change: NodeChange, zxid: int, now_ms: int) -> tuple[list[Event], Undo]:
-        """Carry out a change; return what watches are told, and what takes the change back as the last one made."""
+        """Apply a change; return the events for watches, and a function that undoes the change if it is the last one."""
         match change:
             case NodeCreated():
                 return self._create(change, zxid, now_ms)
@@ -315,7 +315,7 @@ class Tree:
 
         return [], undo
 
-    # --- what ends by itself --------------------------------------------------------------------------------
+    # --- expiry ---------------------------------------------------------------------------------------------
 
     def ephemerals(self, session_id: int) -> list[str]:
         """Return the paths of a session's ephemeral znodes, sorted."""

@@ -1,7 +1,7 @@
-"""Watches: which sessions are notified of which change. Pure.
+"""Watches: the sessions to notify of each change. Pure.
 
-A watch on a znode's data (or on its absence) and one on its children are called once. Lasting ones stay and are both; the
-recursive ones among them are for a whole subtree, without changes of lists of children.
+A watch on a znode's data (or on its absence) and a watch on its children fire once. Persistent watches remain and cover
+both; persistent recursive watches cover a whole subtree, except changes of lists of children.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _Watchers = dict[int, set[_Mode]]
 
 
 class Watches:
-    """The watches of all sessions, by what is watched and by path."""
+    """The watches of all sessions, by kind and path."""
 
     def __init__(self) -> None:
         self._watchers: dict[WatchKind, dict[str, _Watchers]] = {WatchKind.CHILDREN: {}, WatchKind.DATA: {}}
@@ -90,12 +90,12 @@ class Watches:
             del self._of_session[session_id]
 
     def drop(self, session_id: int) -> None:
-        """Forget the watches of a connection that is gone: its client asks for them again when it is back."""
+        """Forget the watches of a closed connection: its client sets them again when it reconnects."""
         for kind, path in tuple(self._of_session.get(session_id, ())):
             self._discard(kind, path, session_id, *_Mode)
 
     def triggered(self, events: Iterable[Event]) -> Iterator[tuple[int, EventType, str]]:
-        """Return which sessions are notified of what, in the order of the events; watches that fire once are gone then."""
+        """Return the notifications for sessions, in the order of the events; one-time watches are removed."""
         for event, path in events:
             sessions: dict[int, None] = {}
             if event is not EventType.CHILDREN_CHANGED:
