@@ -1,10 +1,10 @@
-"""Names that tests of programs that use a broker may import.
+"""The public names for tests of programs that use a broker.
 
 `start_thread` and `start_process` give a `KafkaBroker`, `open_broker` an `AsyncKafkaBroker` in the running Trio loop;
 `start_cluster` gives a `KafkaCluster`, `RunningBroker` is the plain command in a process. With pytest the fixtures
-`kafka_broker`, `kafka_bootstrap` and `kafka_cluster` are there (`barnabas.testing.pytest_plugin`).
+`kafka_broker`, `kafka_bootstrap` and `kafka_cluster` are available (`barnabas.testing.pytest_plugin`).
 
-The rule: nothing here is needed to run a broker, and nothing a broker runs on imports it.
+The rule: a broker needs no module of this package, and none of its modules imports one.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for: a test run that starts no broker loads none of it."""
+    """Import a name on first use: a test run that starts no broker imports none of the package's modules."""
     module = _MODULES.get(name)
     if module is None:
         raise AttributeError(name)

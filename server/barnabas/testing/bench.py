@@ -1,6 +1,6 @@
-"""A bench of brokers in the running Trio loop: each with its host, its first snapshot, and a control API if one is wanted.
+"""A bench of brokers in the running Trio loop, each with its host, its initial snapshot, and optionally a control API.
 
-The rule: what only the programs of tests need is not imported here, so that `barnabas test-server` starts soon.
+The rule: modules that only test programs need are not imported here, so that `barnabas test-server` starts quickly.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Bench:
     def stop(self) -> None:
         """Stop all of them."""
         for host in self.hosts.values():
-            if _is_of_cluster(host.config):  # what a clean stop hands over to other nodes is of no use
+            if _is_of_cluster(host.config):  # a clean stop would move leaders to nodes that end, too
                 host.abandon()
             else:
                 host.stop()
@@ -110,7 +110,7 @@ def _is_of_cluster(config: BrokerConfig) -> bool:
 
 
 def _preparing(seeds: Seeds | None) -> Callable[[Broker], Awaitable[None]] | None:
-    """Return what puts the seeds into a broker, if there are any."""
+    """Return the function that applies the seeds to a broker; None without seeds."""
     if not seeds:
         return None
     from barnabas.tools.seeding.planting import preparing
@@ -121,7 +121,7 @@ def _preparing(seeds: Seeds | None) -> Callable[[Broker], Awaitable[None]] | Non
 async def _run_then_cancel(
     host: Host, scope: trio.CancelScope, *, task_status: trio.TaskStatus[Host]
 ) -> None:
-    """Run a broker until it is stopped for good, and end then what stands around it."""
+    """Run a broker until it is stopped for good, then cancel `scope`."""
     await host.run(task_status=task_status)
     scope.cancel()
 
@@ -138,7 +138,7 @@ def config_of(
 async def open_bench(
     *, clock: VirtualClock | None = None, serves_control: bool = False, token: str = ""
 ) -> AsyncIterator[Bench]:
-    """A bench in the running Trio loop, with the loop's clock if that is a virtual one; its brokers end with the block."""
+    """Open a bench in the running Trio loop, with `clock` if the loop has a virtual one; its brokers end with the block."""
     async with trio.open_nursery() as nursery:
         bench = Bench(nursery, clock=clock, serves_control=serves_control, token=token)
         try:

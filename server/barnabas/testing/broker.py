@@ -1,7 +1,7 @@
-"""A broker in the hands of a test: its address, what it holds, what it was asked, how it misbehaves.
+"""A broker controlled by a test: its address, its contents, recorded requests, and faults.
 
-The rule: every method is one request of the control API, answered in this process or over HTTP; what the API refuses raises
-ControlFailedError, what does not come in time TimeoutError.
+The rule: every method is one request of the control API, in this process or over HTTP; refused requests raise
+ControlFailedError, expired timeouts TimeoutError.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ControlFailedError(Exception):
 
 
 class Control(Protocol):
-    """The way to one broker's control API, from ordinary code."""
+    """Access to a broker's control API from synchronous code."""
 
     def ask(self, method: str, path: str, query: Mapping[str, str], body: Any) -> tuple[int, Any]:
         """Return status and JSON value of an answer."""
@@ -139,14 +139,14 @@ class KafkaBroker:
         return description
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
-        """Return what a group has committed, by topic and partition."""
+        """Return a group's committed offsets, by topic and partition."""
         return {
             (offset["topic"], offset["partition"]): offset["offset"]
             for offset in self.group(group)["offsets"]
         }
 
     def set_offsets(self, group: str, offsets: Mapping[str, Mapping[int, int | str]]) -> None:
-        """Set what a group has committed: by topic and partition an offset, `earliest` or `latest`."""
+        """Set a group's committed offsets: by topic and partition an offset, `earliest` or `latest`."""
         body = {topic: {str(index): offset for index, offset in of.items()} for topic, of in offsets.items()}
         self.control("PUT", f"/v1/groups/{quote(group, safe='')}/offsets", body)
 
@@ -161,7 +161,7 @@ class KafkaBroker:
         committed: bool = True,
         timeout: float = TIMEOUT_S,
     ) -> None:
-        """Wait until a topic holds at least so many records. Raises TimeoutError."""
+        """Wait until a topic has at least `count` records. Raises TimeoutError."""
         self.control(
             "GET", "/v1/wait/records",
             topic=topic, count=count, partition=partition, committed=committed, timeout_ms=_ms(timeout),
@@ -170,7 +170,7 @@ class KafkaBroker:
     def wait_for_group(
         self, group: str, *, state: str = "Stable", members: int | None = None, timeout: float = TIMEOUT_S
     ) -> dict[str, Any]:
-        """Wait until a group is in a state, with so many members if a number is given. Raises TimeoutError."""
+        """Wait until a group is in a state, with a number of members if one is given. Raises TimeoutError."""
         description: dict[str, Any] = self.control(
             "GET", "/v1/wait/group", group=group, state=state, members=members, timeout_ms=_ms(timeout)
         )
@@ -183,15 +183,15 @@ class KafkaBroker:
         self.control("GET", "/v1/wait/lag", group=group, topic=topic, lag=lag, timeout_ms=_ms(timeout))
 
     def wait_for_request(self, api: str, *, timeout: float = TIMEOUT_S, **match: Any) -> Request:
-        """Wait for a request, also one that has come already; `match` as in `requests`. Raises TimeoutError."""
+        """Wait for a request; an earlier one counts, too; `match` as in `requests`. Raises TimeoutError."""
         return Request.of_json(
             self.control("GET", "/v1/wait/request", api=api, timeout_ms=_ms(timeout), **match)
         )
 
-    # --- what it was asked, and how it misbehaves -----------------------------------------------------------
+    # --- recorded requests, and faults ----------------------------------------------------------------------
 
     def requests(self, api: str | None = None, **match: Any) -> list[Request]:
-        """Return what clients have asked, oldest first.
+        """Return the recorded requests of clients, oldest first.
 
         `match`: version, client_id, topic, group, error_code, since (an id), limit.
         """
@@ -201,7 +201,7 @@ class KafkaBroker:
         ]
 
     def forget_requests(self) -> None:
-        """Forget what was asked so far."""
+        """Forget recorded requests."""
         self.control("DELETE", "/v1/requests")
 
     def fault(self, rule: str | Mapping[str, Any]) -> dict[str, Any]:
@@ -241,7 +241,7 @@ class KafkaBroker:
     # --- state ----------------------------------------------------------------------------------------------
 
     def snapshot(self, name: str, *, replace: bool = False) -> None:
-        """Keep what the broker holds now under a name; it continues to serve."""
+        """Store the broker's contents under a name; it continues to serve."""
         self.control("POST", "/v1/snapshots", {"name": name, "replace": replace})
 
     def restore(self, name: str) -> None:
@@ -249,15 +249,15 @@ class KafkaBroker:
         self.control("POST", f"/v1/snapshots/{quote(name, safe='')}/restore")
 
     def set_baseline(self) -> None:
-        """Have `reset` go back to what the broker holds now."""
+        """Make the broker's present contents those that `reset` restores."""
         self.snapshot("initial", replace=True)
 
     def reset(self) -> None:
-        """Go back to what the broker began with; faults and recorded requests are gone too."""
+        """Restore the broker's initial contents; faults and recorded requests are removed, too."""
         self.control("POST", "/v1/reset")
 
     def fork(self, snapshot: str | None = None) -> KafkaBroker:
-        """Start another broker that holds the same, or what a snapshot holds; it ends with this one."""
+        """Start another broker with the same contents, or those of a snapshot; it ends with this one."""
         answer = self.control("POST", "/v1/fork", {} if snapshot is None else {"snapshot": snapshot})
         return KafkaBroker(answer["bootstrap"], self._control.reach(answer))
 
@@ -266,7 +266,7 @@ class KafkaBroker:
         self.control("POST", "/v1/broker/restart", {"down_ms": _ms(down)})
 
     def close(self) -> None:
-        """End the broker, and remove what it holds."""
+        """End the broker, and remove its data."""
         self._control.close()
 
     def __enter__(self) -> KafkaBroker:
@@ -301,7 +301,7 @@ class AsyncKafkaBroker:
         return call
 
     async def fork(self, snapshot: str | None = None) -> AsyncKafkaBroker:
-        """Start another broker that holds the same, or what a snapshot holds; it ends with this one."""
+        """Start another broker with the same contents, or those of a snapshot; it ends with this one."""
         from barnabas.testing.running import in_thread
 
         return AsyncKafkaBroker(await in_thread(lambda: self.blocking.fork(snapshot)))

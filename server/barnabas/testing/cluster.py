@@ -1,7 +1,7 @@
-"""A cluster in the hands of a test: its nodes, which are killed, cut off and started again, and its leaders.
+"""A cluster controlled by a test: its nodes, which can be killed, isolated and restarted, and its leaders.
 
-The rule: as with one broker, every method is one request of the control API; what the API refuses raises
-ControlFailedError, what does not come in time TimeoutError.
+The rule: as with one broker, every method is one request of the control API; refused requests raise
+ControlFailedError, expired timeouts TimeoutError.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class KafkaCluster:
         }
 
     def broker(self, node: int) -> KafkaBroker:
-        """Return one node with the control API of its own: faults, recorded requests, connections, clock."""
+        """Return a node with its own control API: faults, recorded requests, connections, clock."""
         for answer in self.control("GET", "/v1/cluster")["nodes"]:
             if answer["id"] == node:
                 return KafkaBroker(answer["bootstrap"], self._control.reach(answer))
@@ -70,17 +70,17 @@ class KafkaCluster:
         self._do(node, "kill")
 
     def stop(self, node: int) -> None:
-        """Stop a node cleanly, which moves what it leads to others first; it stays down."""
+        """Stop a node cleanly, after its partitions have got other leaders; it stays down."""
         self._do(node, "stop")
 
     def start(self, node: int) -> None:
-        """Start a node that is down, with what it has on disk, at its old address."""
+        """Start a node that is down, with its old data and address."""
         self._do(node, "start")
 
     def isolate(self, node: int, *, clients: bool = False) -> None:
-        """Cut a node off from all others: nothing arrives in either direction.
+        """Isolate a node from all others: no bytes arrive in either direction.
 
-        With `clients` these do not reach it either; without, they may go on asking a leader that is none any more.
+        With `clients` these cannot reach it either; without, they may continue to send requests to a former leader.
         """
         self._do(node, "isolate", {"clients": clients})
 
@@ -101,7 +101,7 @@ class KafkaCluster:
         replicas: int | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> dict[int, int]:
-        """Make a topic, and return the leader of each partition once all brokers know it."""
+        """Create a topic, and return the leader of each partition once all brokers have its metadata."""
         body: dict[str, Any] = {"settings": dict(settings or {})}
         if partitions is not None:
             body["partitions"] = partitions
@@ -114,7 +114,7 @@ class KafkaCluster:
         return _leaders(self.control("GET", f"/v1/cluster/leaders/{quote(topic, safe='')}"))
 
     def move_leader(self, topic: str, partition: int, leader: int) -> None:
-        """Have a replica lead a partition, by Kafka's own requests: it becomes the preferred one, and is elected."""
+        """Make a replica the leader of a partition, by Kafka's own requests: as preferred leader, by an election."""
         path = f"/v1/cluster/leaders/{quote(topic, safe='')}/{partition}"
         self.control("PUT", path, {"leader": leader})
 
@@ -125,7 +125,7 @@ class KafkaCluster:
         self._first.advance_clock(seconds)
 
     def close(self) -> None:
-        """End all nodes, and remove what they hold."""
+        """End all nodes, and remove their data."""
         self._control.close()
 
     def __enter__(self) -> KafkaCluster:

@@ -1,6 +1,6 @@
-"""Brokers in the process of a test: in its own Trio loop, or in a thread with a loop of theirs.
+"""Brokers in the process of a test: in its own Trio loop, or in a thread with a separate loop.
 
-The rule: data is in memory and gone at the end, ports are free ones, and the broker answers when it is given to the test.
+The rule: data are in memory and lost at the end, ports are free ones, and the test gets a broker that serves already.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class _LoopControl:
 
 
 Start = Callable[[Bench, str], Awaitable["Host"]]
-"""Starts brokers on a bench with their data in a directory; returns the one that is asked."""
+"""Starts brokers on a bench with their data in a directory; returns the host with the control API."""
 
 
 class _ThreadControl(_LoopControl):

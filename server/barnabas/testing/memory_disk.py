@@ -1,8 +1,7 @@
 """A file system in memory that can lose what was not synced, tear writes, and fail.
 
-The rule: it behaves as `OsDisk` does, and after `crash` as the worst disk that still keeps its promises: what
-was synced is there, of the rest anything may be. Names last once their directory was synced, contents once
-the file was.
+The rule: it behaves as `OsDisk` does, and after `crash` as the worst disk that still keeps its promises: synced data
+survive, any part of the rest may survive. Names are durable once their directory is synced, contents once the file is.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ TOTAL_BYTES = 1 << 40
 
 @dataclass(eq=False, slots=True)
 class Inode:
-    """A file or a directory: what is seen, what would survive, and what happened in between, in order."""
+    """A file or a directory: its visible state, its durable state, and the changes between them, in order."""
 
     is_dir: bool = False
     content: bytearray = field(default_factory=bytearray)
@@ -33,11 +32,11 @@ class Inode:
     synced_names: dict[str, Inode] = field(default_factory=dict)
     changes: list[list[tuple[str, Inode | None]]] = field(
         default_factory=list
-    )  # each list at once, None: unlinked
+    )  # each list is atomic, None: unlinked
     modified_ms: int = 0
 
 
-Changes = list[tuple[str, Inode | None]]  # what happens to a directory's names at once, None: unlinked
+Changes = list[tuple[str, Inode | None]]  # an atomic change of a directory's names, None: unlinked
 
 
 class MemoryFile:
@@ -108,7 +107,7 @@ class MemoryFile:
 
 
 class MemoryLock:
-    """A lock on a path, for as long as the disk it was taken on is not crashed."""
+    """A lock on a path, until its disk crashes."""
 
     __slots__ = ("_file", "_locks", "_path")
 
@@ -118,7 +117,7 @@ class MemoryLock:
         self._file = file
 
     def is_in_place(self) -> bool:
-        """Return whether the file that was locked is still the one of its name."""
+        """Return whether the path still names the locked file."""
         return self._file.is_at(self._path)
 
     def release(self) -> None:
@@ -128,8 +127,7 @@ class MemoryLock:
 
 
 class MemoryDisk:
-    """A disk of its own. `now_ms` dates the files, `room` is how many bytes it still takes (None: any
-    number).
+    """A disk in memory. `now_ms` dates the files; `room` is the number of free bytes (None: unlimited).
 
     `fault` is asked before each operation ("write", "read", "truncate", "sync", "open", "rename", "remove",
     "list") on a path, and may return an error to raise.
@@ -147,7 +145,7 @@ class MemoryDisk:
     # --- faults ---------------------------------------------------------------------------------------------
 
     def meet(self, operation: str, path: str) -> None:
-        """Raise the error that is due for this operation, if there is one."""
+        """Raise the injected error for this operation, if any."""
         if self.fault is not None:
             error = self.fault(operation, path)
             if error is not None:
@@ -174,10 +172,10 @@ class MemoryDisk:
             self.fault = before
 
     def crash(self, random: Random | None = None) -> MemoryDisk:
-        """Return what a power cut leaves.
+        """Return the disk after a power cut.
 
-        Without `random` that is exactly what was synced. With it, unsynced writes and names survive by
-        chance: each write whole, torn or not at all; names in the order in which they were changed.
+        Without `random` it has exactly the synced state. With it, unsynced writes and names survive at random: each
+        write whole, torn or not at all; changes of names in their order.
         """
         survivor = MemoryDisk(_survivor(self.root, random, {}))
         survivor.now_ms = self.now_ms
@@ -186,9 +184,9 @@ class MemoryDisk:
         return survivor
 
     def fork(self) -> MemoryDisk:
-        """Return the disk as it is now, for the successor of a process that was killed.
+        """Return a copy of the disk, for the successor of a killed process.
 
-        All that was written is there, synced or not. What still happens to this disk does not happen to that one.
+        It has all written data, synced or not. Later changes of this disk do not affect it.
         """
         copy = MemoryDisk(_forked(self.root, {}))
         copy.now_ms, copy.room, copy.fault = self.now_ms, self.room, self.fault
@@ -228,14 +226,14 @@ class MemoryDisk:
             self.sync_dir(path.rpartition("/")[0])
 
     def make_private(self, path: str) -> None:
-        """Make an empty file if there is none: here is only one user."""
+        """Create an empty file if it does not exist: there is only one user."""
         self.open(path, create=True)
 
     def make_private_dir(self, path: str) -> None:
-        """Do nothing: here is only one user."""
+        """Do nothing: there is only one user."""
 
     def list(self, path: str) -> list[Entry]:
-        """Return what is in a directory."""
+        """Return the entries of a directory."""
         self.meet("list", path)
         inode = self._find(path)
         if not inode.is_dir:
@@ -252,7 +250,7 @@ class MemoryDisk:
         self._find(path).modified_ms = modified_ms
 
     def make_dirs(self, path: str) -> None:
-        """Make a directory and those above it, if need be."""
+        """Create a directory and missing parents."""
         inode = self.root
         for name in path.strip("/").split("/"):
             child = inode.names.get(name)
@@ -278,7 +276,7 @@ class MemoryDisk:
             self._change(old_parent, [(old_name, None)])
 
     def remove(self, path: str) -> None:
-        """Remove a file; nothing happens if there is none."""
+        """Remove a file, if it exists."""
         self.meet("remove", path)
         try:
             parent, name = self._parent(path)
@@ -288,7 +286,7 @@ class MemoryDisk:
             self._change(parent, [(name, None)])
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory with all that is in it; nothing happens if there is none."""
+        """Remove a directory with its contents, if it exists."""
         self.remove(path)
 
     def sync_dir(self, path: str) -> None:
@@ -325,7 +323,7 @@ class MemoryDisk:
             return False
 
     def boot_id(self) -> bytes:
-        """Return another one after each crash."""
+        """Return an id that differs after each crash."""
         return b"%d" % self.boots
 
     def _find(self, path: str) -> Inode:
@@ -374,7 +372,7 @@ def _forked(inode: Inode, copies: dict[Inode, Inode]) -> Inode:
 
 
 def _survivor(inode: Inode, random: Random | None, copies: dict[Inode, Inode]) -> Inode:
-    """Copy what survives of a file, or of a directory and all below it."""
+    """Copy the surviving state of a file, or of a directory tree."""
     if inode in copies:
         return copies[inode]
     copy = copies[inode] = Inode(inode.is_dir, modified_ms=inode.modified_ms)

@@ -1,7 +1,7 @@
 """The nodes of a cluster in one process: a KRaft quorum of any shape, in memory, for tests.
 
-The rule: nodes reach each other over sockets of loopback, as in several processes; what a test does to one of them is done
-at its process and its network, and none of the others is told.
+The rule: nodes connect over loopback sockets, as in several processes; a test affects a node by its process and its
+network, and the other nodes are not notified.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ async def start_nodes(
     control: tuple[str, int] = ("127.0.0.1", 0),
     on_end: Callable[[], object] = bool,
 ) -> NodeGroup:
-    """Start so many brokers on a bench, the first of which are controllers, or with controllers beside them.
+    """Start brokers on a bench; the first are controllers, too, unless `controllers` are started beside them.
 
     `control` is the address of the first broker's control API; `on_end` is called when that broker has ended for good.
 

@@ -1,4 +1,4 @@
-"""A broker in a process of its own, steered over its control API."""
+"""A broker in a separate process, controlled over its control API."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from barnabas.testing.cluster import KafkaCluster
 from barnabas.testing.running import START_SECONDS_MAX, STOP_SECONDS_MAX, BrokerFailedError, import_path
 
 ANSWER_SECONDS_MAX = 630.0
-"""Maximum seconds of an answer: longer than the longest wait that can be asked for."""
+"""Timeout of a response: longer than the longest wait that a request may specify."""
 
 
 class HttpControl:
@@ -31,7 +31,7 @@ class HttpControl:
         self._address = parts.hostname, parts.port or 80
 
     def ask(self, method: str, path: str, query: Mapping[str, str], body: Any) -> tuple[int, Any]:
-        """Return status and JSON value of an answer. Raises OSError when the broker's process is gone."""
+        """Return status and JSON value of a response. Raises OSError if the broker's process has ended."""
         connection = HTTPConnection(*self._address, timeout=ANSWER_SECONDS_MAX)
         try:
             content = None if body is None else json.dumps(body).encode()
@@ -51,12 +51,12 @@ class HttpControl:
 
     def close(self) -> None:
         """Stop the broker behind this API."""
-        with suppress(OSError):  # it may have ended before its answer
+        with suppress(OSError):  # it may have ended before its response
             self.ask("POST", "/v1/broker/stop", {}, None)
 
 
 class _ProcessControl(HttpControl):
-    """The way to a broker in a process that `close` ends."""
+    """Control of a broker in a process that `close` ends."""
 
     def __init__(self, url: str, process: subprocess.Popen[bytes], log: IO[bytes]) -> None:
         super().__init__(url)

@@ -5,8 +5,8 @@
         my_application(kafka_broker.bootstrap)
         assert kafka_broker.records("orders")[0].value == b"first"
 
-The rule: a test begins with what the broker was started with (and its marker asks for), whatever other tests have done. A
-run that uses no fixture of this module imports nothing of a broker.
+The rule: each test finds the broker's initial contents (and those of its own marker), whatever other tests have done. A
+run without these fixtures imports no module of a broker.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CLUSTER_MARKER = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options, each of which can stand in the configuration file too."""
+    """Add the options; each may be in the configuration file, too."""
     group = parser.getgroup("barnabas", "Kafka brokers in tests")
     group.addoption("--kafka-scope", choices=SCOPES, help="how long a broker lives (default: session)")
     group.addoption("--kafka-mode", choices=MODES, help="where it runs (default: a thread of this process)")
@@ -69,7 +69,7 @@ def _scope(
 
 @pytest.fixture(scope="session")
 def kafka_settings(request: pytest.FixtureRequest) -> Mapping[str, str]:
-    """Settings of the brokers, those of Kafka; to be overridden where others are wanted."""
+    """Kafka settings of the brokers; override the fixture for others."""
     settings = {}
     for line in request.config.getini("kafka_settings"):
         name, equals, value = line.partition("=")
@@ -81,7 +81,7 @@ def kafka_settings(request: pytest.FixtureRequest) -> Mapping[str, str]:
 
 @pytest.fixture(scope="session")
 def kafka_seeds(request: pytest.FixtureRequest) -> Mapping[str, Any]:
-    """Contents that the brokers begin with, as in a seed file; to be overridden where something else is wanted."""
+    """Initial contents of the brokers, as in a seed file; override the fixture for others."""
     path = request.config.getini("kafka_seed_file")
     if not path:
         return {}
@@ -118,7 +118,7 @@ def kafka_start(
 def kafka_shared_broker(kafka_start: Callable[..., KafkaBroker]) -> Iterator[KafkaBroker]:
     """The broker that tests of a scope share, for fixtures of that scope.
 
-    What such a fixture puts into it stays for all tests after `set_baseline()`.
+    Contents that such a fixture creates before `set_baseline()` remain for all tests.
     """
     broker = kafka_start()
     yield broker
@@ -127,7 +127,7 @@ def kafka_shared_broker(kafka_start: Callable[..., KafkaBroker]) -> Iterator[Kaf
 
 @pytest.fixture
 def kafka_broker(request: pytest.FixtureRequest, kafka_shared_broker: KafkaBroker) -> KafkaBroker:
-    """A broker that holds its baseline, and what the test's marker `kafka` asks for."""
+    """A broker with its baseline, and the contents of the test's marker `kafka`."""
     broker = kafka_shared_broker
     if broker.was_used:
         broker.reset()
@@ -145,7 +145,7 @@ def _apply(
     seeds: Mapping[str, Any] | None = None,
     seed_file: str | None = None,
 ) -> None:
-    """Put into a broker what a marker asks for."""
+    """Apply a marker's contents to a broker."""
     named = dict.fromkeys(topics) if isinstance(topics, list | tuple | set) else topics
     if isinstance(named, str):
         named = {named: None}
@@ -184,7 +184,7 @@ def kafka_start_cluster(
 def kafka_cluster(
     request: pytest.FixtureRequest, kafka_start_cluster: Callable[..., KafkaCluster]
 ) -> KafkaCluster:
-    """A cluster of its own for a test: three brokers that are controllers too, or what the marker `kafka_cluster` says."""
+    """A cluster for one test: three brokers that are also controllers, or the shape of the marker `kafka_cluster`."""
     shape: dict[str, Any] = {}
     for marker in reversed(list(request.node.iter_markers("kafka_cluster"))):
         shape.update(zip(("brokers", "controllers", "settings"), marker.args, strict=False), **marker.kwargs)

@@ -1,4 +1,4 @@
-"""Values that tests get from a broker: records, and what was asked."""
+"""Values that tests get from a broker: records, and recorded requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Record:
 
     @staticmethod
     def of_json(record: Mapping[str, Any]) -> Record:
-        """Return what the control API says of a record."""
+        """Return a record from its JSON in the control API."""
         headers = ((name, to_bytes(value)) for header in record["headers"] for name, value in header.items())
         return Record(
             record["partition"],
@@ -49,7 +49,7 @@ class Request:
 
     @staticmethod
     def of_json(document: Mapping[str, Any]) -> Request:
-        """Return what the control API says of a request."""
+        """Return a request from its JSON in the control API."""
         return Request(
             document["id"],
             document["api"],

@@ -1,6 +1,6 @@
 """A broker process for the tests of programs that use Kafka clients.
 
-The rule: the broker is ready when the block begins and gone when it ends, and no other process has its port.
+The rule: the broker is ready when the block begins, has ended when it ends, and no other process has its port.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ STOP_SECONDS_MAX = 20.0
 
 
 class BrokerFailedError(Exception):
-    """The broker did not start; the text ends with what it wrote to its log."""
+    """The broker did not start; the text ends with its log."""
 
 
 class RunningBroker:
     """A broker that runs for the length of a `with` or an `async with` block (Trio, asyncio or AnyIO).
 
     `settings` are Kafka's, by name. Without `data` nothing is left when the broker stops; with it, the directory is
-    used and kept, so that a second broker can go on with it. `stop` and `start` may be called within the block, to see
-    how a program copes with a broker that goes away and comes back on another port.
+    used and kept, so that a second broker can continue with it. `stop` and `start` may be called within the block, to
+    test a program with a broker that disappears and returns on another port.
     """
 
     def __init__(
@@ -161,9 +161,9 @@ class RunningBroker:
 
 
 def import_path(*others: str | os.PathLike[str]) -> str:
-    """Return a PYTHONPATH by which a child process imports this very package, be it installed or in a checkout.
+    """Return a PYTHONPATH by which a child process imports this very package, whether installed or in a checkout.
 
-    It is followed by `others`, and by what this process inherited.
+    It is followed by `others`, and by the inherited PYTHONPATH.
     """
     here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     inherited = os.environ.get("PYTHONPATH")
@@ -171,7 +171,7 @@ def import_path(*others: str | os.PathLike[str]) -> str:
 
 
 async def in_thread(function: Callable[[], T]) -> T:
-    """Call what blocks in a thread, in the event loop that runs; a cancellation waits until it has returned."""
+    """Call a blocking function in a thread of the running event loop; a cancellation waits for its return."""
     if trio.lowlevel.in_trio_task():
         with trio.CancelScope(shield=True):
             return await trio.to_thread.run_sync(function)

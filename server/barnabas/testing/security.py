@@ -1,4 +1,4 @@
-"""Settings of a test broker with TLS, logins or both, and what its clients need: certificates and passwords made for it."""
+"""Settings of a test broker with TLS, logins or both, and generated certificates and passwords for its clients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MECHANISM = "PLAIN"
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """Security of a test broker: its settings (`kafka_settings` of pytest), and what clients are given."""
+    """Security of a test broker: its settings (`kafka_settings` of pytest), and the credentials of clients."""
 
     protocol: str
     """One of PROTOCOLS, a client's security.protocol."""
@@ -26,10 +26,10 @@ class Security:
     authority: Path | None
     """The certificate that clients must trust (PEM), where TLS is spoken."""
     certificates: Mapping[str, Path]
-    """Keys and certificates of users, each in one file (PEM), where TLS is spoken."""
+    """Key and certificate of each user, in one PEM file; empty without TLS."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as the ready line of `barnabas test-server` has it."""
+        """Return it as in the ready line of `barnabas test-server`."""
         return {
             "protocol": self.protocol,
             "mechanism": MECHANISM if self.passwords else None,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 NODES_MAX = 100
 PARENT_ENDED = signal.SIGUSR2
-"""Sent when the parent ends; on Linux when the thread that has started this process ends: its process may go on."""
+"""Sent when the parent ends; on Linux when the thread that started this process ends, although its process may continue."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -140,7 +140,7 @@ def count(text: str) -> int:
 
 
 def _seeds(options: argparse.Namespace) -> Seeds | None:
-    """Return what the broker begins with, None for nothing. Raises SettingError."""
+    """Return the broker's initial contents, None for an empty broker. Raises SettingError."""
     if not options.topic and options.seed_file is None:
         return None
     from barnabas.config.setting import SettingError
@@ -154,7 +154,7 @@ def _seeds(options: argparse.Namespace) -> Seeds | None:
 
 
 def _security(options: argparse.Namespace, directory: str) -> Security:
-    """Make what --security asks for. Raises SettingError."""
+    """Create the settings and credentials of --security. Raises SettingError."""
     from barnabas.config.setting import SettingError
     from barnabas.testing.security import secured
 
@@ -300,7 +300,7 @@ def _is_pipe(stream: object) -> bool:
 
 
 async def _end_with_input(scope: CancelScope) -> None:
-    """Stop when standard input ends; what comes there before is passed over."""
+    """Stop when standard input ends; its contents are ignored."""
     import trio
 
     descriptor = sys.stdin.fileno()

@@ -1,7 +1,7 @@
-"""A whole broker, unchanged, on a host of a simulated world: started, killed, cut off from power, started again.
+"""A whole broker, unchanged, on a host of a simulated world: started, killed, hit by power cuts, restarted.
 
-The rule: a broker that is killed has no more effects. Its connections break and its addresses are free at once, and
-what its last tasks still do while they are cancelled, they do to a disk that is thrown away.
+The rule: a killed broker has no more effects. Its connections break and its addresses are free immediately, and its
+tasks, while they are cancelled, write to a disk that is discarded.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SETTINGS = {
     "share.coordinator.state.topic.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
-"""Of every simulated broker, unless its own say something else: few internal partitions."""
+"""Defaults of every simulated broker, below its own settings: few internal partitions."""
 
 
 class BudgetClock:
@@ -57,8 +57,8 @@ class BudgetClock:
 class SimulatedBroker:
     """A machine with a broker on it.
 
-    Lifecycle: `start` and `kill`, `cut_power`, `lose_disk` or `stop`, any number of times. The disk, what has been
-    synced of it, and the wall clock are the machine's: they outlive the broker.
+    Lifecycle: `start` and `kill`, `cut_power`, `lose_disk` or `stop`, any number of times. The disk, its synced
+    state, and the wall clock belong to the machine: they outlive the broker.
     """
 
     def __init__(
@@ -70,9 +70,9 @@ class SimulatedBroker:
         join: Callable[[], Membership] | None = None,
         zookeeper: SimulatedZooKeeper | None = None,
     ) -> None:
-        """`nursery` is where the broker's tasks live; `settings` are added to `SETTINGS`.
+        """`nursery` runs the broker's tasks; `settings` are added to `SETTINGS`.
 
-        `join` is called at each start, and makes the broker one of a cluster; with `zookeeper` it joins by itself.
+        `join` is called at each start, and adds the broker to a cluster; with `zookeeper` it joins by itself.
         """
         self.host = host
         self.clock = WallClock(world.clock)
@@ -99,11 +99,11 @@ class SimulatedBroker:
 
     @property
     def has_ended(self) -> bool:
-        """True if no broker runs on this machine, also if one has stopped by itself."""
+        """True if no broker runs on this machine, also after it has stopped by itself."""
         return self.broker is None or self._ended.is_set()
 
     async def start(self) -> Broker:
-        """Start a broker on what the disk holds, and return it when it serves. Raises StorageError, StartupError."""
+        """Start a broker on the disk's contents, and return it when it serves. Raises StorageError, StartupError."""
         if self._is_stopping:  # the task that asked for it may have been cancelled before
             await self._ended.wait()
             self._is_stopping = False
@@ -112,7 +112,7 @@ class SimulatedBroker:
         try:
             broker: Broker = await self._nursery.start(self._run, self.disk, self._scope, self._ended)
         except trio.Cancelled:
-            self.kill()  # what has been begun of it
+            self.kill()  # end a partial start
             raise
         self.broker = broker
         return broker
@@ -161,15 +161,15 @@ class SimulatedBroker:
         return self.session
 
     def kill(self) -> None:
-        """End the broker at once, as SIGKILL does: what it has written is there, synced or not."""
+        """End the broker immediately, as SIGKILL does: written data survive, synced or not."""
         self._end(self.disk.fork())
 
     def cut_power(self, random: Random) -> None:
-        """End the machine at once: of what was not synced, anything may be lost or torn."""
+        """Cut the machine's power: unsynced data may be lost or torn."""
         self._end(self.disk.crash(random))
 
     def lose_disk(self) -> None:
-        """End the machine at once, and put another one in its place, with a disk that is empty."""
+        """End the machine immediately, and replace it by another with an empty disk."""
         self._end(MemoryDisk())
 
     def _end(self, survivor: MemoryDisk) -> None:

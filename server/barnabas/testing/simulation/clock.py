@@ -1,7 +1,7 @@
-"""The clock of a simulated run, and the queue of its events: what happens at a set moment, in the order of the moments.
+"""The clock of a simulated run, and the queue of its timed events.
 
-The rule: a task that waits for a moment is parked until an event wakes it, with neither a cancel scope nor another task: a
-simulated world does little else, and each of those costs as much as the work of a small request.
+The rule: a task that waits for a time is parked until an event wakes it, without a cancel scope or another task: a
+simulated world does little else, and either would cost as much as the work of a small request.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trio.lowlevel import Abort
 
 TURNS_PER_LOOK = 256
-"""So many turns of the loop pass until it looks for events of the real world: those of its own clean-up."""
+"""Turns of the loop between polls for events of the real world, which only its own clean-up causes."""
 
 
 class VirtualClock(trio.abc.Clock):
@@ -32,17 +32,17 @@ class VirtualClock(trio.abc.Clock):
         self._events: list[tuple[float, int, Callable[[], object]]] = []
         self._count = 0
 
-    # --- what trio asks -------------------------------------------------------------------------------------
+    # --- trio's interface -----------------------------------------------------------------------------------
 
     def start_clock(self) -> None:
-        """Do nothing: it stands still."""
+        """Do nothing: the clock stands still."""
 
     def current_time(self) -> float:
         """Return the simulated time."""
         return self.now_s
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """Jump to what comes next; if nothing does, the loop waits for the real world, of which only its clean-up comes."""
+        """Jump to the next deadline or event; without any, the loop waits for real events, caused only by its clean-up."""
         if self._events and self._events[0][0] < deadline:
             deadline = self._events[0][0]
         if deadline == math.inf:
@@ -59,7 +59,7 @@ class VirtualClock(trio.abc.Clock):
         heapq.heappush(self._events, (when_s, self._count, act))
 
     def act(self) -> None:
-        """Call what is due, except what is added meanwhile."""
+        """Call the due events, except those added meanwhile."""
         events, last = self._events, self._count
         while events and events[0][0] <= self.now_s and events[0][1] <= last:
             heapq.heappop(events)[2]()
@@ -92,7 +92,7 @@ def _go_on_waiting(_: object) -> Abort:
 
 
 class SimulatedIO:
-    """Trio's reader of events of the system, of which there are none in a simulated world: its clock's come instead."""
+    """A replacement for trio's poll of the system: a simulated world has only events of its clock."""
 
     def __init__(self, real: Any, clock: VirtualClock) -> None:
         self._real = real
@@ -103,7 +103,7 @@ class SimulatedIO:
         return getattr(self._real, name)
 
     def get_events(self, timeout: float) -> Any:
-        """Return what has happened: nothing, without a system call, most of the times."""
+        """Return the system's events; usually none, without a system call."""
         self._skipped += 1
         if timeout or self._skipped >= TURNS_PER_LOOK:
             self._skipped = 0

@@ -1,8 +1,8 @@
-"""A network in memory that delays, splits, cuts and refuses, as a seed says.
+"""A network in memory that delays, splits, cuts and refuses, by a seed.
 
-The rule: what TCP promises holds (bytes arrive in order, once, or the connection breaks), and nothing else does: how
-long they take, in which pieces they come, and whether the two ends learn of a break together is drawn at random.
-Hosts are names. A host that is cut off learns of it by silence alone, unless the cut resets connections.
+The rule: only TCP's promises hold (bytes arrive in order, once, or the connection breaks): delays, the split into
+pieces, and whether both ends see a break at the same time, are random. Hosts are names. An isolated host notices only
+silence, unless the cut resets connections.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CONNECTIONS_BEFORE_A_SWEEP = 100
 FIRST_FREE_PORT = 40_000
 RECEIVED_BYTES_MAX = 64 * 1024
 SOCKET_BUFFER_BYTES = 64 * 1024
-"""Bytes that may be on their way in one direction before the sender must wait."""
+"""Bytes in flight in one direction at which the sender must wait."""
 
 
 @dataclass(slots=True)
@@ -34,18 +34,18 @@ class Weather:
     latency_min_s: float = 0.000_1
     latency_max_s: float = 0.001
     split_probability: float = 0.1
-    """Probability that bytes that are sent at once arrive in two pieces."""
+    """Probability that bytes of one send arrive in two pieces."""
 
 
 class _Pipe:
-    """One direction of a connection: bytes that are on their way, and those that have arrived."""
+    """One direction of a connection: bytes in flight, and arrived bytes."""
 
     def __init__(self, network: SimulatedNetwork, source: str, target: str) -> None:
         self._network = network
         self._clock = network.clock
         self._source = source
         self._target = target
-        self._underway: deque[tuple[float, bytes]] = deque()  # when it arrives, and what; b"" is the end
+        self._underway: deque[tuple[float, bytes]] = deque()  # (time of arrival, bytes); b"" is the end
         self._arrived = bytearray()
         self._readers = Waiters()
         self._writers = Waiters()
@@ -96,7 +96,7 @@ class _Pipe:
         self._readers.wake()
 
     def break_off(self) -> None:
-        """Lose what is on its way; both ends get an error."""
+        """Lose the bytes in flight; both ends get an error."""
         self.is_broken = True
         self._underway.clear()
         self.look_again()
@@ -107,7 +107,7 @@ class _Pipe:
         self._writers.wake()
 
     def take_now(self, size: int) -> bytes | None:
-        """Return what has arrived, b"" at the end, None for nothing yet. Raises ConnectionResetError."""
+        """Return the arrived bytes, b"" at the end, None if there are none yet. Raises ConnectionResetError."""
         if self.is_broken:
             raise ConnectionResetError(errno.ECONNRESET, "connection reset by peer")
         self._let_in()
@@ -122,7 +122,7 @@ class _Pipe:
         return b"" if self.is_ended else None
 
     def _let_in(self) -> None:
-        """Count as arrived what has had its time."""
+        """Move due bytes in flight to the arrived ones."""
         underway, now_s = self._underway, self._clock.now_s
         if underway and underway[0][0] <= now_s and not self._network.is_cut(self._source, self._target):
             while underway and underway[0][0] <= now_s:
@@ -203,7 +203,7 @@ class SimulatedTransport:
         """Do nothing: a reader may keep waiting."""
 
     def receive_now(self, view: memoryview) -> int | None:
-        """Read what has arrived into `view`."""
+        """Read arrived bytes into `view`."""
         self._check()
         data = self._incoming.take_now(len(view))
         if data is None:
@@ -222,7 +222,7 @@ class SimulatedTransport:
         return len(taken)
 
     async def send(self, chunks: list[Chunk]) -> None:
-        """Send all chunks in order, at once as a socket does; where there is room for all, no other task runs meanwhile."""
+        """Send all chunks in order; if there is room for all, without a checkpoint, like a socket."""
         pieces: list[bytes | bytearray | memoryview] = []
         for chunk in chunks:
             assert not isinstance(chunk, FileRegion), "a simulated disk has no files that a kernel could send"
@@ -289,11 +289,11 @@ class SimulatedStream(trio.abc.Stream):
             raise trio.BrokenResourceError from error
 
     async def wait_send_all_might_not_block(self) -> None:
-        """Return at once."""
+        """Return immediately."""
         await trio.lowlevel.checkpoint()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Return what comes next, b"" at the end."""
+        """Return the next bytes, b"" at the end."""
         try:
             return await self.transport.receive(max_bytes or RECEIVED_BYTES_MAX)
         except OSError as error:
@@ -321,7 +321,7 @@ class SimulatedAcceptor:
         self.is_listening = True
 
     def offer(self, transport: SimulatedTransport) -> None:
-        """Queue a connection, to be accepted."""
+        """Queue a connection for `accept`."""
         self._waiting.append(transport)
         self._changed.set()
 
@@ -353,7 +353,7 @@ class SimulatedAcceptor:
 
 
 class SimulatedNetwork:
-    """All hosts and what is between them. Lifecycle: made inside the run that it takes its clock from."""
+    """All hosts and their connections. Lifecycle: created inside a run; uses the run's clock."""
 
     def __init__(self, random: Random, clock: VirtualClock, weather: Weather | None = None) -> None:
         self.random = random
@@ -366,20 +366,20 @@ class SimulatedNetwork:
         self._healed = Waiters()
         self._next_port = FIRST_FREE_PORT
         self.sent = 0
-        """Number of times that anybody has sent something."""
+        """Number of sends of all hosts."""
 
     def host(self, name: str) -> SimulatedHost:
-        """Return the network as one host sees it."""
+        """Return a host's view of the network."""
         return SimulatedHost(self, name)
 
     # --- faults ---------------------------------------------------------------------------------------------
 
     def is_cut(self, source: str, target: str) -> bool:
-        """Say whether what `source` sends does not reach `target` now."""
+        """Return whether bytes from `source` to `target` are held back now."""
         return (source, target) in self._cuts
 
     def cut(self, source: str, target: str, *, both_ways: bool = True) -> None:
-        """Hold back what is sent between two hosts; it arrives once the cut is healed."""
+        """Hold back bytes between two hosts; they arrive once the cut is healed."""
         self._cuts.add((source, target))
         if both_ways:
             self._cuts.add((target, source))
@@ -393,7 +393,7 @@ class SimulatedNetwork:
                 transport._incoming.look_again()
 
     def reset(self, choose: Callable[[str, str], bool] = lambda *_: True) -> None:
-        """Break the open connections of which `choose` says so, given the host that dialled and the one that accepted."""
+        """Break the open connections for which `choose` returns True, given the dialling host and the accepting one."""
         kept = []
         for entry in self._connections:
             if choose(entry[0], entry[1]):
@@ -409,7 +409,7 @@ class SimulatedNetwork:
         self.reset(lambda dialled, accepted: name in (dialled, accepted))
 
     def _forget_closed(self) -> None:
-        """Drop the connections that both ends have closed; the next time when twice as many as are left are there."""
+        """Drop connections closed at both ends; the next sweep is due when their number has doubled."""
         self._connections = [
             connection
             for connection in self._connections
@@ -445,7 +445,7 @@ class SimulatedNetwork:
 
 
 class SimulatedHost:
-    """The network as one host sees it, as `network.transport.Network`."""
+    """A host's view of the network, as a `network.transport.Network`."""
 
     def __init__(self, network: SimulatedNetwork, name: str) -> None:
         self._network = network

@@ -1,7 +1,7 @@
 """One simulated run: a virtual clock, an order of tasks, and an environment for each host, all from one seed.
 
-The rule: the same seed and the same program lead to the same history, whatever machine it runs on. Nothing in a
-simulated world may wait for the real one: trio's clock jumps to the next deadline as soon as no task can run.
+The rule: the same seed and the same program give the same history on every machine. Tasks in a simulated world must not
+wait for the real one: trio's clock jumps to the next deadline as soon as no task can run.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ class SimulatedEntropy:
 
 
 class SimulatedThreads:
-    """Threads that take a random time and do their work at one moment of it, while no task runs."""
+    """Threads that take a random time and do all of their work at one moment, while no task runs."""
 
     def __init__(self, random: Random, sleep: Callable[[float], Awaitable[object]] | None = None) -> None:
-        """`sleep` waits for so many seconds, also when cancelled; without it that is trio's."""
+        """`sleep` waits for a number of seconds, even if cancelled; trio's by default."""
         self._random = random
         self._sleep = sleep or _shielded_sleep
 
     async def run(self, work: Callable[[], T], *, limiter: trio.CapacityLimiter | None = None) -> T:
-        """Do `work` after a while and return what it returns after another."""
+        """Do `work` after a delay, and return its result after another."""
         if limiter is not None:
             async with limiter:
                 return await self.run(work)
@@ -74,10 +74,10 @@ async def _shielded_sleep(seconds: float) -> None:
 
 
 class InlineExecutor(Executor):
-    """Does what it is given at once."""
+    """An executor that runs each call immediately."""
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Call `fn`, and return what has come of it."""
+        """Call `fn`, and return a future with its outcome."""
         future: Future[T] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
@@ -87,14 +87,14 @@ class InlineExecutor(Executor):
 
 
 class SimulatedWorkers:
-    """Threads of synchronous code, in which no simulated time can pass; they measure what they have slept all the same."""
+    """Threads of synchronous code, in which no simulated time can pass; their clock counts sleeps nevertheless."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self._clock = clock
         self._slept_s = 0.0
 
     def executor(self, threads: int) -> Executor:
-        """Return an executor that runs one thing after the other."""
+        """Return an executor that runs calls one after the other."""
         del threads
         return InlineExecutor()
 
@@ -103,12 +103,12 @@ class SimulatedWorkers:
         self._slept_s += seconds
 
     def monotonic(self) -> float:
-        """Return the simulated time, and what was slept besides."""
+        """Return the simulated time plus the sleeps."""
         return self._clock.now_s + self._slept_s
 
 
 class WallClock:
-    """A clock that shows the time of a host, which steps when it is told to."""
+    """A host's wall clock, which can be stepped."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self._clock = clock
@@ -124,7 +124,7 @@ class WallClock:
 
 
 class World:
-    """State that all hosts of one run share. Lifecycle: made by `run_world`."""
+    """State shared by all hosts of a run. Lifecycle: created by `run_world`."""
 
     def __init__(self, seed: int, clock: VirtualClock, weather: Weather | None = None) -> None:
         self.seed = seed
@@ -133,7 +133,7 @@ class World:
         self.network = SimulatedNetwork(self._branch("network"), clock, weather)
 
     def _branch(self, name: str) -> Random:
-        """Return random numbers of their own for one part, so that one part's use does not shift another's."""
+        """Return a separate random generator for a part, so that its use does not shift the numbers of others."""
         return Random(f"{self.seed}/{name}")
 
     def environment(self, host: str, disk: Disk, clock: WallClock | None = None) -> Environment:
@@ -158,7 +158,7 @@ def run_world(
     weather: Weather | None = None,
     seconds_max: float = 3600.0,
 ) -> T:
-    """Run `program` in a world of its own and return what it returns.
+    """Run `program` in a new world and return its result.
 
     Raises TimeoutError if it takes longer than `seconds_max` of the simulated clock.
     """
@@ -177,7 +177,7 @@ def run_world(
 
 
 def _take_events_of(clock: VirtualClock) -> None:
-    """Make the running loop take the clock's events, and poll for real ones only now and then."""
+    """Make the running loop handle the clock's events, and poll for real ones only every `TURNS_PER_LOOK` turns."""
     from trio._core import _run
 
     runner = _run.GLOBAL_RUN_CONTEXT.runner

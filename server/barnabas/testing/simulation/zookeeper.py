@@ -1,9 +1,8 @@
-"""A ZooKeeper in memory for several sessions in one event loop, which delays, loses and expires as a seed says.
+"""A ZooKeeper in memory for several sessions in one event loop, which delays, loses and expires by a seed.
 
-The rule: what ZooKeeper promises holds (a session's requests are carried out in its order, its answers come in that
-order, `multi` is atomic, a watch is called once), and nothing else does: how long all of it takes, whether a write with a
-lost answer has happened, when a session ends, and whether a watch or the answer with the new data comes first.
-By default nothing takes time and nothing is lost.
+The rule: only ZooKeeper's promises hold (a session's requests are executed in order, its responses arrive in that order,
+`multi` is atomic, a watch fires once): delays, the fate of a write with a lost response, the end of a session, and the
+order of a watch and the response with the new data, are random. By default there are no delays and no losses.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from barnabas.testing.simulation.zookeeper_tree import Tree
 
 
 class SimulatedZooKeeper:
-    """The servers, as one. Lifecycle: made within `trio.run`; `session` for each client."""
+    """The servers, as one. Lifecycle: created within `trio.run`; `session` for each client."""
 
     def __init__(self, random: Random | None = None, weather: ZooKeeperWeather | None = None) -> None:
         self.random = random or Random(0)
@@ -76,7 +75,7 @@ class SimulatedZooKeeper:
             session.disconnect()
 
     def start(self) -> None:
-        """Serve again; disconnected clients connect, also those with an ended session."""
+        """Resume service; disconnected clients reconnect, including those with an ended session."""
         self.is_down = False
         waiting, self._waiting = self._waiting, {}
         for session in {**dict.fromkeys(self._sessions.values()), **waiting}:
@@ -89,7 +88,7 @@ class SimulatedZooKeeper:
         session.disconnect()
         session.connect_soon()
 
-    # what sessions use
+    # interface for sessions
 
     def begin_session(self, session: SimulatedSession) -> int:
         """Return the id of a new session."""
@@ -166,14 +165,14 @@ class SimulatedZooKeeper:
         return when
 
     def _act_in_time(self, clock: VirtualClock) -> None:
-        """Have the next thing done when its time comes, unless that is seen to."""
+        """Schedule the next due action, unless it is scheduled already."""
         if self._due and self._due[0][0] < self._acts_s:
             self._acts_s = max(self._due[0][0], clock.now_s)
             self._acts += 1
             clock.at(self._acts_s, partial(self._act, clock, self._acts))
 
     def _act(self, clock: VirtualClock, number: int) -> None:
-        if number == self._acts:  # nothing has come before it meanwhile
+        if number == self._acts:  # no earlier action was scheduled meanwhile
             heapq.heappop(self._due)[2]()
             self._acts_s = math.inf
             # In another turn: the task that got an answer runs before the next answer.

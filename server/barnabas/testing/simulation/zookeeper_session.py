@@ -1,4 +1,4 @@
-"""A client's session with the simulated ZooKeeper: its requests in order, and what goes wrong with them."""
+"""A client's session with the simulated ZooKeeper: its requests in order, and their failures."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class _Pending:
 
 
 class SimulatedSession(TrackedSession):
-    """A client's session, as `cluster.zookeeper.session.ZooKeeper`. What goes wrong may also be asked for by tests."""
+    """A client's session, as `cluster.zookeeper.session.ZooKeeper`. Tests may inject failures."""
 
     def __init__(self, server: Servers) -> None:
         super().__init__()
@@ -119,10 +119,10 @@ class SimulatedSession(TrackedSession):
         self.writes = 0
         """Counts its requests that may change something."""
 
-    # what goes wrong
+    # failures
 
     def disconnect(self) -> None:
-        """Break the connection: nothing that is on its way arrives. Stays so until `connect_soon`."""
+        """Break the connection until `connect_soon`; messages in flight are lost."""
         if self._state is SessionState.CONNECTED:
             self.connection += 1
             self._server.lost_client(self._session_id)
@@ -131,7 +131,7 @@ class SimulatedSession(TrackedSession):
             self._call_all(self._server.drop_watches(self._session_id))
 
     def connect_soon(self) -> None:
-        """Connect again, with a new session if the old one has ended."""
+        """Reconnect, with a new session if the old one has ended."""
         if self._state is not SessionState.CONNECTED and not self._is_closed:
             connection = self.connection
 
@@ -159,10 +159,10 @@ class SimulatedSession(TrackedSession):
         self._is_closed = True
         self.disconnect()
 
-    # what the server calls
+    # interface for the server
 
     def begin(self) -> None:
-        """Be connected from now on."""
+        """Note that the connection is established."""
         self.connection += 1
         if not self._session_id or not self._server.is_alive(self._session_id):
             if self._session_id:
@@ -207,7 +207,7 @@ class SimulatedSession(TrackedSession):
         return pending.result
 
     def _arrived(self, pending: _Pending) -> None:
-        """A request has come to the server: carry it out, and send the answer."""
+        """Execute a request that has reached the server, and send the response."""
         if pending not in self._pending:
             return
         server, weather = self._server, self._server.weather
@@ -276,7 +276,7 @@ class SimulatedSession(TrackedSession):
         return node_data
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        """Return the data of many znodes, None for those that are not there."""
+        """Return the data of many znodes, None for missing ones."""
         nodes_data: list[tuple[bytes, Stat] | None] = []
         nodes = self._server.tree.nodes
 
@@ -292,7 +292,7 @@ class SimulatedSession(TrackedSession):
         return nodes_data
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
-        """Return what is known of a znode."""
+        """Return the stat of a znode, None if it does not exist."""
 
         def work() -> Stat | None:
             node = self._server.tree.nodes.get(path)
@@ -330,7 +330,7 @@ class SimulatedSession(TrackedSession):
         return done
 
     async def close(self) -> None:
-        """End the session: its ephemeral znodes go at once."""
+        """End the session: its ephemeral znodes are removed immediately."""
         if not self._is_closed:
             self._is_closed = True
             self._server.drop_watches(self._session_id)

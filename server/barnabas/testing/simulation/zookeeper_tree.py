@@ -1,8 +1,8 @@
-"""The znodes of the simulated ZooKeeper, and their watches: each change happens at one moment, whole or not at all.
+"""The znodes of the simulated ZooKeeper, and their watches; changes are atomic.
 
-`tools/zkserver/tree.py` has znodes too, as frames of the protocol change them and a journal replays them. The two stay
-apart on purpose: this one speaks the values of `cluster/zookeeper/session.py`, and a simulated world that shared the
-server's rules would share its mistakes.
+`tools/zkserver/tree.py` has znodes, too, changed by frames of the protocol and by a journal. The two are separate on
+purpose: this one uses the values of `cluster/zookeeper/session.py`, and a simulated world that shared the server's rules
+would share its mistakes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Node:
     children: set[str] = field(default_factory=set)
 
     def stat(self) -> Stat:
-        """Return what clients are told of it."""
+        """Return its stat for clients."""
         return Stat(
             self.version, self.created, self.modified, self.owner, len(self.children), self.created_ms
         )
@@ -58,7 +58,7 @@ def _parent(path: str) -> str:
 
 
 class Tree:
-    """The znodes, and their watches. Each change is carried out at one moment."""
+    """The znodes, and their watches. Changes are atomic."""
 
     def __init__(self) -> None:
         self.nodes = {"/": Node(b"", 0, 0)}
@@ -143,7 +143,7 @@ class Tree:
         parent.child_changes += 1
 
     def multi(self, operations: Sequence[Operation], session_id: int) -> list[Stat | None]:
-        """Do all or nothing; the watches of what has changed are called at the end."""
+        """Apply all operations or none; watches of changed znodes fire at the end."""
         before: dict[str, tuple[Node, bytes, int, int, int, set[str]] | None] = {}
         zxid = self.zxid
         self.zxid += 1
