@@ -1,4 +1,4 @@
-"""HTTP for produce, consume and administration: the REST API of Confluent's REST proxy, v2 and v3, of any Kafka.
+"""HTTP for produce, consume and administration: the API of Confluent's REST proxy, v2 and v3, for any Kafka.
 
-The rule: it is a client of the cluster, as each user is one: what ACLs do not allow is refused by the broker.
+The rule: it acts as a client of the cluster, logged in as the user, so the broker enforces ACLs.
 """

@@ -1,7 +1,7 @@
-"""Users of the REST API: each has a client that is logged in as they are, kept for as long as they send requests.
+"""Users of the REST API: each has a client with the user's login, kept while the user sends requests.
 
-The rule: bounded, however many users there are and however often a password is guessed; a login that the broker took is
-tried anew from time to time, so that the requests of a removed user end. Passwords are kept in memory alone.
+The rule: memory and work are bounded for any number of users and of guessed passwords; a successful login is repeated
+from time to time, so that a removed user loses access. Passwords are kept only in memory.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ REFUSED_SECONDS = 1.0
 """Seconds until the answer to a wrong password."""
 PRODUCING = ProducerSettings(max_block_ms=10_000, delivery_timeout_ms=30_000, buffer_bytes=16 << 20)
 OWNER_REQUESTS_MAX = 64
-"""Requests of one user that are answered at the same time, where users log in."""
+"""Concurrent requests of one user, if users log in."""
 
 Login = tuple[str, str]
 SettingsOf = Callable[[str, str], "ClientSettings"]
@@ -58,9 +58,9 @@ SettingsOf = Callable[[str, str], "ClientSettings"]
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A Kafka, the settings of a client of it, and the registry of its records' schemas, if there is one.
+    """A Kafka, the settings of its clients, and the schema registry of its records, if any.
 
-    `settings_of` returns the settings of a client that is logged in as a user, with a password; None without logins.
+    `settings_of` returns the client settings for the login of a user with a password; None without logins.
     """
 
     bootstrap: tuple[Endpoint, ...]
@@ -70,7 +70,7 @@ class Cluster:
 
 
 class Backend:
-    """The cluster as one user has it. Lifecycle: made and closed by `Users`."""
+    """A user's access to the cluster. Lifecycle: created and closed by `Users`."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Backend:
         return self.client.settings
 
     def registry(self) -> RegistryClient:
-        """Return the client of the registry of schemas. Raises RestError without one."""
+        """Return the client of the schema registry. Raises RestError without a registry."""
         if self._registry is None:
             raise RestError(
                 422, SCHEMA_SERIALIZATION, "there is no schema registry here: start with --registry for one"
@@ -131,7 +131,7 @@ class Backend:
             return self._producer
 
     def drop_producer(self, producer: Producer) -> None:
-        """Make the next request open another producer: this one has failed."""
+        """Discard a failed producer: the next request opens another."""
         if self._producer is producer:
             self._producer = None
 
@@ -144,9 +144,7 @@ class Backend:
                 while self._producer in (None, producer):
                     await trio.sleep(CHECK_SECONDS)
         except Exception as error:
-            failure_of(
-                error, "a producer"
-            )  # which logs one that is unexpected; each record has its own outcome
+            failure_of(error, "a producer")  # logs an unexpected error; each record has its own outcome
         finally:
             if self._producer is opened:
                 self._producer = None
@@ -209,10 +207,9 @@ class Users:
 
     @asynccontextmanager
     async def backend(self, authorization: bytes, address: str) -> AsyncIterator[Backend]:
-        """Give the client of a request's user for the length of a block, which ends with the login.
+        """Open the client of a request's user for a block, which is cancelled if the login ends.
 
-        `authorization` is the header of the request, `address` the machine that it comes from. Raises RestError,
-        ClientError.
+        `authorization` is the header of the request, `address` that of the peer. Raises RestError, ClientError.
         """
         login = basic_credentials(authorization) if self.log_in else ("", "")
         if login is None:

@@ -1,6 +1,6 @@
-"""Parts of a route of the REST API: what it is asked, and the forms of an answer.
+"""Parts of a route of the REST API: the call, and the kinds of responses.
 
-The rule: a body has no field that means nothing: one that is unknown, or of the wrong kind, is refused.
+The rule: unknown fields of a body, and fields of a wrong type, are refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 V2, V3, OURS = "v2", "v3", "own"
 INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 VALUES_MAX = 10_000
-"""Values of a body that is no batch of records: they come from a child process in one step."""
+"""Values of a body other than a batch of records: a child process returns them in one step."""
 NAME_BYTES_MAX = 8_192
 """Bytes of a name in a path or a body."""
 _KINDS = {
@@ -32,7 +32,7 @@ _TRUE, _FALSE = ("true", "1"), ("false", "0", "")
 
 
 class Fields:
-    """An object of a body, read field by field; names that no reader knows are refused beforehand."""
+    """An object of a body, read field by field; unknown names are refused beforehand."""
 
     def __init__(self, value: Any, *names: str, what: str = "the body") -> None:
         """Raises RestError for a value that is no object, or has unknown names."""
@@ -69,11 +69,11 @@ class Fields:
         return number
 
     def any(self, name: str) -> Any:
-        """Return a field of any type; None for one that is null, or not there."""
+        """Return a field of any type; None if it is null or absent."""
         return self._value.get(name)
 
     def has(self, name: str) -> bool:
-        """Return whether a field is there, null perhaps."""
+        """Return whether a field is present, even if null."""
         return name in self._value
 
 
@@ -99,7 +99,7 @@ class Call:
     content_type: str = ""
     """Type of the body, without parameters, in lower case."""
     accepted: tuple[str, ...] = ()
-    """Types of answers that the client takes, the preferred one first; none for any."""
+    """Content types that the client accepts, the preferred one first; empty: any."""
     base_url: str = ""
     """Beginning of URLs as the client writes them, without a slash at its end."""
     reader: HttpReader | None = None
@@ -107,11 +107,11 @@ class Call:
     last_event_id: str = ""
 
     async def json(self) -> Any:
-        """Return the body as the JSON that it is; None for an empty one. Raises AnswerError."""
+        """Return the body's JSON value; None for an empty body. Raises AnswerError."""
         return await bodies.read(self.body, self.backend.sandbox, self.backend.owner, VALUES_MAX)
 
     async def fields(self, *names: str, optional: bool = False) -> Fields:
-        """Return the fields of the body, which has to be there unless it is optional. Raises AnswerError."""
+        """Return the fields of the body, which is required unless `optional`. Raises AnswerError."""
         value = await self.json()
         if value is None:
             if not optional:
@@ -187,7 +187,7 @@ class Conversation:
 
 
 class Parameter(NamedTuple):
-    """A parameter of a query or a field of a body: its name, its type in JSON, and what it says."""
+    """A parameter of a query or a field of a body: its name, its type in JSON, and its description."""
 
     name: str
     kind: str
@@ -200,7 +200,7 @@ class Route(NamedTuple):
     method: str
     path: str
     handler: Callable[[Call], Awaitable[Any]]
-    """Answers with a JSON value, None for nothing (204), or one of the classes above."""
+    """Returns a JSON value, None for no content (204), or an instance of the classes above."""
     summary: str
     version: str
     query: tuple[Parameter, ...] = ()

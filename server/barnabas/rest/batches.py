@@ -1,7 +1,7 @@
-"""Batches as they were fetched, opened: their records as JSON in a format. Pure; runs in a child process.
+"""Decoding of fetched batches: their records as JSON in a format. Pure; runs in a child process.
 
-The rule: whatever the batches hold, a call ends after a while and a number of bytes, and says how far it has got. A record
-or a batch that cannot be read is a row that says why.
+The rule: a call is bounded in time and bytes for any batches, and returns its progress. An unreadable record or batch is a
+row with the reason.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from barnabas.rest.formats import BINARY, JSON, WITH_SCHEMAS
 CALL_SECONDS = 0.25
 """Time from the first record on after which a call returns its results."""
 ROWS_BYTES_MAX = 2 << 20
-"""Bytes of rows after which it returns, which one record may exceed."""
+"""Bytes of rows after which a call returns; a single record may exceed them."""
 UNPACKED_BYTES_MAX = 64 << 20
-"""Bytes that a batch may have unpacked."""
+"""Decompressed bytes of a batch."""
 
 
 class Part(NamedTuple):
@@ -47,7 +47,7 @@ class View(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A record as JSON, and the bytes of its key and value; or the problem with one that cannot be read."""
+    """A record as JSON, and the bytes of its key and value; or the problem of an unreadable record."""
 
     topic: str
     partition: int
@@ -133,7 +133,7 @@ class _Work:
                 continue
             if record.offset >= part.end:
                 return True
-            if not self._ends_at:  # records before it in its batch were skipped to get here
+            if not self._ends_at:  # the first record, after the skipped ones of its batch
                 self._ends_at = time.monotonic() + CALL_SECONDS
             elif time.monotonic() >= self._ends_at or self._bytes >= ROWS_BYTES_MAX:
                 return False

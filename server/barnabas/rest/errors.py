@@ -1,6 +1,6 @@
-"""Errors of the REST API: an HTTP status, a code of five digits or that of the status, and a message.
+"""Errors of the REST API: an HTTP status, a code (five digits, or the status), and a message.
 
-The rule: statuses and codes are those of Confluent's REST proxy, which its clients read; the messages are our own.
+The rule: statuses and codes are those of Confluent's REST proxy, since clients depend on them; the messages are our own.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class RestError(AnswerError):
 
 
 def failure_of(error: Exception, doing: str) -> RestError:
-    """Return the response to an error; an unexpected one is logged, with `doing`, the action."""
+    """Return the response to an error; unexpected errors are logged, with `doing`, the action."""
     return detached(_failure_of(error, doing))
 
 

@@ -1,7 +1,7 @@
-"""Formats of keys and values in requests and answers, their types of content, and how they are read and written. Pure.
+"""Formats of keys and values in requests and responses, their content types, and their conversion. Pure.
 
-The rule: what a client has sent is worked on in a child process (`sandbox`) unless it is small; functions of this module
-are what runs there.
+The rule: clients' data are parsed in a child process (`sandbox`) unless they are small; the functions of this module run
+there.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ BY_REGISTRYS = {name: format_name for format_name, name in WITH_SCHEMAS.items()}
 OF_TYPES = (BINARY, JSON, AVRO, JSONSCHEMA, PROTOBUF)
 V2_TYPE, JSON_TYPE = "application/vnd.kafka.v2+json", "application/json"
 V2_TYPES = {f"application/vnd.kafka.{name}.v2+json": name for name in OF_TYPES}
-"""Types of content that name a format, and those formats."""
+"""Formats by content type."""
 RECORDS_MAX = 10_000
 """Records of one request."""
 
 
 class Unwritten(NamedTuple):
-    """A key or value as the JSON that a schema is to write."""
+    """A key or value as JSON, to be serialized by a schema."""
 
     text: str
 
@@ -175,7 +175,7 @@ def v3_record_of(body: bytes) -> V3Record:
 
 
 def v3_batch_of(body: bytes, entries_max: int) -> list[V3Record | RestError]:
-    """Return the entries of a batch, errors for those that are wrong by themselves. Raises RestError."""
+    """Return the entries of a batch, an error in place of each invalid entry. Raises RestError."""
     value = parse(body)
     if not isinstance(value, dict) or not isinstance(value.get("entries"), list):
         raise RestError(400, 400, "the body is an object with entries")

@@ -1,7 +1,7 @@
-"""Requests of the REST API, read and answered over HTTP/1.1: imported with the first connection.
+"""Requests and responses of the REST API over HTTP/1.1; imported with the first connection.
 
-The rule: a request is judged (host, origin, login) before anything is done with it; an answer is made in short steps, and
-what waits to be sent has a bound for all visitors together.
+The rule: host, origin and login of a request are checked first; a response is built in short steps, and the bytes waiting
+to be sent are bounded over all clients.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ log = logging.getLogger(__name__)
 
 ANSWER_SECONDS_MAX = 30.0
 EVENT_SECONDS_MAX = 20.0
-"""Time in which a visitor takes a piece of a stream in; one that does not is cut off."""
+"""Timeout for sending a piece of a stream; slower clients are disconnected."""
 OWNER_CONVERSATIONS_MAX = 64
-"""Produce requests of v3, which are streams, of one user at the same time."""
+"""Concurrent streamed produce requests of v3 of one user."""
 CONVERSATIONS_MAX = 128
 """Limit of conversations of all users."""
 HEADERS = (
@@ -57,9 +57,9 @@ _USED = (
         "sync_group",
     )),
 )  # fmt: skip
-"""Modules that requests use: they are imported with this one, in a thread, and not where the broker waits for them."""
+"""Modules that requests use: they are imported with this one, in a thread, so that the event loop does not wait."""
 import_modules(*_USED)
-router()  # as are those of the routes
+router()  # imports the routes' modules
 
 
 class RestService(HttpService):
@@ -76,7 +76,7 @@ class RestService(HttpService):
         is_local: bool,
         has_tls: bool = False,
     ) -> None:
-        """`addresses` are those that are bound; `is_local` says that this machine alone can connect to them."""
+        """`addresses` are the bound ones; `is_local` is true if only this machine can connect to them."""
         self._users = users
         self._instances = instances
         self._addresses = addresses
@@ -89,7 +89,7 @@ class RestService(HttpService):
     # --- heads --------------------------------------------------------------------------------------------------
 
     def body_bytes_max(self, request: h11.Request) -> int:
-        """Return how large the body of a request may be: a small one without the login that it needs."""
+        """Return the size limit for the body of a request; it is small if a required login is missing."""
         has_login = not self._users.log_in or any(name == b"authorization" for name, _ in request.headers)
         return BYTES_MAX if has_login and request.method != b"GET" else SMALL_BYTES_MAX
 
@@ -125,7 +125,7 @@ class RestService(HttpService):
             return goes_on
 
     async def refuse(self, reader: HttpReader, status: int, reason: str) -> bool:
-        """Send the response to a request that cannot be read, the last one of a connection."""
+        """Send the response to an unreadable request; the connection ends after it."""
         return await self._refuse(reader, V3, RestError(status, status, reason), is_read=False)
 
     def _judge(self, request: h11.Request) -> None:
@@ -160,7 +160,7 @@ class RestService(HttpService):
             else:
                 result = await reader.while_there(partial(_called, route.handler, call))
                 if result is None:
-                    return False  # the visitor has gone
+                    return False  # the client has disconnected
                 value = result[0]
             owner = str(backend.owner or reader.visitor.address)
             if isinstance(value, Events):
@@ -254,7 +254,7 @@ def _version_of(request: h11.Request) -> str:
 
 
 def _accepted(header: str) -> tuple[str, ...]:
-    """Return the types of an `Accept`, the preferred one first; none for any."""
+    """Return the types of an `Accept`, the preferred one first; empty: any."""
     weighed = []
     for number, part in enumerate(header.split(",")[:20]):
         name, *parameters = (piece.strip().lower() for piece in part.split(";"))
@@ -302,7 +302,7 @@ def _check_type(route: Route, content_type: str, *, has_body: bool) -> None:
 
 
 def _joined(pieces: Sequence[Piece]) -> list[bytes]:
-    """Return the pieces, with small ones joined, up to 64 KB."""
+    """Return the pieces; small ones are joined, up to 64 KB."""
     joined: list[bytes] = []
     part: list[Piece] = []
     size = 0

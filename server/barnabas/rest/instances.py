@@ -1,7 +1,7 @@
-"""Consumers that clients of v2 have created: each is a member of a group until it is deleted, or idle for long.
+"""Consumer instances of v2: each is a member of a group until it is deleted, or idle for too long.
 
-The rule: an instance is its user's alone; between two requests its group may rebalance; records that an answer held are
-those that are committed. Instances are bounded, by user and altogether.
+The rule: an instance belongs to one user; its group may rebalance between two requests; only records in responses are
+committed. The number of instances is bounded, by user and in total.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ REQUEST_TIMEOUT_MS = 1_000
 """Time that a read waits (`consumer.request.timeout.ms`)."""
 REQUEST_TIMEOUT_MS_MAX = 300_000
 RESPONSE_BYTES_MAX = 16 << 20
-"""Bytes of keys and values in one answer."""
+"""Bytes of keys and values in one response."""
 ANSWER_BYTES_MAX = 24 << 20
 """Bytes of an answer with records."""
 RECORDS_MAX = 20_000
-"""Records in one answer."""
+"""Records in one response."""
 QUIET_SECONDS = 0.2
-"""Time after a record without another one, after which a read without a minimum ends."""
+"""Time without a further record after which a read without a minimum ends."""
 COMMIT_SECONDS = 5.0
 """Time between automatic commits."""
 CHECK_SECONDS = 1.0
@@ -92,7 +92,7 @@ class Instance:
     _ready: trio.Event = field(default_factory=trio.Event)
 
     async def run(self, *, task_status: trio.TaskStatus[Exception | None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep a consumer open, a new one after `unsubscribe`, until `end`."""
+        """Keep a consumer open until `end`; `unsubscribe` replaces it by a new one."""
         is_started = False
         try:
             while not self.is_ended:
@@ -117,7 +117,7 @@ class Instance:
             if not is_started:
                 task_status.started(error)
             else:
-                failure_of(error, "a consumer instance")  # which logs one that is unexpected
+                failure_of(error, "a consumer instance")  # logs an unexpected error
         finally:
             self.is_ended = True
             self._ready.set()
@@ -169,13 +169,13 @@ class Instance:
         source.forget(before - source.consumer.assignment)
 
     async def subscription(self) -> list[str]:
-        """Return the topics that it has subscribed to; of a pattern, those that it has partitions of."""
+        """Return the subscribed topics; for a pattern, those with assigned partitions."""
         if not self.pattern:
             return sorted(self.topics)
         return sorted({place.topic for place in (await self.consumer()).assignment})
 
     async def seek(self, offsets: dict[Place, int | str]) -> None:
-        """Read on at offsets, at the `earliest` or `latest` one. Raises NotAssignedError."""
+        """Seek to offsets, or to the `earliest` or `latest` one. Raises NotAssignedError."""
         source = await self.source()
         consumer = source.consumer
         for place, offset in offsets.items():
@@ -192,7 +192,7 @@ class Instance:
     # --- records and commits ----------------------------------------------------------------------------------
 
     async def records(self, timeout_ms: int, bytes_max: int) -> list[bytes]:
-        """Return the next records as JSON, at least one if there is one in time. Raises RestError, ClientError."""
+        """Return the next records as JSON, at least one if it arrives in time. Raises RestError, ClientError."""
         async with self.lock:
             source = await self.source()
             if self.settings.is_auto_committing and (
@@ -240,7 +240,7 @@ class Instance:
             await consumer.commit(offsets)
 
     async def _commit_handed(self, consumer: Consumer, *, is_quiet: bool = True) -> None:
-        """Commit what answers have held, of partitions that it still has. Raises ClientError unless it is quiet."""
+        """Commit the records of responses in partitions that are still assigned. Raises ClientError unless `is_quiet`."""
         offsets = {place: offset for place, offset in self._handed.items() if place in consumer.assignment}
         self._committed_at_s = trio.current_time()
         if not offsets:
@@ -264,7 +264,7 @@ class Instance:
         if self.settings.is_auto_committing:
             offsets = {place: self._handed[place] for place in places if place in self._handed}
             if offsets:
-                with suppress(ClientError):  # the next owner then reads those records again
+                with suppress(ClientError):  # the next owner reads those records again
                     await source.consumer.commit(offsets)
         await self._forget(places)
 
@@ -309,7 +309,7 @@ class Instances:
         return len(self._instances)
 
     async def create(self, backend: Backend, group: str, name: str, settings: InstanceSettings) -> str:
-        """Open an instance, and return its name, a new one where none is given. Raises RestError, ClientError."""
+        """Open an instance, and return its name, generated if empty. Raises RestError, ClientError."""
         name = name or f"rest-consumer-{secrets.token_hex(16)}"
         if not 0 < len(name) <= NAME_CHARS_MAX or "/" in name:
             raise RestError(

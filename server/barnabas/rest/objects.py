@@ -1,7 +1,7 @@
-"""Values of JSON one after the other in a stream of bytes, cut where each ends: of a streamed produce request. Pure.
+"""Splitting of a byte stream into JSON values, for streamed produce requests. Pure.
 
-The rule: each byte is looked at once, whatever the pieces are, and a value has a bound. White space stands between values;
-an array around all of them is as good, with commas.
+The rule: each byte is scanned once, however the stream is split, and the size of a value is bounded. White space separates
+values; an array around all of them, with commas, is accepted, too.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ _SPACE = b" \t\r\n"
 _QUOTE = 0x22
 _OPEN, _CLOSE = b"{[", b"}]"
 _LOOK_BYTES = 4096
-"""Bytes of a text in which its end is looked for, so that many escapes cost no more than their bytes."""
+"""Bytes of a string scanned for its end in one step, so that many escapes cost no more than their bytes."""
 
 
 class ObjectError(ValueError):
-    """The stream is no sequence of JSON objects, or one is too large."""
+    """The stream is not a sequence of JSON objects, or an object is too large."""
 
 
 class Objects:

@@ -45,7 +45,7 @@ def types_of_request(route: Route) -> tuple[str, ...]:
 
 
 def types_of_answer(route: Route) -> tuple[str, ...]:
-    """Return the types of content that a route answers with, the usual one first."""
+    """Return the content types of a route's responses, the usual one first."""
     if route.version == OURS:
         return {"/openapi": ("text/html",), "/openapi.json": (JSON_TYPE,)}.get(
             route.path, ("text/event-stream",)
@@ -118,7 +118,7 @@ def _field(field: Parameter) -> dict[str, Any]:
 
 
 def page() -> bytes:
-    """Return a page of all routes, which loads nothing else."""
+    """Return a self-contained page of all routes."""
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8><title>REST API</title>",
         f"<style>{STYLE}</style><h1>REST API</h1>",

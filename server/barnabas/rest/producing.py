@@ -1,6 +1,6 @@
-"""Records of requests, on their way to the broker: written by their schemas, sent, acknowledged.
+"""Producing of requests' records: serialized by their schemas, sent, acknowledged.
 
-The rule: a record has its own outcome; what is wrong with one keeps no other from being sent.
+The rule: a record has its own outcome; an invalid record does not prevent others from being sent.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Written(NamedTuple):
     version: int | None = None
 
     def plain(self) -> dict[str, Any]:
-        """Return the v3 result of it."""
+        """Return its v3 result."""
         described: dict[str, Any] = {"type": self.format_name.upper(), "size": len(self.data or b"")}
         if self.schema_id is not None:
             described |= {
@@ -77,7 +77,7 @@ async def send(
     headers: Sequence[tuple[str, bytes | None]] = (),
     timestamp_ms: int | None = None,
 ) -> Delivery:
-    """Take a record to be sent. Raises RestError, ClientError."""
+    """Enqueue a record. Raises RestError, ClientError."""
     producer = await backend.producer()
     try:
         return await producer.send(
@@ -95,7 +95,7 @@ async def send(
 
 
 async def _missing(backend: Backend, topic: str) -> RestError | None:
-    """Return the error of a topic that is not there, None for one that is."""
+    """Return the error for a missing topic, None for an existing one."""
     described = (await backend.admin.topics([topic])).get(topic)
     if isinstance(described, ResponseError) and described.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return RestError(404, TOPIC_NOT_FOUND, f"there is no topic {topic!r}")
@@ -103,7 +103,7 @@ async def _missing(backend: Backend, topic: str) -> RestError | None:
 
 
 async def check_topic(backend: Backend, topic: str, partition: int | None = None) -> Producer:
-    """See that a topic is there, which is created where the broker creates topics, and a partition of it.
+    """Check that a topic and a partition exist; the topic is created if the broker creates topics automatically.
 
     Returns the producer. Raises RestError, ClientError.
     """
@@ -151,7 +151,7 @@ async def writer_of(
     subject: str | None = None,
     strategy: str | None = None,
 ) -> Writer:
-    """Return the writer by a schema: that of a text, which is registered, of an id or a version, else the newest one.
+    """Return the writer by a schema: of a text, which is registered, of an id or a version, else the newest.
 
     Raises RestError, RegistryError, SchemaError.
     """
@@ -307,7 +307,7 @@ class Acknowledged(NamedTuple):
 
 
 class Writers:
-    """Schemas of one stream of v3 records: one that many name is looked up once."""
+    """Schemas of one stream of v3 records; each is looked up once."""
 
     def __init__(self, backend: Backend, topic: str) -> None:
         self._backend = backend
@@ -357,7 +357,7 @@ class Writers:
 
 
 async def take(backend: Backend, topic: str, record: V3Record, writers: Writers) -> Acknowledged:
-    """Take a v3 record to be sent. Raises RestError, ClientError, RegistryError, SchemaError."""
+    """Enqueue a v3 record. Raises RestError, ClientError, RegistryError, SchemaError."""
     key = await writers.write(record.key, is_key=True)
     value = await writers.write(record.value, is_key=False)
     delivery = await send(

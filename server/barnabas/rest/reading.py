@@ -1,6 +1,6 @@
-"""Records between a consumer and a response: opened a part at a time, held until they are taken.
+"""Records between a consumer and a response: decoded a part at a time, buffered until they are taken.
 
-The rule: batches are not parsed in this process, and no more is fetched while records wait to be taken.
+The rule: batches are not parsed in this process, and no further ones are fetched while records are buffered.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ READING = ConsumerSettings(
     creates_topics=False,
 )
 CALL_BYTES_MAX = 1 << 20
-"""Bytes of batches that are fetched for one turn, which one response may exceed."""
+"""Bytes of batches per fetch; a single response may exceed them."""
 PART_BYTES_MAX = 16 << 20
 """Size of a batch that is opened at all."""
 DECODED_RECORDS_MAX = 50
@@ -42,7 +42,7 @@ DECODED_RECORDS_MAX = 50
 DECODED_CHARS_MAX = 2_000_000
 """Characters that a key or value may have as JSON, where a schema has written it."""
 HELD_BYTES_MAX = 8 << 20
-"""Bytes of decoded records after which no further ones are decoded until those are taken."""
+"""Bytes of buffered decoded records at which decoding pauses until they are taken."""
 _ASSIGNMENT_SECONDS = 0.05
 """Time after which a consumer without partitions is looked at again."""
 _NO_END = 2**63 - 1
@@ -50,7 +50,7 @@ _NO_END = 2**63 - 1
 
 @dataclass(eq=False)
 class Source:
-    """Records of a consumer, in the order of offsets within a partition. Meant for one task at a time."""
+    """Records of a consumer, in the order of offsets within a partition. For one task at a time."""
 
     backend: Backend
     consumer: Consumer
@@ -61,9 +61,9 @@ class Source:
     async def peek(
         self, *, deadline: float = math.inf, ends: dict[TopicPartition, int] | None = None
     ) -> Row | None:
-        """Return the next record without taking it; waits until one was fetched, or with `ends` all partitions are there.
+        """Return the next record without taking it; waits for a fetch, or with `ends` until all partitions reach these.
 
-        None at the deadline, which does not break off the opening of what was fetched. Raises ClientError, RestError.
+        None at the deadline, which does not interrupt the decoding of fetched parts. Raises ClientError, RestError.
         """
         while not self.rows:
             if self.parts:
@@ -79,16 +79,16 @@ class Source:
         return self.rows[0]
 
     def has_more(self) -> bool:
-        """Return whether records are here that were not taken yet, opened or not."""
+        """Return whether records are buffered, decoded or not."""
         return bool(self.rows or self.parts)
 
     def forget(self, places: set[TopicPartition]) -> None:
-        """Drop records of partitions that are another's, or were sought in."""
+        """Drop records of partitions that were reassigned or repositioned."""
         self.rows = deque(row for row in self.rows if (row.topic, row.partition) not in places)
         self.parts = deque(part for part in self.parts if (part.topic, part.partition) not in places)
 
     async def rest(self) -> None:
-        """Tell the consumer that all it has handed out is done with: its group may rebalance meanwhile."""
+        """Tell the consumer that all returned records are processed, so that its group may rebalance."""
         await self.consumer.receive_unopened({}, 0)
 
     async def _fetch(self, ends: dict[TopicPartition, int] | None) -> list[FetchedRecords] | None:
@@ -98,7 +98,7 @@ class Source:
             try:
                 fetched = await self.consumer.receive_unopened(limits, CALL_BYTES_MAX)
             except NotAssignedError:
-                continue  # it has gone to another consumer meanwhile
+                continue  # the partition was reassigned meanwhile
             if fetched:
                 return fetched
             if ends is not None:
@@ -117,7 +117,7 @@ class Source:
             self.parts.append(part)
 
     async def _open(self, part: Part) -> None:
-        """Open the first part, as far as a call gets."""
+        """Decode the first part, up to the limits of a call."""
         backend = self.backend
         try:
             opened = await backend.sandbox.call(batches.open_part, part, self.view, owner=backend.owner)

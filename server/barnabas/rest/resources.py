@@ -15,7 +15,7 @@ Segments = tuple[object, ...]
 
 
 async def cluster_of(call: Call) -> str:
-    """Return the id of the cluster that the path names. Raises RestError for another one, ClientError."""
+    """Return the cluster id in the path. Raises RestError if it is not this cluster's, ClientError."""
     cluster_id = await call.backend.cluster_id()
     if call.path["cluster_id"] != cluster_id:
         raise RestError(404, 404, f"there is no cluster {call.path['cluster_id'][:80]!r} here")
@@ -35,7 +35,7 @@ def related(call: Call, *segments: object) -> dict[str, str]:
 def resource(
     call: Call, kind: str, segments: Segments, names: Sequence[tuple[str, object]], fields: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return a resource; `names` are its name and those above it, as pairs, the cluster's first."""
+    """Return a resource; `names` are pairs for its parents and itself, the cluster first."""
     name = "/".join(
         f"{part}={quote(str(value), safe='')}" if value is not None else part for part, value in names
     )

@@ -1,8 +1,8 @@
-"""The REST API at an address: what `barnabas serve --http` and `barnabas http` start.
+"""The REST API at an address, as started by `barnabas serve --http` and `barnabas http`.
 
 The rule: without logins every client can write to every topic, so an address beyond this machine needs logins, or an
-explicit option that says there are none. What answers requests is imported with the first connection, in a thread: a server
-without visitors is little more than a socket.
+explicit option to serve without them. The handling of requests is imported with the first connection, in a thread: a
+server without clients is little more than a socket.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WHAT = "the REST API"
 DEFAULT_ADDRESS = "localhost:8082"
 CONNECTIONS_MAX = 256
 CALL_SECONDS_MAX = 3.0
-"""Time of a call on what clients and producers have sent."""
+"""Timeout of a sandbox call on data of clients and producers."""
 _UNGUARDED = (
     "every client that reaches the REST API on {} could write to every topic: have users log in, or use an address of this "
     "machine alone (localhost)"

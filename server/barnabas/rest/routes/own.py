@@ -93,7 +93,7 @@ def _positions(text: str) -> dict[int, int]:
 
 
 async def _send_all(source: Source, send: Send, positions: dict[int, int]) -> None:
-    """Send records in few pieces; the id of the last one of each says where all partitions are."""
+    """Send records in few pieces; the id of each piece's last event has the positions of all partitions."""
     while True:
         row = await source.peek(deadline=trio.current_time() + KEEP_ALIVE_SECONDS)
         if row is None:

@@ -42,7 +42,7 @@ async def create(call: Call) -> object:
     settings = _settings_of(fields)
     name = fields.name("id", "") or fields.name("name", "")
     if settings.format_name in WITH_SCHEMAS:
-        call.backend.registry()  # to have one that is missing told at once
+        call.backend.registry()  # so that a missing registry fails early
     group = call.path["group"]
     name = await call.instances.create(call.backend, group, name, settings)
     return {"instance_id": name, "base_uri": call.url("consumers", group, "instances", name)}

@@ -25,7 +25,7 @@ from barnabas.sandbox.bodies import AT_ONCE_BYTES_MAX, VALUES_MAX, TooManyValues
 from barnabas.wire.generated.errors import ErrorCode
 
 COUNT_MAX = 1_000
-"""Records of a partition in one answer."""
+"""Records of a partition in one response."""
 READ_SECONDS = 5.0
 
 

@@ -54,7 +54,7 @@ def _acl_row(call: Call, cluster_id: str, acl: Acl) -> dict[str, Any]:
 
 
 def _filter(call: Call, default: str) -> Acl:
-    """Return the filter of the query; `default` stands for a type that it does not name. Raises RestError."""
+    """Return the filter of the query; `default` replaces a missing type. Raises RestError."""
     words = {name: call.query.get(name, "") or default for name in _WORDS}
     missing = next((name for name, text in words.items() if not text), None)
     if missing is not None:

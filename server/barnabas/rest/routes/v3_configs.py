@@ -19,7 +19,7 @@ SOURCES = {
     "topic": "DYNAMIC_TOPIC_CONFIG", "broker": "DYNAMIC_BROKER_CONFIG", "all brokers": "DYNAMIC_DEFAULT_BROKER_CONFIG",
     "file": "STATIC_BROKER_CONFIG", "default": "DEFAULT_CONFIG",
 }  # fmt: skip
-"""Names of the places that a value comes from, by those of the client."""
+"""Names of the sources of values in the API, by the client's names."""
 
 
 class Owner(NamedTuple):
@@ -170,7 +170,7 @@ async def _alter(call: Call, owner_of: OwnerOf) -> object:
 
 
 def _routes(path: str, alter_path: str, owner_of: OwnerOf, of_what: str) -> tuple[Route, ...]:
-    """Return the routes of the settings of one kind of things."""
+    """Return the routes for the settings of one kind of resource."""
 
     def bound(act: Callable[[Call, OwnerOf], Awaitable[object]]) -> Callable[[Call], Awaitable[object]]:
         async def handler(call: Call) -> object:
@@ -223,7 +223,7 @@ async def list_of_topics(call: Call) -> object:
 
 
 TOPICS_MAX = 500
-"""Topics of which the settings of all are told at once: some 30 KB each."""
+"""Largest number of topics with settings in one response: some 30 KB each."""
 
 
 async def list_of_brokers(call: Call) -> object:

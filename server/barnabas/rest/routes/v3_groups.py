@@ -59,7 +59,7 @@ async def list_groups(call: Call) -> object:
         few = {group_id: kinds[group_id] for group_id in ids[begin : begin + GROUPS_PER_TURN]}
         groups = (
             await admin.describe_groups(few)
-        ).values()  # some may have gone, or not be this user's to see
+        ).values()  # some may have been deleted, or be hidden from this user
         data += [_group_row(call, cluster_id, group) for group in groups if isinstance(group, GroupInfo)]
     return collection(call, "KafkaConsumerGroup", at(cluster_id, "consumer-groups"), data)
 
