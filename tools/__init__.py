@@ -1,1 +1,1 @@
-"""Tools for developers of the project; not part of what is installed."""
+"""Tools for developers of the project; they are not installed."""

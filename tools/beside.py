@@ -1,7 +1,7 @@
 """`python -m tools.beside PID`: compile the sources beside a broker, at the lowest priority, and end with it.
 
-The rule: one at a time, and it never ends the broker: it tells its progress in a few lines, and a failure in one. What it
-has compiled is kept, so one that ended early is gone on with by the next.
+The rule: only one compilation runs at a time, and it never ends the broker: it prints its progress in a few lines, and a
+failure in one. Compiled files are kept, so the next compilation resumes an interrupted one.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ FILES = re.compile(r"compiling: (\d+) of (\d+) files")
 
 
 def say(text: str) -> None:
-    """Print a line among those of the broker."""
+    """Print a line amid the broker's output."""
     print(f"barnabas compiles beside: {text}", file=sys.stderr, flush=True)
 
 
 def make(root: Path, target: str) -> subprocess.Popen[str]:
-    """Begin to make a target, in a process group of its own."""
+    """Start making a target, in a separate process group."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     return subprocess.Popen(
         ["make", "--no-print-directory", target],
@@ -41,7 +41,7 @@ def make(root: Path, target: str) -> subprocess.Popen[str]:
 
 
 def end_with(broker: int, process: subprocess.Popen[str]) -> None:
-    """End the process with all that it has started when the broker ends, of which this is the descriptor."""
+    """End the process group when the broker (a process descriptor) ends."""
 
     def watch() -> None:
         select.select([broker], [], [])
@@ -51,7 +51,7 @@ def end_with(broker: int, process: subprocess.Popen[str]) -> None:
 
 
 def follow(process: subprocess.Popen[str], kept: Path) -> str:
-    """Tell of the progress until the process ends, and keep what it says; returns the last line that has an error in it."""
+    """Report progress until the process ends, and keep its output; returns the last line with an error."""
     quarters, last = list(QUARTERS), ""
     assert process.stdout is not None
     with kept.open("a") as log:
@@ -76,7 +76,7 @@ def is_running(broker: int) -> bool:
 
 
 def compile_beside(process_id: int, root: Path) -> None:
-    """Set up what compiling needs, compile, and say how that ended."""
+    """Set up the environment, compile, and report the outcome."""
     with (root / ".venv/.beside").open("a") as lock:
         try:
             broker = os.pidfd_open(process_id)

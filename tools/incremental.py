@@ -1,9 +1,9 @@
-"""Extension modules for developers: what mypy and the C compiler made is kept, and an edit compiles what it changes.
+"""Incremental builds of extension modules for developers: an edit recompiles only the C files that it changes.
 
-The rule: users run what `hatch_build.py` builds plainly, of the same C by the same flags; the only difference is which C
-files are compiled again. mypyc numbers the literals of all modules together and declares all functions in one header, so
-one new literal would compile everything: literals get names here, and the key of an object file leaves out declarations
-that its source does not use. A full build takes 108 s of CPU, one after an edit 20 s.
+The rule: users run the plain build of `hatch_build.py`, from the same C with the same flags; the only difference is which C
+files are recompiled. mypyc numbers the literals of all modules together and declares all functions in one header, so one
+new literal would recompile everything: literals get names here, and the key of an object file omits declarations that its
+source does not use. A full build takes 108 s of CPU, a build after an edit 20 s.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class CompilationError(Exception):
 
 @contextmanager
 def extension_modules(checkout: Path, cache: Path) -> Iterator[Path]:
-    """Compile the modules that a checkout's pyproject.toml lists; gives the directory that holds them at their paths.
+    """Compile the modules listed in a checkout's pyproject.toml; yields the directory with them at their paths.
 
-    `cache` keeps what was made for the next time; its lock is held until the block ends. Raises CompilationError.
+    `cache` keeps compiled files for the next build; its lock is held until the block ends. Raises CompilationError.
     """
     project = tomllib.loads((checkout / "pyproject.toml").read_text())
     modules = project["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]["modules"]
@@ -83,13 +83,13 @@ def extension_modules(checkout: Path, cache: Path) -> Iterator[Path]:
 
 
 def for_these_flags(kept: Path) -> Path:
-    """Return the directory in `kept` for what is compiled with these flags: no other's is taken for it, or touched."""
+    """Return the directory in `kept` for files compiled with these flags, separate from those of other flags."""
     flags = (sys.version, OPTIONS, FLAGS, os.environ.get("CC"), os.environ.get("CFLAGS"))
     return kept / hashlib.sha256(repr(flags).encode()).hexdigest()[:16]
 
 
 def show(line: str) -> None:
-    """Print a line of progress: over the last one on a terminal, and else the last one alone unless all are asked for."""
+    """Print progress: on a terminal over the previous line, else only final lines, unless all are requested."""
     if sys.stderr.isatty():
         print(f"\r{line}\033[K", end="\n" if line.endswith(".") else "", file=sys.stderr, flush=True)
     elif line.endswith(".") or os.environ.get(ALL_PROGRESS):
@@ -109,7 +109,7 @@ class Library:
         self._texts: dict[str, bytes] = {}
         self._used: set[Path] = set()
         self._headers = f"-I{sysconfig.get_path('include')}"
-        self._kind = version("mypy")  # of which mypyc's own headers are, no input by themselves
+        self._kind = version("mypy")  # stands for mypyc's own headers in the keys
         (work / "kept").mkdir(parents=True, exist_ok=True)
 
     def object(self, source: str, flags: list[str], headers: list[str]) -> Path:
@@ -132,7 +132,7 @@ class Library:
         )
         for path in inputs:
             text = self._text(path)
-            if path.endswith(".h"):  # it declares what is in all modules, of which this one uses little
+            if path.endswith(".h"):  # it declares the functions of all modules; a module uses few
                 text = DECLARED.sub(lambda match: match[0] if match[1] in words else b"", text)
             key.update(hashlib.sha256(text).digest())
         result = self._work / "kept" / f"{key.hexdigest()[:32]}{suffix}"
@@ -153,7 +153,7 @@ class Library:
         return self._texts[path]
 
     def forget_others(self) -> None:
-        """Remove what this build has no use for."""
+        """Remove files that this build does not use."""
         for path in set((self._work / "kept").iterdir()) - self._used:
             path.unlink()
 
@@ -169,11 +169,11 @@ def main(work: str, modules: str) -> None:
 def name_literals(sources: list[str], named: Path) -> dict[str, str]:
     """Copy mypyc's C files with names for their literals instead of numbers; returns the path of each copy.
 
-    They are elements of one array of the library, so a new one in one module would renumber those of all others. Where the
-    names stand is said by the file that has the array.
+    Literals are elements of one array of the library, so a new one in one module would renumber those of all others. The
+    file with the array defines the places of the names.
     """
     texts = {path: Path(path).read_text() for path in sources if "/__native_" in path}
-    numbers: dict[str, set[str]] = {}  # of each literal as a comment shows it; two long ones may look alike
+    numbers: dict[str, set[str]] = {}  # by the comment of each literal; two long literals may share one
     for text in texts.values():
         for number, shown in LITERAL.findall(text):
             numbers.setdefault(shown, set()).add(number)
@@ -206,17 +206,17 @@ def name_literals(sources: list[str], named: Path) -> dict[str, str]:
 def _compile(extensions: list[Any], library: Library, work: Path) -> None:
     """Compile the C files of all extension modules on all cores, and link them into `work / "modules"`."""
     copies = name_literals(extensions[0].sources, work / "named")
-    jobs: dict[str, tuple[list[str], list[str]]] = {}  # what each C file is compiled with, and includes
+    jobs: dict[str, tuple[list[str], list[str]]] = {}  # flags and included headers of each C file
     for extension in extensions:
         flags = [*extension.extra_compile_args, *(f"-I{path}" for path in extension.include_dirs)]
-        # mypyc lists its own headers from the second build on: they are part of its version, which each key has.
+        # mypyc lists its own headers from the second build on: each key has mypyc's version instead.
         generated = [path for path in extension.depends if os.path.basename(path).startswith("__native")]
         extension.sources = [copies.get(source, source) for source in extension.sources]
         for source in extension.sources:
             jobs[source] = (flags, generated if source.startswith(str(work / "named")) else [])
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         objects: dict[str, Path] = {}
-        # The largest first: none is left to one core at the end.
+        # The largest first, so that all cores are busy until the end.
         largest = sorted(jobs, key=lambda source: -os.path.getsize(source))
         waiting = {pool.submit(library.object, source, *jobs[source]): source for source in largest}
         try:

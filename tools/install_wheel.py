@@ -1,8 +1,7 @@
 """`python -m tools.install_wheel DIR`: keep the project's wheel installed in a directory.
 
-The rule: what lies in the directory is the wheel of the sources as they are now. It is built again when one of them was
-changed, added or removed since, and costs a look at their names and times otherwise. On PYTHONPATH, the directory comes
-before the checkout's sources.
+The rule: the directory has the wheel of the present sources. It is rebuilt if a source was changed, added or removed since;
+otherwise only names and times are compared. On PYTHONPATH, the directory precedes the checkout's sources.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from tools.incremental import CompilationError, extension_modules
 ROOT = Path(__file__).resolve().parents[1]
 INPUTS = ("server", "pipeline", "hatch_build.py", "pyproject.toml", "README.md", "LICENSE")
 STAMP = ".built-of"
-"""The file that says of which sources the wheel in the directory was built; it is written last."""
+"""The file that identifies the sources of the installed wheel; it is written last."""
 CACHE = "__pycache__"
 
 
 class WheelError(Exception):
-    """The wheel cannot be built; the message says why."""
+    """The wheel cannot be built; the message has the reason."""
 
 
 def install(checkout: Path, target: Path) -> Path:
@@ -41,7 +40,7 @@ def install(checkout: Path, target: Path) -> Path:
     stamp = target / STAMP
     stamp.unlink(missing_ok=True)
     work = target.with_name(f".{target.name}-new")
-    shutil.rmtree(work, ignore_errors=True)  # left by one that was broken off
+    shutil.rmtree(work, ignore_errors=True)  # left by an interrupted build
     unpack(build(checkout, target.with_name(f"{target.name}-build"), work), target)
     shutil.rmtree(work)
     compile_dir(target, quiet=1, workers=0)
@@ -76,7 +75,7 @@ def _input_files(checkout: Path) -> Iterator[Path]:
 
 
 def build(checkout: Path, cache: Path, target: Path) -> Path:
-    """Build the wheel of `checkout` into `target`; `cache` keeps what was compiled. Raises WheelError."""
+    """Build the wheel of `checkout` into `target`; `cache` keeps compiled files. Raises WheelError."""
     switch = hatch_build.switched(os.environ.get(hatch_build.SWITCH, ""))
     if switch is False or hatch_build.missing():
         return _build_wheel(checkout, target)
@@ -102,10 +101,10 @@ def _build_wheel(checkout: Path, target: Path, **more: str) -> Path:
 
 
 def unpack(wheel: Path, target: Path) -> None:
-    """Make `target` hold what the wheel holds: a file that is the same stays, another is replaced as a whole.
+    """Update `target` to the contents of the wheel: equal files stay, others are replaced atomically.
 
-    So the byte code of what stays is not made again, and a process that runs goes on with the library that it has open.
-    The wheel's list of files is left out: pytest would rewrite the assertions of all modules in it, as of any plugin.
+    So byte code of equal files stays valid, and running processes keep the library that they have open. The wheel's list
+    of files is omitted: pytest would rewrite the assertions of all modules in it, as of any plugin.
     """
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if not name.endswith(("/", ".dist-info/RECORD"))}

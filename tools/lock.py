@@ -35,7 +35,7 @@ LAYERS = {
     "site": "test",
     "spark": "test",
     "stores": "spark",
-}  # what it holds: what it stands on
+}  # layer: the layers that it includes
 
 
 def _wanted(project: dict[str, object], layer: str) -> list[str]:
@@ -63,7 +63,7 @@ def _wanted(project: dict[str, object], layer: str) -> list[str]:
 
 
 def main() -> None:
-    """Write the files, or those that are named; needs pip-tools in the running interpreter."""
+    """Write all files, or the named ones; needs pip-tools in the running interpreter."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     for layer, below in LAYERS.items():
         if len(sys.argv) > 1 and layer not in sys.argv[1:]:

@@ -1,6 +1,6 @@
 """`python -m tools.picture`: run the session of the README with kcat, and draw what was seen into docs/session.svg.
 
-The rule: nothing in the picture is typed by hand but the commands.
+The rule: only the commands in the picture are written by hand.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ INK, DIM, PAPER, PROMPT = "#e6e1d6", "#8f8a80", "#1d1f21", "#9ccf8a"
 
 
 def session() -> list[tuple[str, str]]:
-    """Lines with their colours, as they came. Needs kcat, and port 9092 to be free."""
+    """Return the session's lines with colours. Needs kcat, and a free port 9092."""
     lines: list[tuple[str, str]] = []
     environment = {**os.environ, "PYTHONPATH": import_path()}
     with tempfile.TemporaryDirectory(prefix="barnabas-") as data:

@@ -41,7 +41,7 @@ BANNER = "<!-- Printed by `make gen` from the tables in the code: edits are lost
 
 
 def api_page() -> str:
-    """The page of APIs: those that are served, their versions, and their modules."""
+    """Return the page of served APIs, their versions, and their modules."""
     lines = [
         "# APIs\n",
         "What ApiVersions advertises is this table: `server/barnabas/serving/apis.py`. *Published* counts every version",
@@ -103,7 +103,7 @@ def _behaviour(api: apis.Api) -> str:
 
 
 def _access(api: apis.Api) -> str:
-    """Permissions that an authorizer is asked for."""
+    """Return the permissions that an API requires."""
     whole = ", ".join(
         f"{permission.operation.name} on {permission.resource_type.name}" for permission in api.whole
     )
@@ -153,7 +153,7 @@ _AREAS = {
 
 
 def _uses_of_errors() -> dict[str, list[str]]:
-    """Return the APIs, then the parts of the broker, of which a module names each error code."""
+    """Return for each error code the APIs, then the parts of the broker, with modules that name it."""
     apis_used: dict[str, set[str]] = {}
     areas_used: dict[str, set[str]] = {}
     texts = {
@@ -178,7 +178,7 @@ def _uses_of_errors() -> dict[str, list[str]]:
 
 
 def _apis_of(part: str, texts: dict[str, str]) -> set[str]:
-    """Return the names of the APIs that a module of `handlers/` is of: its own, or those that import it."""
+    """Return the names of the APIs of a module of `handlers/`: its own, or those of modules that import it."""
     if not part.startswith("handlers/"):
         return set()
     module = part.split("/")[1]

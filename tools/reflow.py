@@ -22,7 +22,7 @@ WORD = re.compile(r"(?:`[^`]*`|!?\[(?:[^\[\]`]|`[^`]*`)*\]\([^)\s]*\)|\S)+")
 
 
 def pages() -> Iterator[Path]:
-    """Yield the pages that are written by hand; the changelog has entries of one line each."""
+    """Yield the handwritten pages, except the changelog, as its entries have one line each."""
     for path in sorted(ROOT.rglob("*.md")):
         name = path.relative_to(ROOT).as_posix()
         parts = set(path.relative_to(ROOT).parts)
@@ -71,7 +71,7 @@ def _continues(paragraph: list[str], line: str) -> bool:
 
 
 def filled(paragraph: list[str]) -> list[str]:
-    """Return the lines of a paragraph, filled if one is too wide and none asks for a break."""
+    """Return the lines of a paragraph, filled if a line is too wide and none ends in a hard break."""
     if all(len(line) <= WIDTH for line in paragraph) or any(
         line.endswith(("  ", "\\")) for line in paragraph
     ):

@@ -1,6 +1,6 @@
 """`python -m tools.run DIR [OPTION ...]`: serve now, with the compiled wheel in DIR if it is of the sources as they are.
 
-The rule: a start waits for nothing. Where the wheel is not current, the broker runs the sources, and `tools.beside`
+The rule: a start never waits for a build. If the wheel is outdated, the broker runs the sources, and `tools.beside`
 compiles them meanwhile, for the next start.
 """
 
@@ -18,7 +18,7 @@ SOURCES = (ROOT / "server", ROOT / "pipeline")
 
 
 def code_to_run(wheel: Path) -> tuple[Path, ...]:
-    """Return the directories that hold the code; starts compiling if that is not the compiled one and could be."""
+    """Return the directories of the code to run; starts a compilation if the wheel is outdated and can be compiled."""
     if hatch_build.switched(os.environ.get(hatch_build.SWITCH, "")) is False:
         return SOURCES
     if is_current(ROOT, wheel):
@@ -26,14 +26,14 @@ def code_to_run(wheel: Path) -> tuple[Path, ...]:
     if lack := hatch_build.missing():
         print(f"barnabas runs interpreted, which takes more CPU: {lack}", file=sys.stderr, flush=True)
         return SOURCES
-    # A shell between us and it: the broker, which this process becomes, has no child that it does not know.
+    # Started through a shell: this process becomes the broker, which must not have an unknown child.
     command = f"'{sys.executable}' -m tools.beside {os.getpid()} &"
     subprocess.run(["sh", "-c", command], stdin=subprocess.DEVNULL, process_group=0, check=False)
     return SOURCES
 
 
 def with_console(arguments: list[str]) -> list[str]:
-    """Return the options of the broker: with the console, unless they speak of it (--no-console) or rule it out."""
+    """Return the options of the broker, with the console unless they mention it (--no-console) or exclude it."""
     if any(one.startswith(("--console", "--workers")) for one in arguments):
         return arguments
     if "--no-console" in arguments:

@@ -1,4 +1,4 @@
-"""Hooks of mkdocs.yml: the site has whatever its pages link to in the repository, wherever that is.
+"""Hooks of mkdocs.yml: the site includes all files of the repository that its pages link to.
 
 The rule: a link is a path of the repository, as its web view takes it, and leads to a page of the site. README.md is the
 start page. Outside docs/, pages keep their paths, other files are shown as text, directories as lists of what is in them.
@@ -56,7 +56,7 @@ def source_of(path: Path) -> str:
 
 
 def linked_from(pages: list[Path]) -> Iterator[Path]:
-    """Pages, and the files and directories that they link to, and that pages among those link to, and so on."""
+    """Yield pages, and the files and directories that they link to, recursively."""
     seen, pending = set(pages), list(pages)
     while pending:
         path = pending.pop()
@@ -77,7 +77,7 @@ def page_in(path: Path) -> Path | None:
 
 
 def text_of(path: Path) -> str:
-    """Return the page that shows a file as it is, or what is in a directory."""
+    """Return the page that shows a file's text, or a directory's contents."""
     title = f"# {path.relative_to(ROOT)}\n\n"
     if path.is_dir():
         names = sorted(one.name + "/" * one.is_dir() for one in path.iterdir())
@@ -86,7 +86,7 @@ def text_of(path: Path) -> str:
 
 
 class Links(Treeprocessor):
-    """Turns the links of a page into those among the sources of the site, which MkDocs checks then."""
+    """Converts the links of a page to links among the sources of the site, which MkDocs then checks."""
 
     page = ROOT / "README.md"
     """The page that is rendered."""
@@ -126,7 +126,7 @@ links = LinksExtension()
 
 
 def on_config(config: MkDocsConfig) -> None:
-    """Take part in rendering, and let the navigation name pages by patterns."""
+    """Register for rendering, and expand patterns in the navigation."""
     config.markdown_extensions.append(links)
     config.nav = _expanded(config.nav)
 
@@ -145,7 +145,7 @@ def _expanded(nav: Any) -> Any:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
-    """Add the start page, and what is outside docs/ and is linked to, or named in the navigation."""
+    """Add the start page, and files outside docs/ that are linked, or in the navigation."""
     named = _named(config.nav)
     outside = [ROOT / source for source in sorted(named) if (ROOT / source).exists()]
     for path in linked_from([ROOT / "README.md", *outside, *sorted(DOCS.rglob("*.md"))]):
@@ -185,7 +185,7 @@ PROMPT = "$ "
 
 
 def commands_of(block: str) -> str:
-    """Return what is typed in a block of HTML, without prompts and output; empty for a block that is no session."""
+    """Return the commands in a block of HTML, without prompts and output; empty if the block is not a session."""
     lines = unescape(re.sub(r"<[^>]+>", "", block)).splitlines()
     return "\n".join(line.removeprefix(PROMPT) for line in lines if line.startswith(PROMPT))
 
@@ -210,7 +210,7 @@ def on_page_markdown(_text: str, *, page: Page, **_: object) -> None:
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Warn, which fails a strict build, where a page needs another host to be shown."""
+    """Warn about pages that load files from other hosts; a warning fails a strict build."""
     for page in sorted(Path(config.site_dir).rglob("*.html")):
         for address in LOADED.findall(page.read_text()):
             log.warning(f"{page.relative_to(config.site_dir)} loads {address}")

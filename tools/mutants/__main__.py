@@ -24,7 +24,7 @@ from tools.mutants.source import ROOT, Unit
 
 KEPT = ROOT / ".mutants" / "kept.sqlite"
 PLANTED_SECONDS = 30.0
-"""The tests of one file take no longer."""
+"""Longest time of the tests of one file."""
 FAR_SECONDS = 20.0
 """Of the tests of other packages that run a line, the quickest are tried, as many as take so long."""
 NEAR = {
@@ -73,7 +73,7 @@ NEAR = {
 
 
 def main() -> int:
-    """Do what the command line asks for."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m tools.mutants", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="PACKAGE", help="packages or files")
     parser.add_argument("--sample", type=int, help="so many mutants of each package")
@@ -155,7 +155,7 @@ def _near(package: str) -> list[str]:
 
 
 def _collect(kept: CoverageMap, forks: Forks, packages: set[str], options: argparse.Namespace) -> None:
-    """Run the tests of which it is not known which lines they run."""
+    """Run the tests with unknown coverage."""
     places = ["tests/unit", "tests/property"] if options.all_tests else []
     missing = kept.missing([*(place for package in sorted(packages) for place in _near(package)), *places])
     if missing:
@@ -184,7 +184,7 @@ def _when_free(forks: Forks) -> None:
 
 
 def _stages(kept: CoverageMap, path: str, unit: Unit, lines: range) -> list[list[str]]:
-    """Return the tests that run one of the lines: of the package, random ones, and some of others; the quickest first."""
+    """Return tests that run one of the lines: the package's, random ones, and some of others; quickest first."""
     package = package_of(path)
     near = {ROOT / place for place in _near(package)}
     unit_tests, random_tests, others = [], [], []

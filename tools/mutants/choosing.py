@@ -1,4 +1,4 @@
-"""Choose the mutants that are tried: of packages, files or changed lines, but those known to be equivalent; a sample."""
+"""Selection of mutants: of packages, files or changed lines, without known equivalents; and sampling."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def place_of(name: str) -> Path:
 
 @dataclass(frozen=True)
 class Equivalent:
-    """A mutant that was looked at: no test can tell it from the program."""
+    """A reviewed mutant: no test can distinguish it from the program."""
 
     path: str
     function: str
@@ -58,7 +58,7 @@ class Equivalent:
     after: str
     reason: str
     at: int | None = None
-    """Its line, counted from the first one of the function: where the lines alone do not tell it from another."""
+    """Its line within the function, if the text of the lines alone is ambiguous; else None."""
 
 
 def equivalents() -> list[Equivalent]:
@@ -67,7 +67,7 @@ def equivalents() -> list[Equivalent]:
 
 
 def is_in(equivalents: Iterable[Equivalent], mutant: Mutant) -> bool:
-    """Tell those that are in the list."""
+    """Return whether a mutant is in the list."""
     key = (mutant.path, mutant.unit.name, mutant.before, mutant.after)
     at = mutant.line - mutant.unit.first_line
     return any(
@@ -92,7 +92,7 @@ def changed_lines(base: str) -> Mapping[str, set[int]]:
 
 
 def sampled(mutants: Sequence[Mutant], count: int | None, seed: str) -> list[Mutant]:
-    """Return `count` of these mutants, of each kind of slip alike; the same ones for a seed and the same functions."""
+    """Return a sample of `count` mutants, evenly over the kinds of slips; deterministic by the seed and the functions."""
     if count is None:
         return list(mutants)
     texts = {path: (ROOT / path).read_text() for path in {mutant.path for mutant in mutants}}

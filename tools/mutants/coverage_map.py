@@ -1,7 +1,7 @@
 """A map of tests to lines: collected with coverage.py, one test file at a time, and kept until that file changes.
 
-The rule: lines are counted from the beginning of their function and belong to its text. Where a function has changed since,
-the tests are those that ran any line of it.
+The rule: lines are counted from the beginning of their function, and are valid for its text. If the function has changed
+since, its tests are those that ran any line of it.
 """
 
 from __future__ import annotations
@@ -121,14 +121,14 @@ class CoverageMap:
                 self.seconds[name] = seconds
 
     def hash_now(self, file: str) -> str:
-        """Return the hash of a test file as it is now, empty if it is gone."""
+        """Return the hash of a test file's present text, empty if it does not exist."""
         if file not in self.hashes:
             path = ROOT / file
             self.hashes[file] = file_hash(path) if path.exists() else ""
         return self.hashes[file]
 
     def missing(self, paths: Iterable[str]) -> list[str]:
-        """Return the test files below these paths of which nothing is known as they are now."""
+        """Return the test files below these paths without a record of their present text."""
         hashes = dict(self.database.execute("SELECT file, hash FROM test_files").fetchall())
         test_paths: list[str] = []
         for path in paths:
@@ -138,12 +138,12 @@ class CoverageMap:
         return [file for file in dict.fromkeys(test_paths) if hashes.get(file) != self.hash_now(file)]
 
     def keep(self, file: str, report: dict[str, Any]) -> list[str]:
-        """Keep what a run of one file has noted; returns its tests that do not pass."""
+        """Store the report of a test file's run; returns its failed tests."""
         names = sorted(report["tests"])
         numbers = {name: number for number, name in enumerate(names)}
         rows = []
         for path, lines in report["lines"].items():
-            if not path.endswith(".py"):  # a template, whose code says that it stands there
+            if not path.endswith(".py"):  # a template, named by its compiled code
                 continue
             source = _source(path)
             for line, tests in lines.items():
@@ -199,7 +199,7 @@ class CoverageMap:
         return failed if tried == self.hash_of(tests) else None
 
     def keep_result(self, mutant: str, failed: str, tests: Sequence[str]) -> None:
-        """Keep what came of a mutant."""
+        """Store the result of a mutant."""
         file = failed.partition("::")[0]
         tried = self.hash_now(file) if file.startswith("tests/") else self.hash_of(tests)
         self.database.execute("INSERT OR REPLACE INTO results VALUES (?, ?, ?)", (mutant, failed, tried))

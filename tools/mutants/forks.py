@@ -1,7 +1,7 @@
-"""Runs pytest in forks of a process that has imported what all tests need, but nothing of the broker.
+"""Runs pytest in forks of a process that has imported the tests' libraries, but no module of the broker.
 
-The rule: no file changes. A fork that tests a mutant gets its module's text from memory when it imports it; it is bounded
-in CPU time, in time and in memory, and ends with everything that it started.
+The rule: no file changes. A fork that tests a mutant imports its module's text from memory; it is bounded in CPU time,
+wall time and memory, and ends with all processes that it started.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ PRELOADED = (
 )
 MEMORY_BYTES_MAX = 4 << 30
 CPU_SECONDS = 20
-"""A fork may take so long, and `CPU_FACTOR` times what its tests took when they ran last."""
+"""CPU seconds of a fork, added to `CPU_FACTOR` times those of the last run of its tests."""
 CPU_FACTOR = 4
 WAITING_SECONDS = 60
 WAITING_FACTOR = 8
-"""The same for the time that passes, of which a busy machine may give away most to others."""
+"""The same for wall time, most of which a busy machine may spend on other processes."""
 LEFT_OPEN = "something that was left open"
 OPTIONS = ("-q", "-x", "--no-header", "--assert=plain", "-p", "no:cacheprovider")
 
 
 @dataclass
 class Run:
-    """Tests to run in a fork, and what came of it."""
+    """Tests to run in a fork, and the outcome."""
 
     tests: Sequence[str]
     """Their names as pytest has them, in order; or files and directories if `all_of` is set."""
@@ -63,7 +63,7 @@ class Run:
     """Makes a plugin of pytest in the fork and returns its `report()`."""
     all_of: bool = False
     outcome: dict[str, Any] = field(default_factory=dict)
-    """`failed`: the first test that failed, or why the fork ended; `report`: what the plugin gives back."""
+    """`failed`: the first failed test, or the reason why the fork ended; `report`: the plugin's report."""
 
 
 class _Replaced(SourceFileLoader):
@@ -76,7 +76,7 @@ class _Replaced(SourceFileLoader):
 
 
 class _Finder(MetaPathFinder):
-    """Finds one module, with another text."""
+    """An import finder that replaces the text of one module."""
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
@@ -94,7 +94,7 @@ class _Finder(MetaPathFinder):
 
 
 class _Selected:
-    """The plugin that keeps the tests that are asked for, and notes the first that fails."""
+    """A plugin that selects tests, and notes the first failure."""
 
     def __init__(self, tests: Sequence[str]) -> None:
         self.places = {name: place for place, name in enumerate(tests)}
@@ -102,7 +102,7 @@ class _Selected:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Keep the tests that are asked for."""
+        """Keep the selected tests."""
         if self.places:
             kept = [item for item in items if item.nodeid in self.places]
             items[:] = sorted(kept, key=lambda item: self.places[item.nodeid])
@@ -126,7 +126,7 @@ class _Selected:
 
 
 def preload() -> None:
-    """Import what every fork needs."""
+    """Import the libraries that every fork needs."""
     for name in PRELOADED:
         importlib.import_module(name)
     assert "barnabas" not in sys.modules, "forks could not import a mutant"
@@ -144,7 +144,7 @@ class Forks:
 
     @property
     def is_full(self) -> bool:
-        """Say whether one has to end before another begins."""
+        """Return whether a fork must end before another begins."""
         return len(self._running) >= self.jobs
 
     def begin(self, run: Run, ended: Callable[[Run], None]) -> None:
@@ -166,7 +166,7 @@ class Forks:
         self._selector.register(reading, selectors.EVENT_READ)
 
     def wait(self) -> bool:
-        """Wait until one has ended; returns False when none is running."""
+        """Wait until a fork has ended; returns False if none is running."""
         if not self._running:
             return False
         while True:
@@ -198,7 +198,7 @@ class Forks:
         ended(run)
 
     def close(self) -> None:
-        """End what is running."""
+        """End running forks."""
         for pid, *_ in self._running.values():
             os.killpg(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
@@ -237,7 +237,9 @@ def _work(run: Run, directory: str, *, show: bool) -> dict[str, Any]:
         code = int(
             pytest.main([*options, f"--basetemp={Path(directory) / 'pytest'}", *paths], plugins=plugins)
         )
-    except* pytest.PytestUnraisableExceptionWarning:  # at the end of all, by which `make test` fails too
+    except* (
+        pytest.PytestUnraisableExceptionWarning
+    ):  # raised at the end of the run; `make test` fails by it, too
         selected.failed = selected.failed or LEFT_OPEN
     failed = selected.failed
     if not failed and code not in (0, 1):

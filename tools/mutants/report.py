@@ -1,4 +1,4 @@
-"""The table of packages, the list of what no test noticed, and the page that keeps the table."""
+"""The table of packages, the list of surviving mutants, and the page with the table."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Verdict:
 
     mutant: Mutant
     noticed_by: str
-    """The test, or what else; empty where nothing was noticed."""
+    """The failed test, or another reason; empty if the mutant survived."""
     is_run: bool
     """Say whether any test runs its lines."""
 
 
 OF_PACKAGES = {"cluster", "coordinators", "tools"}
-"""Packages that hold packages, each of which has tests of its own."""
+"""Packages of packages with separate tests."""
 
 
 def package_of(path: str) -> str:
@@ -59,7 +59,7 @@ def table(lines: Sequence[Sequence[str]]) -> str:
 
 
 def survivor(mutant: Mutant, *, is_run: bool) -> str:
-    """Return what is to be looked at, as a difference of one line."""
+    """Return a surviving mutant as a one-line diff."""
     note = "" if is_run else ", run by no test"
     return (
         f"{mutant.path}:{mutant.line}: {mutant.unit.name}: {mutant.slip}{note}\n"
@@ -68,7 +68,7 @@ def survivor(mutant: Mutant, *, is_run: bool) -> str:
 
 
 def write(lines: Sequence[tuple[str, ...]]) -> None:
-    """Put new rows into the page; those of other packages stay."""
+    """Write new rows into the page; rows of other packages stay."""
     text = PAGE.read_text()
     before, _, rest = text.partition(BEGIN)
     old, _, after = rest.partition(END)

@@ -1,8 +1,8 @@
-"""Slips that people make, as changes of one place in a function: each gives a mutant. Pure.
+"""Typical slips of programmers, as changes of one place in a function; each is a mutant. Pure.
 
-The rule: neither the compiler nor, as a rule, mypy sees a slip; a reader would have to think. So nothing is done to tests
-for None, and names change places with those of their kind only. What is computed on import is left out: the tables there
-are compared with generated pages, and a limit of 1001 instead of 1000 is no bug.
+The rule: neither the compiler nor, usually, mypy detects a slip. So comparisons with None are not changed, and names are
+swapped only with names of the same kind. Code that runs on import is skipped: its tables are compared with generated
+pages, and a limit of 1001 instead of 1000 is not a bug.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Mutant:
     slip: str
     line: int
     lines: range
-    """Those of which a test has to run one to notice it."""
+    """Lines of which a test must run at least one to notice the slip."""
     start: int
     end: int
     text: str
@@ -39,7 +39,7 @@ class Mutant:
 
     @property
     def id(self) -> str:
-        """The same as long as the function and the place in it are."""
+        """Stable while the function and the place in it are unchanged."""
         place = (
             f"{self.path} {self.unit.name} {self.unit.hash} {self.line - self.unit.first_line} {self.slip}"
         )
@@ -50,7 +50,7 @@ class Mutant:
         return text[: self.start] + self.text + text[self.end :]
 
     def compiles(self, text: str) -> bool:
-        """Say whether what comes out is a program."""
+        """Return whether the changed text compiles."""
         try:
             compile(self.applied(text), self.path, "exec", dont_inherit=True)
         except SyntaxError:
@@ -68,7 +68,7 @@ class Place(NamedTuple):
 
     @property
     def is_early_return(self) -> bool:
-        """Say whether the function may go on behind it."""
+        """Return whether this is a `return` before the end of the function."""
         return isinstance(self.statement, ast.Return) and self.statement is not self.unit.node.body[-1]
 
 
@@ -90,15 +90,15 @@ KINDS = (
     "ms", "seconds", "offset", "offsets", "epoch", "timestamp", "bytes", "size", "count", "id", "version", "position",
     "sequence", "max", "min", "time", "watermark", "index",
 )  # fmt: skip
-"""Last words of names that say what kind of value they have: two of one kind are easily mistaken."""
+"""Last words of names that denote the kind of a value: two of the same kind are easily confused."""
 BRACKETED = (ast.BoolOp, ast.Compare, ast.IfExp, ast.NamedExpr, ast.Lambda)
-"""Expressions that stand in brackets where they are operands."""
+"""Expressions that need parentheses as operands."""
 ERROR_CODES = "ErrorCode"
 SMALL_MAX = 10
-"""Larger numbers are not off by one by mistake: those are units and limits."""
+"""Largest number for off-by-one slips: larger ones are units and limits."""
 LOGS = frozenset({"log", "logger", "_log", "logging", "warnings"})
 NO_EFFECT = frozenset({"checkpoint", "breathe"})
-"""Calls that give way to others: nothing is wrong without them but the time that others wait."""
+"""Calls that yield to other tasks: without them only waiting times change."""
 
 
 def mutants(source: Source) -> list[Mutant]:
@@ -137,7 +137,7 @@ def _joined(text: str) -> str:
 
 
 def _is_abstract(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Tell the functions of protocols, and those that only help debugging."""
+    """Return whether a function belongs to a protocol, or only helps debugging."""
     if function.name in ("__repr__", "__str__"):
         return True
     body = [node for node in function.body if not _is_text(node)]
@@ -149,7 +149,7 @@ def _is_text(node: ast.stmt) -> bool:
 
 
 def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """All statements, also those of nested functions, but what only writes lines of the log or asserts."""
+    """Yield all statements, including those of nested functions, except log calls and asserts."""
     for node in body:
         if _is_text(node) or isinstance(node, ast.Assert) or _writes_log(node):
             continue
@@ -178,7 +178,7 @@ def _writes_log(node: ast.stmt) -> bool:
 
 
 def _expressions(statement: ast.stmt) -> Iterator[ast.expr]:
-    """The expressions of a statement itself, without those of the statements in it, annotations, and texts."""
+    """Yield the expressions of a statement itself, without those of inner statements, annotations, and texts."""
     pending: list[ast.AST] = []
     for name, value in ast.iter_fields(statement):
         if name in (
@@ -243,7 +243,7 @@ def _connective(place: Place) -> Iterator[Change]:
 
 
 def _asks_for_none(node: ast.expr) -> bool:
-    """Tell what mypy would miss."""
+    """Return whether an expression compares with None, where mypy detects a slip."""
     if not isinstance(node, ast.Compare):
         return False
     last = node.comparators[-1]
@@ -256,7 +256,7 @@ def _bracketed(source: Source, node: ast.expr) -> str:
 
 
 def _dropped(place: Place) -> Iterator[Change]:
-    """A call, a change of an attribute, a deletion, a refusal, or an early end that is forgotten."""
+    """Omit a call, a change of an attribute, a deletion, a `raise`, or an early `return`."""
     call = _call(place.statement)
     if call is not None:
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
@@ -330,7 +330,7 @@ def _parameters_like(function: ast.FunctionDef | ast.AsyncFunctionDef, name: str
 
 
 def _swapped(place: Place) -> Iterator[Change]:
-    """Two arguments, side by side, that are of one kind by their names."""
+    """Swap two adjacent arguments that are of one kind by their names."""
     for node in place.expressions:
         if not isinstance(node, ast.Call) or (isinstance(node.func, ast.Name) and node.func.id in NEIGHBOURS):
             continue
@@ -351,7 +351,7 @@ def _swapped(place: Place) -> Iterator[Change]:
 
 
 def _number(place: Place) -> Iterator[Change]:
-    """A number that is off by one, `+` for `-`, and `min` for `max`."""
+    """Change a number by one, `+` to `-`, and `min` to `max`."""
     for node in place.expressions:
         if isinstance(node, ast.Constant) and type(node.value) is int and node.value <= SMALL_MAX:
             yield node, str(node.value + 1)
@@ -390,7 +390,7 @@ def _negation(place: Place) -> Iterator[Change]:
 
 
 def _result(place: Place) -> Iterator[Change]:
-    """The other answer of two, or nothing where that is an answer."""
+    """Return the other boolean, or None where the annotation allows it."""
     if isinstance(place.statement, ast.Return) and place.statement.value is not None:
         value = place.statement.value
         if isinstance(value, ast.Constant) and isinstance(value.value, bool):

@@ -15,7 +15,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class Unit:
-    """An outermost function or method: what kept results and coverage belong to."""
+    """An outermost function or method: the unit of stored results and coverage."""
 
     name: str
     """As `Class.method`."""
@@ -90,7 +90,7 @@ class Source:
                 yield from self._units(node, prefix)
 
     def returned(self, unit: Unit) -> str:
-        """Return the text of the annotation that says what a function returns."""
+        """Return the text of a function's return annotation."""
         return "" if unit.node.returns is None else self.of(unit.node.returns)
 
     def unit_at(self, line: int) -> Unit | None:

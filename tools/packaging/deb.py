@@ -33,7 +33,7 @@ Description: broker that speaks Apache Kafka's wire protocol
 
 
 def lack() -> str:
-    """Say what is missing for a package; empty if nothing."""
+    """Return the missing requirements for a package; empty if it can be built."""
     if not shutil.which("dpkg-deb"):
         return "there is no dpkg-deb"
     return "" if sys.base_prefix == "/usr" else f"{sys.base_prefix} is not the distribution's Python"
@@ -84,7 +84,7 @@ def make(wheel: Path, checkout: Path, work: Path, out: Path, epoch: int) -> Path
 
 
 def _install(wheel: Path, checkout: Path, tree: Path) -> None:
-    """Make a virtual environment with the wheel and what it needs; its paths are those after the installation."""
+    """Create a virtual environment with the wheel and its requirements; its paths are those after the installation."""
     home = tree / HOME
     base = getattr(sys, "_base_executable", sys.executable)
     subprocess.run([base, "-m", "venv", "--without-pip", home], check=True)

@@ -1,7 +1,7 @@
 """`python -m tools.packaging.first_minutes`: from a bare Debian to the ready line of `make run` and the first record.
 
-The rule: nothing is there but what the README names: Python with its venv module, and make. Once without a compiler, and
-once with one, where the second start must run compiled code if `--compiled` waits for it.
+The rule: the machine has only the README's requirements: Python with its venv module, and make. It is measured without a
+compiler and with one; with one, the second start must run compiled code if `--compiled` waits for it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MACHINES = {"bare": False, "compiler": True}
 
 
 def measure(suite: str, *, has_compiler: bool, waits: bool, limit_s: float | None) -> bool:
-    """Measure one machine, and print a line; returns whether it was within the limit."""
+    """Measure one machine, and print a line; returns whether the time was within the limit."""
     packages = (*PACKAGES, *(COMPILER if has_compiler else ()))
     with roots.opened(roots.base(suite, packages)) as root:
         source = root.path / "home/somebody/barnabas"

@@ -25,13 +25,13 @@ TAP = "barnabas-kafka/homebrew-tap"
 
 
 class Package(NamedTuple):
-    """A package of a registry: the name that it takes there, the program that makes it, and what does."""
+    """A package of a registry: its name there, the program that builds it, and the function that calls the program."""
 
     registry: str
     name: str
     program: str
     make: Callable[[Path, Path], str]
-    """Makes it from a source tree in a directory, and returns what there is then."""
+    """Builds it from a source tree in a directory, and returns a description of the result."""
 
 
 def version_of(source: Path) -> str:
@@ -65,14 +65,14 @@ def checked_metadata(files: list[Path]) -> str:
 
 
 def npm(source: Path, work: Path) -> str:
-    """Have npm pack what it would publish."""
+    """Run npm pack, which makes the archive that npm would publish."""
     command("npm", "pack", "--silent", "--pack-destination", work, cwd=source / "clients" / "node")
     (file,) = work.glob("*.tgz")
     return file.name
 
 
 def cargo(source: Path, work: Path) -> str:
-    """Have cargo package the crate and compile what it has packed."""
+    """Run cargo package, which also compiles the packed crate."""
     crate = source / "clients" / "rust"
     command("cargo", "package", "--quiet", "--allow-dirty", "--locked", "--target-dir", work, cwd=crate)
     (file,) = (work / "package").glob("*.crate")
@@ -80,14 +80,14 @@ def cargo(source: Path, work: Path) -> str:
 
 
 def maven(source: Path, work: Path) -> str:  # noqa: ARG001
-    """Have Maven make the archive with its sources and documentation, which Maven Central asks for."""
+    """Run Maven for the archive with sources and documentation, which Maven Central requires."""
     java = source / "clients" / "java"
     command("mvn", "-B", "-q", "-DskipTests", "package", "source:jar", "javadoc:jar", cwd=java)
     return ", ".join(sorted(file.name for file in (java / "target").glob("*.jar")))
 
 
 def go(source: Path, work: Path) -> str:
-    """Have another module use this one by its published path, from a proxy of files."""
+    """Build another module that uses this one by its published path, from a proxy of files."""
     version = f"v{version_of(source)}"
     proxy = work / "proxy" / GO_MODULE / "@v"
     proxy.mkdir(parents=True)

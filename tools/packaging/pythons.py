@@ -1,7 +1,7 @@
 """Wheels in new environments of each Python of this machine: installed without a compiler, records through the broker.
 
-The rule: what is timed is the installation alone. Packages that the wheel needs are fetched before, and come from files, or
-from pip's cache, as at the second installation on a machine.
+The rule: only the installation is timed. The wheel's requirements are fetched before, and installed from files, or from
+pip's cache, as in the second installation on a machine.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ HERE = (
     "~/.local/share/uv/python/*/bin/python3",
     "/opt/python*/bin/python3",
 )
-"""Places in which tools that install Pythons put them."""
+"""Directories of Pythons installed by pyenv and uv."""
 NOT_OURS = ("pip", "setuptools", "pkg_resources", "_distutils_hack", "distutils-precedence")
-"""Names of what `venv` has put there."""
+"""Names of packages that `venv` installs."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Python:
 
 
 def found(names: list[str]) -> list[Python]:
-    """Return the Pythons of these names on the PATH, and those that pyenv or uv have installed: one of each version."""
+    """Return the Pythons of these names on the PATH, and those of pyenv and uv: one of each version."""
     programs = [path for name in names if (path := shutil.which(name))]
     for pattern in HERE:
         programs += sorted(glob(os.path.expanduser(pattern)))
@@ -54,7 +54,7 @@ def found(names: list[str]) -> list[Python]:
         code = f"import ensurepip; {TAG}; print(sys.version.split()[0]); print(*sys.version_info[:2])"
         done = subprocess.run([program, "-c", code], capture_output=True, text=True, check=False)
         if done.returncode:
-            continue  # a name with nothing behind it, or not complete
+            continue  # a dangling link, or an incomplete Python
         tag, version, numbers = done.stdout.splitlines()
         if tuple(map(int, numbers.split())) >= FIRST:
             by_tag.setdefault(tag, Python(program, tag, version))
@@ -63,7 +63,7 @@ def found(names: list[str]) -> list[Python]:
 
 @contextmanager
 def environment(python: Python) -> Iterator[Path]:
-    """Make a new environment, for as long as the block lasts; gives its directory."""
+    """Create an environment for the length of the block; yields its directory."""
     with tempfile.TemporaryDirectory(prefix="barnabas-trial-") as directory:
         venv = Path(directory, "venv")
         subprocess.run([python.program, "-m", "venv", venv], check=True)
@@ -77,7 +77,7 @@ def pip(venv: Path, *words: str | Path, **more: str) -> None:
 
 
 def make_pure(dist: Path) -> None:
-    """Make the wheel that any Python can run, of the sources as they are, unless there is one."""
+    """Build the pure wheel of the present sources, unless it exists."""
     if not list(dist.glob("barnabas-*-py3-none-any.whl")):
         dist.mkdir(parents=True, exist_ok=True)
         subprocess.run(
@@ -88,7 +88,7 @@ def make_pure(dist: Path) -> None:
 
 
 def make_compiled(python: Python, dist: Path) -> None:
-    """Compile a wheel for a Python, of the sources as they are, unless there is one."""
+    """Compile a wheel of the present sources for a Python, unless it exists."""
     if not list(dist.glob(f"*-{python.tag}-{python.tag}-*.whl")):
         with environment(python) as venv:
             pip(venv, "wheel", "--no-deps", "--wheel-dir", dist, ROOT, **{hatch_build.SWITCH: "yes"})
@@ -112,9 +112,9 @@ class Trial:
     records: int = 10_000
     """Records that go through its broker."""
     from_cache: bool = False
-    """True if the packages that it needs come from pip's cache, for which pip asks the index; False for files."""
+    """True if the requirements come from pip's cache, for which pip queries the index; False for files."""
     limit_s: float | None = None
-    """Seconds of CPU that an installation may take: they do not grow with what else the machine does."""
+    """CPU seconds that an installation may take: other load of the machine does not add to them."""
 
     def run(self, python: Python, wheel: Path) -> bool:
         """Install a wheel, send records through its broker, print a line; returns whether it was within the limit."""
@@ -148,7 +148,7 @@ class Trial:
     def _installed(self, python: Python, wheel: Path, kept: Path) -> _Installed:
         source: list[str | Path] = [] if self.from_cache else ["--no-index", "--find-links", kept / "files"]
         with environment(python) as venv:
-            # No compiler is found, nor anything else that this machine has.
+            # Hide compilers and all other programs of this machine.
             alone = {"PATH": str(venv / "bin"), "CC": "/nonexistent/cc", "PIP_FIND_LINKS": "", **_cache(kept)}
             before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
             pip(venv, "install", *source, wheel, **alone)

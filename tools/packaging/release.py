@@ -1,7 +1,7 @@
 """`python -m tools.packaging.release [--out DIR] [--once]`: make all files of a release of the commit that is checked out.
 
-The rule: equal commits make equal files. Sources come from git, times from the commit, versions from requirements/; what is
-made is made twice, in two places, and compared.
+The rule: equal commits make equal files. Sources come from git, times from the commit, versions from requirements/; all
+files are built twice, in two places, and compared.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def built(what: str, source: Path, target: Path, **more: str) -> Path:
 
 
 def make(commit: str, work: Path, out: Path) -> None:
-    """Make all files of a commit in `out`; `work` is a directory for what is between."""
+    """Make all files of a commit in `out`; `work` is a directory for intermediate files."""
     times = {"SOURCE_DATE_EPOCH": command("git", "log", "-1", "--format=%ct", commit)}
     checkout, out = work / "checkout", out.absolute()
     checkout.mkdir(parents=True)
@@ -95,7 +95,7 @@ def sums(out: Path) -> str:
 
 
 def differences(left_dir: Path, other: Path) -> list[str]:
-    """Name what differs between two directories of files, and in archives which members."""
+    """Return the names of files that differ between two directories, with the differing members of archives."""
     names = []
     for name in sorted({path.name for path in (*left_dir.iterdir(), *other.iterdir())} - {SUMS}):
         first, second = left_dir / name, other / name

@@ -1,7 +1,7 @@
-"""Directories with a Debian of their own, in which commands run as on a machine where nothing else is installed.
+"""Directories with a separate Debian, in which commands run as on a machine without other software.
 
-The rule: a directory is made once and stays as it is: what a command changes goes to memory, and is gone with the process.
-That needs root; mounts are those of a namespace, so none is left behind, whatever happens.
+The rule: a directory is created once and not changed: changes by a command go to memory, and are lost with the process.
+This needs root; mounts belong to a namespace, so none remains, whatever happens.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ PASSED = (
     "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "PIP_INDEX_URL", "PIP_CERT",
     "SSL_CERT_FILE", "PIP_DEFAULT_TIMEOUT",
 )  # fmt: skip
-"""Variables that say how this machine reaches package registries."""
+"""Variables for this machine's access to package registries."""
 SHARED = ("/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs", "/etc/pip.conf")
-"""Files that say the same; read only."""
+"""Files for the same purpose; read-only."""
 
 
 def lack() -> str:
-    """Say what is missing for that; empty if nothing."""
+    """Return the missing requirement; empty if there is none."""
     if os.getuid() != 0:
         return "it needs root"
     missing = [name for name in ("debootstrap", "unshare", "mount", "chroot") if not shutil.which(name)]
@@ -40,7 +40,7 @@ def lack() -> str:
 
 
 def enter_namespace(module: str) -> None:
-    """Run this program again in a namespace of mounts and processes, unless it is there; does not return then."""
+    """Replace this process by the same program in a namespace of mounts and processes; returns only within one."""
     if os.environ.get(INSIDE) != "1":
         os.environ[INSIDE] = "1"
         inner = [sys.executable, "-m", module, *sys.argv[1:]]
@@ -72,7 +72,7 @@ class Root:
         self.path = path
 
     def command(self, *words: str | Path, user: str = "root", cwd: str = "/") -> list[str]:
-        """Return the words that run a command in it, with nothing of this environment but the way to the registries."""
+        """Return the words that run a command in it; of this environment, only access to the registries is passed."""
         passed = [f"{name}={os.environ[name]}" for name in PASSED if name in os.environ]
         inner = [
             "env",

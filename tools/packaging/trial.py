@@ -1,6 +1,6 @@
 """`python -m tools.packaging.trial [wheels] [deb] [container]`: install the files in dist/ where nothing is, and serve.
 
-The rule: each is installed as its user would, without a compiler; records go through the broker with stock clients.
+The rule: each file is installed as by its user, without a compiler; stock clients send and read records.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ VERSION = f"{pythons.TAG}; print(sys.version.split()[0])"
 
 @dataclass(frozen=True)
 class Debian:
-    """A Debian, in which nothing else is, and its Python."""
+    """A bare Debian and its Python."""
 
     suite: str
 
     def compile(self, dist: Path) -> None:
-        """Compile a wheel for its Python, of the commit that is checked out, unless there is one."""
+        """Compile a wheel of the checked-out commit for its Python, unless it exists."""
         with roots.opened(roots.base(self.suite, (*PACKAGES, *COMPILER))) as root:
             tag = root.run("python3", "-c", pythons.TAG).strip()
             if list(dist.glob(f"*-{tag}-{tag}-*.whl")):
