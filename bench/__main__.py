@@ -106,7 +106,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _peers(specs: str) -> list[Peer]:
-    """Return the peers; says which cannot be built here, and goes on without them. Raises BenchError."""
+    """Return the peers; prints the unavailable ones, and skips them. Raises BenchError."""
     peers = []
     for spec in specs.split(","):
         try:

@@ -1,6 +1,6 @@
-"""One arm of the comparison: a peer with a directory of its own, its shared broker, and fresh ones on demand.
+"""One arm of the comparison: a peer with a separate directory, its shared broker, and fresh ones on demand.
 
-The rule: every arm lives on the same disk, and what an arm starts, it ends.
+The rule: all arms use the same disk, and an arm ends all processes that it starts.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from bench.secured import Secured
 
 
 class Arm:
-    """A peer under measurement. `quick` asks scenarios for less work."""
+    """A peer under measurement. With `quick`, scenarios do less work."""
 
     def __init__(self, peer: Peer, directory: Path, *, quick: bool) -> None:
         self.peer = peer
         self.quick = quick
         self._directory = directory / peer.label
         self._shared: Running | None = None
-        self._others: dict[str, Running] = {}  # by what they have that the shared broker has not
+        self._others: dict[str, Running] = {}  # by the settings that the shared broker lacks
         self._made = 0
         self._directory.mkdir(parents=True)
 
@@ -34,13 +34,13 @@ class Arm:
 
     @property
     def running(self) -> Running:
-        """The broker that load scenarios share, so that all are equally warm; started when asked for."""
+        """The broker that load scenarios share, so that all are equally warm; started on first use."""
         if self._shared is None:
             self._shared = self.peer.start(self.new_data())
         return self._shared
 
     def secured(self, protocol: str) -> Running:
-        """The broker that scenarios with TLS or a login share; started when asked for."""
+        """Return the broker that scenarios with TLS or a login share; started on first use."""
 
         def secure(peer: Peer, directory: Path) -> None:
             peer.secured = Secured.of(protocol, directory)
@@ -48,7 +48,7 @@ class Arm:
         return self._other(protocol, secure)
 
     def with_settings(self, settings: Mapping[str, str]) -> Running:
-        """The broker that scenarios share which need settings besides the peer's; started when asked for."""
+        """Return the broker shared by scenarios with settings besides the peer's; started on first use."""
         if not settings:
             return self.running
 
@@ -104,7 +104,7 @@ class Arm:
             running.stop()
 
     def outputs(self) -> str:
-        """The ends of what the arm's brokers have printed."""
+        """Return the last output of the arm's brokers."""
         return "".join(
             f"--- {path}\n{path.read_text(errors='replace')[-3000:]}"
             for path in sorted([*self._directory.glob("*.out"), *self._directory.glob("*/log.out")])

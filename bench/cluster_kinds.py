@@ -1,4 +1,4 @@
-"""Kinds of clusters that are measured: three brokers of ours or of Apache Kafka, and what keeps their metadata."""
+"""Kinds of measured clusters: three brokers of ours or of Apache Kafka, with ZooKeeper or controllers."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ FIRST_IN_QUORUM = 100
 
 
 class OursInQuorum(Ours):
-    """One of three of ours in a quorum; one that is a controller too has its `listeners` among its settings."""
+    """One of our three brokers in a quorum; a broker that is also a controller has `listeners` in its settings."""
 
     def format(self, data: Path) -> None:
         super().format(data)
@@ -189,4 +189,4 @@ KINDS: dict[str, Callable[[Path, str], dict[int, Peer]]] = {
     "kafka-quorum": _kafka_in_quorum,
 }
 ALONE = ("barnabas", "kafka-3.9", "kafka-4")
-"""Those that are measured unless others are named."""
+"""The kinds that are measured by default."""

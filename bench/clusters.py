@@ -2,8 +2,8 @@
 
 `--kinds barnabas-quorum,kafka-quorum`: three brokers of ours, or of Kafka 4, under one controller of Kafka 4.
 
-The rule: one cluster runs at a time, each on empty directories of the same disk, with the same client, and rounds follow
-each other kind by kind; a run in which a record failed or is missing is an error, not a number.
+The rule: one cluster runs at a time, on empty directories of the same disk, with the same client; each round measures all
+kinds in turn; a run in which a record failed or is missing is an error, not a number.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MANY_PER_REQUEST = 500
 TOPICS = 10_000
 """Topics of a cluster that a broker joins, one partition with one replica each."""
 CREATED, SINGLE = 1_000, 30
-"""Topics that are made together, and one after the other."""
+"""Topics created in one request, and one after the other."""
 PARTITIONS = 6
 ENDED = 24
 """Partitions of a transaction that has several."""
@@ -51,7 +51,7 @@ Values = dict[str, float]
 
 
 class Cluster:
-    """Three brokers that run, and the ZooKeeper of those that need one; a context manager."""
+    """Three running brokers, and their ZooKeeper if they need one; a context manager."""
 
     def __init__(self, kind: str, directory: Path) -> None:
         self.directory = directory
@@ -109,7 +109,7 @@ class Cluster:
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
     def close(self) -> None:
-        """End everything; the data is not needed any more."""
+        """End all processes; the data are discarded."""
         for running in self.brokers.values():
             running.process.kill()
             running.process.wait()
@@ -137,14 +137,14 @@ class Cluster:
         self.wait(f"the replicas of {topic} are in sync", lambda: self.in_sync(topic))
 
     def create_many(self, topics: Sequence[str], replicas: int) -> None:
-        """Make topics of one partition, and do not wait for their replicas."""
+        """Create topics of one partition, without waiting for their replicas."""
         for start in range(0, len(topics), MANY_PER_REQUEST):
             some = [NewTopic(topic, 1, replicas) for topic in topics[start : start + MANY_PER_REQUEST]]
             for created in self.admin.create_topics(some, request_timeout=WAIT_S).values():
                 created.result(WAIT_S)
 
     def in_sync(self, *topics: str) -> bool:
-        """Say whether all partitions of these topics have three replicas in sync, as a broker says."""
+        """Return whether all partitions of these topics have three in-sync replicas in a broker's metadata."""
         described = self.admin.list_topics(timeout=10).topics
         return all(
             topic in described
@@ -208,7 +208,7 @@ def load(cluster: Cluster, bytes_: int, count: int) -> Values:
 
 
 def ends(cluster: Cluster, count: int) -> Values:
-    """Measure transactions that follow each other, of one partition and of several."""
+    """Measure successive transactions, of one partition and of several."""
     values: Values = {}
     for partitions in (1, ENDED):
         topic = f"transacted-{partitions}"
@@ -219,7 +219,7 @@ def ends(cluster: Cluster, count: int) -> Values:
 
 
 def failover(cluster: Cluster, partitions: int) -> Values:
-    """Kill a broker that leads a third of so many partitions, start it again, and restart it cleanly."""
+    """Kill a broker that leads a third of the partitions, start it again, and restart it cleanly."""
     topics = [f"many-{number}" for number in range(partitions // MANY_PER_REQUEST)]
     begun = time.monotonic()
     for topic in topics:
@@ -256,7 +256,7 @@ def failover(cluster: Cluster, partitions: int) -> Values:
 
 
 def creations(cluster: Cluster, count: int) -> Values:
-    """Measure the creation of so many topics with three replicas, and of single ones."""
+    """Measure the creation of `count` topics with three replicas, and of single topics."""
     begun = time.monotonic()
     cluster.create_many([f"made-{number}" for number in range(count)], 3)
     values = {"create_1000_s": time.monotonic() - begun}
@@ -270,7 +270,7 @@ def creations(cluster: Cluster, count: int) -> Values:
 
 
 def join(cluster: Cluster, count: int) -> Values:
-    """Measure a broker with an empty disk that joins a quorum with so many topics, until it tells a client of them."""
+    """Measure the time until a broker with an empty disk that joins a quorum serves the metadata of `count` topics."""
     begun = time.monotonic()
     cluster.create_many([f"joined-{number}" for number in range(count)], 1)
     values = {"create_topics_s": time.monotonic() - begun}
@@ -322,7 +322,7 @@ METRICS = {
 
 
 def table(results: dict[str, list[Values]]) -> str:
-    """The medians, and those of the first kind divided by those of each other."""
+    """Return a table of medians, and of the first kind's medians divided by those of each other kind."""
     kinds = list(results)
     heads = ["metric", *kinds, *(f"{kinds[0]} / {other}" for other in kinds[1:])]
     lines = ["| " + " | ".join(heads) + " |", "| --- " * len(heads) + "|"]
@@ -348,7 +348,7 @@ def _number(value: float) -> str:
 
 
 def earlier(path: Path) -> tuple[dict[str, list[Values]], dict[str, str]]:
-    """Return the values of earlier runs and what was measured, by kind. Raises BenchError."""
+    """Return the values and descriptions of earlier runs, by kind. Raises BenchError."""
     if not path.exists():
         return {}, {}
     try:

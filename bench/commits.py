@@ -1,9 +1,9 @@
-"""Cost of a table of many commits: opening it, and one more commit, as each round of a continuous load does.
+"""Cost of a table of many commits: opening it, and adding a commit, as in each round of a continuous load.
 
     python -m bench.commits --kept 10 500
 
-The files that are committed are not there: nothing here looks at them. The catalog is SQLite, the store a local directory.
-`opened` is a table that is opened for each commit, as by `load`; `held` one that is kept open.
+The committed files do not exist, as nothing reads them. The catalog is SQLite, the store a local directory. `opened` is a
+table that is opened for each commit, as by `load`; `held` a table that is kept open.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HOUR = 490_000
 
 
 def commit(table: Table, files: int, keep: int, hour: int | None = None) -> None:
-    """One more load of OFFSETS offsets of each partition, in so many files of an hour, the same for 20 commits."""
+    """Commit a load of OFFSETS offsets of each partition, in a number of files of an hour; 20 commits share an hour."""
     schema = BUILT_IN["views"]
     table.prepare(schema)
     state, spec_id = table.state(), table.iceberg.metadata.default_spec_id
@@ -60,7 +60,7 @@ def timed(times: int, what: Callable[[], object]) -> str:
 
 
 def main() -> None:
-    """Print what was measured."""
+    """Measure, and print the results."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

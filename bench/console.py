@@ -1,7 +1,7 @@
-"""`python -m bench.console`: views of the console with 10,000 topics, and what a console costs a quiet client.
+"""`python -m bench.console`: views of the console with 10,000 topics, and the cost of a console for a quiet client.
 
-The rule: short rounds with each view open, with none, and with a broker that has no console follow each other in a new
-order each time, beside the same producers, so that all see the same machine.
+The rule: short rounds with each view open, with none, and with a broker without a console follow each other in a new order
+each time, beside the same producers, so that all see the same load of the machine.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ VIEWS: dict[str, tuple[str, ...]] = {
 GROUPS = 1_000
 GOAL_CPU_MS = 100
 PAGE_SECONDS = 3.0
-"""Time after which an open page asks again."""
+"""Interval between the requests of an open page."""
 PRODUCING = """
 import sys, time
 from confluent_kafka import Producer
@@ -157,7 +157,7 @@ def _fill(bootstrap: str, count: int) -> None:
 
 
 def _views(served: _Served, times: int) -> None:
-    """Print what each view costs the process: its first look, and the looks after it."""
+    """Print the CPU time of each view: of its first request, and of later ones."""
     connection = http.client.HTTPConnection(served.address, timeout=60)
     took, page = served.ask(connection, "/api/topics")
     print(f"first request, with imports and the index of {page['total']} topics: {took:.0f} ms")
@@ -172,7 +172,7 @@ def _views(served: _Served, times: int) -> None:
 
     print("| view | CPU, ms | its first look, CPU, ms | median, ms | longest, ms |\n|---|---|---|---|---|")
     for name, paths in VIEWS.items():
-        time.sleep(1.0)  # what the view before has begun to read is not of this view
+        time.sleep(1.0)  # reads started by the previous view must not count for this one
         before = cpu_s(served.process.pid)
         first_ms = look(paths)
         time.sleep(0.5)
@@ -190,7 +190,7 @@ def _views(served: _Served, times: int) -> None:
 
 
 class _Quiet:
-    """A client that sends little, as a process of its own; nothing of the page's work is in it."""
+    """A client that sends little, in a separate process, so that it does no work for the page."""
 
     def __init__(self, bootstrap: str) -> None:
         self.process = subprocess.Popen(
@@ -198,7 +198,7 @@ class _Quiet:
         )
 
     def waits_ms(self, seconds: float) -> list[float]:
-        """Return the ms of the acknowledgements of one record each 5 ms."""
+        """Return the latencies (ms) of acknowledgements, of one record each 5 ms."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         print(seconds, file=self.process.stdin, flush=True)
@@ -222,7 +222,7 @@ def _tail(served: _Served, ends: threading.Event) -> None:
 
 
 def _looking(*paths: str) -> Callable[[_Served, threading.Event], None]:
-    """Return what asks for paths as often as a page that is open does."""
+    """Return a function that requests paths as often as an open page does."""
 
     def look(served: _Served, ends: threading.Event) -> None:
         connection = http.client.HTTPConnection(served.address, timeout=60)
@@ -268,7 +268,7 @@ def _round(served: _Served, quiet: _Quiet, arm: str, seconds: float) -> Round:
 
 
 def _cost(with_console: _Served, without: _Served, options: argparse.Namespace) -> None:
-    """Print what a quiet client and the broker have of each open view, beside a broker without a console."""
+    """Print the cost of each open view for a quiet client and the broker, beside a broker without a console."""
     served = dict.fromkeys((CLOSED, *OPEN), with_console) | {WITHOUT: without}
     quiet = {broker: _Quiet(broker.bootstrap) for broker in (with_console, without)}
     rounds: dict[str, list[Round]] = {arm: [] for arm in (WITHOUT, CLOSED, *OPEN)}
@@ -304,7 +304,7 @@ def _quantile(ordered: list[float], part: float) -> float:
 
 
 def _ratio(own: list[Round], others: list[Round]) -> tuple[float, float, float]:
-    """Return the ratio of two p99, of all rounds together, and between what it is in 95 of 100 samples of the rounds."""
+    """Return the ratio of two p99 over all rounds, and its 95 % interval over samples of the rounds."""
 
     def p99(rounds: list[Round]) -> float:
         return _quantile(sorted(wait for taken in rounds for wait in taken.waits_ms), 0.99)

@@ -183,7 +183,7 @@ def _arms(spark: Any, root: Path, jars: list[str], *, nested: bool) -> dict[str,
 
 
 def cpu_seconds() -> float:
-    """CPU time of this process and of all that came from it."""
+    """Return the CPU seconds of this process and its descendants."""
     tick = os.sysconf("SC_CLK_TCK")
     parents: dict[int, int] = {}
     used: dict[int, int] = {}

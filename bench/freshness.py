@@ -45,7 +45,7 @@ def send(bootstrap: str, rate: int, seconds: int) -> None:
 
 
 def measure(bootstrap: str, work: Path, rate: int, seconds: int, trigger: str) -> list[Any]:
-    """Load as a stream while another process sends; one array of latencies (ms) for each file."""
+    """Load as a stream while another process sends; returns an array of latencies (ms) for each file."""
     import pyarrow.parquet as pq
 
     from barnabas_pipeline import schema
@@ -87,7 +87,7 @@ def measure(bootstrap: str, work: Path, rate: int, seconds: int, trigger: str) -
 
 
 def catch_up(bootstrap: str, work: Path, portion: int, rounds: int, broker_pid: int) -> tuple[float, float]:
-    """Load a topic that is there already, in portions; returns (CPU ms, wall ms) of a round, without the broker."""
+    """Load an existing topic in portions; returns (CPU ms, wall ms) of a round, without the broker."""
     from barnabas_pipeline import schema
     from barnabas_pipeline.jobs.load import LoadOptions
     from barnabas_pipeline.jobs.loading import Load

@@ -3,8 +3,8 @@
 CPU per request of a broker over the number of its partitions, the size of a log, the number of connections and of groups:
 a table, all values as JSON, and a plot of each as SVG.
 
-The rule: one request in flight, each for another partition, place in the log, connection or group than the one before, in
-an order that repeats with its seed. The client is in this process, and its own CPU is not counted.
+The rule: one request in flight; successive requests are for different partitions, places in the log, connections or
+groups, in an order given by a seed. The client is in this process, and its CPU is not counted.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ Ask = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Growth:
-    """Something of which there may be more and more: the sizes to measure, and how to get there."""
+    """A quantity that may grow: the sizes to measure, and the set-up of each."""
 
     name: str
     title: str
@@ -70,12 +70,12 @@ class Growth:
     """True if a broker, or this process, holds a file or socket open for each of them."""
 
 
-# --- what grows -------------------------------------------------------------------------------------------------
+# --- quantities -------------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def _partitions(running: Running, count: int) -> Iterator[dict[str, Ask]]:
-    """So many partitions, each of which has been written to: produce to, and fetch from one at a time."""
+    """Set up `count` non-empty partitions: produce to, and fetch from one at a time."""
     topics = {
         f"{TOPIC}-partitions-{count}-{first}": min(PARTITIONS_OF_A_TOPIC, count - first)
         for first in range(0, count, PARTITIONS_OF_A_TOPIC)
@@ -103,7 +103,7 @@ def _partitions(running: Running, count: int) -> Iterator[dict[str, Ask]]:
 
 @contextmanager
 def _log_size(running: Running, megabytes: int) -> Iterator[dict[str, Ask]]:
-    """A log of so many MB in batches of 16 KB: produce to it, and fetch from any place of it."""
+    """Set up a log of batches of 16 KB: produce to it, and fetch from any place of it."""
     topic = f"{TOPIC}-log-{megabytes}"
     running.create_topic(topic)
     client = {"acks": 1, "batch.size": 16_384, "queue.buffering.max.messages": 200_000, "linger.ms": 50}
@@ -133,7 +133,7 @@ def _log_size(running: Running, megabytes: int) -> Iterator[dict[str, Ask]]:
 
 @contextmanager
 def _connections(running: Running, count: int) -> Iterator[dict[str, Ask]]:
-    """So many connections: one after the other sends a request."""
+    """Set up `count` connections, which send requests in turn."""
     topic = f"{TOPIC}-connections-{count}"
     running.create_topic(topic)
     with ExitStack() as stack:
@@ -154,7 +154,7 @@ def _connections(running: Running, count: int) -> Iterator[dict[str, Ask]]:
 
 @contextmanager
 def _groups(running: Running, count: int) -> Iterator[dict[str, Ask]]:
-    """So many groups with a committed offset each: commit to one at a time."""
+    """Set up `count` groups with a committed offset each: commit to one at a time."""
     topic = f"{TOPIC}-groups-{count}"
     running.create_topic(topic)
     with Connection(running.bootstrap, 300) as connection:
@@ -220,7 +220,7 @@ Values = dict[str, dict[str, dict[int, float]]]
 def measure(
     growth: Growth, peers: Sequence[Peer], sizes: Sequence[int], options: argparse.Namespace
 ) -> Values:
-    """Measure one growth on all peers, size by size and in turns; the median of the rounds."""
+    """Measure one quantity on all peers, size by size and in turns; returns the medians of the rounds."""
     times: dict[tuple[str, str, int], list[float]] = {}
     directory = options.data.resolve() / f"growth-{growth.name}"
     with ExitStack() as stack:
@@ -254,7 +254,7 @@ def _started(peer: Peer, directory: Path, stack: ExitStack) -> Running:
 
 
 def _cpu_us(running: Running, ask: Ask, requests: int) -> float:
-    """CPU of the broker for each of so many requests, in us."""
+    """Return the broker's CPU time per request, in us."""
     numbers = random.Random(SEED)
     order = [numbers.randrange(1 << 31) for _ in range(requests)]
     for number in order[: requests // 4]:
@@ -266,7 +266,7 @@ def _cpu_us(running: Running, ask: Ask, requests: int) -> float:
 
 
 def _allow_files(count: int) -> None:
-    """Let this process, and the brokers that it starts, hold so many files open. Raises BenchError."""
+    """Raise the limit of open files for this process and the brokers that it starts. Raises BenchError."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < count:
         raise BenchError(f"{count} files must be open at a time, and {hard} are allowed (ulimit -Hn)")
@@ -308,7 +308,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _write(name: str, results: Values, out: Path) -> None:
-    """Plot one growth, and put its values in the place of those before; the others' stay."""
+    """Plot one quantity, and replace its earlier values; those of other quantities stay."""
     out.mkdir(parents=True, exist_ok=True)
     history = out / "growth.json"
     kept = json.loads(history.read_text()) if history.exists() else {}

@@ -1,7 +1,7 @@
-"""Many members of consumer groups at once, over bare sockets: each does what a client must, and nothing else.
+"""Many concurrent members of consumer groups, over bare sockets: each does only the necessary work of a client.
 
-The rule: as `bench.wire`, independent of the broker's own codecs. A member has one request in flight; what it sends next
-follows from the answer alone, so that all brokers get the same load. Classic members use JoinGroup v2, SyncGroup v1 and
+The rule: as `bench.wire`, independent of the broker's own codecs. A member has one request in flight; its next request
+depends only on the response, so that all brokers get the same load. Classic members use JoinGroup v2, SyncGroup v1 and
 Heartbeat v1, which every broker serves since 0.11; the others ConsumerGroupHeartbeat v0 (KIP-848).
 """
 
@@ -20,11 +20,11 @@ from bench.wire import API_VERSIONS, Reader, WireError, request, uvarint
 JOIN_GROUP, HEARTBEAT, SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT = 11, 12, 14, 68
 SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS = 30_000, 60_000
 REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION = 27, 25, 22
-RETRIED = (14, 15, 16, 3)  # coordinator loads, is not there, is another one; the topic is not known yet
+RETRIED = (14, 15, 16, 3)  # coordinator loading, unavailable, or moved; unknown topic
 RETRY_S = 0.02
 POLL_S = 0.1  # between two heartbeats of a member that is content, and may have to learn of others
 ALONE_S = 3.0
-"""Between two heartbeats of a member that is alone in its group: what clients do by default, as it has nothing to learn."""
+"""Interval between heartbeats of a member that is alone in its group: the default of clients, as nothing changes."""
 PROTOCOL = b"range"
 Send = tuple[float, bytes]
 """When to send a request next, in seconds from now, and the request."""
@@ -127,7 +127,7 @@ def _compact(text: bytes) -> bytes:
 
 
 class ConsumerMember:
-    """A member of the protocol of KIP-848: tells what it owns, and takes what it is told to own."""
+    """A member of the protocol of KIP-848: reports its owned partitions, and adopts its assignment."""
 
     def __init__(self, group: str, topic: str) -> None:
         self.group = _compact(group.encode())
@@ -191,16 +191,16 @@ Member = ClassicMember | ConsumerMember
 
 
 class Crowd:
-    """Members, each with a connection of its own and at most one request in flight."""
+    """Members, each with a separate connection and at most one request in flight."""
 
     def __init__(self, bootstrap: str, members: Sequence[Member]) -> None:
         host, port = bootstrap.rsplit(":", 1)
         self.members = members
         self._selector = selectors.DefaultSelector()
-        self._next: list[tuple[int, bytes]] = []  # what is to be sent at once, and by which member
+        self._next: list[tuple[int, bytes]] = []  # requests to send immediately, with their members
         self._later: list[tuple[float, int, bytes]] = []  # a heap, by time
         self._flying: set[int] = set()
-        self._content: set[int] = set()  # those whose last answer leaves them nothing to do
+        self._content: set[int] = set()  # members with nothing to do after their last response
         self._content_at = [0.0] * len(members)  # since when each is
         self.median_s = 0.0
         """After how many seconds of the last `run` half of the members were content, for good."""
@@ -216,11 +216,10 @@ class Crowd:
         self._ask_for_versions()
 
     def _ask_for_versions(self) -> None:
-        """Begin as clients do, with ApiVersions: what follows is asked of connections that the broker has accepted.
+        """Begin as clients do, with ApiVersions, so that later requests use connections that the broker has accepted.
 
-        The kernel says that a connection is there before the broker knows of it, and brokers differ in how many such
-        connections they let wait: with Apache Kafka the last of a thousand are connected after 10 s, when it has accepted
-        all others.
+        The kernel reports a connection before the broker accepts it, and brokers differ in the length of that queue: with
+        Apache Kafka the last of a thousand are connected after 10 s, when it has accepted all others.
         """
         for connection in self._sockets:
             connection.sendall(request(API_VERSIONS, 0, b""))
@@ -238,7 +237,7 @@ class Crowd:
             connection.close()
 
     def begin(self) -> None:
-        """Have all members join, or join again, once what is in flight for them is answered."""
+        """Make all members join, or rejoin, once their requests in flight are answered."""
         while self._flying:
             self._receive(1)
         self._content.clear()
@@ -246,7 +245,7 @@ class Crowd:
         self._next = [(number, member.begin()) for number, member in enumerate(self.members)]
 
     def run(self, done: Callable[[], bool], timeout_s: float = 180) -> float:
-        """Let them act until all are content and `done` says so; returns the seconds that took."""
+        """Run until all members are content and `done` returns True; returns the elapsed seconds."""
         start = time.monotonic()
         while not (len(self._content) == len(self.members) and done()):
             if time.monotonic() - start > timeout_s:
@@ -258,7 +257,7 @@ class Crowd:
         return time.monotonic() - start
 
     def beat(self, seconds: float) -> float:
-        """Let members that are content send one heartbeat after the other; returns how many are answered in a second."""
+        """Make content members send successive heartbeats; returns the number of responses per second."""
         self._is_hurried = True
         self._next += [(number, frame) for _, number, frame in self._later]
         self._later = []
@@ -270,7 +269,7 @@ class Crowd:
         return rate
 
     def _act(self) -> None:
-        """Send all that is due, and take what comes."""
+        """Send due requests, and handle responses."""
         later, now = self._later, time.monotonic()
         while later and later[0][0] <= now:
             _, number, frame = heapq.heappop(later)

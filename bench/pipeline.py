@@ -1,7 +1,7 @@
-"""`python -m bench.pipeline`: how fast the pipeline reads, next to Spark's own Kafka connector, on one broker.
+"""`python -m bench.pipeline`: reading speed of the pipeline beside Spark's own Kafka connector, on one broker.
 
 Needs the extra `spark`, and the connector's jars (the pipeline's tests fetch them; `--jars DIR`). The arms take turns
-within each round, so that a busy machine is unfair to all of them alike; the first round warms up and does not count.
+within each round, so that other load of the machine affects all alike; the first round warms up and does not count.
 """
 
 from __future__ import annotations
@@ -97,9 +97,9 @@ def _arms(
 
 
 def _made_source() -> type[Any]:
-    """A source that does nothing: each task decodes one block, and hands it to Spark again and again.
+    """Return a source without input: each task decodes one block, and passes it to Spark repeatedly.
 
-    It has our columns and as many rows as the topic, so what it takes is what Spark takes for rows from Python.
+    It has our columns and as many rows as the topic, so its cost is Spark's cost of rows from Python.
     """
     from barnabas_pipeline.spark import source
 

@@ -12,7 +12,7 @@ COLORS = ("#1f5fa8", "#c2571a", "#3b8c3b", "#7a4fa0")
 
 
 def require() -> None:
-    """Raise BenchError where nothing can be drawn: before hours are measured for it."""
+    """Raise BenchError if plots cannot be drawn, before hours of measurement."""
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
@@ -20,7 +20,7 @@ def require() -> None:
 
 
 def plot(path: Path, title: str, unit: str, values: Mapping[str, Mapping[str, Mapping[int, float]]]) -> None:
-    """Draw microseconds over sizes, a line for each peer (colour) and request (style), where `require` says nothing."""
+    """Draw microseconds over sizes, a line for each peer (colour) and request (style); call `require` before."""
     import matplotlib
 
     matplotlib.use("svg")

@@ -1,7 +1,7 @@
 """Figures of Linux for processes and for the machine.
 
-The rule: only /proc is read, but for a counter that is reset; nothing here changes what is measured, but `settle_disk`,
-which is asked for it.
+The rule: only /proc is read, except that one counter is reset; only `settle_disk` affects the measured system, as
+requested.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def children(pid: int) -> list[int]:
-    """The children of a process, those that have ended and were not waited for among them; none if it is gone."""
+    """Return the children of a process, including zombies; empty if it does not exist."""
     pids: list[int] = []
     with suppress(FileNotFoundError, ProcessLookupError):
         for task in Path(f"/proc/{pid}/task").iterdir():
@@ -36,9 +36,9 @@ def family(pid: int) -> list[int]:
 
 
 def cpu_s(pid: int, *, with_ended: bool = False) -> float:
-    """CPU seconds that a process and its descendants have used, in steps of 10 ms.
+    """Return the CPU seconds of a process and its descendants, in steps of 10 ms.
 
-    `with_ended` counts descendants that have ended and were waited for, too, and skips those that end meanwhile.
+    `with_ended` also counts ended descendants that were waited for, and skips those that end meanwhile.
     """
     ticks = 0
     for member in family(pid):
@@ -70,7 +70,7 @@ def forget_peak_rss(pid: int) -> None:
 
 
 def settle_disk(data: Path, topic: str, timeout_s: float = 20) -> None:
-    """Wait until a deleted topic's files are gone, write back what is left: no arm pays for another."""
+    """Wait until a deleted topic's files are removed, and sync the disk, so that no arm pays for another."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline and any(data.rglob(f"{topic}-*")):
         time.sleep(0.1)
@@ -90,7 +90,7 @@ def back_memory(size: int) -> None:
 
 
 def python_build() -> str:
-    """Say how this Python was built: with which optimisations, or its distributor where it does not say."""
+    """Return the optimisations of this Python's build, or its distributor if they are unknown."""
     arguments = sysconfig.get_config_var("CONFIG_ARGS") or ""
     named = {"--enable-optimizations": "PGO", "--with-lto": "LTO"}
     options = [name for argument, name in named.items() if argument in arguments]
@@ -100,7 +100,7 @@ def python_build() -> str:
 
 
 def describe_machine() -> dict[str, str]:
-    """Facts about the machine that a reader must know to compare."""
+    """Return the facts about the machine that a comparison needs."""
     model = next(
         (
             line.split(":", 1)[1].strip()

@@ -3,7 +3,7 @@
 SCENARIO is a name that `python -m bench --list` prints, of a scenario with one broker for all rounds; they are repeated for
 the seconds asked for.
 
-The rule: the broker runs as it always does; py-spy looks at it from outside. Where py-spy may not (no ptrace),
+The rule: the broker runs unchanged; py-spy samples it from outside. If py-spy lacks permission (no ptrace),
 `--cprofile` runs it under cProfile, which skews its shares towards small functions.
 """
 
@@ -117,7 +117,7 @@ def _measured(scenario: Scenario, arm: Arm, seconds: float) -> str:
 def _loaded(
     arguments: argparse.Namespace, arm: Arm, options: dict[str, object]
 ) -> Iterator[tuple[Running, Callable[[], object]]]:
-    """A warm broker, and what loads it."""
+    """Yield a warm broker, and the function that loads it."""
     scenario = next((one for one in ALL if one.name == arguments.mode), None)
     if scenario is None:
         with arm.fresh() as running:

@@ -2,10 +2,10 @@
 
     python -m bench.quotas [--rates 1,10,100] [--seconds 25] [--version 4.x] [--one-by-one] [--load rdkafka]
 
-Quotas are set and shown with kafka-configs; producer-perf-test and consumer-perf-test say what they got. Both brokers
-run at the same time, and are asked at the same time unless `--one-by-one` says otherwise, as rates near to what the machine
-can do need. With `--load rdkafka` the clients are the C program of bench/client, which needs a tenth of the CPU. The exit
-code is 1 where the throughput differs by more than 5 %, or only one of the clients was throttled.
+Quotas are set and shown with kafka-configs; producer-perf-test and consumer-perf-test measure the throughput. Both brokers
+run at the same time, and are loaded at the same time, or in turn with `--one-by-one`, as rates near the machine's limit
+require. With `--load rdkafka` the clients are the C program of bench/client, which needs a tenth of the CPU. The exit
+code is 1 if the throughput differs by more than 5 %, or only one of the clients was throttled.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Client:
         self.name = side.name
 
     def tool(self, name: str, *arguments: str) -> str:
-        """Run a tool, and return what it prints."""
+        """Run a tool, and return its output."""
         command = tool_command(self._release, name, *arguments)
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
         if done.returncode:
@@ -74,7 +74,7 @@ class Client:
         )  # fmt: skip
 
     def produce(self, topic: str, client_id: str, count: int) -> Got:
-        """Produce so many records."""
+        """Produce `count` records."""
         output = self.tool(
             "producer-perf-test", "--topic", topic, "--num-records", str(count), "--record-size", str(RECORD_BYTES),
             "--throughput", "-1", "--print-metrics", "--producer-props", f"bootstrap.servers={self._bootstrap}",
@@ -85,7 +85,7 @@ class Client:
         return Got(float(rates[-1]), _metric(output, "produce-throttle-time-avg"))
 
     def consume(self, topic: str, client_id: str, count: int) -> Got:
-        """Fetch so many records."""
+        """Fetch `count` records."""
         properties = self._directory / f"{self.name}-{client_id}.properties"
         properties.write_text(f"client.id={client_id}\nmax.partition.fetch.bytes=1048576\n")
         output = self.tool(
@@ -97,7 +97,7 @@ class Client:
 
 
 class NativeClient(Client):
-    """The same with librdkafka: small records, as they are sent, and one connection for each partition's leader."""
+    """The same with librdkafka: small records, sent without batching, and a connection to each partition's leader."""
 
     def produce(self, topic: str, client_id: str, count: int) -> Got:
         return self._run("produce", topic, count, {"client.id": client_id, "acks": 1, "linger.ms": 5})

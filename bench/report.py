@@ -26,7 +26,7 @@ def _ratio(ratios: list[float]) -> str:
 
 
 def _judge(outcome: Outcome, metric: Metric, first: str, target: Target) -> str:
-    """One target and what became of it; empty when its peer was not measured."""
+    """Return a target and its outcome; empty if its peer was not measured."""
     if target.peer:
         ratios = outcome.ratios(first, target.peer, metric.key)
         value = median(ratios) if ratios else None

@@ -1,6 +1,6 @@
-"""Rounds over arms: interleaved, in an order that rotates, so that drift and neighbours hit all arms alike.
+"""Rounds over arms: interleaved, in a rotating order, so that drift and other load affect all arms alike.
 
-The rule: a ratio is taken within one round, and the median is taken over the rounds' ratios.
+The rule: ratios are computed within a round; the result is the median of the rounds' ratios.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Outcome:
 
 
 def run_scenario(scenario: Scenario, arms: list[Arm], rounds: int, say: Callable[[str], None]) -> Outcome:
-    """Measure a scenario on all arms that can take part. Raises an error of FAILURES when any run fails.
+    """Measure a scenario on all arms that support it. Raises an error of FAILURES if a run fails.
 
-    A peer that may fail is left out from its failure on; `Outcome.missing` has the reason.
+    A peer that may fail is skipped after its failure; `Outcome.missing` has the reason.
     """
     outcome = Outcome(scenario)
     taking_part = [arm for arm in arms if scenario.serves(arm)]

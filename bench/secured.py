@@ -14,7 +14,7 @@ JAAS = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{
 
 @dataclass(frozen=True)
 class Secured:
-    """A listener of one protocol, with a certificate for 127.0.0.1."""
+    """A listener with a security protocol, and a certificate for 127.0.0.1."""
 
     protocol: str
     files: Files

@@ -63,7 +63,7 @@ def _bootstrap(line: str) -> str:
 
 
 def _measure(load: str, bootstrap: str, own: str, topic: str, total_bytes: int) -> float:
-    """Return the rate in MB/s; `own` is the broker without a tap, by which topics are made."""
+    """Return the rate in MB/s; `own` is the broker's address without a tap, for creating topics."""
     size, client = LOADS[load]
     admin = AdminClient({"bootstrap.servers": own})
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(WAIT_S)
@@ -116,7 +116,7 @@ def main() -> int:
 def _rounds(load: str, arms: dict[str, tuple[str, str]], rounds: int, total_bytes: int) -> None:
     names = list(arms)
     rates: dict[str, list[float]] = {name: [] for name in names}
-    for number in range(rounds + 1):  # the first one is forgotten
+    for number in range(rounds + 1):  # the first round is discarded
         for name in names[number % len(names) :] + names[: number % len(names)]:
             rate = _measure(
                 load, *arms[name], f"t-{number}-{names.index(name)}-{abs(hash(load)) % 10_000}", total_bytes

@@ -23,11 +23,11 @@ RUN_TIMEOUT_S = 300
 
 
 class BenchError(Exception):
-    """The benchmark cannot go on; the message is for the user."""
+    """The benchmark cannot continue; the message is for the user."""
 
 
 class UnavailablePeerError(BenchError):
-    """A peer cannot be built on this machine; the message says why."""
+    """A peer cannot be built on this machine; the message has the reason."""
 
 
 def code_of(checkout: Path) -> Path:
@@ -38,7 +38,7 @@ def code_of(checkout: Path) -> Path:
     if not (checkout / "hatch_build.py").exists():
         return checkout / "server"
     wheel = checkout / ".venv" / "wheel"
-    # Each checkout builds by its own rules: `-m` finds the working directory's module first.
+    # Each checkout builds with its own module: `-m` searches the working directory first.
     done = subprocess.run([sys.executable, "-m", "tools.install_wheel", wheel], cwd=checkout, check=False)
     if done.returncode:
         raise BenchError(f"the wheel of {checkout} cannot be built, see above")

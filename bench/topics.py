@@ -1,7 +1,7 @@
-"""`python -m bench.topics`: what a round of a load of many topics costs, and where the time goes.
+"""`python -m bench.topics`: cost of a round of a load of many topics, and its parts.
 
-Each topic gets a few records, then one round loads them all; the first rounds, which make the tables, do not count. CPU is
-that of driver, Spark and workers, without the broker. Needs the extra `spark`.
+Each topic gets a few records, then one round loads them all; the first rounds, which create the tables, do not count. CPU
+is that of driver, Spark and workers, without the broker. Needs the extra `spark`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Transactions of one producer over three brokers: how long an end takes, and how long all of a transaction.
+"""Transactions of one producer over three brokers: latency of EndTxn, and of a whole transaction.
 
-The rule: requests over bare sockets, one at a time, as the clients' own pauses after CONCURRENT_TRANSACTIONS would be
-measured otherwise; a pause of 20 ms stands for them (Kafka's producer begins with that).
+The rule: requests over bare sockets, one at a time, as otherwise the clients' own pauses after CONCURRENT_TRANSACTIONS
+would be measured; a pause of 20 ms replaces them (the first pause of Kafka's producer).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class TransactionalProducer:
 
     @staticmethod
     def _until(ask: Callable[[], Values], code_of: Callable[[Values], int]) -> Values:
-        """Ask until an answer has no error that passes. Raises BenchError for another one."""
+        """Repeat a request while its error is retriable. Raises BenchError for any other error."""
         give_up = time.monotonic() + GIVE_UP_S
         while (code := code_of(answer := ask())) in COMING and time.monotonic() < give_up:
             time.sleep(PAUSE_S)
@@ -65,7 +65,7 @@ class TransactionalProducer:
         return answer
 
     def commit_one(self, partitions: int) -> None:
-        """Make a transaction of so many partitions, with a record in the first one."""
+        """Run a transaction of `partitions` partitions, with a record in the first one."""
         producer = {
             "TransactionalId": TRANSACTIONAL_ID,
             "ProducerId": self.producer_id,
@@ -98,7 +98,7 @@ class TransactionalProducer:
 
 
 def transactions(bootstrap: str, topic: str, partitions: int, count: int) -> tuple[float, float]:
-    """Return the median times, in ms, of EndTxn and of a whole transaction, one after the other. Raises BenchError."""
+    """Return the median ms of EndTxn and of a whole transaction, over successive transactions. Raises BenchError."""
     producer = TransactionalProducer(bootstrap, topic)
     for _ in range(WARMUP):
         producer.commit_one(partitions)

@@ -196,7 +196,7 @@ class Reader:
 
 
 class Connection:
-    """One blocking connection, one request at a time."""
+    """A blocking connection with one request at a time."""
 
     def __init__(self, bootstrap: str, timeout_s: float = 60) -> None:
         host, port = bootstrap.rsplit(":", 1)

@@ -1,7 +1,7 @@
 """`python -m bench.workers`: one broker beside two and more workers on the same machine.
 
-The rule: rounds follow each other arm by arm, on empty directories; the CPU of the load generator is measured, because with
-few cores it is what workers have to share with.
+The rule: each round measures all arms in turn, on empty directories; the CPU of the load generator is measured, because
+with few cores the workers share them with it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LOADS: dict[str, dict[str, Any]] = {
 
 
 class _Workers(Barnabas):
-    """`serve`, or `serve --workers N`, as one peer."""
+    """`serve`, or `serve --workers N`, as a peer."""
 
     def __init__(self, count: int) -> None:
         super().__init__(f"{count} worker{'s' * (count > 1)}", {"workers": str(count)}, None)
@@ -70,7 +70,7 @@ def _measure(count: int, load: str, size_bytes: int, directory: Path) -> dict[st
 
 
 def _children_cpu_s() -> float:
-    """CPU seconds of children of this process that have ended."""
+    """Return the CPU seconds of ended children of this process."""
     import resource
 
     used = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,7 +1,7 @@
 """`python -m bench.clients`: the Trio client beside aiokafka and confluent-kafka, on one broker.
 
-The rule: each run is a process of its own; within a round the clients follow each other, in an order that rotates. The
-first round is forgotten, and medians and spans over the others are shown. CPU is the client's own, in all of its threads.
+The rule: each run is a separate process; within a round the clients run one after the other, in a rotating order. The first
+round is discarded; medians and spans of the others are shown. CPU is the client's own, over all of its threads.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ OPERATIONS = {
     "consume-batches": f"receive up to {programs.BATCH_RECORDS} in a call",
 }
 FILLING = "confluent-kafka"
-"""The client that writes what is read."""
+"""The client that writes the records for consumers."""
 RUN_TIMEOUT_S = 300
 
 
 class Clients:
-    """Programs of the clients, each with its own environment, on one broker."""
+    """The clients' programs, each in its own environment, on one broker."""
 
     def __init__(self, names: list[str], running: Running) -> None:
         self.names = names
@@ -113,7 +113,7 @@ def measure(clients: Clients, running: Running, operation: str, size: int, count
                 if (end := clients.end_offset(topic)) != count:
                     raise BenchError(f"{name} has written {end} of {count} records")
                 running.delete_topic(topic)
-            if number:  # the first one is forgotten
+            if number:  # the first round is discarded
                 results[name].append(values)
                 print(
                     f"{operation} {size} B, {name}: {values[0]:.2f} us, {values[1]:.0f} k/s", file=sys.stderr

@@ -1,7 +1,7 @@
 """`python -m bench.clients.commands`: the command line beside kcat: CPU of a process, from its start to its end.
 
-The rule: each run is a process of its own, with all that it loads; the first one of each is forgotten. What both print goes
-nowhere. kcat is that of the PATH (Debian: kcat), or of the variable KCAT; without one ours are measured alone.
+The rule: each run is a separate process, imports included; the first run of each is discarded. Output goes to /dev/null.
+kcat is found on the PATH (Debian: kcat), or by the variable KCAT; without it, only ours are measured.
 """
 
 from __future__ import annotations

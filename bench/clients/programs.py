@@ -1,10 +1,10 @@
 """One client at one operation, as a process: `python programs.py CLIENT OPERATION BOOTSTRAP TOPIC SIZE COUNT`.
 
-The rule: each client is used as its documentation shows, with the same promises: acknowledged by all in-sync replicas,
-idempotent, checksums checked. What is counted begins when the client is made and the modules are loaded, and ends when the
-last record is acknowledged, or its value has been read; CPU is that of all threads. The result is a line of JSON.
+The rule: each client is used as in its documentation, with the same guarantees: acknowledged by all in-sync replicas,
+idempotent, checksums checked. The measurement begins once the modules are imported and the client is created, and ends when
+the last record is acknowledged, or its value has been read; CPU is that of all threads. The result is a line of JSON.
 
-It needs nothing but its client: each has an environment of its own.
+It needs only its client: each client has a separate environment.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from importlib.metadata import version
 from typing import Any
 
 LINGER_MS, BATCH_BYTES, BATCH_RECORDS = 5, 128 << 10, 500
-"""The Trio client's defaults, given to the others too; `BATCH_RECORDS` is the most that one call returns."""
+"""The Trio client's defaults, also used for the others; a call returns up to `BATCH_RECORDS` records."""
 WAIT_S = 60
 
 
@@ -36,7 +36,7 @@ class Run:
         self.cpu_s, self.wall_s = _cpu_s(), time.perf_counter()
 
     def end(self, read_bytes: int | None = None) -> None:
-        """Stop the clocks; a consumer says how much it has read."""
+        """Stop the clocks; a consumer passes the number of bytes that it has read."""
         self.cpu_s, self.wall_s = _cpu_s() - self.cpu_s, time.perf_counter() - self.wall_s
         if read_bytes is not None and read_bytes != self.count * self.size:
             raise RuntimeError(f"read {read_bytes} bytes of {self.count * self.size}")

@@ -13,7 +13,7 @@ USERS = 100
 
 
 def run() -> Iterator[Timing]:
-    """Times for ACLs of many users: three of four literal, the rest on prefixes of 20 lengths, one of ten denies."""
+    """Yield times for ACLs of many users: three of four literal, the rest on prefixes of 20 lengths, one of ten denies."""
     from barnabas.security.acls import (
         NO_ACLS,
         AccessControlEntry,

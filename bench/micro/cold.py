@@ -1,7 +1,7 @@
-"""The log on a disk without pages in memory: recovery, verify and lookups, beside reading the same bytes.
+"""The log with a cold page cache: recovery, verification and lookups, beside reading the same bytes.
 
 The rule: wall time, since this is about waiting. Before each sample the files are synced and dropped from the page
-cache (`posix_fadvise`), and what came from the disk is told beside the time: without it, a sample was not cold.
+cache (`posix_fadvise`), and the bytes read from the disk are shown beside the time: without any, a sample was not cold.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def drop(path: Path) -> None:
-    """Have nothing of the files below it in the page cache. They may be open, but not mapped."""
+    """Drop the files below a directory from the page cache. They may be open, but not mapped."""
     for file in path.rglob("*"):
         if file.is_file():
             fd = os.open(file, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""Compaction: what a cleaner gets through in a second, of bytes that it reads."""
+"""Compaction: bytes that a cleaner reads per second."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.tools import ROOT
 
 ROUNDS = 3
 BATCH = 100
-SHAPES = (  # records, their value's bytes, keys: what remains is about a tenth
+SHAPES = (  # records, bytes of a value, keys: about a tenth remains
     (100_000, 100, 10_000),
     (100_000, 1_000, 10_000),
 )

@@ -1,7 +1,7 @@
-"""A new controller of a cluster on ZooKeeper, and the loss of a broker: how long, by brokers and partitions.
+"""Time of a controller failover in a cluster on ZooKeeper, and of the loss of a broker, by brokers and partitions.
 
-The rule: the ZooKeeper is `barnabas zookeeper` in a process of its own, the controller whole; what it sends is encoded, and
-counted instead of sent. Wall time, since this is what partitions without a leader wait for.
+The rule: the ZooKeeper is `barnabas zookeeper` in a separate process, the controller is complete; its requests are encoded,
+and counted instead of sent. Wall time, since partitions without a leader wait for it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _zookeeper(directory: Path) -> subprocess.Popen[str]:
 
 
 class _Channels:
-    """Encodes what brokers would be sent, and notes when."""
+    """Encodes requests to brokers, and notes their times."""
 
     def __init__(self) -> None:
         self.bytes = self.requests = 0
@@ -145,7 +145,7 @@ def _sent(channels: _Channels) -> str:
 
 
 async def _fill(lives: ZooKeeper, dies: ZooKeeper, brokers: int, partitions: int) -> None:
-    """Register brokers, and make topics with replicas in sync; broker `LOST` has a session of its own."""
+    """Register brokers, and create topics with in-sync replicas; broker `LOST` has a separate session."""
     from barnabas.cluster.zookeeper import resource_znodes, znodes
     from barnabas.cluster.zookeeper.session import Create
 

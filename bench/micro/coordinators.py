@@ -56,7 +56,7 @@ def run() -> Iterator[Timing]:
         )
 
         async def main() -> list[Timing]:
-            budget = LoopBudget(budget_seconds=math.inf)  # whoever measures does not give way
+            budget = LoopBudget(budget_seconds=math.inf)  # a measurement does not yield
             async with (
                 assembled(config, real_environment(), budget=budget) as broker,
                 trio.open_nursery() as nursery,

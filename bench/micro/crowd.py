@@ -1,9 +1,9 @@
-"""Crowd: a thousand members join, and send heartbeats, without a coordinator: each request is answered at once.
+"""Crowd: a thousand members join, and send heartbeats, without a coordinator: each request gets an immediate response.
 
-The rule: this is what no coordinator can be faster than that waits for its sockets in this way. The members are those of
-`bench.scenarios.coordinators`, each with a group of its own; the server gives every request of one API the same answer.
-Shown is the CPU of the server for each request, and as `joins` the wall time until all have joined, since most of it is
-the client's: it needs as much of another core.
+The rule: this is a lower bound for coordinators that wait for sockets in this way. The members are those of
+`bench.scenarios.coordinators`, each in a separate group; the server sends every request of an API the same response. The
+results are the server's CPU per request, and as `joins` the wall time until all have joined, since most of it is the
+client's: it needs as much of another core.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ Serve = Callable[[socket.socket], None]
 
 
 def _sample(serve: Serve) -> tuple[float, float]:
-    """Seconds until all have joined, and seconds of the server's CPU for a heartbeat."""
+    """Return the seconds until all have joined, and the server's CPU seconds per heartbeat."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_listen, args=(theirs, serve), daemon=True)

@@ -1,10 +1,10 @@
-"""Echo: one request in flight to a process that answers at once, or after some work, without looking at what came.
+"""Echo: one request in flight to a process that responds immediately, or after some work, without decoding the request.
 
-The rule: this is what no broker can be faster than that waits for its sockets in this way; wall time, since most of
-it is passed in the kernel, on the way between two processes. `bench.scenarios.latency` has the brokers.
+The rule: this is a lower bound for brokers that wait for sockets in this way; wall time, since most of it is spent in the
+kernel, between the two processes. `bench.scenarios.latency` has the brokers.
 
-What works for a fixed time before it answers shows how much of a tail is the machine's: that of its scheduler, and of the
-host that gives it its cores.
+A server that works for a fixed time before it responds shows the machine's part of the tail: that of its scheduler, and of
+the host that provides its cores.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ WARMUP = 1_000
 SAMPLES = 5
 TAILS = "p50_us", "p99_us", "p999_us"
 WORKS_S = (0.0, 0.000_003, 0.000_006, 0.000_015, 0.000_06, 0.000_13)
-"""The core of a client that waits for longer than 3 to 6 us may sleep, and is dear to wake in a virtual machine."""
+"""Seconds of work. The core of a client that waits for more than 3 to 6 us may sleep, and wakes slowly in a VM."""
 LOOKS_S = (0.0, 0.000_3)
-"""0 for one that waits for the next request as soon as it has answered, as Apache Kafka does."""
+"""Seconds of polling for the next request after a response; 0: wait immediately, as Apache Kafka does."""
 CORRELATION_ID = slice(8, 12)  # of a request, with its size field
 REPLY_SIZE, REPLY_REST = (
     (52).to_bytes(4, "big"),
     bytes(48),
-)  # with this as long as the answer to the request in `latency-socket`
+)  # the same length as the response in `latency-socket`
 
 
 def run() -> Iterator[Timing]:
@@ -52,7 +52,7 @@ def run() -> Iterator[Timing]:
             yield Timing(f"Round trip to {name}, p50", min(medians_s), median(medians_s))
         servers = [(work_s, look_s) for work_s in WORKS_S for look_s in LOOKS_S]
         rounds: dict[tuple[float, float], list[dict[str, float]]] = {server: [] for server in servers}
-        for _ in range(SAMPLES):  # in turns: what the host gives changes by the minute
+        for _ in range(SAMPLES):  # in turns: the host's share of CPU changes by the minute
             for server in servers:
                 rounds[server].append(_round_trips(path, len(frame), partial(_serve_working, server)))
         for (work_s, look_s), samples in rounds.items():
@@ -105,7 +105,7 @@ def _serve_blocking(accepted: socket.socket, size: int) -> None:
 
 
 def _serve_working(server: tuple[float, float], accepted: socket.socket, size: int) -> None:
-    """Work for so many seconds before each answer, and look for so many for the next request before waiting for it."""
+    """Work before each response, and poll for the next request before waiting for it; `server` has the seconds of both."""
     work_s, look_s = server
     clock = time.perf_counter
     view = memoryview(bytearray(size))

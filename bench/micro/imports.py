@@ -1,4 +1,4 @@
-"""Start-up: what importing costs, in a fresh interpreter each time."""
+"""Start-up: the cost of imports, in a fresh interpreter each time."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ def run() -> Iterator[Timing]:
             )
             samples.append(perf_counter() - start)
         if done.returncode == 0:
-            del samples[0]  # it may have compiled
+            del samples[0]  # the first run may have compiled byte code
             yield Timing(f"python -c '{statement}'", min(samples), median(samples))

@@ -1,4 +1,4 @@
-"""The log: appends and reads, beside what the operating system alone needs for the same bytes."""
+"""The log: appends and reads, beside plain system calls for the same bytes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ATTRIBUTES_AT = 21  # where the checksum begins to count
 BATCHES = [("1 KB", 1), ("16 KB", 15), ("64 KB", 62), ("256 KB", 248), ("1 MB", 970)]
-WRAP_BYTES = 1 << 28  # writing starts over after that, so that the page cache is not what is measured
+WRAP_BYTES = 1 << 28  # then writing starts over, so that the page cache is not measured
 
 
 def run() -> Iterator[Timing]:
@@ -77,7 +77,7 @@ def _log(name: str, batch: bytearray, directory: Path) -> Iterator[Timing]:
 
 
 class _Plain:
-    """A file that is written to with nothing around it."""
+    """A plain file, written without a log."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT)

@@ -25,7 +25,7 @@ CRC_AT, ATTRIBUTES_AT, TIMESTAMPS_AT = 17, 21, 27
 
 
 def run() -> Iterator[Timing]:
-    """Times at each size; the log is the same one, and has room for all of it on the disk."""
+    """Yield times at each size of the same log; the disk has room for all of it."""
     from barnabas.log.config import LogConfig
     from barnabas.log.manager import LogManager
 
@@ -43,7 +43,7 @@ def run() -> Iterator[Timing]:
 
 
 def grow(log: PartitionLog, size: int, first_ms: int) -> None:
-    """Append batches, each a millisecond later than the one before, up to that size."""
+    """Append batches, each a millisecond later than its predecessor, up to `size`."""
     batch = bytearray(record_batch([b"x" * RECORD_BYTES] * RECORDS, first_ms))
     while log.size_bytes < size:
         stamp = first_ms + log.log_end_offset // RECORDS

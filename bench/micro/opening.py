@@ -1,7 +1,7 @@
-"""Opening a log dir of many logs: after a clean stop, and after a kill with all of it to be checked.
+"""Opening a log dir of many logs: after a clean stop, and after a kill, which requires a full check.
 
-The rule: wall time, since this is what a user waits for. The segments are one file under many names (hard links), so
-that they are in the page cache and the disk is not what is measured; indexes and all other files are each log's own.
+The rule: wall time, since users wait for it. The segments are one file under many names (hard links), so that they are in
+the page cache and the disk is not measured; each log has its own indexes and other files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LOGS = 2_000
 BATCHES = 320  # of 16 KB: 5 MB a log, 10 GB in all
 RECORDS = 15
 SAMPLES = 5
-RECOVERED_LOGS = 200  # so many, or it takes too long to be done often
+RECOVERED_LOGS = 200  # more logs would take too long
 RESIDENT_LOGS = (1_000, 10_000)
 FILES_MAX = 20_000
 FEW_FILES_MAX = 256
@@ -59,7 +59,7 @@ def run() -> Iterator[Timing]:
 
 
 def multiply(path: Path, count: int, copy: Callable[[Path, Path], object] = os.link) -> None:
-    """Have `count` logs like the one that is there, with checkpoints that say so."""
+    """Copy the existing log, so that there are `count` logs, with checkpoints for them."""
     first = path / "topic-0"
     for n in range(1, count):
         directory = path / f"topic-{n}"
@@ -128,7 +128,7 @@ def _environment() -> dict[str, str]:
 
 
 def _resident(path: Path, count: int, files_max: int) -> str:
-    """Open in a process of its own that may have so many files open, append to each log once; say what that took."""
+    """Open a log dir in a separate process with a limit of open files, append to each log once; return the cost as text."""
     command = [sys.executable, "-m", "bench.micro.opening", str(path), str(files_max)]
     output = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=True).stdout
     before, after, opened, limit = map(int, output.split())

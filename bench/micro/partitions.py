@@ -1,7 +1,7 @@
-"""A whole broker with 1 to 10,000 partitions: memory, open files, and how soon it is back, after a clean stop and a kill.
+"""A whole broker with 1 to 10,000 partitions: memory, open files, and restart times after a clean stop and a kill.
 
-The rule: each partition has been written to, and each start is followed by a look at all of them: an end offset that is
-not what it was is an error, not a number.
+The rule: each partition has records, and each start is followed by a check of all partitions: a changed end offset is an
+error, not a number.
 """
 
 from __future__ import annotations

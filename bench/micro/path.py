@@ -1,7 +1,7 @@
-"""`python -m bench.micro.path`: the way of one request through the sources, in calls, files and changes of file.
+"""`python -m bench.micro.path`: the path of one request through the sources, in calls, files and changes of file.
 
-The rule: the sources are followed, uncompiled, from the frame to what is sent, or until the answer is parked. Calls of what
-is generated are left out. A change of file is a call into another file than the call before it was in.
+The rule: the uncompiled sources are traced from the received frame to the sent response, or until the response is parked.
+Generated code is not counted. A change of file is a call into another file than that of the previous call.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Way(NamedTuple):
 
     @property
     def changes(self) -> int:
-        """Number of calls that go on in another file than the call before."""
+        """Number of calls into another file than that of the previous call."""
         return sum(before[0] != after[0] for before, after in zip(self.calls, self.calls[1:], strict=False))
 
 
@@ -66,7 +66,7 @@ def followed(name: str, call: Callable[[], object]) -> Way:
 
 
 def ways() -> list[Way]:
-    """Return the ways of one request each."""
+    """Return the path of each request."""
     import trio
 
     from barnabas.broker.assembly import assembled

@@ -1,4 +1,4 @@
-"""Record batches: what a leader does to one before it is appended."""
+"""Record batches: a leader's work on a batch before it is appended."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def run() -> Iterator[Timing]:
             ("full, alike", alike, full),
             ("full, varied", varied, full),
         ):
-            # Offset 0 is what a client's batch begins at, so that patching it changes nothing.
+            # A client's batch begins at offset 0, so patching it with 0 changes nothing.
             data = memoryview(bytearray(record_batch(values, now_ms)))
             yield measure(
                 f"validate ({what}), {name}",

@@ -24,7 +24,7 @@ CRASHED = ("recovery-point-offset-checkpoint", ".kafka_cleanshutdown")
 
 def run() -> Iterator[Timing]:
     (ROOT / ".data").mkdir(exist_ok=True)
-    logging.getLogger("barnabas").setLevel(logging.ERROR)  # that the log was not closed is what this is about
+    logging.getLogger("barnabas").setLevel(logging.ERROR)  # the log must remain unclosed, as after a crash
     for name, records, record_bytes, batches in CASES:
         with TemporaryDirectory(dir=ROOT / ".data") as directory:
             yield from _case(name, Path(directory), records, record_bytes, batches)
@@ -73,7 +73,7 @@ def write(directory: Path, records: int, record_bytes: int, batches: int) -> int
 
 
 def open_and_leave(directory: Path, threads: int = 1) -> None:
-    """Open a log dir with so many threads, and leave it as a crash would."""
+    """Open a log dir with a number of threads, and leave it as a crash would."""
     from barnabas.log.config import LogConfig
     from barnabas.log.manager import LogManager
 

@@ -44,7 +44,7 @@ def run() -> Iterator[Timing]:
         )
 
         async def main() -> list[Timing]:
-            budget = LoopBudget(budget_seconds=math.inf)  # whoever measures does not give way
+            budget = LoopBudget(budget_seconds=math.inf)  # a measurement does not yield
             async with assembled(config, real_environment(), budget=budget) as broker:
                 return await _all(broker)
 
@@ -103,7 +103,7 @@ async def answered(broker: Broker, connection: Any, transport: Any, frame: bytes
 
 
 def finish(answering: Any) -> None:
-    """Run a coroutine that has nothing to wait for."""
+    """Run a coroutine that never waits."""
     alive = False
     try:
         answering.send(None)

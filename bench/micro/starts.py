@@ -1,7 +1,7 @@
-"""Brokers for tests: wall clock until one is ready, as a process and as a further one in this process.
+"""Brokers for tests: wall time until a broker is ready, as a process, and as a further broker in this process.
 
-The rule: what a test waits for. A process is started as `barnabas.testing` does, with data in memory; the first broker of a
-process pays for imports, which `imports` shows, so those after it are timed.
+The rule: the time that a test waits. A process is started as by `barnabas.testing`, with data in memory; the first broker
+of a process pays for imports, which `imports` measures, so only later brokers are timed.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ BROKERS = 20
 def run() -> Iterator[Timing]:
     from barnabas.testing import start_process, start_thread
 
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # as for whoever has installed it
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # as for users of the installed package
     yield _timed("barnabas serve --ephemeral, until ready", PROCESSES, _plain)
     yield _timed("barnabas test-server, until ready", PROCESSES, lambda: _of(start_process))
     yield _timed("a further broker in this process", BROKERS, lambda: _of(start_thread))
 
 
 def _timed(name: str, samples: int, start: Callable[[], float]) -> Timing:
-    start()  # compiles, and imports what all that follow share
+    start()  # compiles, and imports the shared modules
     taken = [start() for _ in range(samples)]
     return Timing(name, min(taken), median(taken))
 

@@ -1,7 +1,7 @@
-"""Timing of a small piece of code: enough calls a sample, several samples, the best and the median.
+"""Timing of a small piece of code: enough calls per sample, several samples, the best and the median.
 
-The rule: CPU time of this thread, so that neighbours count little; the best sample is what the code costs, the
-median what it cost on this machine; with the garbage collector off, as `timeit` has it.
+The rule: CPU time of this thread, so that other processes count little; the best sample is the cost of the code, the
+median its cost on this machine; the garbage collector is off, as in `timeit`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SAMPLE_S = 0.1
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds a call; `bytes_each` is what one call moves, if that is of interest, `beside` how it compares."""
+    """Seconds per call; `bytes_each` is the number of bytes that a call moves, 0 if irrelevant; `beside` a comparison."""
 
     name: str
     best_s: float
@@ -49,7 +49,7 @@ def measure_beside(
 ) -> list[Timing]:
     """Time several calls in turns, and compare the rate of each with those named in `to`.
 
-    A ratio is taken within a round, in which all of them follow each other; shown is the median and the span.
+    A ratio is computed within a round, in which all calls run in turn; the median and the span are shown.
     """
     timers = {name: Timer(call, timer=time.thread_time) for name, call in calls.items()}
     numbers = {}

@@ -1,4 +1,4 @@
-"""Codecs: what a broker decodes and encodes most."""
+"""Codecs: the most frequent messages of a broker."""
 
 from __future__ import annotations
 

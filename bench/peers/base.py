@@ -31,14 +31,14 @@ class Running:
     ready_s: float = 0.0
     ready_cpu_s: float = 0.0
     secured: str = ""
-    """Address that serves clients with TLS or a login, if there is one."""
+    """Address for clients with TLS or a login; empty without one."""
 
     @property
     def pid(self) -> int:
         return self.process.pid
 
     def is_ready(self, *, since: float) -> None:
-        """Note that the first answer has come to a process started at `since` (monotonic)."""
+        """Note the first response of a process started at `since` (monotonic)."""
         self.ready_s = time.monotonic() - since
         self.ready_cpu_s = cpu_s(self.pid)
 
@@ -74,12 +74,12 @@ class Peer(ABC):
     serves_consumers = True
     """True if records can be consumed, and offsets committed."""
     serves_groups_of_one = True
-    """True if a member can join a classic group in which it is alone."""
+    """True if a single member can form a classic group."""
     may_fail = False
-    """True if a scenario that the broker fails goes on without it, and the report says why."""
+    """True if a scenario that the broker fails continues without it, with the reason in the report."""
     has_targets = False
     secured: Secured | None = None
-    """The second listener of brokers that are started, if they have one."""
+    """The second listener of started brokers, if any."""
 
     def __init__(self, label: str, settings: Mapping[str, str] | None = None) -> None:
         """`settings` are the broker's own that are not its defaults, by name."""
@@ -91,7 +91,7 @@ class Peer(ABC):
         """Version and settings, for the report."""
 
     def format(self, data: Path) -> None:
-        """Make `data` ready for a first start, outside of what is measured."""
+        """Prepare `data` for a first start, outside of the measurement."""
         data.mkdir(parents=True, exist_ok=True)
 
     @abstractmethod
@@ -108,7 +108,7 @@ def free_port() -> int:
 
 
 def free_ports() -> int:
-    """A TCP port that was free a moment ago, as was the one after it."""
+    """Return a TCP port that was free a moment ago, as was the next one."""
     while True:
         port = free_port()
         with socket.socket() as probe:

@@ -26,10 +26,10 @@ class _RunningFloor(Running):
             raise BenchError(f"{self.peer.label} has one partition of each topic")
 
     def delete_topic(self, topic: str) -> None:
-        """Give back what was written, if anything was."""
+        """Truncate the topic's file, if it exists."""
         path = self.data / topic
         if path.exists():
-            os.truncate(path, 0)  # the process still has it open
+            os.truncate(path, 0)  # the process still has the file open
             path.unlink()
 
 

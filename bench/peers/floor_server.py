@@ -54,7 +54,7 @@ PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDI
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT = 11, 12, 13, 14, 68
 API_VERSIONS, INIT_PRODUCER_ID = 18, 22
 VERSIONS = {
-    PRODUCE: (0, 8),  # librdkafka compresses only for who knows v0, and sends the highest
+    PRODUCE: (0, 8),  # librdkafka compresses only for brokers that serve v0, and sends the highest version
     FETCH: (4, 11),
     LIST_OFFSETS: (1, 2),
     METADATA: (0, 8),
@@ -69,8 +69,8 @@ VERSIONS = {
     INIT_PRODUCER_ID: (0, 1),
     CONSUMER_GROUP_HEARTBEAT: (0, 0),
 }
-"""Advertised versions, which have each field at its place: enough for producers, and for consumers that are in no
-group. These look whether a broker knows groups, and ask for nothing of them."""
+"""Advertised versions, with fixed places of fields: enough for producers, and for consumers without a group. These check
+that a broker serves groups, and send no requests of them."""
 NODE_ID = 1
 PRODUCER_ID = 1
 LATEST = -1
@@ -87,7 +87,7 @@ _MARK = 0x0102030405060708
 
 
 class Topic:
-    """A topic as all connections know it: its number of records, and its largest batch."""
+    """State of a topic, shared by all connections: its number of records, and its largest batch."""
 
     def __init__(self, *, looks: bool = False, reads: bool = False) -> None:
         """With `looks`, `write` goes over the records; with `reads`, it notes where each batch is, for `region`."""
@@ -132,10 +132,10 @@ class Topic:
 
 
 class Answers:
-    """The answers of one connection, which writes to one topic, or reads one."""
+    """The responses of a connection, which writes to one topic, or reads one."""
 
     def __init__(self, port: int, topics: defaultdict[str, Topic], directory: Path | None = None) -> None:
-        """`topics` are what all connections have in common; what is produced is written to files in a `directory`."""
+        """`topics` are shared by all connections; produced batches are written to files in `directory`, if given."""
         self._port = port
         self._directory = directory
         self._topics = topics
@@ -149,7 +149,7 @@ class Answers:
         self._generation = 0
 
     def chunks_to(self, request: memoryview) -> list[Chunk]:
-        """Return the whole answer as `to` does, of which a region of a file may be a part."""
+        """Return the whole response as `to` does; a part of it may be a region of a file."""
         if request[5] != FETCH:
             return [self.to(request)]
         header, asked = _fetch_in(request)
@@ -165,7 +165,7 @@ class Answers:
         return [bytes(start), region] if region.size else [b""]
 
     def to(self, request: memoryview) -> bytes | bytearray:
-        """Return the whole answer to a request with its size field, nothing where it waits for records that never come."""
+        """Return the response with its size field; empty if the request waits for records that never come."""
         key = request[5]
         if key == PRODUCE:
             answer = self._to_produce(request)
@@ -251,7 +251,7 @@ class Answers:
         header = headers.parse_request_header(frame)
         key, version = header.api_key, header.api_version
         request: object = None
-        if key != API_VERSIONS:  # which may be asked for in a version that is not known
+        if key != API_VERSIONS:  # clients may send it in an unknown version
             request, _ = registry.request_codec(key).decode(frame, header.body_position, version)
         return _joined(key, version, header.correlation_id, self._response(request))
 
@@ -333,7 +333,7 @@ def _committed(request: OffsetCommitRequest) -> OffsetCommitResponse:
 
 
 def _fetch_in(request: memoryview) -> tuple[headers.RequestHeader, FetchRequest]:
-    """Return the header of a Fetch with its size field, and what it asks for."""
+    """Return the header and the body of a Fetch frame with its size field."""
     frame = request[4:]
     header = headers.parse_request_header(frame)
     asked, _ = registry.request_codec(FETCH).decode(frame, header.body_position, header.api_version)
@@ -358,7 +358,7 @@ def _versions() -> ApiVersionsResponse:
 
 
 def _whole(view: memoryview, used: int) -> int:
-    """Return the size of the request at the start of the buffer if all of it is there, 0 if not."""
+    """Return the size of the request at the start of the buffer, 0 if it is incomplete."""
     if used < 4:
         return 0
     size: int = 4 + _SIZE.unpack_from(view)[0]
@@ -391,7 +391,7 @@ def _serve_blocking(accepted: socket.socket, answers: Answers) -> None:
 
 
 def serve_epoll(listening: socket.socket) -> None:
-    """Serve all connections in one loop; of each, what has come with a read."""
+    """Serve all connections in one loop; each turn handles the received bytes of ready connections."""
     port, topics = listening.getsockname()[1], defaultdict[str, Topic](Topic)
     served: dict[int, tuple[socket.socket, Answers, bytearray]] = {}
     buffer = memoryview(bytearray(BUFFER_BYTES))
@@ -452,7 +452,7 @@ def serve_trio(
         while True:
             if not transport.is_only_readable(look_s):
                 await transport.wait_readable()
-            # No more than the request, so that little is left over to be moved.
+            # Read no more than the request, so that few bytes remain to be moved.
             room = max(_missing(view, used), SCRATCH_BYTES)
             received = transport.receive_now(view[used : used + room])
             if received == 0:

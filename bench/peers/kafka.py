@@ -1,4 +1,4 @@
-"""Apache Kafka from Maven Central: broker and controller in one JVM, started as its own scripts do."""
+"""Apache Kafka from Maven Central: broker and controller in one JVM, started as by its own scripts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench.tools import BenchError
 from compat.kafka.releases import KafkaError, fetch, release
 
 NEWEST = "4.x"
-# What bin/kafka-server-start.sh and kafka-run-class.sh give a JVM.
+# JVM options of bin/kafka-server-start.sh and kafka-run-class.sh.
 JVM_OPTIONS = [
     "-Xmx1G",
     "-Xms1G",
@@ -67,7 +67,7 @@ class Kafka(Peer):
         return running
 
     def _write_properties(self, data: Path) -> tuple[int, int]:
-        # The controller's address is part of what was formatted; it stays the same over restarts.
+        # Formatting stores the controller's address, so it stays the same over restarts.
         if data not in self._ports:
             self._ports[data] = free_ports(), free_port()
         port, controller_port = self._ports[data]

@@ -1,4 +1,4 @@
-"""librdkafka's mock cluster: C, one thread, memory only, no validation: a bound that is no broker."""
+"""librdkafka's mock cluster: C, one thread, memory only, no validation: a bound rather than a broker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _RunningMock(Running):
 
 
 class Mock(Peer):
-    """One mock broker in a process of its own."""
+    """A mock broker in a separate process."""
 
     keeps_data = False
     serves_consumers = False

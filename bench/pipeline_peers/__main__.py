@@ -26,7 +26,7 @@ Case = tuple[str, Callable[[], parts.Row]]
 
 
 def cases(bench: parts.Bench, arm: Arm, args: argparse.Namespace) -> Iterator[Case]:
-    """Yield what an arm is measured by: a name, and the function that measures."""
+    """Yield the cases of an arm: a name, and the measuring function."""
     if "cost" in args.parts:
         for name in args.formats:
             yield name, lambda name=name: parts.cost(bench, arm, name, args.count)
@@ -64,7 +64,7 @@ def _cell(value: Any) -> str:
 
 
 def run(args: argparse.Namespace) -> dict[str, dict[str, parts.Row]]:
-    """Measure; returns the figures by arm and case. What has failed is told, and has none."""
+    """Measure; returns the figures by arm and case. Failed cases are reported, and have none."""
     from barnabas_pipeline.commands.demo import running_broker
 
     adopt_orphans()
@@ -138,7 +138,7 @@ def parser() -> argparse.ArgumentParser:
 def main() -> None:
     """Print a table."""
     args = parser().parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # which ends what was started
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ends all started processes
     rows = run(args)
     print("; ".join(f"{name}: {text}" for name, text in describe_machine().items()))
     print(printed(rows))

@@ -21,7 +21,7 @@ from compat.kafka.releases import ROOT, KafkaError, maven, release
 HERE = Path(__file__).resolve().parent
 HEAP = "-Xmx2g"
 SPARK_CONF = ["--master", "local[2]", "--conf", "spark.driver.memory=2g"]
-# What bin/spark-submit would add for Java 17.
+# Options that bin/spark-submit adds for Java 17.
 OPEN = ("java.base/java.lang", "java.base/java.nio", "java.base/java.util", "java.base/sun.nio.ch",
         "java.base/java.net", "java.base/sun.util.calendar", "java.base/java.util.concurrent",
         "java.base/java.util.concurrent.atomic", "java.base/sun.security.action")  # fmt: skip
@@ -47,17 +47,17 @@ class Arm:
 
     name: str
     ends_alone = True
-    """A load of what is there ends by itself."""
+    """True if a load ends at the end of the topic."""
 
     def prepare(self) -> None:
-        """Fetch and compile what it needs. Raises KafkaError."""
+        """Fetch and compile its requirements. Raises KafkaError."""
 
     def start(self, load: Load) -> Job:
         """Start a load."""
         raise NotImplementedError
 
     def lines(self, load: Load) -> int:
-        """Count the lines that a user writes for it: one for each option, those of schema files included."""
+        """Return the number of lines that a user writes: one per option, and those of schema files."""
         raise NotImplementedError
 
     def _job(self, load: Load, command: list[str], **environment: str) -> Job:
@@ -79,7 +79,7 @@ def compiled(pom: str, *sources: str) -> str:
 
 
 def lines_of(path: Path) -> int:
-    """Count the lines of a file that say something: no imports, comments or empty ones."""
+    """Return the number of a file's lines without imports, comments and empty lines."""
     lines = (line.strip() for line in path.read_text().splitlines())
     return sum(1 for line in lines if not re.match(r"$|import |//|/\*|\*|#", line))
 
@@ -103,7 +103,7 @@ class Spark(Arm):
         return self._job(load, ["java", HEAP, quiet, *opened, "-cp", self._classpath, "Stream", *words])
 
     def lines(self, load: Load) -> int:
-        """Those of the job, and of the schema."""
+        """Return the number of lines of the job and the schema."""
         schemas = {"json": ["columns.sql"], "avro": ["columns.sql", "view.avsc"], "protobuf": ["columns.sql"]}
         return lines_of(HERE / "Stream.java") + sum(
             lines_of(load.schemas / name) for name in schemas[load.format]
@@ -111,7 +111,7 @@ class Spark(Arm):
 
 
 class Sink(Arm):
-    """Iceberg's sink for Kafka Connect, in a worker of its own."""
+    """Iceberg's sink for Kafka Connect, in a separate worker."""
 
     name = "sink"
     ends_alone = False
@@ -175,7 +175,7 @@ class Sink(Arm):
         return {"worker": worker, "connector": connector}
 
     def lines(self, load: Load) -> int:
-        """Those of the worker's and the connector's properties; its schema is the registry's."""
+        """Return the number of lines of the worker's and the connector's properties; the schema is the registry's."""
         files = self._properties(load, load.lake)
         return sum(len(properties) for properties in files.values())
 

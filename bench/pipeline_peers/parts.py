@@ -1,6 +1,6 @@
-"""The parts of a comparison: what a record costs, how fresh a table is, what kills do to it, what commits leave behind.
+"""The parts of a comparison: cost of a record, freshness of a table, effects of kills, leftovers of commits.
 
-The rule: each part loads the same topic by each arm, into a lake of its own, and returns one row of figures for each.
+The rule: each part loads the same topic by each arm, into a separate lake, and returns one row of figures for each.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bench.pipeline_peers.processes import Job, Memory
 RUN_SECONDS_MAX = 900
 POLL_SECONDS = 0.1
 PORTIONS = 10
-SETTLED_SECONDS = 180  # with nothing new: what has not become visible by then is lost
+SETTLED_SECONDS = 180  # without a new commit: records that are not visible by then are lost
 Row = dict[str, Any]
 
 
@@ -35,7 +35,7 @@ class Bench:
     runs: int = 0
 
     def topic(self, format_name: str, count: int) -> str:
-        """Return a topic of so many records, made on first use."""
+        """Return a topic of `count` records, created on first use."""
         name = topics.topic_of(format_name, count)
         if name not in self.filled:
             topics.fill(self.bootstrap, self.registry, format_name, count)
@@ -68,7 +68,7 @@ def wait_for(job: Job, is_done: Callable[[], bool], seconds_max: float = RUN_SEC
 
 
 def cost(bench: Bench, arm: Arm, format_name: str, count: int) -> Row:
-    """Return CPU of a record (us), and of all that a load takes beside its records (s).
+    """Return the CPU of a record (us), and the fixed CPU of a load (s).
 
     A topic is loaded in ten portions or more. The CPU of a record is the difference between the first commit that has a
     quarter of the records, when the JVM has compiled what it needs, and the last one.
@@ -99,7 +99,7 @@ def cost(bench: Bench, arm: Arm, format_name: str, count: int) -> Row:
 
 
 def freshness(bench: Bench, arm: Arm, rate: int, seconds: float, interval: float) -> Row:
-    """Follow a topic to which records come at a rate; the first part of the time does not count."""
+    """Follow a topic with records at a rate; the first part of the time does not count."""
     import numpy as np
 
     topic = f"fresh_{arm.name}"
@@ -133,7 +133,7 @@ def per_commit(files: tables.Left) -> Row:
 
 
 def kills(bench: Bench, arm: Arm, count: int, times: int, seed: int) -> Row:
-    """Kill a load in the middle, some times, and let it end; returns records lost and doubled."""
+    """Kill a load several times, then run it to its end; returns the lost and the duplicate records."""
     random_ = random.Random(seed)
     load = bench.load(bench.topic("json", count), portion=count // PORTIONS)
     done = 0
@@ -165,7 +165,7 @@ def settle(job: Job, load: Load, count: int) -> None:
 
 
 def many(bench: Bench, count: int) -> Row:
-    """Load so many topics by our load, three records each; returns CPU (s) and the largest memory (MB)."""
+    """Load `count` topics by our load, three records each; returns CPU (s) and peak memory (MB)."""
     from confluent_kafka import Producer
 
     from barnabas_pipeline.simulate import produce

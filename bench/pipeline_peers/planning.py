@@ -26,7 +26,7 @@ KEPT = 10
 
 
 def measure(work: Path, layout: str, count: int) -> dict[str, Any]:
-    """Return CPU seconds from opening a table of so many commits to the files of its newest hour, and to all files."""
+    """Return CPU seconds from opening a table of `count` commits to the files of its newest hour, and to all files."""
     path = _ours(work, count) if layout == "barnabas" else _theirs(work, count, MERGED[layout])
     newest: list[float] = []
     whole: list[float] = []
@@ -57,7 +57,7 @@ def _ours(work: Path, count: int) -> Path:
 
 
 def _theirs(work: Path, count: int, merged: int) -> Path:
-    """Write a table with the files of so many commits in each manifest."""
+    """Write a table of `count` commits, with the files of `merged` commits in each manifest."""
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.manifest import (
         DataFile,
@@ -114,7 +114,7 @@ def _theirs(work: Path, count: int, merged: int) -> Path:
 
 
 def _written(work: Path, facts: dict[str, Any], count: int) -> Path:
-    """Write metadata with so many snapshots, those before are copies of the newest, and return their path."""
+    """Write metadata with `count` snapshots (older ones are copies of the newest), and return their path."""
     kept = facts["snapshots"]
     newest = max(kept, key=lambda snapshot: snapshot["sequence-number"])
     older = [newest | {"snapshot-id": -number} for number in range(count - len(kept), 0, -1)]

@@ -1,6 +1,6 @@
-"""Jobs as trees of processes: their CPU time, their memory, and how they are killed.
+"""Jobs as trees of processes: their CPU time, their memory, and killing them.
 
-The rule: this process adopts what a job leaves behind, so that nothing escapes the count or outlives the bench.
+The rule: this process adopts orphans of a job, so that all processes are counted and none outlives the bench.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def adopt_orphans() -> None:
 
 
 class Job:
-    """A program that runs, with what it starts; its output goes to a file."""
+    """A running program and its descendants; its output goes to a file."""
 
     def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
         """Start it."""
@@ -57,7 +57,7 @@ class Job:
             raise RuntimeError(f"exit code {self._process.returncode}: {self.tail()}")
 
     def cpu_s(self) -> float:
-        """CPU seconds that its processes have used so far, those that have ended and were waited for among them."""
+        """Return the CPU seconds of its processes, including ended ones that were waited for."""
         return cpu_s(self.pid, with_ended=True)
 
     def tail(self) -> str:
@@ -79,7 +79,7 @@ class Job:
         return self._reaped()
 
     def _reaped(self) -> float:
-        """Wait for orphans of the job, those that do not end by themselves are killed; returns the CPU of all."""
+        """Wait for orphans of the job, and kill those that do not end; returns the CPU seconds of all."""
         atexit.unregister(self.kill)
         deadline = time.monotonic() + ORPHAN_SECONDS_MAX
         while orphans := [pid for pid in children(os.getpid()) if pid not in self._others]:

@@ -1,4 +1,4 @@
-"""Tables as readers see them: when commits became visible, which records are there, and which files.
+"""Tables as seen by readers: times of commits, records, and files.
 
 The rule: all tables are read alike, by the SQLite catalog of their lake and by pyiceberg.
 """
@@ -98,7 +98,7 @@ class Watch(threading.Thread):
             path, now_ms = location(self._lake, self._table), time.time() * 1000
             if path == self._path:
                 continue
-            with suppress(FileNotFoundError):  # newer metadata is there
+            with suppress(FileNotFoundError):  # newer metadata exist
                 for snapshot in metadata(path).get("snapshots", ()):
                     self.seen.setdefault(snapshot["snapshot-id"], now_ms)
                 self._path = path
@@ -138,7 +138,7 @@ class Left:
 
 
 def files_left(lake: Path, table: str) -> Left:
-    """Count what a table has left in its lake."""
+    """Count the files of a table in its lake."""
     commits = len(metadata(location(lake, table)).get("snapshots", ()))
     paths = [path for path in lake.rglob("*") if path.is_file() and path.name != "catalog.db"]
     data = [path for path in paths if path.suffix == ".parquet"]

@@ -1,6 +1,6 @@
 """Topics of view events of ten fields as JSON, Avro and Protobuf: `session` is the number of the record.
 
-The rule: what is lost or doubled is told by those numbers, so no two records of a topic have the same one.
+The rule: these numbers identify lost and duplicate records, so they are unique within a topic.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def templates() -> list[dict[str, Any]]:
 
 
 def encoder(format_name: str, schema_id: int) -> Callable[[dict[str, Any]], bytes]:
-    """Return what makes the value of an event; Avro and Protobuf are framed as a registry's serializers do it."""
+    """Return the encoder of an event's value; Avro and Protobuf are framed as by a registry's serializers."""
     framing = b"\0" + schema_id.to_bytes(4, "big")
     if format_name == "json":
         return lambda event: json.dumps(
@@ -119,7 +119,7 @@ def values(format_name: str, schema_id: int, first: int = 0) -> Iterator[bytes]:
 
 
 def fill(bootstrap: str, registry: str, format_name: str, count: int, topic: str = "") -> str:
-    """Make a topic of so many records; returns its name."""
+    """Create a topic of `count` records; returns its name."""
     from confluent_kafka import Producer
 
     from barnabas_pipeline.simulate import produce

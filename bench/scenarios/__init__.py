@@ -1,4 +1,4 @@
-"""Everything that is measured side by side, in the order in which it is measured."""
+"""All scenarios, in the order of measurement."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.tools import BenchError
 
 __all__ = ["ALL", "Metric", "Scenario", "Target", "choose"]
 
-# Those that start brokers of their own come first: they are alone on the machine then.
+# Scenarios that start their own brokers come first, as these are then alone on the machine.
 ALL: list[Scenario] = [
     *startup.SCENARIOS, *footprint.SCENARIOS, *throughput.SCENARIOS, *tiered.SCENARIOS, *latency.SCENARIOS,
     *coordinators.SCENARIOS, *fanout.SCENARIOS, *stalls.SCENARIOS,

@@ -1,4 +1,4 @@
-"""A scenario: the measurements of an arm in one round, and the direction in which better lies."""
+"""A scenario: the measurements of an arm in one round, and the better direction of each."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Metric:
 
 
 class Scenario(ABC):
-    """One thing to measure. The same object serves all arms; what belongs to an arm is kept by its label.
+    """A thing to measure. One object serves all arms; state of an arm is stored by its label.
 
-    `warmups` rounds are run and forgotten. `rounds_max` bounds what is slow and hardly varies.
+    `warmups` rounds are run and discarded. `rounds_max` bounds slow scenarios with little variance.
     """
 
     warmups = 1
@@ -41,15 +41,15 @@ class Scenario(ABC):
     metrics: tuple[Metric, ...]
 
     def serves(self, arm: Arm) -> bool:
-        """Say whether the arm can take part."""
+        """Return whether the arm supports the scenario."""
         return bool(arm)
 
     def prepare(self, arm: Arm) -> None:  # noqa: B027
-        """Set up what all rounds need."""
+        """Set up the state that all rounds share."""
 
     @abstractmethod
     def measure(self, arm: Arm, round_number: int) -> dict[str, float]:
         """One round; a value for each metric."""
 
     def finish(self, arm: Arm) -> None:  # noqa: B027
-        """Remove what `prepare` set up."""
+        """Remove the state of `prepare`."""

@@ -1,5 +1,4 @@
-"""Coordinators at work: transactions one after the other, commits of offsets that are waited for, joins of many members,
-and their heartbeats.
+"""Coordinators: successive transactions, synchronous commits of offsets, joins of many members, and their heartbeats.
 
 The client is in this process: confluent-kafka for the former, which waits for the broker nearly all of the time, and bare
 sockets (`bench.members`) for the latter.
@@ -25,7 +24,7 @@ RECORDS = 10
 
 
 class _OneAfterTheOther(Scenario):
-    """Calls what `begin` returns for a while; the number of calls in a second."""
+    """Calls the function that `begin` returns for a time; measures calls per second."""
 
     target = Target(1.0, "kafka", 2.0)
 
@@ -49,7 +48,7 @@ class _OneAfterTheOther(Scenario):
         return {"rate": rate}
 
     def begin(self, bootstrap: str, topic: str) -> Callable[[], None]:
-        """Set up the client; returns one step."""
+        """Set up the client; returns the function of one step."""
         raise NotImplementedError
 
 
@@ -145,7 +144,7 @@ class _Joins(Scenario):
 
 @contextmanager
 def _crowd(running: Running, topic: str, partitions: int, members: Sequence[Member]) -> Iterator[Crowd]:
-    """Members with a connection each, and a topic for them that is gone afterwards."""
+    """Yield members with a connection each, and a topic for them that is deleted afterwards."""
     running.create_topic(topic, partitions)
     _find_coordinator(running, topic)
     crowd = Crowd(running.bootstrap, members)
@@ -157,7 +156,7 @@ def _crowd(running: Running, topic: str, partitions: int, members: Sequence[Memb
 
 
 def _agreed(crowd: Crowd, least: int) -> bool:
-    """Say whether all members of a group have an assignment in the same generation, which is a new one."""
+    """Return whether all members of a group have an assignment in the same new generation."""
     generations: dict[bytes, set[int]] = {}
     for member in crowd.members:
         generation, assigned = member.view
@@ -231,7 +230,7 @@ class JoinManyGroups(_Joins):
 
 
 class Heartbeats(Scenario):
-    """Heartbeats of members that have joined, each sent when the one before is answered."""
+    """Heartbeats of joined members, each sent after the response to the previous one."""
 
     rounds_max = 3
     metrics = (

@@ -1,4 +1,4 @@
-"""One request over 1 to 2,000 partitions: what it costs the broker in CPU, time and memory."""
+"""One request over 1 to 2,000 partitions: its CPU, time and memory in the broker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bench.wire import Connection, fetch_v11, fetch_v11_results, produce_v7, pro
 
 VALUE = b"x" * 100
 FETCH_BYTES_MAX = 4096  # of each partition
-MANY = 100  # from here on it is what a partition costs that counts
+MANY = 100  # from here on the cost per partition counts
 FIRST_COUNT = 30  # the first append to a log costs more than any other
 
 _created: set[tuple[int, str]] = set()  # by the broker's process id
@@ -53,7 +53,7 @@ class Fanout(Scenario):
         return arm.peer.keeps_data
 
     def prepare(self, arm: Arm) -> None:
-        """Each number of partitions has one topic for all its rounds, until the broker ends."""
+        """Create one topic for each number of partitions, for all rounds, until the broker ends."""
         if (arm.running.pid, self.topic) not in _created:
             arm.running.create_topic(self.topic, self.partitions)
             _created.add((arm.running.pid, self.topic))

@@ -1,4 +1,4 @@
-"""Memory of a broker that has nothing to do, without and with connections."""
+"""Memory of an idle broker, without and with connections."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SETTLE_S = 1.0
 
 
 class Footprint(Scenario):
-    """Idle RSS, RSS with 5,000 connections that have said hello, and the CPU that idleness costs."""
+    """Idle RSS, RSS with 5,000 connections after ApiVersions, and the CPU of an idle broker."""
 
     name = "idle"
     title = "nothing to do"

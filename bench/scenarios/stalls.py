@@ -1,7 +1,7 @@
-"""Waits of a client that sends little, beside others that attack: those of `compat.hostile`, on each broker alike.
+"""Latencies of a client that sends little, beside the attacks of `compat.hostile`, on each broker alike.
 
-The client is a process of its own that sends one small record, fetches it and pauses for a millisecond; its latencies are
-those of both requests, while the attack goes on.
+The client is a separate process that sends one small record, fetches it and pauses for a millisecond; its latencies are
+those of both requests during the attack.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CHOSEN = [
 
 
 class Stalls(Scenario):
-    """One attack; the broker is one of its own where the attack leaves something behind."""
+    """One attack; the broker is a separate one if the attack has lasting effects."""
 
     metrics = (
         Metric("p50_ms", "p50", "ms"),
@@ -57,7 +57,7 @@ class Stalls(Scenario):
                 return self._beside(arm, running, round_number)
         try:
             return self._beside(arm, arm.running, round_number)
-        except NoAnswer as error:  # this attack or the one before was too much: the next gets a new broker
+        except NoAnswer as error:  # this attack or the previous one was too much: the next gets a new broker
             print(f"  {arm.label}: the broker does not answer any more ({error})", file=sys.stderr)
             arm.stop_shared()
             return {}

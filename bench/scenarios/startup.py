@@ -17,9 +17,9 @@ RECORDS = 3  # in each
 
 
 class Empty(Scenario):
-    """ApiVersions is polled with a new connection each millisecond until it is answered.
+    """Start of an empty broker: ApiVersions is polled with a new connection each millisecond until the first response.
 
-    How fast a machine is shows in what it takes Python to start and to import Trio, which is measured just before.
+    The time in which Python starts and imports Trio, measured just before, shows the speed of the machine.
     """
 
     name = "startup"
@@ -44,7 +44,7 @@ class Empty(Scenario):
 
 
 class Loaded(Scenario):
-    """Until each partition has a leader that tells its end offset, after a clean stop."""
+    """Start after a clean stop, until each partition has a leader that returns its end offset."""
 
     name = "startup-2000"
     title = f"exec to all leaders, {PARTITIONS:,} partitions"

@@ -1,6 +1,6 @@
-"""Produce and consume as fast as one C client can, and what that costs the broker.
+"""Produce and consume as fast as one C client can, and the cost in the broker.
 
-Each round has a topic of its own, which is deleted, with its dirty pages, before the next arm begins.
+Each round has a separate topic, which is deleted, with its dirty pages, before the next arm begins.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bench.tools import loadgen
 
 GB = 1e9
 RUN_BYTES, QUICK_BYTES = 1_200_000_000, 400_000_000
-# The client's own queue must never be what limits it.
+# The client's own queue must never limit it.
 QUEUE = {"queue.buffering.max.messages": 1_000_000, "queue.buffering.max.kbytes": 1_048_576}
 LARGE = {"linger.ms": 50, "batch.size": 1_000_000, "batch.num.messages": 100_000}
 JAVA = {"batch.size": 16_384}  # the Java producer's default
@@ -45,9 +45,9 @@ class Produce(Scenario):
         self, name: str, title: str, size: int, *, partitions: int = 1, spread: int = 0, security: str = "",
         rate: tuple[Target, ...] = AS_KAFKA, cpu: tuple[Target, ...] = CPU_OF_KAFKA, **client: object,
     ) -> None:  # fmt: skip
-        """`security` is the protocol of the listener that the client uses, PLAINTEXT if there is none.
+        """`security` is the protocol of the client's listener, PLAINTEXT if empty.
 
-        `rate` and `cpu` are what is wanted of throughput and of the broker's CPU.
+        `rate` and `cpu` are the targets of throughput and of the broker's CPU.
         """
         self.name = name
         self.title = title
@@ -130,7 +130,7 @@ class Consume(Scenario):
 
 
 def _reached(arm: Arm, security: str) -> tuple[Running, str, dict[str, object]]:
-    """The broker of a protocol, its address, and what a client needs besides."""
+    """Return the broker of a protocol, its address, and further options for a client."""
     if not security:
         return arm.running, arm.running.bootstrap, {}
     running = arm.secured(security)
@@ -139,7 +139,7 @@ def _reached(arm: Arm, security: str) -> tuple[Running, str, dict[str, object]]:
 
 
 def _times(bound: float) -> tuple[Target, ...]:
-    """Goal: so many times Apache Kafka's rate."""
+    """Return the target: `bound` times Apache Kafka's rate."""
     return (Target(bound, "kafka"),)
 
 

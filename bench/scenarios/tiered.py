@@ -1,7 +1,7 @@
-"""A log of which all but the end is in a store in a directory (KIP-405), and the same log on disk, read in turns.
+"""A log with all but its end in a remote store in a directory (KIP-405), and the same log on disk, read in turns.
 
-Both are read from the beginning as fast as a C client can, and once more with a quiet client beside that.
-Kafka's class of the store is that of 4.3.1 in every release.
+Both are read from the beginning as fast as a C client can, and again beside a quiet client. The class of Kafka's store is
+that of 4.3.1 in every release.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class TieredRead(Scenario):
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
         self._rss: dict[str, int] = {}
-        """Memory of the broker once its log was read, and nothing of the store."""
+        """Memory of the broker after reading its log, before reading from the store."""
 
     def serves(self, arm: Arm) -> bool:
         return isinstance(arm.peer, Barnabas | Kafka)
@@ -110,7 +110,7 @@ class TieredRead(Scenario):
 
     @staticmethod
     def _running(arm: Arm) -> Running:
-        """Return the broker with a store; the same one at each call."""
+        """Return the shared broker with a store."""
         settings = store_settings(arm.store())
         if isinstance(arm.peer, Kafka):
             settings["remote.log.storage.manager.class.path"] = local_jars()
