@@ -1,1 +1,1 @@
-"""The broker killed again and again under idempotent producers: what was acknowledged is there, in order, once."""
+"""Repeated kills of the broker under idempotent producers: acknowledged records survive, in order, once."""

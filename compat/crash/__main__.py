@@ -17,7 +17,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=200, help="how often the broker is ended")
     options = parser.parse_args(argv)
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # that a broker is gone is what this is about
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # an unavailable broker is expected
     directory = Path(tempfile.mkdtemp(prefix="barnabas-crash-"))
     print(f"seed {options.seed}, {options.rounds} rounds, logs in {directory}", flush=True)
     return judge(directory, options.seed, lambda: run(directory, seed=options.seed, rounds=options.rounds))

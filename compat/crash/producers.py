@@ -1,7 +1,6 @@
-"""Idempotent producers of two makes, which send numbers until they are told to stop, and note what was acknowledged.
+"""Idempotent producers of two libraries, which send numbers until they are stopped, and record acknowledgements.
 
-The rule: an error that a producer reports is a broken promise, not something to be passed over: kills are what the
-producer's own retries are for.
+The rule: an error reported by a producer is a failure, as the producer's own retries must cover kills.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ def value_of(number: int) -> bytes:
 
 
 class Load(ABC):
-    """Sends 0, 1, 2, ... to one partition in a thread of its own; `acknowledged` holds (number, offset)."""
+    """Sends 0, 1, 2, ... to one partition in a separate thread; `acknowledged` has (number, offset)."""
 
     def __init__(self, bootstrap: str, topic: str, partition: int) -> None:
         self.bootstrap = bootstrap
@@ -44,7 +43,7 @@ class Load(ABC):
         self._thread.start()
 
     def stop(self) -> None:
-        """Send nothing more, and wait until everything is acknowledged or given up."""
+        """Stop sending, and wait until all records are acknowledged or abandoned."""
         self._stop.set()
         self._thread.join()
 
@@ -67,11 +66,11 @@ class Load(ABC):
 
     @abstractmethod
     def send(self, producer: Any, number: int) -> None:
-        """Hand one record over."""
+        """Enqueue a record."""
 
     @abstractmethod
     def wait(self, producer: Any) -> None:
-        """Give acknowledgements time to come."""
+        """Poll for acknowledgements."""
 
     @abstractmethod
     def finish(self, producer: Any) -> None:
@@ -94,7 +93,7 @@ class Librdkafka(Load):
                 "reconnect.backoff.ms": 20,
                 "reconnect.backoff.max.ms": 100,
                 "retry.backoff.ms": 20,
-                "log_level": 0,  # that a broker is gone is what this is about
+                "log_level": 0,  # an unavailable broker is expected
                 "error_cb": lambda error: self.errors.append(str(error)) if error.fatal() else None,
             }
         )

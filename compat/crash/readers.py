@@ -1,8 +1,8 @@
-"""Stock clients that read a topic from its beginning, again and again: librdkafka, the Java client and franz-go.
+"""Stock clients that read a topic from its beginning repeatedly: librdkafka, the Java client and franz-go.
 
-The rule: a reading goes from offset 0 to the end that the log has as it begins, and each record in it is the one of
-`producers` for its offset, with its key and its value. So nothing is lost, doubled or out of order. Errors pass, for
-brokers and the store come and go; an offset that is out of range does not.
+The rule: a reading covers offset 0 to the log end at its beginning, and each record must be that of `producers` for its
+offset, with its key and its value. So no record is lost, duplicate or out of order. Errors are ignored, as brokers and the
+store come and go, except an offset out of range.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from compat.kit.java import built
 PAUSE_S = 1
 """Between readings; of all clients, of others than librdkafka in their programs."""
 END_S = 300
-"""So long a reading may take once nothing fails any more."""
+"""Timeout of a reading once failures have ended."""
 HERE = Path(__file__).resolve().parent
 OUT_OF_RANGE = KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE
 
 
 class Reader(ABC):
-    """A client that reads all partitions; `readings` are the numbers of records of those that came to their ends."""
+    """A client that reads all partitions; `readings` are the numbers of records of complete readings."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         """Build the client, if need be. Raises KafkaError, SetupError."""
@@ -49,7 +49,7 @@ class Reader(ABC):
         self._thread.start()
 
     def stop(self) -> None:
-        """End the reading under way, and do a last one, in which all that was produced by now must be."""
+        """Finish the current reading, and do a last one, which must have all records produced so far."""
         self.finish()
         self._thread.join(END_S)
         if self._thread.is_alive():
@@ -67,7 +67,7 @@ class Reader(ABC):
 
     @abstractmethod
     def finish(self) -> None:
-        """Have the next reading be the last one."""
+        """Make the next reading the last one."""
 
 
 class Librdkafka(Reader):
@@ -124,7 +124,7 @@ class Librdkafka(Reader):
 
 
 class Program(Reader):
-    """A client in a process of its own, which prints what it has read."""
+    """A client in a separate process, which prints the records that it has read."""
 
     _process: subprocess.Popen[str] | None = None
 
@@ -137,7 +137,7 @@ class Program(Reader):
         """Return the command without its arguments. Raises KafkaError, SetupError."""
 
     def start(self) -> None:
-        """Begin; its own log is dropped."""
+        """Start; the client's own log is discarded."""
         self._process = subprocess.Popen(
             self._command,
             stdin=subprocess.PIPE,

@@ -1,6 +1,6 @@
-"""Rounds of load and SIGKILL, and what must hold after them.
+"""Rounds of load and SIGKILL, and the invariants after them.
 
-The rule: the partition itself is the witness. It is read to its end, and every record in it is accounted for.
+The rule: the partition itself is checked: it is read to its end, and every record is accounted for.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from compat.crash.producers import KafkaPython, Librdkafka, Load
 from compat.matrix.brokers import Barnabas
 
 TOPIC = "crash"
-# Small segments, so that rolling, sealing and flushing are often in the middle when the kill comes.
+# Small segments, so that kills often interrupt rolling, sealing and flushing.
 TOPIC_SETTINGS = {
     "internal.segment.bytes": "65536",
     "index.interval.bytes": "512",
@@ -37,7 +37,7 @@ READ_TIMEOUT_S = 120
 
 
 class LostError(Exception):
-    """A promise was broken; the message says which."""
+    """A guarantee was violated; the message names it."""
 
 
 def judge(directory: Path, seed: int, run_all: Callable[[], Any]) -> int:
@@ -121,7 +121,7 @@ def read(bootstrap: str, partition: int) -> list[tuple[int, int]]:
 
 
 def check(load: Load, records: list[tuple[int, int]]) -> None:
-    """Every number that was sent is there, in order, once, where the producer was told. Raises LostError."""
+    """Check that every sent number is present, in order, once, at its acknowledged offset. Raises LostError."""
     where = f"{type(load).__name__} on partition {load.partition}"
     if load.errors:
         raise LostError(f"{where}: {load.errors[:3]}")
@@ -134,7 +134,7 @@ def check(load: Load, records: list[tuple[int, int]]) -> None:
             f"{where}: {len(numbers)} of {load.sent} records, and record {at} is not in its place"
         )
     offsets = dict(records)
-    # After a restart a repeated batch may be answered without its offset: then there is nothing to compare.
+    # After a restart the response to a repeated batch may lack its offset: then no comparison is possible.
     wrong = [
         (n, offset, offsets[n]) for n, offset in load.acknowledged if offset not in (offsets[n], -1, None)
     ]
@@ -143,7 +143,7 @@ def check(load: Load, records: list[tuple[int, int]]) -> None:
 
 
 def verify(data: Path) -> int:
-    """Have `barnabas log verify` look at what is on the disk; returns how many segments there are."""
+    """Run `barnabas log verify` on the data; returns the number of segments."""
     command = [sys.executable, "-m", "barnabas", "log", "verify", "--deep", "--quiet", "--json", str(data)]
     environment = {**os.environ, "PYTHONPATH": import_path()}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

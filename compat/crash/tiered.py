@@ -1,7 +1,7 @@
 """Kill -9 with tiered storage: `python -m compat.crash.tiered`, in a cluster with `--brokers 3`.
 
 Producers send numbers while brokers are killed and the store fails, and three stock clients read the log from its beginning
-again and again. At the end all but a little of it is in the store only, and every number is there, in order, once.
+repeatedly. At the end most of the log is only in the store, and every number is present, in order, once.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ AWAY_S = (0.0, 2.0)
 """For so long a broker of several stays away after its kill."""
 WAIT_S = 120
 TIMES = 20
-"""So many times its local retention is what the log has at the least."""
+"""Smallest size of the log, in multiples of its local retention."""
 
 
 @dataclass
@@ -173,7 +173,7 @@ def run(directory: Path, *, seed: int, seconds: float, brokers: int) -> Figures:
 def load_and_fail(
     target: Target, store: Store, figures: Figures, choose: random.Random, seconds: float
 ) -> None:
-    """Load, kill and fail for so long, and check what there is. Raises LostError."""
+    """Load, kill and fail for a number of seconds, then check the records. Raises LostError."""
     admin = AdminClient({"bootstrap.servers": target.bootstrap})
     new_topic = NewTopic(TOPIC, PARTITIONS, target.replicas, config=TOPIC_SETTINGS)
     admin.create_topics([new_topic])[TOPIC].result(30)
@@ -225,7 +225,7 @@ def local_bytes(data: Path) -> int:
     """Return the bytes of the topic's segments on the broker's disk."""
     total = 0
     for path in data.glob(f"{TOPIC}-*/*.log"):
-        with suppress(FileNotFoundError):  # it has just gone
+        with suppress(FileNotFoundError):  # it has just ended
             total += path.stat().st_size
     return total
 

@@ -1,4 +1,4 @@
-"""Shared parts of the comparisons with Apache Kafka: raw requests to any broker, and answers side by side.
+"""Shared parts of the comparisons with Apache Kafka: raw requests to any broker, and comparison of responses.
 
-The rule: nothing of the broker under test is imported; the wire is read from the schemas by a second, plain reading.
+The rule: no module of the broker under test is imported; messages are decoded by the schemas with a second, plain codec.
 """

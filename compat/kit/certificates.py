@@ -1,6 +1,6 @@
-"""Certificate authorities and keys in PEM files, made by openssl.
+"""Certificate authorities and keys in PEM files, created by openssl.
 
-The rule: a file with a key and its certificate is what Apache Kafka, ZooKeeper and Barnabas read alike.
+The rule: each file has a key and its certificate, which Apache Kafka, ZooKeeper and Barnabas all read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Signed:
     """PKCS #8, encrypted if a password was given."""
     certificate: Path
     pem: Path
-    """Both in one file."""
+    """Key and certificate in one file."""
 
 
 class Authority:
@@ -76,7 +76,7 @@ class Authority:
                 "-CAcreateserial", "-days", str(days), "-extfile", f"{name}.ext", "-out", f"{name}.crt",
             )  # fmt: skip
             return
-        # `x509` takes no dates in the past before OpenSSL 3.4; `ca` does, and wants files of its own.
+        # Before OpenSSL 3.4 `x509` supports no dates in the past; `ca` does, and needs its own files.
         config = self._directory / f"{name}.cnf"
         (self._directory / f"{name}.index").write_text("")
         (self._directory / f"{name}.serial").write_text("0A\n")

@@ -1,10 +1,10 @@
-"""The same requests to two brokers, and where their answers differ.
+"""The same requests to two brokers, and the differences of their responses.
 
     step = Step("an unknown topic", "DescribeConfigs", 4, {"Resources": [...]})
     differences = run([step], kafka, barnabas)
 
-The rule: every field counts; what no two brokers can have alike counts by its form. A difference is accepted by one of
-those that are known, each with its reason, or it is a failure.
+The rule: every field is compared; values that always differ between brokers are compared by their form. A difference is
+either covered by a known difference, which has a reason, or a failure.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ KEYS = (
     ("PartitionIndex",), ("PartitionId",), ("TopicName",), ("Key",), ("GroupId",), ("Topic",),
     ("EntityType",), ("Entity",), ("ApiKey",),
 )  # fmt: skip
-"""Fields that tell the entries of a list apart, where order means nothing."""
+"""Fields that identify the entries of a list without a significant order."""
 SETS = ("SubscribedTopicNames", "SourceTopics", "TopicPartitions")
 """Lists in any order; that of topics is that of their random ids."""
 IN_ORDER = ("Values",)
-"""Lists in which the order counts though their entries can be told apart: clients' own tests rest on that of quotas."""
+"""Lists with identifiable entries in a significant order: clients' own tests depend on that of quotas."""
 READS = ("Describe", "List", "Metadata", "Find")
 SETTLE_S = 10.0
-"""Time that a change may take until it is seen: Kafka's brokers learn of it from their controller."""
+"""Time until a change is visible: Kafka's brokers get it from their controller."""
 
 Seen = dict[str, Values]
 
@@ -48,7 +48,7 @@ class Step:
     user: str = ""
     """User of the connection; empty for a connection without a login."""
     settles: bool = False
-    """True if it is asked again until both sides answer alike, as for requests that only read."""
+    """True if the request is repeated until both responses are equal, as for read-only requests."""
 
 
 def run(
@@ -77,7 +77,7 @@ def run(
 
 
 def compared(label: str, answers: Sequence[Values], forms: tuple[Forms, Forms]) -> list[Difference]:
-    """Return where the answers of both sides to one step differ, in values that can be alike."""
+    """Return the differences of both responses to a step, after normalization by `forms`."""
     for of_side, answer in zip(forms, answers, strict=True):
         of_side.learn(answer)
     return differences_of(
@@ -97,7 +97,7 @@ def _ask(side: Side, step: Step, seen: Seen) -> Values:
 
 
 def _normal(value: Any, forms: Forms, name: str = "") -> Any:
-    """Lists by what tells their entries apart; what no two brokers can have alike by its form."""
+    """Return a value with lists keyed by their identifying fields, and with forms in place of incomparable values."""
     if isinstance(value, dict):
         return {key: _normal(item, forms, key) for key, item in value.items()}
     if isinstance(value, list) and name in SETS:

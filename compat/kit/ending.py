@@ -12,10 +12,10 @@ from types import FrameType
 
 
 def end_servers_at_sigterm() -> None:
-    """Have SIGTERM end this program as an exception does, which ends the servers that it has started.
+    """Make SIGTERM raise an exception in this program, which ends its servers.
 
-    What starts a server calls it, so that no program has to think of it; a handler that is there stays. A second SIGTERM
-    does not break off the ending. SIGINT is KeyboardInterrupt as it is.
+    Functions that start servers call it, so that programs need not; an existing handler stays. A second SIGTERM does not
+    interrupt the shutdown. SIGINT raises KeyboardInterrupt anyway.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
@@ -24,9 +24,9 @@ def end_servers_at_sigterm() -> None:
 
 @contextmanager
 def rows_in_threads(count: int) -> Iterator[ThreadPoolExecutor]:
-    """Run what starts servers in so many threads. When the program is to end, the rows in hand end, and no other begins.
+    """Run rows that start servers in `count` threads. When the program ends, running rows end, and no other begins.
 
-    A thread gets no signal, so what a row has started is ended by the row.
+    A thread gets no signal, so each row ends its own servers.
     """
     end_servers_at_sigterm()
     with ThreadPoolExecutor(count) as pool:

@@ -1,6 +1,6 @@
-"""Examples of known differences as a run has seen them, kept for tests: what each predicate must accept.
+"""Examples of known differences from runs, stored for tests: each predicate must accept its own.
 
-The rule: one example for each known difference, the one with the smallest answers; a file is Python literals, one a line.
+The rule: one example for each known difference, with the smallest responses; a file has one Python literal per line.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def kept(name: str) -> list[tuple[str, Difference]]:
 
 
 def _literal(row: KnownDifference, difference: Difference) -> str:
-    """Write down as much as the predicate needs: the values, the whole answers, those of the whole scenario."""
+    """Return as much as the predicate needs: the values, the whole responses, or those of the whole scenario."""
     alone = (difference.label, difference.path, difference.theirs, difference.ours)
     forms = (
         alone,

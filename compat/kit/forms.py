@@ -19,7 +19,7 @@ TIMES = re.compile(
     r"TransactionStartTimeMs|LastTimestamp|LogAppendTimeMs|IssueTimestampMs|MaxTimestamp|LastFetchTimestamp"
     r"|LastCaughtUpTimestamp"
 )
-"""Fields with the time of what has just been asked."""
+"""Fields with the time of the request."""
 NEAR_MS = 3_000_000
 """Distance from now, before or after, that still counts as the time of a run."""
 CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{22}")
@@ -27,10 +27,10 @@ _NAMES = ("Name", "TopicName", "Topic")
 
 
 class Forms:
-    """Replaces values of one side; the names of topics are learnt from what it has answered."""
+    """Replaces values of one side; the names of topics are learnt from its responses."""
 
     def __init__(self, ports: Mapping[int, str]) -> None:
-        """`ports` are those that this side listens at, with what stands for them."""
+        """`ports` maps this side's listening ports to their replacements."""
         self._ports = dict(ports)
         self._topics: dict[bytes, str] = {}
 
@@ -46,7 +46,7 @@ class Forms:
                 self._topics[answer["TopicId"]] = name
 
     def of(self, name: str, value: Any) -> Any:
-        """Return what is compared in place of a field's value that is no struct and no list."""
+        """Return the form of a field's value that is neither a struct nor a list."""
         if name in TEXTS:
             return value if value in (None, "", NO_ERROR) else "words"
         if isinstance(value, bytes) and len(value) == len(ZERO_UUID) and name.endswith(("Id", "Ids")):

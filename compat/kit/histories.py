@@ -1,4 +1,4 @@
-"""Random histories of requests, run on two brokers at the same time, and where the answers of a history first differ.
+"""Random histories of requests, run on two brokers concurrently, and the first difference of their responses.
 
     def history(run: HistoryRun) -> None:
         with run.connect() as connection:
@@ -7,9 +7,9 @@
 
     main("compat.log.histories", __doc__, SETTINGS, {"plain": history}, KNOWN)
 
-The rule: what a step draws depends on the seed, the kind of history and the number of the step alone, never on an answer.
-Of the differences of a history that are not known only the first one is shown: others may follow from it. Such a history is
-run again before it counts, since brokers that are busy answer late. A seed repeats its history.
+The rule: the random choices of a step depend only on the seed, the kind of history and the number of the step, never on a
+response. Only the first unknown difference of a history is shown: others may follow from it. Such a history is run again
+before it counts, since busy brokers respond late. A seed repeats its history.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ AGAIN = 1
 SHOWN_BEFORE = 8
 """Answers that are shown before a difference."""
 COMING = (3, 6, 14, 15, 16, 51)
-"""Codes of what is still to come: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, those of coordinators that load, and
+"""Codes of transient errors: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, those of loading coordinators, and
 CONCURRENT_TRANSACTIONS."""
 
 
 @dataclass
 class HistoryRun:
-    """One history on one broker: its draws, and all that is noted of the answers, in order."""
+    """A history on one broker: its random choices, and the notes on responses, in order."""
 
     side: Side
     name: str
@@ -51,7 +51,7 @@ class HistoryRun:
     _connections: list[Connection] = field(default_factory=list)
 
     def random(self, what: object) -> Random:
-        """Return draws that depend on the history and on `what` they are for."""
+        """Return a random generator that depends on the history and on `what`."""
         return Random(f"{self.seed} {what}")
 
     def steps(self, least: int, most: int) -> Iterator[tuple[int, Random]]:
@@ -60,7 +60,7 @@ class HistoryRun:
             yield number, self.random(number)
 
     def note(self, label: str, *values: Any) -> None:
-        """Keep what was answered for the comparison."""
+        """Store values of a response for the comparison."""
         self.notes.append((label, list(values)))
 
     def connect(self) -> Connection:
@@ -78,7 +78,7 @@ History = Callable[[HistoryRun], None]
 
 
 def settled(ask: Callable[[], Any], code_of: Callable[[Any], int]) -> Any:
-    """Ask until the answer has another code than that of something to come; the last answer after 10 s."""
+    """Repeat a request until its code is not transient; returns the last response after 10 s."""
     give_up = time.monotonic() + SETTLE_S
     while True:
         answer = ask()
@@ -88,7 +88,7 @@ def settled(ask: Callable[[], Any], code_of: Callable[[Any], int]) -> Any:
 
 
 def create_topic(connection: Connection, name: str, settings: Mapping[str, str]) -> int:
-    """Create a topic of one partition, wait until it is led, and return the error code."""
+    """Create a topic of one partition, wait for its leader, and return the error code."""
     configs = [{"Name": key, "Value": value} for key, value in settings.items()]
     topic = {"Name": name, "NumPartitions": 1, "ReplicationFactor": 1, "Configs": configs}
     answer = connection.ask("CreateTopics", 5, {"Topics": [topic], "timeoutMs": 9000})
@@ -100,7 +100,7 @@ def create_topic(connection: Connection, name: str, settings: Mapping[str, str])
 
 
 def described_topic(connection: Connection, name: str) -> Values:
-    """Return what Metadata says of a topic; a partition with UNKNOWN_TOPIC_OR_PARTITION while it is not there."""
+    """Return a topic's entry in Metadata; a partition with UNKNOWN_TOPIC_OR_PARTITION while it does not exist."""
     asked = {"Topics": [{"Name": name}], "AllowAutoTopicCreation": False}
     topic: Values = connection.ask("Metadata", 12, asked)["Topics"][0]
     return topic if topic["Partitions"] else topic | {"Partitions": [{"ErrorCode": 3}]}
@@ -115,7 +115,7 @@ def await_coordinator(connection: Connection, key: str, kind: int) -> None:
 
 
 def run_history(history: History, sides: Sequence[Side], kind: str, seed: int, turn: int) -> list[HistoryRun]:
-    """Run one history on each of the brokers at the same time."""
+    """Run one history on both brokers concurrently."""
     name = f"{kind}-{seed}-{turn}".replace(" ", "-")
     runs = [HistoryRun(side, name, f"{kind} {seed}") for side in sides]
 
@@ -135,7 +135,7 @@ def run_history(history: History, sides: Sequence[Side], kind: str, seed: int, t
 def compared(
     kind: str, seed: int, runs: Sequence[HistoryRun], known_differences: Sequence[KnownDifference]
 ) -> tuple[list[Difference], Difference | None]:
-    """Return the known differences between both sides up to the first one that is not known, and that."""
+    """Return the known differences between both sides before the first unknown one, and the latter."""
     theirs, ours = (run.notes for run in runs)
     nothing: tuple[str, Any] = ("the end", [])
     covered = []
@@ -151,7 +151,7 @@ def compared(
 
 
 def show(difference: Difference, runs: Sequence[HistoryRun]) -> None:
-    """Print what was answered before a difference, and both answers."""
+    """Print the notes before a difference, and both values."""
     number = int(difference.step)
     for label, values in runs[0].notes[max(number - SHOWN_BEFORE, 0) : number]:
         print(f"    {label}: {values}")

@@ -1,8 +1,9 @@
-"""Differences that are known: each is a predicate on both answers with its reason, and none may outlive what it is about.
+"""Known differences: each is a predicate on both responses with its reason, and must be removed once it no longer occurs.
 
     KnownDifference("versions v.*", ".*/MinVersion", "old versions are served", accepts=lower)
 
-The rule: what a predicate refuses is a difference like any other, and what a whole run has not seen is one too.
+The rule: a difference that a predicate refuses counts as unknown; a known difference that a whole run has not seen is a
+failure, too.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Answers = Mapping[str, Any]
-"""All that one side has answered so far, by label, in order."""
+"""All responses of one side so far, by label, in order."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,9 @@ class Difference:
     theirs: Any
     ours: Any
     whole: tuple[Any, Any] = field(default=(None, None), compare=False, repr=False)
-    """Both answers in which the values are."""
+    """Both responses that contain the values."""
     answers: tuple[Answers, Answers] = field(default=({}, {}), compare=False, repr=False)
-    """All answers of each side in the scenario, if there is one."""
+    """All responses of each side in the scenario, if any."""
     step: str = field(default="", compare=False, repr=False)
     """The key of both answers in `answers`."""
 
@@ -46,9 +47,9 @@ Patterns = str | tuple[str, ...]
 
 @dataclass(frozen=True)
 class KnownDifference:
-    """A known difference: patterns of label and path, the reason, and what exactly it accepts there.
+    """A known difference: patterns of label and path, the reason, and the predicate.
 
-    Each pattern of several has to be seen in a whole run, and of a pattern each alternative, as both of `create (a|b)`.
+    A whole run must see each pattern, and each alternative of a pattern, such as both of `create (a|b)`.
     """
 
     label: Patterns
@@ -56,7 +57,7 @@ class KnownDifference:
     reason: str
     accepts: Predicate
     by_chance: str = ""
-    """Why a run may be without it."""
+    """The reason why a run may not see it; empty if it must."""
 
     def covers(self, difference: Difference) -> bool:
         """Say whether this is about that difference; answers of another form than the predicate reads are not."""
@@ -94,10 +95,10 @@ def judge(
     complete: bool = True,
     together: bool = False,
 ) -> int:
-    """Print what is to be said; returns how many differences are not known, or known and not there.
+    """Print differences; returns the number of unknown ones, and of known ones that were not seen.
 
-    What is not there counts only if all was asked, which is `complete`; differences of the same kind are shown `together`.
-    A difference counts for the first that covers it, so that one that is behind another all the time is found too.
+    Unseen ones count only after a `complete` run; with `together`, differences of the same kind are shown in one line.
+    The first known difference that covers a difference counts, so one that others always precede shows as unseen.
     """
     covered: list[list[Difference]] = [[] for _ in known_differences]
     unknown: list[Difference] = []
@@ -136,7 +137,7 @@ def differences_between(path: str, theirs: Any, ours: Any) -> Iterable[tuple[str
 
 
 def differences_of(label: str, theirs: Any, ours: Any) -> list[Difference]:
-    """Return where the two answers to one step differ."""
+    """Return the differences of both responses to a step."""
     pairs = differences_between("", theirs, ours)
     return [Difference(label, *one, whole=(theirs, ours)) for one in pairs]
 
@@ -146,11 +147,11 @@ def _several(patterns: Patterns) -> tuple[str, ...]:
 
 
 _CHOICE = re.compile(r"\(([^()|]*(?:\|[^()|]*)+)\)(?![?*+{])")
-"""Alternatives in parentheses, none of which has parentheses, that are there once."""
+"""Alternatives in parentheses without inner parentheses or a quantifier."""
 
 
 def alternatives(patterns: Patterns) -> Iterator[str]:
-    """Yield the patterns with each choice of what stands in parentheses."""
+    """Yield the patterns with each choice of the alternatives in parentheses."""
     for pattern in _several(patterns):
         if choice := _CHOICE.search(pattern):
             before, after = pattern[: choice.start()], pattern[choice.end() :]

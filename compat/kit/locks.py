@@ -1,4 +1,4 @@
-"""A lock of a file's, for what several programs of this project would otherwise make at the same time."""
+"""A file lock, for files that several programs of this project would otherwise create concurrently."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of this file, which is made if need be; waits for its holder."""
+    """Hold the lock of this file, which is created if missing; waits for its holder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

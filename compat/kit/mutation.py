@@ -1,7 +1,7 @@
-"""Requests with one thing in each that is odd: an entry twice, a number that nothing is defined for, an empty name, null.
+"""Requests with one anomaly each: a duplicate entry, an undefined number, an empty name, null.
 
-The rule: what is odd comes from the schemas, field by field and version by version; what is written by hand is one request
-of each API that is right. A value that only an answer has (an id, an epoch) is a function of the answers so far.
+The rule: anomalies are derived from the schemas, by field and version; only one valid request of each API is written by
+hand. A value that depends on a response (an id, an epoch) is a function of the responses so far.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from compat.kit.wire import Values, message
 
 UNKNOWN_ID = bytes(range(16))
 LEFT_AS_THEY_ARE = ("TimeoutMs", "timeoutMs", "MaxWaitMs")
-"""Fields that say how long an answer may take."""
+"""Fields with the timeout of a response."""
 TWICE = "twice"
 NUMBERS = (-2, -1, 0, 1, 7, 99)
 UNSIGNED = "uint16"
@@ -25,12 +25,11 @@ UNSIGNED = "uint16"
 
 @dataclass(frozen=True)
 class Right:
-    """A request that is right: the API, the versions that Kafka 4 serves, its values for a name that nothing else has.
+    """A valid request: the API, the versions that Kafka 4 serves, and its values for a unique name.
 
-    `before` are requests that make what it is about, `after` those that end it; with `has_topics`, a topic of that name is
-    made before all others.
-    `skip` are fields, by name or by path (as in "Topics.Name"), that are left as they are: Kafka does not answer, waits, or
-    ends when they are odd.
+    `before` are requests that create its resource, `after` requests that remove it; with `has_topics`, a topic of that name
+    is created first. `skip` are fields, by name or by path (as in "Topics.Name"), that are not changed: with anomalies in
+    them, Kafka does not respond, waits, or ends.
     """
 
     api: str
@@ -41,13 +40,13 @@ class Right:
     skip: tuple[str, ...] = ()
     has_topics: bool = False
     kind: str = ""
-    """Word that tells two such requests of one API apart."""
+    """Word that distinguishes two such requests of one API."""
 
 
 def _struct(
     shape: Message | Struct, whole: Message, values: Values
 ) -> Iterator[tuple[Field, list[Any], Values]]:
-    """Yield each field that is given with its path and the struct that has it; of a list those of its first struct."""
+    """Yield each present field with its path and its struct; for a list, the fields of its first struct."""
     fields_by_name = {member.name: member for member in shape.fields}
     for name, value in values.items():
         member = fields_by_name[name]
@@ -60,7 +59,7 @@ def _struct(
 
 
 def _odd(member: Field, value: Any, version: int) -> Iterator[tuple[str, Any]]:
-    """Yield what is odd in place of a value, with a label."""
+    """Yield anomalous replacements for a value, with labels."""
     kind: FieldType = member.type
     if version in member.nullable and value is not None:
         yield "null", None
@@ -92,7 +91,7 @@ def _replaced(values: Values, path: list[Any], value: Any) -> Values:
 
 
 def resolved(values: Any, seen: Seen) -> Any:
-    """Return values with each function of the answers so far replaced by what it returns."""
+    """Return values with each function of the responses so far replaced by its result."""
     if callable(values):
         return values(seen)
     if isinstance(values, dict):
@@ -122,7 +121,7 @@ def _doubled(right: Right, path: list[Any]) -> Make:
 
 
 def variants(right: Right, version: int) -> Iterator[tuple[str, Make]]:
-    """Yield the request as it should be, and with one thing in it that is odd, each with a label."""
+    """Yield the valid request, and its variants with one anomaly each, with labels."""
     whole = message(f"{right.api}Request")
     yield "as it should be", right.values
     for member, path, holder in _struct(whole, whole, right.values("x")):
@@ -142,7 +141,7 @@ def variants(right: Right, version: int) -> Iterator[tuple[str, Make]]:
 
 
 def steps_of(right: Right, prefix: str = "mutated", user: str = "") -> Iterator[Step]:
-    """Yield the requests of all versions, with those that come before and after each."""
+    """Yield the requests of all versions, each between its `before` and `after` requests."""
     for version in range(right.versions[0], right.versions[1] + 1):
         for number, (label, make) in enumerate(variants(right, version)):
             name = "-".join((right.api.lower(), *right.kind.split(), f"{version}", f"{number}"))

@@ -1,6 +1,6 @@
-"""Predicates of known differences that more than one comparison needs: how far two answers may differ.
+"""Predicates of known differences that several comparisons share: how far two responses may differ.
 
-The rule: a predicate says what both values are, so that another error code, a value that is gone and one that is added are
+The rule: a predicate constrains both values, so that another error code, a missing value and an additional one are
 refused.
 """
 
@@ -15,7 +15,7 @@ CLOSED = {"connection": "the broker closed the connection"}
 SILENT = {"connection": "no answer in 15 s"}
 UNKNOWN_SERVER_ERROR = -1
 NOTHING = "nothing"
-"""Value that `differences_between` has in place of a field that one side lacks."""
+"""Value of `differences_between` in place of a field that one side lacks."""
 
 
 def pair(theirs: Any, ours: Any) -> Predicate:
@@ -29,7 +29,7 @@ def pairs(*accepted: tuple[Any, Any]) -> Predicate:
 
 
 def any_of(*predicates: Predicate) -> Predicate:
-    """Accept a difference that one of these accepts."""
+    """Accept a difference that any of these predicates accepts."""
     return lambda difference: any(accepts(difference) for accepts in predicates)
 
 
@@ -58,14 +58,14 @@ def words_of_an_error(difference: Difference) -> bool:
 
 
 def lower(difference: Difference) -> bool:
-    """Both are numbers, and ours is the lower one."""
+    """Both are numbers, and ours is lower."""
     return (
         type(difference.theirs) is type(difference.ours) is int and 0 <= difference.ours < difference.theirs
     )
 
 
 def higher(difference: Difference) -> bool:
-    """Both are numbers, and ours is the higher one."""
+    """Both are numbers, and ours is higher."""
     return (
         type(difference.theirs) is type(difference.ours) is int and 0 <= difference.theirs < difference.ours
     )
@@ -77,7 +77,7 @@ def only_theirs(difference: Difference) -> bool:
 
 
 def is_id(value: Any) -> bool:
-    """Say whether a number is one that is handed out."""
+    """Return whether a value is an assigned id."""
     return type(value) is int and value >= 0
 
 
@@ -87,7 +87,7 @@ def is_path(value: Any) -> bool:
 
 
 def answers(theirs: Callable[[Any], bool], ours: Callable[[Any], bool]) -> Predicate:
-    """The whole answers are these, whatever field it is in which they differ."""
+    """Accept any difference between responses that these predicates accept."""
     return lambda difference: theirs(difference.whole[0]) and ours(difference.whole[1])
 
 
@@ -97,7 +97,7 @@ def closed(answer: Any) -> bool:
 
 
 def silent(answer: Any) -> bool:
-    """Say whether nothing was answered."""
+    """Return whether there was no response."""
     return bool(answer == SILENT)
 
 
@@ -107,7 +107,7 @@ def equal(expected: Any) -> Callable[[Any], bool]:
 
 
 def codes(*expected: int) -> Callable[[Any], bool]:
-    """Answers that have exactly these error codes, each at least once; 0 is one too."""
+    """Accept responses with exactly these error codes, each at least once; 0 counts as a code."""
     return lambda answer: set(error_codes(answer)) == set(expected)
 
 
@@ -124,7 +124,7 @@ def error_codes(answer: Any) -> Iterator[int]:
 
 
 def stumbles(code: int) -> Predicate:
-    """Kafka has UNKNOWN_SERVER_ERROR where we say what is wrong, by this code and in words if there are words."""
+    """Kafka has UNKNOWN_SERVER_ERROR where we have this code, with a message if the field exists."""
     expected = (UNKNOWN_SERVER_ERROR, code)
     return lambda difference: (
         (difference.path.endswith("ErrorCode") and (difference.theirs, difference.ours) == expected)

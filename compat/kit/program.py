@@ -1,6 +1,6 @@
-"""The command line of a comparison: start both brokers, ask both, say what differs.
+"""The command line of a comparison: start both brokers, send requests to both, print the differences.
 
-The rule: the exit code is 1 when an answer differs in a way that is not known.
+The rule: the exit code is 1 if there is an unknown difference.
 """
 
 from __future__ import annotations

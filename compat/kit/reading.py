@@ -11,9 +11,9 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 def read_to_end(
     settings: Mapping[str, object], topic: str, partitions: int, *, seconds: float
 ) -> Iterator[Message]:
-    """Yield what a consumer with these settings gets of all partitions, records and errors, up to the end of each.
+    """Yield the records and errors that a consumer with these settings gets, up to the end of each partition.
 
-    Raises TimeoutError, which names the partitions that are left, after so many seconds.
+    Raises TimeoutError after `seconds`, with the unfinished partitions.
     """
     consumer = Consumer({**settings, "enable.partition.eof": True})
     try:

@@ -17,9 +17,9 @@ def record_batch(
     producer: tuple[int, int, int] = (-1, -1, -1),
     transactional: bool = False,
 ) -> bytes:
-    """A batch of records with the key `k`; `producer` is its id, epoch and first sequence, by default none.
+    """Return a batch of records with the key `k`; `producer` is its id, epoch and first sequence, by default none.
 
-    The records are of now if no time is given: Kafka's first look at its segments, 30 s after the start, deletes old ones.
+    The default timestamp is the present: Kafka's first retention check, 30 s after the start, deletes old records.
     """
     if timestamp_ms is None:
         timestamp_ms = time.time_ns() // 1_000_000

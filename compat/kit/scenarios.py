@@ -1,13 +1,13 @@
-"""Scenarios that are run against two brokers: a few clients, of which some wait, and all that each of them is answered.
+"""Scenarios run against two brokers: a few clients, some of which wait, and all of their responses.
 
     def first_join(run: ScenarioRun) -> None:
         run.ask("anna joins", "JoinGroup", "anna", GroupId=run.group, ...)
 
     differences = compare([Scenario("first join", first_join)], kafka, barnabas)
 
-The rule: a scenario uses what it is answered, such as member ids, and names of its own, so that scenarios do not meet;
-what is random is compared by when it was first seen. A scenario that differs is run again with few others before it counts:
-brokers that are busy answer late.
+The rule: a scenario uses values of its responses, such as member ids, and its own names, so that scenarios do not
+interfere; random values are compared by the order of first occurrence. A scenario that differs is run again with few others
+before it counts: busy brokers respond late.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RANDOM_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f
 
 
 class ScenarioError(Exception):
-    """A scenario cannot go on with what it was answered."""
+    """A scenario cannot continue after a response."""
 
 
 Versions = dict[str, tuple[int, int]]
@@ -46,7 +46,7 @@ Versions = dict[str, tuple[int, int]]
 
 @dataclass(frozen=True)
 class Scenario:
-    """A scenario, run in the newest version of each API, and in those that are `backs` older."""
+    """A scenario, run in the newest version of each API, and in versions that are `backs` older."""
 
     name: str
     act: Callable[[ScenarioRun], None]
@@ -70,7 +70,7 @@ class Pending:
 
 @dataclass
 class ScenarioRun:
-    """One scenario with one broker: asks, and keeps what is answered by label."""
+    """A scenario on one broker: sends requests, and stores responses by label."""
 
     side: Side
     name: str
@@ -116,7 +116,7 @@ class ScenarioRun:
         within_s: float = ANSWER_WITHIN_S,
         **values: Any,
     ) -> Pending:
-        """Ask, and give the broker time to answer or to let us wait; `end` has the answer."""
+        """Send a request, and wait a while for a response, which `end` returns."""
         self.requests += 1
         connection = self.side.connect(who)
         self._open.append(connection)
@@ -126,7 +126,7 @@ class ScenarioRun:
         return Pending(label, api, version, connection)
 
     def end(self, pending: Pending) -> Values:
-        """The answer, once it has come. A connection that was closed, or none in time, is an answer too."""
+        """Wait for the response and return it. A closed connection, or a timeout, counts as a response, too."""
         try:
             answer = pending.connection.receive(pending.api, pending.version)
         except WireError as error:
@@ -137,7 +137,7 @@ class ScenarioRun:
         return answer
 
     def waits(self, pending: Pending) -> bool:
-        """Say whether an answer is still to come; kept for the comparison."""
+        """Return whether a response is pending; noted for the comparison."""
         waits = not pending.connection.is_answered(0)
         self.note(f"{pending.label}: must wait", waits)
         return waits
@@ -162,7 +162,7 @@ class ScenarioRun:
         self.answers[f"{label} #{count + 1}" if count else label] = self._normal(what)
 
     def close(self) -> None:
-        """Close what is still open."""
+        """Close open connections."""
         for connection in self._open:
             connection.close()
 
@@ -186,18 +186,18 @@ class ScenarioRun:
         return topic_id
 
     def look(self, api: str, version: int, **values: Any) -> Values:
-        """Ask and keep nothing."""
+        """Send a request, and return the response without a note."""
         with self.side.connect() as connection:
             return connection.ask(api, version, values)
 
-    # --- what is compared -----------------------------------------------------------------------------------
+    # --- comparison -----------------------------------------------------------------------------------------
 
     def _normal(self, value: Any, name: str = "") -> Any:
         """Lists in an order of their own, ids that are random by when they were first seen, the rest by its form."""
         if isinstance(value, dict):
             return {key: self._normal(item, key) for key, item in value.items()}
         if isinstance(value, list):
-            # What is random must not decide the order in which it is first seen.
+            # Random values must not affect the order of their first occurrence.
             items = sorted(value, key=lambda item: RANDOM_ID.sub("", json.dumps(item, default=repr)))
             return sorted((self._normal(item, name) for item in items), key=lambda item: json.dumps(item))
         if name == "ProducerId" and isinstance(value, int) and value >= 0:
@@ -255,7 +255,7 @@ def compare(
     known_differences: Sequence[KnownDifference],
     versions: Versions,
 ) -> Result:
-    """Run all scenarios against both brokers, some at once."""
+    """Run all scenarios against both brokers, some concurrently."""
     runs = [(scenario, back) for scenario in scenarios for back in scenario.backs]
     result = Result([], len(runs), 0)
 
@@ -293,8 +293,8 @@ def _act(scenario: Scenario, run: ScenarioRun) -> None:
         run.note("the scenario breaks off", f"{type(error).__name__}: {error}")
     finally:
         run.close()
-        with suppress(WireError):  # a broker that is busy answers too late, and nothing depends on it
-            # Lists of all groups are to stay short.
+        with suppress(WireError):  # a busy broker responds too late, and nothing depends on it
+            # Keep lists of all groups short.
             run.look("DeleteGroups", 1, GroupsNames=[run.group])
 
 

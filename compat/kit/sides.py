@@ -1,6 +1,6 @@
-"""Barnabas and Apache Kafka side by side, started alike: the same server.properties but for ports and directories.
+"""Barnabas and Apache Kafka side by side, with the same server.properties except for ports and directories.
 
-The rule: everything of both is in one temporary directory; only processes started here are ever signalled.
+The rule: all files of both are in one temporary directory; only processes started here are signalled.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Side:
 
     @property
     def ports(self) -> dict[int, str]:
-        """The ports that this side listens at, with what each is for."""
+        """The listening ports of this side, with their purposes."""
         return (
             {self.port: "its port", self.sasl_port: "its port of logins"}
             if self.sasl_port
@@ -67,7 +67,7 @@ def both(
 ) -> Iterator[tuple[Side, Side]]:
     """(Apache Kafka, Barnabas), running; `classpath` has plugins of Kafka's. Raises KafkaError, StartError.
 
-    Barnabas is of the same release: another one would differ by what is new in Kafka.
+    Barnabas runs as the same release: another release would differ by Kafka's new features.
     """
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="compare-")))

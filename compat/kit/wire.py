@@ -3,7 +3,7 @@
     with Connection("127.0.0.1", 9092) as kafka:
         answer = kafka.ask("DescribeConfigs", 4, {"Resources": [...]})
 
-The rule: fields have the schema's names; what is left out of a request has its default.
+The rule: fields have the schema's names; fields missing from a request have their defaults.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Values = dict[str, Any]
 
 
 class WireError(Exception):
-    """The broker closed the connection, or its bytes are not what the schema says."""
+    """The broker closed the connection, or its bytes do not fit the schema."""
 
 
 @cache
@@ -41,7 +41,7 @@ def message(name: str) -> Message:
 
 
 class Connection:
-    """One connection to a broker; requests are asked one after the other."""
+    """A connection to a broker, with one request at a time."""
 
     def __init__(self, host: str, port: int, client_id: str = "kit") -> None:
         self._socket = socket.create_connection((host, port), TIMEOUT_S)
@@ -62,11 +62,11 @@ class Connection:
         self._socket.sendall(struct.pack(">i", len(body)) + body)
 
     def is_answered(self, within_s: float) -> bool:
-        """Say whether an answer begins to come, or the connection is closed, within that time."""
+        """Return whether a response begins to arrive, or the connection is closed, within that time."""
         return is_readable(self._socket, within_s)
 
     def receive(self, api: str, version: int) -> Values:
-        """The answer to what was sent; returns the response's fields. Raises WireError."""
+        """Receive the response; returns its fields. Raises WireError."""
         response = message(f"{api}Response")
         answer = self._receive(struct.unpack(">i", self._receive(4))[0])
         start = 5 if version in response.flexible and response.api_key != API_VERSIONS else 4
