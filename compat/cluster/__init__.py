@@ -1,1 +1,1 @@
-"""Clusters of Apache Kafka 3.9 and our brokers in any mix on one ZooKeeper, and what must hold in each of them."""
+"""Mixed clusters of Apache Kafka 3.9 and our brokers on one ZooKeeper, and the guarantees of each."""

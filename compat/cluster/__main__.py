@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
     failures = 0
     for mix in options.mixes.split(","):
         kinds = MIXES[mix]
-        # In a mixed cluster everything is asked of a controller of each kind.
+        # A mixed cluster is checked under a controller of each kind.
         chosen = [
             check
             for check in {"rolled": checks.ROLLED, "raised": checks.RAISED}.get(mix, checks.CHECKS)
@@ -72,7 +72,7 @@ def run_mix(
     *,
     keep: bool,
 ) -> int:
-    """Run checks in one cluster; returns how many failed."""
+    """Run checks in one cluster; returns the number of failures."""
     print(f"\n{mix} ({', '.join(kinds)}), controller {controller}, in {directory}", flush=True)
     failures = 0
     try:

@@ -1,6 +1,6 @@
-"""A client that makes, alters and deletes topics while brokers and controllers come and go, and a check that all is kept.
+"""A client that creates, alters and deletes topics while brokers and controllers come and go, and a check of all changes.
 
-The rule: a change is owed from the moment that a broker has answered that it is made; one without an answer is asked again.
+The rule: a change must survive once a broker has confirmed it; a request without a response is repeated.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TEMPORARY = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.INVALID_REPLICATION_FACTOR,
 )
-"""Errors while brokers and controllers are away; a broker may not know yet of a topic that was made by another."""
+"""Errors while brokers and controllers are unavailable; a broker may not see yet a topic that was created by another."""
 Asked = Callable[[], Mapping[Any, "Future[Any]"]]
 
 
@@ -47,7 +47,7 @@ class Changes:
         self.values: dict[str, int] = {}
         """The value of the setting that was acknowledged last, by topic."""
         self.leaving: set[str] = set()
-        """Topics to be deleted, from before the first request on."""
+        """Topics being deleted, since before the first request."""
         self.deleted: set[str] = set()
         self.count = 0
         """Number of changes that were acknowledged."""
@@ -114,9 +114,9 @@ class Changes:
             number += 1
 
     def _is_made(self, ask: Asked, made_before: int | None = None) -> bool:
-        """Ask until a change is made; false if it is refused, or all is over.
+        """Repeat a request until the change is made; False if it is refused, or the client is stopped.
 
-        The error `made_before` says that it was made already: brokers too ask again when a controller goes.
+        The error `made_before` means that it was made already: brokers also repeat requests when a controller disappears.
         """
         while not self._stop.is_set():
             try:

@@ -1,7 +1,7 @@
-"""Promises of a cluster of any brokers: one function for each promise, in the order in which they run.
+"""Guarantees of a cluster of any brokers: one function for each, in the order of execution.
 
-The rule: a check leaves the cluster as it found it (all brokers running, all replicas in sync), and returns in words
-what it has seen.
+The rule: a check restores the cluster (all brokers running, all replicas in sync), and returns a description of its
+result.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Check = Callable[[Brokers], str]
 
 
 def membership(cluster: Brokers) -> str:
-    """All brokers are registered, and each client is told of all of them by every broker."""
+    """All brokers are registered, and every broker lists all of them to clients."""
     wait_until(
         lambda: cluster.live() == set(cluster.kinds),
         "all brokers are registered",
@@ -48,7 +48,7 @@ def membership(cluster: Brokers) -> str:
 
 
 def creation(cluster: Brokers) -> str:
-    """kafka-topics makes a topic with three replicas each, and all of them come into sync."""
+    """kafka-topics creates a topic with three replicas each, and all of them get in sync."""
     tools.run(
         cluster, "topics", "--create", "--topic", TOPIC, "--partitions", str(PARTITIONS), "--replication-factor", "3",
         "--config", "min.insync.replicas=2",
@@ -90,7 +90,7 @@ def produce_and_consume(cluster: Brokers) -> str:
                 if message.error() is None:
                     seen.add(int(message.value().split()[0]))
     for member in members:
-        member.close()  # commits what it has read
+        member.close()  # commits the records that it has read
     _check_growth(cluster, load, before)
     lag = tools.run(cluster, "consumer-groups", "--describe", "--group", group)
     return f"{len(load.acknowledged)} records; consumer-groups shows {lag.count(TOPIC)} partitions"
@@ -139,7 +139,7 @@ def transactions(cluster: Brokers) -> str:
         producer.begin_transaction()
         for partition in range(3):
             producer.produce(topic, f"{number}".encode(), partition=partition)
-        producer.flush(30)  # what is still in the client would not be sent, let alone aborted
+        producer.flush(30)  # records still in the client would not be sent, let alone aborted
         (producer.abort_transaction if number % 4 == 3 else producer.commit_transaction)(60)
     expected = [f"{number}".encode() for number in range(20) if number % 4 != 3]
     records = read_all(cluster.bootstrap, topic, 3)
@@ -161,7 +161,7 @@ def identical_replicas(cluster: Brokers) -> str:
 
 
 def leader_killed(cluster: Brokers) -> str:
-    """A broker is killed under load: nothing that was acknowledged is lost, the rest goes on, and it comes back."""
+    """A broker is killed under load: no acknowledged record is lost, the others continue, and it returns."""
     told = []
     for broker_id in cluster.kinds:
         load = Load(cluster.bootstrap, TOPIC, PARTITIONS)
@@ -191,7 +191,7 @@ def leader_killed(cluster: Brokers) -> str:
 
 
 def clean_stop(cluster: Brokers) -> str:
-    """Brokers are stopped and started one by one under load: nothing is refused, nothing lost."""
+    """Brokers are stopped and started one by one under load: no record is refused or lost."""
     load = Load(cluster.bootstrap, TOPIC, PARTITIONS)
     before = _count(cluster)
     begun = time.monotonic()
@@ -218,7 +218,7 @@ def _check_growth(cluster: Brokers, load: Load, before: dict[int, int]) -> None:
 
 def preferred_leaders(cluster: Brokers) -> str:
     """kafka-leader-election gives leadership back to the first replica of each partition."""
-    for topic in cluster.topics():  # who is not in sync yet cannot be elected, and the tool says so
+    for topic in cluster.topics():  # a replica out of sync cannot be elected; the tool reports it
         cluster.wait_in_sync(topic, cluster.replicas(topic))
     tools.run(cluster, "leader-election", "--election-type", "preferred", "--all-topic-partitions")
     assignment = cluster.assignment(TOPIC)
@@ -343,7 +343,7 @@ def _retention(admin: AdminClient, topic: str) -> str | None:
 
 
 def offsets_survive(cluster: Brokers) -> str:
-    """Committed offsets are there after the coordinator's broker is killed, and another one is the coordinator."""
+    """Committed offsets survive a kill of the coordinator's broker, and another broker becomes the coordinator."""
     group = "survivors"
     member = Consumer(
         {**QUICK, "bootstrap.servers": cluster.bootstrap, "group.id": group, "enable.auto.commit": False}
@@ -452,7 +452,7 @@ ROLLED: tuple[Check, ...] = (
     membership, creation, produce_and_consume, transactions, rolled_over, identical_replicas, produce_and_consume,
     transactions,
 )  # fmt: skip
-"""Those of a cluster that is rolled over."""
+"""Checks of a cluster that is rolled over."""
 RAISED: tuple[Check, ...] = (
     membership, creation, produce_and_consume, protocol_raised, identical_replicas, produce_and_consume, transactions,
     leader_killed, identical_replicas,

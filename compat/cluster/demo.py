@@ -1,6 +1,6 @@
 """`make cluster-demo`: three brokers, stock clients under load, one broker killed, nothing lost; told step by step.
 
-The rule: everything is done by what a user has: `barnabas cluster`, librdkafka, kafka-python, SIGKILL.
+The rule: only a user's means are used: `barnabas cluster`, librdkafka, kafka-python, SIGKILL.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ AFTER_S = 6.0
 
 
 class Demo:
-    """One `barnabas cluster` with what it says."""
+    """One `barnabas cluster` with its output."""
 
     def __init__(self, directory: Path, arguments: list[str]) -> None:
         command = [sys.executable, "-m", "barnabas", "cluster", "--brokers", "3", "--port", "0"]
@@ -86,7 +86,7 @@ def step(text: str) -> None:
 
 
 def states(admin: AdminClient) -> dict[int, Any]:
-    """Each partition's leader and ISR, as a broker that lives says."""
+    """Return each partition's leader and ISR, from a live broker."""
     topic = admin.list_topics(TOPIC, timeout=10).topics[TOPIC]
     return topic.partitions
 
@@ -99,7 +99,7 @@ def in_sync(admin: AdminClient, count: int) -> bool:
 
 
 def consume(bootstrap: str, stop: threading.Event, seen: set[int]) -> None:
-    """Read with kafka-python, in a group, until told to stop and nothing more comes."""
+    """Read with kafka-python, in a group, until `stop` is set and no more records arrive."""
     consumer = KafkaConsumer(
         TOPIC, bootstrap_servers=bootstrap.split(","), group_id="demo", auto_offset_reset="earliest",
         metadata_max_age_ms=1000, request_timeout_ms=10_000, session_timeout_ms=8000,
@@ -114,7 +114,7 @@ def consume(bootstrap: str, stop: threading.Event, seen: set[int]) -> None:
 
 
 def run(directory: Path, arguments: list[str]) -> None:
-    """The whole of it. Raises ClusterError when a promise is broken."""
+    """Run the demo. Raises ClusterError if a guarantee is violated."""
     begun = time.monotonic()
     demo = Demo(directory, arguments)
     restarted: subprocess.Popen[bytes] | None = None

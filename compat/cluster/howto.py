@@ -64,7 +64,7 @@ def blocks(title: str) -> list[str]:
 
 
 class Machines:
-    """Three machines with the programs that the page asks for; what is installed on each is in its directory."""
+    """Three machines with the programs that the page requires; the installation of each is in its directory."""
 
     def __init__(self, directory: Path, zookeeper: str) -> None:
         self.directory = directory
@@ -76,7 +76,7 @@ class Machines:
         self._program("useradd", "#!/bin/sh\n")
         self._program("ssh", f'#!/bin/sh\nexport MACHINE={directory}/"$1"\nshift\nexec "$@"\n')
         tool = shlex.join(tool_command(release(VERSION), "topics"))
-        # "wait until it prints nothing", as who reads the page does
+        # "wait until it prints nothing", like a reader of the page
         self._program("kafka-topics.sh", f'#!/bin/sh\nwhile [ -n "$({tool} "$@")" ]; do sleep 0.2; done\n')
 
     def _program(self, name: str, text: str) -> None:
@@ -109,7 +109,7 @@ class Machines:
             )
 
     def install(self, machine: str) -> None:
-        """Do what the page says for one of three machines, and edit what it says must be edited."""
+        """Follow the page for one of three machines, with the required edits."""
         (commands,) = blocks("On three machines")[:1]
         home = self.directory / machine
         home.mkdir()
@@ -133,7 +133,7 @@ class Machines:
         self.run("".join(start), machine)
 
     def _edit(self, path: Path, machine: str) -> None:
-        """Change what differs from machine to machine, and the names of an example's hosts."""
+        """Edit the settings that differ between machines, and the host names of the example."""
         address, number = MACHINES[machine], machine.removeprefix("kafka")
         text = path.read_text()
         for old, new in (

@@ -1,7 +1,6 @@
 """A producer that sends numbers with acks=all while brokers come and go, and a reader that counts them.
 
-The rule: a record is owed from the moment the client was told that it is there; what was never answered may be there or
-not, but not twice.
+The rule: a record must survive once it is acknowledged; a record without a response may exist or not, but not twice.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ QUICK = {
     "reconnect.backoff.max.ms": 200,
     "retry.backoff.ms": 20,
     "topic.metadata.refresh.interval.ms": 1000,
-    "log_level": 0,  # that a broker is gone is what this is about
+    "log_level": 0,  # an unavailable broker is expected
 }
 
 
 class Load:
-    """Sends 0, 1, 2, ... to a topic's partitions in turn, in a thread of its own, idempotent and with acks=all."""
+    """Sends 0, 1, 2, ... to a topic's partitions in turn, in a separate thread, idempotent and with acks=all."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, rate: float = 2000.0) -> None:
         """`rate` is in records per second."""
@@ -38,7 +37,7 @@ class Load:
         self.acknowledged: dict[int, tuple[int, int]] = {}
         """Partition and offset by number."""
         self.times: list[float] = []
-        """When each acknowledgement came (`time.monotonic`), in order."""
+        """Time of each acknowledgement (`time.monotonic`), in order."""
         self.errors: list[str] = []
         self.sent = 0
         self._partitions = partitions
@@ -63,7 +62,7 @@ class Load:
         self.stop()
 
     def stop(self) -> None:
-        """Send nothing more, and wait until everything is acknowledged or refused."""
+        """Stop sending, and wait until all records are acknowledged or refused."""
         self._stop.set()
         self._thread.join()
 
@@ -114,7 +113,7 @@ def read_all(
     values: dict[int, list[bytes]] = {index: [] for index in range(partitions)}
     try:
         for message in read_to_end(settings, topic, partitions, seconds=READ_S):
-            if message.error() is None:  # others pass: brokers come and go
+            if message.error() is None:  # others are temporary: brokers come and go
                 values[message.partition()].append(message.value())
     except TimeoutError as error:
         raise ClusterError(str(error)) from error
@@ -122,7 +121,7 @@ def read_all(
 
 
 def check(load: Load, records: dict[int, list[bytes]]) -> None:
-    """See that every acknowledged number is there, and no number twice. Raises ClusterError."""
+    """Check that every acknowledged number exists, and no number twice. Raises ClusterError."""
     if load.errors:
         raise ClusterError(f"{len(load.errors)} records were refused, the first: {load.errors[0]}")
     numbers = Counter(int(value.split()[0]) for values in records.values() for value in values)

@@ -1,7 +1,6 @@
 """Logs of the replicas of a partition, compared byte by byte.
 
-The rule: what is compared is what is on the disks, of all segments one after the other; where segments begin is each
-broker's own affair.
+The rule: the bytes on the disks are compared, of all segments in sequence; brokers may begin segments at different offsets.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ HEADER = struct.Struct(">qi")  # base offset, bytes that follow
 
 
 def content(directory: Path) -> bytes:
-    """The batches of a partition's segments, in order; half a batch at the end is left out."""
+    """The batches of a partition's segments, in order; a partial batch at the end is omitted."""
     content_bytes = b""
     for path in sorted(directory.glob("*.log")):
         data = path.read_bytes()
@@ -47,7 +46,7 @@ def log_of(node: Node, name: str) -> Path:
 
 
 def compare(cluster: Brokers, topics: Iterable[str]) -> tuple[int, int]:
-    """See that all replicas of these topics have the same bytes, once nothing is written any more.
+    """Check that all replicas of these topics have the same bytes, once writing has ended.
 
     Returns the number of partitions and the bytes of one replica of each. Raises ClusterError.
     """

@@ -1,7 +1,7 @@
 """A cluster's brokers, of either kind, and its ZooKeeper.
 
-The rule: every broker has a directory and an address of its own, which stay the same when it is stopped, started again,
-or replaced by one of the other kind.
+The rule: every broker has its own directory and address, which stay the same when it is restarted, or replaced by a
+broker of the other kind.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ POLL_S = 0.1
 
 
 class ClusterError(Exception):
-    """Something is not as it must be; the message says what."""
+    """A check has failed; the message has the reason."""
 
 
 class Node(Protocol):
@@ -176,7 +176,7 @@ class Brokers:
     """Release of the tools that are run."""
     zookeeper_connect = ""
     keeper_tool: Sequence[str] = ()
-    """A tool of Kafka's, with arguments, that asks what keeps the cluster."""
+    """A tool of Kafka's, with arguments, that queries ZooKeeper or the controllers."""
     directory: Path
     settings: dict[str, str]
     kinds: dict[int, str]
@@ -214,14 +214,14 @@ class Brokers:
         """The ids of the brokers of a kind."""
         return [broker_id for broker_id, its in self.kinds.items() if its == kind]
 
-    # --- what a subclass does -------------------------------------------------------------------------------
+    # --- for subclasses -------------------------------------------------------------------------------------
 
     def begin_keeper(self) -> None:
-        """Start what keeps the cluster, before any broker."""
+        """Start ZooKeeper or the controllers, before any broker."""
         raise NotImplementedError
 
     def end_keeper(self) -> None:
-        """Stop what keeps the cluster, after the brokers; it may not have begun."""
+        """Stop ZooKeeper or the controllers, after the brokers; they may not have started."""
         raise NotImplementedError
 
     def start(self, broker_id: int) -> Node:
@@ -267,7 +267,7 @@ class Brokers:
     # --- the same for all -----------------------------------------------------------------------------------
 
     def replace(self, broker_id: int, kind: str) -> None:
-        """Stop a broker cleanly, and start one of the other kind on its log dir. The log dir moves with its partitions."""
+        """Stop a broker cleanly, and start one of the other kind on its log dir, which moves with its partitions."""
         old = self.nodes.pop(broker_id)
         old.stop()
         wait_until(lambda: broker_id not in self.live(), f"broker {broker_id} goes")
@@ -297,7 +297,7 @@ class Brokers:
         )
 
     def complaints(self) -> dict[int, list[str]]:
-        """Errors that our brokers have logged."""
+        """Return the errors that our brokers have logged."""
         return {
             broker_id: lines
             for broker_id in self.of_kind(OURS)
@@ -319,9 +319,9 @@ class Cluster(Brokers):
         kazoo: Mapping[str, Any] | None = None,
         prepare: Callable[[Cluster], None] | None = None,
     ) -> None:
-        """`own` are settings of single brokers; `kazoo` is what the own connection needs besides the address.
+        """`own` are settings of single brokers; `kazoo` are options of this program's connection besides the address.
 
-        `prepare` is called when ZooKeeper runs and no broker does yet.
+        `prepare` is called once ZooKeeper runs, before any broker.
         """
         self._prepare = prepare
         self.own = own or {}
@@ -338,7 +338,7 @@ class Cluster(Brokers):
         self._client: KazooClient | None = None
 
     def begin_keeper(self) -> None:
-        """Start ZooKeeper, and prepare what brokers must find."""
+        """Start ZooKeeper, and call `prepare`."""
         self.zookeeper.start()
         self._client = KazooClient(self.connect, **self._kazoo)
         self._client.start(30)
@@ -357,7 +357,7 @@ class Cluster(Brokers):
         kind = self.kinds[broker_id]
         node = self.nodes.get(broker_id) or self.new_node(broker_id, kind)
         self.nodes[broker_id] = node
-        if kind != OURS:  # Kafka ends when its own old session still has the id
+        if kind != OURS:  # Kafka exits if its own old session still has the id
             wait_until(lambda: broker_id not in self.live(), f"the old session of broker {broker_id} ends")
         try:
             node.start()
@@ -376,7 +376,7 @@ class Cluster(Brokers):
             self.connect,
         )
 
-    # --- what ZooKeeper says --------------------------------------------------------------------------------
+    # --- state in ZooKeeper ----------------------------------------------------------------------------------
 
     def read(self, path: str) -> Any:
         """The JSON of a znode, None if there is none."""
@@ -480,9 +480,9 @@ def chosen_names(parser: ArgumentParser, text: str, known_names: Collection[str]
 
 
 def in_directory(prefix: str, parent: Path | None, run: Callable[[Path], None]) -> int:
-    """Run a comparison in a directory of its own and print how it went; returns the exit code.
+    """Run a comparison in a new directory and print the outcome; returns the exit code.
 
-    The directory stays where the comparison fails, and where `parent` says where it is to be.
+    The directory is kept if the comparison fails, or if a `parent` is given.
     """
     directory = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     try:

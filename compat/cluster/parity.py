@@ -27,16 +27,16 @@ from compat.kit.wire import Connection
 
 AT_ONCE = ("consumer.assignment.interval", "share.assignment.interval", "streams.initial.rebalance.delay")
 SETTLE_S = 1.5
-"""Time that both brokers of one quorum may take to see a change; busy machines take longer."""
+"""Time until both brokers of a quorum see a change; busy machines take longer."""
 OTHERS = {"internal": internal_topics, "clients": clients}
 """Parts that are no single requests."""
 PARTS = {**parity_steps.PARTS, **parity_changes.PARTS}
 ALL = (*parity_steps.PARTS, "tools", *parity_changes.PARTS, *OTHERS)
-"""In an order in which the topics of one part are not in the way of another."""
+"""All parts, in an order in which topics of one part do not disturb another."""
 
 
 def sides(peers: QuorumPeers) -> tuple[Member, Member]:
-    """(The broker of Kafka's, ours), to be asked by `compat.kit.compare`."""
+    """Return (the broker of Kafka's, ours), for `compat.kit.compare`."""
     theirs, ours = (
         Member(peers.what(broker_id), peers.cluster.ports[broker_id], peers.users[broker_id], word, broker_id)
         for broker_id, word in ((KAFKAS, "kafkas-side"), (OF_OURS, "our-side"))
@@ -97,7 +97,7 @@ def main(argv: list[str]) -> int:
     def compared(directory: Path) -> None:
         # ANONYMOUS, the program that asks, is a super user; each topic has as many replicas as are wanted.
         settings = {"default.replication.factor": "1", "min.insync.replicas": "1", "num.partitions": "1"}
-        # What brokers of ours have in all checks.
+        # Settings of our brokers in all checks.
         settings |= {f"group.{name}.ms": "0" for name in AT_ONCE}
         internal = {f"{name}.replication.factor": "1" for name in ("offsets.topic", "transaction.state.log")}
         peers = QuorumPeers(directory, (KAFKA, OURS), settings=settings | internal)

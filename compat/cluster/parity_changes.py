@@ -1,6 +1,6 @@
-"""Changes that a broker of Kafka's and one of ours are asked for in one quorum, rightly and wrongly, by each version.
+"""Requests for changes, valid and invalid, in each version, to a broker of Kafka's and one of ours in a quorum.
 
-The rule: requests that change something do so under names with SIDE in them.
+The rule: the names of changed resources contain SIDE.
 """
 
 from __future__ import annotations
@@ -407,7 +407,7 @@ def _decisions() -> Iterator[Step]:
 
 
 def _auto() -> Iterator[Step]:
-    """Topics that are made because a client asks for them: Kafka's broker answers first that there is none."""
+    """Yield requests that create topics automatically: Kafka's broker first responds that the topic is unknown."""
     for label, name, user in (
         ("made", "SIDE-auto", ""), ("not allowed", "SIDE-auto-of-alice", ALICE), ("bad name", "a b", ""),
         ("controllers'", "__cluster_metadata", ""), ("by a user", "SIDE-auto-of-admin", ADMIN),
@@ -425,7 +425,7 @@ def _auto() -> Iterator[Step]:
 
 
 def _throttled() -> Iterator[Step]:
-    """Ask for more topics than a quota lets a client id make: answers in which the controller says so, of each version."""
+    """Yield requests for more topics than a client id's quota allows, with the controller's refusal in each version."""
     yield Step("mutations: quota", "AlterClientQuotas", 1, {"Entries": [
         quota([("user", ADMIN)], "controller_mutation_rate", 1.0)], "ValidateOnly": False})  # fmt: skip
     yield Step("mutations: known", "DescribeClientQuotas", 1, {"Components": [

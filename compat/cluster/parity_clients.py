@@ -20,7 +20,7 @@ COORDINATORS: dict[str, tuple[int, Callable[[bytes], str]]] = {
     "__transaction_state": (1, lambda _: "transaction"),
     "__share_group_state": (2, lambda topic_id: f"group:{_text(topic_id)}:0"),
 }
-"""Internal topics, each with the type and the key of a look-up that has it made."""
+"""Internal topics, each with the type and the key of a FindCoordinator that creates it."""
 NAMES = 4
 """Number of groups and of transactional ids for each broker: the coordinators of some are at the other."""
 RECORDS = 200

@@ -1,6 +1,6 @@
-"""A quorum with one of everything, of which a broker of Kafka's and one of ours are asked: for `parity`.
+"""A quorum with one resource of every kind, with a broker of Kafka's and one of ours: for `parity`.
 
-The rule: SIDE stands for a word that each side has of its own, so that both can be asked to change the same.
+The rule: SIDE is replaced by a different word for each side, so that both can get the same requests for changes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from compat.kit.wire import Connection, Values
 SIDE = "SIDE"
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 KAFKAS, OF_OURS, FENCED = 4, 5, 6
-"""The numbers of the brokers; the one that is fenced is no process."""
+"""The ids of the brokers; the fenced one has no process."""
 FEATURES = (
     "metadata.version", "kraft.version", "transaction.version", "group.version", "share.version", "streams.version",
     "eligible.leader.replicas.version",
@@ -25,7 +25,7 @@ FEATURES = (
 
 
 IN_ANY_ORDER = ("NodeId", "BrokerId", "User", "Mechanism", "TokenId")
-"""Fields by which lists are sorted where their order means nothing."""
+"""Fields that sort lists without a significant order."""
 
 
 class Asking(Connection):
@@ -85,11 +85,11 @@ class Member(Side):
         return connection
 
 
-# --- what is there ---------------------------------------------------------------------------------------------------
+# --- contents --------------------------------------------------------------------------------------------------------
 
 
 def fill(controller: Connection, broker: Connection) -> None:
-    """Make one of everything by a broker of Kafka's. Raises ClusterError."""
+    """Create one resource of every kind by a broker of Kafka's. Raises ClusterError."""
     epoch = _registered(controller)
     _beat(controller, epoch)
     assignments: dict[str, list[list[int]]] = {
@@ -128,7 +128,7 @@ def fill(controller: Connection, broker: Connection) -> None:
         (GROUP, "s", "share.auto.offset.reset", "earliest"),
         (TOPIC, "many", "leader.replication.throttled.replicas", "0:1,1:1"),
     ):
-        # A broker of Kafka's takes its own settings alone, and the controller those of each.
+        # A broker of Kafka's accepts only its own settings, the controller those of any broker.
         _ok(
             controller if name.isdigit() else broker,
             "IncrementalAlterConfigs",
@@ -188,7 +188,7 @@ def _codes(value: Any) -> list[int]:
 
 
 def change(kind: int, name: str, *changes: tuple[str, int, str | None], validate: bool = False) -> Values:
-    """An IncrementalAlterConfigs request for one resource."""
+    """Return an IncrementalAlterConfigs request for one resource."""
     configs = [
         {"Name": key, "ConfigOperation": operation, "Value": value} for key, operation, value in changes
     ]
@@ -199,7 +199,7 @@ def change(kind: int, name: str, *changes: tuple[str, int, str | None], validate
 
 
 def replace(kind: int, name: str, *settings: tuple[str, str | None], validate: bool = False) -> Values:
-    """An AlterConfigs request for one resource."""
+    """Return an AlterConfigs request for one resource."""
     configs = [{"Name": key, "Value": value} for key, value in settings]
     return {
         "Resources": [{"ResourceType": kind, "ResourceName": name, "Configs": configs}],

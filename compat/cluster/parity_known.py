@@ -1,4 +1,4 @@
-"""Differences between a broker of Kafka's and one of ours in one quorum that are known, each with its reason."""
+"""Known differences between a broker of Kafka's and one of ours in a quorum, each with its reason."""
 
 from __future__ import annotations
 

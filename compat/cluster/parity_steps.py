@@ -1,6 +1,6 @@
-"""Descriptions that a broker of Kafka's and one of ours are asked for in one quorum.
+"""Read-only requests to a broker of Kafka's and one of ours in a quorum.
 
-The rule: they change nothing, so that each is repeated until both answer alike, or differ for long.
+The rule: they change nothing, so each is repeated until both responses are equal, or differ for too long.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Kafka's tools, run at a broker of Kafka's and at one of ours in one quorum: for `parity`.
 
-The rule: what a tool says is compared line by line, in any order, but for addresses, times and the side's own word.
+The rule: the output of a tool is compared line by line, in any order, without addresses, times and the side's own word.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ READS = ("--list", "--describe", "describe", "list")
 
 
 def tools(peers: QuorumPeers) -> tuple[list[Difference], int]:
-    """Run Kafka's tools at both brokers; returns what differs, and the number of commands."""
+    """Run Kafka's tools at both brokers; returns the differences, and the number of commands."""
     move = '{"version":1,"partitions":[{"topic":"many","partition":0,"replicas":[4]}]}'
     (peers.directory / "MOVE.json").write_text(move)
     differences = []

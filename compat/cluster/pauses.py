@@ -24,7 +24,7 @@ INTERVAL_S = 0.01
 
 
 class Steady:
-    """A producer of a record each 10 ms; `worst_s` is the longest latency since it was last asked."""
+    """A producer of a record each 10 ms; `worst_s` returns the longest latency since its last call."""
 
     def __init__(self, bootstrap: str) -> None:
         self._producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0})
@@ -70,7 +70,7 @@ def pauses(kind: str, stops: int, directory: Path) -> list[float]:
         with Steady(cluster.bootstrap) as producer:
             for number in range(stops):
                 broker_id = number % 3 + 1
-                time.sleep(5)  # all is in sync, and nobody remembers the stop before
+                time.sleep(5)  # all replicas are in sync, and clients have recovered from the previous stop
                 producer.worst_s()
                 cluster.nodes[broker_id].stop()
                 wait_until(lambda gone=broker_id: gone not in cluster.live(), "the broker goes")

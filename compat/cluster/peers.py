@@ -45,7 +45,7 @@ TOPIC = checks.TOPIC
 TOOL_S = 90
 CLUSTER_AUTHORIZATION_FAILED = 31
 RATE = 20_000
-"""A quota that bites at once, in bytes/s at each broker."""
+"""A quota that throttles immediately, in bytes/s at each broker."""
 
 
 class Peers:
@@ -99,7 +99,7 @@ class Peers:
         return path
 
     def tool(self, broker_id: int, name: str, *arguments: str, config: Path | None = None) -> str:
-        """Run a tool at one broker; returns what it says. Raises ClusterError."""
+        """Run a tool at one broker; returns its output. Raises ClusterError."""
         done = self.try_tool(broker_id, name, *arguments, config=config)
         if done.returncode or "Error while executing" in done.stdout:
             raise ClusterError(
@@ -134,7 +134,7 @@ class Peers:
         }  # fmt: skip
 
     def pairs(self) -> Iterator[tuple[int, int]]:
-        """A broker of Kafka's and one of ours, in both orders."""
+        """Yield a broker of Kafka's and one of ours, in both orders."""
         kafka, ours = self.cluster.of_kind(KAFKA)[0], self.cluster.of_kind(OURS)[0]
         yield kafka, ours
         yield ours, kafka
@@ -163,7 +163,7 @@ def settings() -> dict[str, str]:
         "listener.name.users.scram-sha-256.sasl.jaas.config": f"{SCRAM_MODULE} required;",
         "listener.name.users.scram-sha-512.sasl.jaas.config": f"{SCRAM_MODULE} required;",
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
-        # Whoever comes without a login is the program that checks everything else.
+        # A client without a login is the program that checks everything else.
         "super.users": f"User:{ADMIN};User:ANONYMOUS",
         "delegation.token.secret.key": "the same at all brokers",
         "connection.failed.authentication.delay.ms": "100",
@@ -182,7 +182,7 @@ def write(name: str, *arguments: str) -> None:
 
 
 def brokers_are_allowed(peers: Peers) -> str:
-    """With ClusterAction and nothing else the brokers replicate; both kinds list the ACL that a tool wrote."""
+    """The brokers replicate with only ClusterAction; both kinds list the ACL that a tool wrote."""
     note = f"{checks.membership(peers.cluster)}; {checks.creation(peers.cluster)}"
     for broker_id in next(peers.pairs()):
         listed = peers.tool(broker_id, "acls", "--list", "--cluster")
@@ -202,7 +202,7 @@ def transactions(peers: Peers) -> str:
 
 
 def both_ways(step: Callable[[Peers, int, int], str]) -> Callable[[Peers], str]:
-    """Return a step that is done from a broker of Kafka's to one of ours, and back."""
+    """Return a step that runs from a broker of Kafka's to one of ours, and back."""
 
     @functools.wraps(step)
     def done(peers: Peers) -> str:
@@ -216,7 +216,7 @@ def both_ways(step: Callable[[Peers, int, int], str]) -> Callable[[Peers], str]:
 
 @both_ways
 def credentials(peers: Peers, first: int, other: int) -> str:
-    """A user made, changed and removed at one broker can log in, only with the newer password, and no more at the other."""
+    """A user is created, changed and removed at one broker: the other one allows, and at last refuses, the login."""
     user = f"carol-{first}"
     entity = ("--entity-type", "users", "--entity-name", user)
     seen = []
@@ -258,7 +258,7 @@ def acls(peers: Peers, first: int, other: int) -> str:
     rule = ("--allow-principal", f"User:{ALICE}", "--producer", "--topic", TOPIC)
     peers.tool(first, "acls", "--add", *rule)
     took = wait_until(lambda: may_write(alice), f"alice may write by {peers.what(other)}")
-    # The tool ends all but the last line with a space, in an order of its own.
+    # The tool ends all lines but the last with a space, in an arbitrary order.
     lists = [
         sorted(line.strip() for line in peers.tool(broker_id, "acls", "--list").splitlines())
         for broker_id in (first, other)
@@ -271,7 +271,7 @@ def acls(peers: Peers, first: int, other: int) -> str:
 
 
 def may_write(client: Mapping[str, object]) -> bool:
-    """Say whether records are taken in all partitions; some brokers may know of a change before others."""
+    """Return whether all partitions accept records; some brokers may see a change before others."""
     errors: list[ClientError | None] = []
     producer = Producer({**client, "message.timeout.ms": 8000, "topic.metadata.refresh.interval.ms": 300})
     for partition in range(checks.PARTITIONS):
@@ -284,7 +284,7 @@ def may_write(client: Mapping[str, object]) -> bool:
 
 @both_ways
 def quotas(peers: Peers, first: int, other: int) -> str:
-    """A quota set at one broker is described by all, and slows clients down at each of them."""
+    """A quota set at one broker is described by all, and throttles clients at each of them."""
     entity = ("--entity-type", "users", "--entity-name", ADMIN)
     peers.tool(first, "configs", "--alter", *entity, "--add-config", f"producer_byte_rate={RATE}")
     described = [peers.tool(broker_id, "configs", "--describe", *entity) for broker_id in (first, other)]
@@ -363,7 +363,7 @@ def cluster_action(peers: Peers) -> str:
 
 
 def leader_killed(peers: Peers) -> str:
-    """Nothing acknowledged is lost when brokers are killed."""
+    """No acknowledged record is lost when brokers are killed."""
     return checks.leader_killed(peers.cluster)
 
 

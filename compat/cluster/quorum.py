@@ -98,7 +98,7 @@ def unregistered(cluster: Brokers) -> str:
 
 
 def kafkas_tools(cluster: Brokers) -> str:
-    """Kafka's tools say the same by each broker: features, quorum, topics, settings."""
+    """Kafka's tools print the same by each broker: features, quorum, topics, settings."""
     questions: dict[str, tuple[str, ...]] = {
         "features": ("describe",),
         "topics": ("--describe",),
@@ -114,7 +114,7 @@ def kafkas_tools(cluster: Brokers) -> str:
             text = tools.run(cluster, tool, *arguments, at=cluster.nodes[broker_id].bootstrap)
             answers[broker_id] = _settled(tool, text)
         if tool == "log-dirs":
-            continue  # sizes grow while they are asked for
+            continue  # sizes grow meanwhile
         if tool == "configs" and not cluster.version.startswith(SETTINGS_OF):
             answers = _of_all(answers)
         if tool == "features":
@@ -169,13 +169,13 @@ def _of_all(answers: Mapping[int, Sequence[str]]) -> dict[int, list[str]]:
 
 
 def _finalized(lines: Sequence[str]) -> list[str]:
-    """Return what the cluster has agreed on; the levels that a broker supports are those of its release."""
+    """Return the finalized features; the levels that a broker supports are those of its release."""
     finalized = [re.sub(r"Supported\w+: (UNKNOWN )?\S+\s*", "", line) for line in lines]
     return [line for line in finalized if not line.endswith(": 0")]
 
 
 def _settled(tool: str, text: str) -> list[str]:
-    """Return lines that do not change from one moment to the next, in order."""
+    """Return the stable lines of an output, sorted."""
     lines = sorted(line.rstrip() for line in text.splitlines() if line.strip())
     if tool == "features":
         return sorted({line.partition("Epoch:")[0].rstrip() for line in lines})
@@ -300,7 +300,7 @@ def run_mix(
     *,
     is_dynamic: bool,
 ) -> int:
-    """Run checks in one cluster; returns how many failed."""
+    """Run checks in one cluster; returns the number of failures."""
     voters = "dynamic" if is_dynamic else "static"
     print(
         f"\n{mix}: Kafka {options.version}, {options.controllers} controllers ({options.quorum}), {voters} voters, "

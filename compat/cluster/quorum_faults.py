@@ -34,21 +34,21 @@ from compat.matrix.brokers import BrokerError
 
 SESSION_S = 9.0
 CONTROLLERS = 253
-"""The last part of the address of the controllers, which is this process's second one."""
+"""The last part of the controllers' address, which is this process's second address."""
 PARTITIONS = 6
 TOPIC = "ledger"
 RATE = 500.0
 DELETED_MEANWHILE = re.compile(
     r" change-\d+-0 had the log of a topic with the id \S+, but the cluster has no such topic"
 )
-"""Said at the start of a broker of a topic that was deleted while it was away: it keeps the log, and tells its operator."""
+"""Logged by a starting broker for a topic that was deleted while it was down: it keeps the log, and warns its operator."""
 RESUMED = 500
 """Records that must be acknowledged after each fault."""
 
 
 @dataclass(slots=True)
 class Fault:
-    """One fault, as it was drawn."""
+    """A randomly chosen fault."""
 
     cluster: QuorumCluster
     network: Network
@@ -76,7 +76,7 @@ class Fault:
         )
 
     def cut(self, *hosts: int) -> None:
-        """Cut the broker off from hosts, in both directions where those are more than an address."""
+        """Isolate the broker from hosts, in both directions if these are more than an address."""
         for host in hosts:
             self.network.cut(self.broker_id, host, both_ways=host != CONTROLLERS)
 
@@ -102,7 +102,7 @@ def suspended(fault: Fault) -> str:
 
 
 def restarted_within_session(fault: Fault) -> str:
-    """SIGKILL and a start at once: the registration is refused until the old session is over, and has a new epoch then."""
+    """SIGKILL and an immediate start: registration is refused until the old session has expired, then has a new epoch."""
     epoch, begun = fault.epoch, time.monotonic()
     fault.cluster.nodes[fault.broker_id].kill()
     fault.cluster.start(fault.broker_id)
@@ -132,7 +132,7 @@ def cut_from_brokers(fault: Fault) -> str:
 
 
 def controller_killed(fault: Fault) -> str:
-    """The leading controller is killed, and started once another one leads; or at once where there is one."""
+    """The active controller is killed, and started once another leads, or immediately if it is the only one."""
     quorum = fault.cluster.quorum
     leader, begun = quorum.leader(), time.monotonic()
     leader.process.kill()
@@ -148,7 +148,7 @@ def controller_killed(fault: Fault) -> str:
 
 
 def controller_suspended(fault: Fault) -> str:
-    """SIGSTOP of the leading controller until another one leads, or for some seconds where there is one; SIGCONT."""
+    """SIGSTOP of the active controller until another leads, or for some seconds if it is the only one; then SIGCONT."""
     quorum = fault.cluster.quorum
     leader, begun = quorum.leader(), time.monotonic()
     pid = leader.process.pid()

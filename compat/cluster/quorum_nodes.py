@@ -168,10 +168,10 @@ class QuorumCluster(Brokers):
         our_controllers: Collection[int] = (),
         place: Callable[[int, int], Place] = lambda _broker_id, port: Place(HOST, port),
     ) -> None:
-        """`prepare` is called before the first broker starts; `place` says where a broker of an id and port runs.
+        """`prepare` is called before the first broker starts; `place` returns the place of a broker with an id and port.
 
         With `has_admin` each controller has a listener without security, for the checks. `our_controllers` are the ids of
-        those that are ours.
+        our controllers.
         """
         self.version = version
         self.directory = directory
@@ -196,7 +196,7 @@ class QuorumCluster(Brokers):
         return ",".join(place.address for place in self._places.values())
 
     def begin_keeper(self) -> None:
-        """Start the controllers, and prepare what brokers must find."""
+        """Start the controllers, and call `prepare`."""
         self.quorum.start()
         if self._prepare is not None:
             self._prepare(self)
@@ -231,7 +231,7 @@ class QuorumCluster(Brokers):
             self.version,
         )
 
-    # --- what the quorum says -------------------------------------------------------------------------------
+    # --- state of the quorum --------------------------------------------------------------------------------
 
     def image(self) -> QuorumImage:
         """All that the quorum has committed."""

@@ -52,7 +52,7 @@ class Entrance(NamedTuple):
 
     @property
     def of_controllers(self) -> str:
-        """The mechanism with which controllers log in at each other."""
+        """The mechanism of logins between controllers."""
         return PLAIN if self.mechanism == SCRAM else self.mechanism
 
 
@@ -66,7 +66,7 @@ ENTRANCES = {
 
 
 class QuorumPeers(Peers):
-    """Controllers of Kafka's, and brokers with a listener for users and one for each other."""
+    """Controllers of Kafka's, and brokers with a listener for users and another for brokers."""
 
     def __init__(
         self,
@@ -232,7 +232,7 @@ def forwarded_as_the_user(these: Peers) -> str:
 
 
 def metadata_shown(these: Peers) -> str:
-    """`barnabas metadata show` by the controllers' listener says what it says without security, and refuses strangers."""
+    """`barnabas metadata show` by the controllers' listener prints the same as without security; strangers are refused."""
     assert isinstance(these, QuorumPeers)
     controllers = these.cluster.quorum
     shown = _metadata("--bootstrap-controller", controllers.addresses, *these.command_settings(BROKER))
@@ -247,7 +247,7 @@ def metadata_shown(these: Peers) -> str:
 
 
 def _metadata(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run `barnabas metadata show` for what does not change by itself."""
+    """Run `barnabas metadata show` for stable contents."""
     command = [
         *BARNABAS,
         "metadata",

@@ -1,6 +1,6 @@
 """Changes of a cluster, and their outcomes: for `scenarios`.
 
-The rule: a scenario leaves the cluster as it was, but for its own topics.
+The rule: a scenario restores the cluster, except for its own topics.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ RECORD_BYTES = 1000
 RECORDS = 2000
 """Number of records in each partition that is moved: 2 MB."""
 THROTTLE = 400_000
-"""Bytes per second of replication while partitions move: some seconds for what a broker leads."""
+"""Bytes per second of replication while partitions move: some seconds for the partitions that a broker leads."""
 STOPPED = 20
-"""Bytes per second with which nothing gets done."""
+"""Bytes per second at which a move makes no progress."""
 PARTITIONS = 6
 RESUMED = 1000
 GONE_S = 120.0
-"""Time until the log of a replica that has moved away is gone: the delay of deletion is a minute."""
+"""Time until the log of a moved replica is removed: the delay of deletion is a minute."""
 Outcome = dict[str, Any]
 
 
@@ -56,7 +56,7 @@ class Scene:
         return first, second, third
 
     def tool(self, name: str, *arguments: str) -> list[str]:
-        """Run a tool at the brokers; returns its exit code and its lines, in order, without what is of this run alone."""
+        """Run a tool at the brokers; returns its exit code and its lines, sorted, without values of this run alone."""
         where = ["--bootstrap-server", self.cluster.bootstrap]
         words = [arguments[0], *where, *arguments[1:]] if name == "cluster" else [*where, *arguments]
         code, text = self.process.run(name, *words)
@@ -118,7 +118,7 @@ class Scene:
         ]
 
     def asked(self, broker_id: int, api: str, version: int, values: Values) -> Values:
-        """Ask one broker for something."""
+        """Send a request to one broker."""
         host, _, port = self.cluster.nodes[broker_id].bootstrap.partition(":")
         with Connection(host, int(port)) as connection:
             return connection.ask(api, version, values)
@@ -212,11 +212,11 @@ PROBES: Mapping[str, tuple[str, int, Values]] = {
     }),
     "transaction.version": ("InitProducerId", 5, {"TransactionalId": "t", "TransactionTimeoutMs": 9000}),
 }  # fmt: skip
-"""A request that tells by its answer whether a feature is on."""
+"""Requests with responses that show whether a feature is enabled."""
 
 
 def features(scene: Scene) -> Outcome:
-    """Features are lowered and raised by kafka-features: each broker tells of it, and answers by it."""
+    """Features are lowered and raised by kafka-features: each broker reports and applies the levels."""
     scene.create("probed", [scene.broker_ids], 1)
     outcome: Outcome = {}
     for change in (
@@ -327,7 +327,7 @@ def _without(directory_id: str, lines: list[str]) -> list[str]:
 
 
 def unregistered(scene: Scene) -> Outcome:
-    """A broker is unregistered while it runs, and while it does not; it comes back with its replicas after a start."""
+    """A broker is unregistered while it runs, and while it is down; after a start it returns with its replicas."""
     cluster, broker_id = scene.cluster, scene.broker_ids[2]
     scene.create("left", [scene.broker_ids], 100)
     words = ("cluster", "unregister", "--id", str(broker_id))
@@ -379,7 +379,7 @@ def log_dir_full(scene: Scene) -> Outcome:
 def _without_a_disk(
     scene: Scene, topic: str, number: int, begin: Callable[[Disk], None], end: Callable[[int, Disk], None]
 ) -> Outcome:
-    """Have a disk of the second broker fail under load, and see what is led, answered and told meanwhile."""
+    """Make a disk of the second broker fail under load, and return leaders, responses and descriptions meanwhile."""
     cluster, broker_id = scene.cluster, scene.broker_ids[1]
     disk, log_dir = scene.disks[broker_id][number], cluster.nodes[broker_id].log_dirs[number]
     first, second, third = scene.broker_ids
@@ -415,7 +415,7 @@ def _without_a_disk(
 
 
 def _dirs(scene: Scene, broker_id: int) -> list[tuple[int, bool]]:
-    """Return the error code of each log dir that a broker tells of, and whether it tells its size."""
+    """Return the error code of each log dir that a broker describes, and whether it reports the size."""
     answer = scene.asked(broker_id, "DescribeLogDirs", 4, {"Topics": None})
     return sorted((row["ErrorCode"], row["TotalBytes"] > 0) for row in answer["Results"])
 
@@ -441,7 +441,7 @@ def metadata_dir_full(scene: Scene) -> Outcome:
         scene.create("meanwhile", [(scene.broker_ids[0], scene.broker_ids[2])], 10)
         outcome["has ended"] = not _runs(cluster.nodes[broker_id].pid)
         disk.free()
-        with contextlib.suppress(BrokerError):  # it has ended by itself
+        with contextlib.suppress(BrokerError):  # it has exited by itself
             cluster.nodes[broker_id].kill()
         cluster.start(broker_id)
         cluster.wait_in_sync("kept", 3)
@@ -455,7 +455,7 @@ def metadata_dir_full(scene: Scene) -> Outcome:
 
 
 def _runs(pid: int | None) -> bool:
-    """Say whether a process has not ended; one that has, and was not waited for, is no more."""
+    """Return whether a process runs; a zombie does not."""
     if pid is None:
         return False
     try:

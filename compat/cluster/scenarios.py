@@ -37,7 +37,7 @@ SETTINGS = {
 
 
 def outcomes(kind: str, names: Sequence[str], directory: Path) -> dict[str, Any]:
-    """Run scenarios in a cluster of one kind of broker; returns what came of each."""
+    """Run scenarios in a cluster of one kind of broker; returns the outcome of each."""
     disks = {
         broker_id: [Disk(directory / f"broker-{broker_id}-{name}", DISK_MB) for name in DISKS]
         for broker_id in BROKERS

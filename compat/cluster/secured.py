@@ -1,6 +1,6 @@
 """python -m compat.cluster.secured: three of ours and a ZooKeeper that wants TLS with certificates, a digest and ACLs.
 
-The rule: what is not allowed is tried too, and must be refused with a line that says why.
+The rule: forbidden actions are tried, too, and must be refused with a line that has the reason.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from compat.matrix.brokers import BrokerError
 USER, PASSWORD = "kafka", "a secret"
 KEY_PASSWORD = "changeit"
 SENSITIVE = ("/config/users", "/config/brokers", "/delegation_token/tokens")
-"""Znodes that only the brokers may read, as Apache Kafka has it; all else the world may read, and /consumers write."""
+"""Znodes that only the brokers may read, as in Apache Kafka; others are world-readable, and /consumers is writable."""
 TOOL_S = 60
 
 
@@ -46,7 +46,7 @@ class Certificates:
         self.stranger = Authority(directory, "other-ca").signed("stranger").pem
 
     def in_pkcs12(self) -> dict[str, str]:
-        """Settings by which a broker finds the same in PKCS12, made by openssl and keytool."""
+        """Return the broker settings for the same certificates in PKCS12, created by openssl and keytool."""
         subprocess.run(
             [
                 "openssl", "pkcs12", "-export", "-in", "client.crt", "-inkey", "client.raw", "-out", "client.p12",
@@ -95,7 +95,7 @@ class Certificates:
         }
 
     def of_kazoo(self) -> dict[str, Any]:
-        """Options with which kazoo connects."""
+        """Return kazoo's options for a connection."""
         return {
             "use_ssl": True,
             "certfile": str(self.client),
@@ -149,7 +149,7 @@ def _anyone() -> Any:
 
 
 def shell(cluster: Cluster, certificates: Certificates, *lines: str) -> str:
-    """Run Kafka's own zookeeper-shell over TLS; returns what it says."""
+    """Run Kafka's own zookeeper-shell over TLS; returns its output."""
     settings = cluster.directory / "shell.properties"
     properties = {**certificates.of_broker(), "zookeeper.ssl.keystore.location": str(certificates.tool)}
     del properties["zookeeper.ssl.keystore.password"]
@@ -175,7 +175,7 @@ def shell(cluster: Cluster, certificates: Certificates, *lines: str) -> str:
 
 
 def strangers(cluster: Cluster, certificates: Certificates) -> str:
-    """Kafka's zookeeper-shell reads without the digest what it may, and writes with it alone."""
+    """Without the digest Kafka's zookeeper-shell can read public znodes; it can write only with the digest."""
     topic = f"/brokers/topics/{checks.TOPIC}"
     without = shell(
         cluster,
@@ -204,7 +204,7 @@ def strangers(cluster: Cluster, certificates: Certificates) -> str:
 
 
 def refusals(cluster: Cluster, certificates: Certificates) -> str:
-    """A broker without TLS, of another authority, or with another digest does not start, and says why."""
+    """A broker without TLS, of another authority, or with another digest does not start, and reports the reason."""
     usual = {**cluster.settings, **certificates.of_broker()}
     wrong: dict[str, tuple[dict[str, str], str]] = {
         "no TLS": ({"zookeeper.ssl.client.enable": "false"}, "could not be reached"),
@@ -251,7 +251,7 @@ def refusals(cluster: Cluster, certificates: Certificates) -> str:
 
 
 def run(directory: Path) -> None:
-    """All of it. Raises ClusterError, KafkaError."""
+    """Run all checks. Raises ClusterError, KafkaError."""
     certificates = Certificates(directory / "certificates")
     steps: Mapping[str, Callable[[Cluster], str]] = {
         "membership": checks.membership,
