@@ -1,7 +1,7 @@
-"""Owners of partitions, read from answers: for differences only in the partitions of members that are alike.
+"""Owners of partitions, read from responses: for differences only in the partitions of equivalent members.
 
-The rule: a partition without an owner, one with two, and a member that has more or fewer than any at Kafka are no such
-difference.
+The rule: a partition without an owner or with two owners, and a member with more or fewer partitions than any at Kafka,
+are not such differences.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def other_members(difference: Difference) -> bool:
 
 
 def shared_at_once(difference: Difference) -> bool:
-    """A member of a share group has nothing at Kafka yet, and here its last assignment there; then both are alike."""
+    """At Kafka a share group's member has no partitions yet, with us its later assignment; finally both are equal."""
     wide = frozenset().union(*(_all_of(held(difference.answers[0], step)) for step in difference.answers[0]))
     return (
         difference.theirs == []
@@ -77,7 +77,7 @@ def shared_at_once(difference: Difference) -> bool:
 
 
 def shared_by_others(difference: Difference) -> bool:
-    """Members share the same partitions, each as many of them; a description may say on both sides what they were told."""
+    """Members share the same partitions in equal numbers; both descriptions may repeat the heartbeats' assignments."""
     described = [next(iter(told(answer).values()), None) for answer in difference.whole]
     is_old = all(
         assigned is not None and _is_no_news(assigned, answers, difference.step)
@@ -89,7 +89,7 @@ def shared_by_others(difference: Difference) -> bool:
 
 
 def _are_shared_alike(difference: Difference) -> bool:
-    """Say whether what the members of a share group have is alike at last, or from this step on some time."""
+    """Return whether the assignments of a share group are equivalent at the end, or at some step from this one on."""
     theirs, ours = (told(answers.get("at last: ShareGroupDescribe")) for answers in difference.answers)
     if theirs or ours:
         return theirs.keys() == ours.keys() and all(alike(theirs[kind], ours[kind]) for kind in ours)
@@ -103,7 +103,7 @@ def _are_shared_alike(difference: Difference) -> bool:
 
 
 def _is_no_news(assigned: Given, answers: Answers, step: str) -> bool:
-    """Say whether each member of a description has been told just that."""
+    """Return whether each described member has got exactly the described assignment."""
     before = held(answers, step)
     named = {name[0]: slots for member, slots in assigned.items() if (name := _NAMES.search(member))}
     return bool(named) and all(before.get(who) == slots for who, slots in named.items())
@@ -114,7 +114,7 @@ def _all_of(assigned: Given) -> frozenset[Slot]:
 
 
 def _takes_up(theirs: Given, ours: Given) -> bool:
-    """Beside their partitions at Kafka, members have those of members that are gone; none too many, none twice."""
+    """Besides their partitions at Kafka, members have those of departed members, evenly, and none twice."""
     freed = _all_of(ours) - _all_of(theirs)
     return bool(freed) and (
         theirs.keys() == ours.keys()
@@ -125,7 +125,7 @@ def _takes_up(theirs: Given, ours: Given) -> bool:
 
 
 def _is_on_its_way(kind: str, theirs: Mapping[str, Given], ours: Mapping[str, Given]) -> bool:
-    """Say whether members have alike assignments.
+    """Return whether members have equivalent assignments.
 
     If targets are told, each has what it has at Kafka, or as much of its own as has come; as many partitions have come as
     at Kafka, or one more: that which is left over.
@@ -155,7 +155,7 @@ def in_the_end(difference: Difference) -> bool:
 
 
 def _is_as_described(difference: Difference) -> bool:
-    """Say whether both sides have alike targets, and the member was told its described assignment or target."""
+    """Return whether both sides have equivalent targets, and the member has got its described assignment or target."""
     theirs, ours = (_last_description(answers) for answers in difference.answers)
     if not _targets(ours) or not alike(_targets(theirs), _targets(ours)):
         return False
@@ -186,7 +186,7 @@ def _targets(description: Any) -> Given:
 
 
 def _doubles(assigned: Given) -> set[Slot]:
-    """Partitions that more than one has."""
+    """Return the partitions with more than one owner."""
     return {slot for slot, count in _owners(assigned).items() if count > 1}
 
 
@@ -211,7 +211,7 @@ def _owners(assigned: Given) -> Counter[Slot]:
 
 
 def told(answer: Any) -> dict[str, Given]:
-    """Return what a description of groups says that the members have, and what they shall have."""
+    """Return the members' assignments and target assignments in a description of groups."""
     assigned: dict[str, Given] = {}
     for group in answer.get("Groups", ()) if isinstance(answer, dict) else ():
         for kind in ("Assignment", "TargetAssignment", "MemberAssignment"):
@@ -223,7 +223,7 @@ def told(answer: Any) -> dict[str, Given]:
 
 
 def held(answers: Answers, last: str) -> Given:
-    """Return what members have been told to have, up to an answer of a scenario."""
+    """Return the members' assignments from heartbeats, up to a response of a scenario."""
     slots: dict[str, frozenset[Slot]] = {}
     for label, answer in answers.items():
         if isinstance(answer, dict) and answer.get("ErrorCode") == UNKNOWN_MEMBER:
@@ -267,7 +267,7 @@ def slots_of(assignment: Any) -> frozenset[Slot]:
 
 
 def _of_bytes(data: bytes) -> Iterator[Slot]:
-    """Yield what a leader gives a member of the classic protocol."""
+    """Yield the partitions that a leader assigns to a member of the classic protocol."""
     if not data:
         return
     _, topics = struct.unpack_from(">hi", data)

@@ -1,6 +1,7 @@
-"""Classic groups: every state, every request of a member, right and wrong.
+"""Classic groups: every state, every request of a member, valid and invalid.
 
-The rule: a cell of the matrix is a group of its own that is brought into a state, asked one thing, described, and ended.
+The rule: a cell of the matrix is a separate group that is brought into a state, gets one request, is described, and
+ended.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Asking = Callable[[ScenarioRun, "GroupFixture"], Pending]
 
 @dataclass
 class GroupFixture:
-    """A group in some state: its members by client id, and those that wait."""
+    """A group in some state: its members by client id, and the waiting ones."""
 
     group: str
     generation: int = 0
@@ -32,7 +33,7 @@ class GroupFixture:
     waiting: list[Pending] = field(default_factory=list)
 
     def id(self, who: str) -> str:
-        """The member id of a client, which may never have joined."""
+        """Return the member id of a client, which may never have joined."""
         return self.members.get(who, f"{who}-was-never-here")
 
 
@@ -82,7 +83,7 @@ def join(
 
 
 def joined(run: ScenarioRun, fixture: GroupFixture, who: str, pending: Pending) -> None:
-    """Take up what JoinGroup answers."""
+    """Handle a JoinGroup response."""
     answer = run.end(pending)
     fixture.members[who] = answer["MemberId"]
     fixture.generation = answer["GenerationId"]
@@ -142,7 +143,7 @@ def empty(run: ScenarioRun) -> GroupFixture:
 
 
 def pending(run: ScenarioRun) -> GroupFixture:
-    """A client has been given a member id and has not come back with it (from v4 on)."""
+    """A client has got a member id and has not rejoined with it (from v4 on)."""
     fixture = GroupFixture(run.group)
     first = run.end(run.begin("set-up: anna asks", "JoinGroup", "anna", **joining(fixture.group)))
     fixture.members["anna"] = first["MemberId"]
@@ -171,7 +172,7 @@ def preparing(run: ScenarioRun) -> GroupFixture:
 
 
 def completing(run: ScenarioRun, **changes: Any) -> GroupFixture:
-    """Two have joined, and one of them waits for the assignment."""
+    """Two members have joined, and one of them waits for the assignment."""
     fixture = stable_alone(run, **changes)
     late = join(run, fixture, "bert", **changes)
     joined(run, fixture, "anna", join(run, fixture, "anna", **changes))
@@ -181,7 +182,7 @@ def completing(run: ScenarioRun, **changes: Any) -> GroupFixture:
 
 
 def stable(run: ScenarioRun, **changes: Any) -> GroupFixture:
-    """Two members, and what each of them reads."""
+    """Two members with their assignments."""
     fixture = completing(run, **changes)
     run.ask("set-up: anna assigns", "SyncGroup", "anna", **syncing(fixture, "anna", "anna", "bert"))
     run.end(fixture.waiting.pop())
@@ -217,7 +218,7 @@ def stable_static(run: ScenarioRun, **changes: Any) -> GroupFixture:
 
 
 def stable_pending(run: ScenarioRun) -> GroupFixture:
-    """Two members, and a client that has been given a member id and has not come back with it."""
+    """Two members, and a client that has got a member id and has not rejoined with it."""
     fixture = stable(run)
     first = run.begin("set-up: carl asks", "JoinGroup", "carl", version=9, **joining(fixture.group))
     fixture.members["carl"] = run.end(first)["MemberId"]
@@ -232,7 +233,7 @@ def deleted(run: ScenarioRun) -> GroupFixture:
 
 
 def of_connect(run: ScenarioRun) -> GroupFixture:
-    """One member that is no consumer, with metadata that only its own kind can read."""
+    """A member other than a consumer, with metadata that only its own kind can read."""
     fixture = GroupFixture(run.group)
     protocols = [{"Name": "sessioned", "Metadata": b"\x01config"}]
     joined(run, fixture, "anna", join(run, fixture, "anna", ProtocolType="connect", Protocols=protocols))
@@ -252,7 +253,7 @@ STATES = {
 }  # fmt: skip
 
 
-# --- what is asked ----------------------------------------------------------------------------------------------
+# --- requests ---------------------------------------------------------------------------------------------------
 
 
 def _protocol(name: str, metadata: bytes = b"") -> list[Values]:
@@ -366,7 +367,7 @@ LEAVES: dict[str, Callable[[GroupFixture], Values]] = {
 
 
 def requests() -> Iterator[tuple[str, str, Callable[[GroupFixture], Values]]]:
-    """Label, API and the values of everything that is asked in every state."""
+    """Yield label, API and values of every request that is sent in every state."""
     for api, asked in (
         ("JoinGroup", JOINS), ("SyncGroup", SYNCS), ("Heartbeat", HEARTBEATS), ("LeaveGroup", LEAVES),
     ):  # fmt: skip
@@ -380,7 +381,7 @@ def cell(
     values: Callable[[GroupFixture], Values],
     run: ScenarioRun,
 ) -> None:
-    """Bring a group into a state, ask one thing, and see what has become of it."""
+    """Bring a group into a state, send one request, and describe the group."""
     fixture = state(run)
     asked = run.begin("asked", api, "carl", **values(fixture))
     waits = run.waits(asked)
@@ -395,7 +396,7 @@ def cell(
 
 
 def end(run: ScenarioRun, fixture: GroupFixture, *asked: Pending) -> None:
-    """All members leave, so that no request waits any more."""
+    """Make all members leave, so that no request stays pending."""
     for who, member_id in fixture.members.items():
         run.ask(f"{who} leaves", "LeaveGroup", who, **leaving(fixture.group, (member_id, None)))
     for pending_ in (*fixture.waiting, *asked):
@@ -405,7 +406,7 @@ def end(run: ScenarioRun, fixture: GroupFixture, *asked: Pending) -> None:
 
 
 def scenarios() -> Iterator[Scenario]:
-    """The matrix, in the newest versions and the oldest, and where it matters in those between."""
+    """Yield the matrix, in the newest and the oldest versions, and in intermediate ones where they differ."""
     for state_name, state in STATES.items():
         for label, api, values in requests():
             backs = BACKS if state_name in ("stable", "stable static") else (0, 9)

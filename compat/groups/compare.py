@@ -32,7 +32,7 @@ SETTINGS = {
     "group.consumer.max.size": "3",
     "group.streams.max.size": "3",
     "group.share.max.size": "3",
-    # What Kafka would gather for a second is assigned at once here, so that the order of things is the same.
+    # Kafka would batch assignments for a second; 0 makes them immediate, so that the order of events is the same.
     "group.consumer.assignment.interval.ms": "0",
     "group.streams.assignment.interval.ms": "0",
     "group.share.assignment.interval.ms": "0",

@@ -1,6 +1,6 @@
-"""Groups with epochs of members (consumer, share, streams): how they are brought into their states, and their requests.
+"""Groups with member epochs (consumer, share, streams): set-up of their states, and their requests.
 
-The rule: a member takes what it is given at once, and says so with its next heartbeat, until no member has a step to take.
+The rule: members adopt assignments immediately, and confirm them with their next heartbeats, until no step is pending.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class EpochGroupFixture(GroupFixture):
 
 
 def beat(fixture: GroupFixture, who: str, epoch: int | None = None, **changes: Any) -> Values:
-    """A heartbeat that says nothing new."""
+    """Return a heartbeat without news."""
     if epoch is None:
         epoch = (
             fixture.epochs.get(who, fixture.generation)
@@ -59,7 +59,7 @@ def entering_share(fixture: GroupFixture, who: str, **changes: Any) -> Values:
 
 
 def topology(epoch: int = 1, *parts: Values) -> Values:
-    """The topology of a streams application; by default it reads one topic."""
+    """Return the topology of a streams application; by default it reads one topic."""
     subtopology = {"SubtopologyId": "0", "SourceTopics": [TOPIC]}
     return {"Epoch": epoch, "Subtopologies": list(parts) or [subtopology]}
 
@@ -91,7 +91,7 @@ def quiet(fixture: EpochGroupFixture, who: str, **changes: Any) -> Values:
 
 
 def take(fixture: EpochGroupFixture, who: str, answer: Values) -> None:
-    """Take up what a heartbeat answers."""
+    """Handle a heartbeat's response."""
     if answer.get("ErrorCode", 0):
         raise ScenarioError(f"{who} is answered {answer}")
     fixture.epochs[who] = answer["MemberEpoch"]
@@ -116,7 +116,7 @@ def enter(run: ScenarioRun, fixture: EpochGroupFixture, who: str, **changes: Any
 def report(
     run: ScenarioRun, fixture: EpochGroupFixture, who: str, label: str = "set-up", **changes: Any
 ) -> None:
-    """Say what one has, and take what is given."""
+    """Report a member's partitions, and adopt the assignment of the response."""
     has = fixture.has.get(who, {}) if fixture.api != SHARE else {}
     take(
         fixture,
@@ -157,7 +157,7 @@ def consumer_stable(run: ScenarioRun) -> EpochGroupFixture:
 
 
 def consumer_moving(run: ScenarioRun) -> EpochGroupFixture:
-    """A second consumer waits for what the first must give up."""
+    """A second consumer waits for partitions that the first must revoke."""
     fixture = consumer_alone(run)
     enter(run, fixture, "bert")
     return fixture
@@ -190,7 +190,7 @@ def consumer_static(run: ScenarioRun) -> EpochGroupFixture:
 
 
 def consumer_static_away(run: ScenarioRun) -> EpochGroupFixture:
-    """Two static consumers, of which one has left for a while."""
+    """Two static consumers, one of which has left temporarily."""
     fixture = consumer_static(run)
     away = quiet(fixture, "anna", InstanceId="i-anna") | {"MemberEpoch": -2}
     run.ask("set-up: anna leaves for a while", fixture.api, "anna", **away)

@@ -30,7 +30,7 @@ TAILS = {
 
 
 def subscribed(version: int, tail: bytes) -> bytes:
-    """A subscription to `TOPIC` that says to be of a version."""
+    """Return a subscription to `TOPIC` with a version field."""
     return struct.pack(">h", version) + subscription(TOPIC)[2:] + tail
 
 
@@ -92,7 +92,7 @@ def forget_pending(
     forget(run, group, topic)
 
     def is_there(answer: Values) -> bool:
-        """Say whether an answer is the last one: the offsets of a topic go some time after it."""
+        """Return whether a response is final: the offsets of a topic are removed some time after it."""
         offset: int = answer["Groups"][0]["Topics"][0]["Partitions"][0]["CommittedOffset"]
         return forget is not _delete_topic or offset < 0
 
@@ -141,7 +141,7 @@ def overrule(commits: str, ends: str, are_commits: tuple[bool, bool], run: Scena
 
 
 COMMITS = ("AB", "ABA", "ABp", "ApB", "pAB", "ABpA", "Ap")
-"""Orders in which transactions A and B, and a commit without one (`p`), are made."""
+"""Orders of the commits in transactions A and B, and without a transaction (`p`)."""
 
 
 def scenarios() -> Iterator[Scenario]:

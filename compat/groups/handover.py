@@ -35,7 +35,7 @@ LONG_MS = "600000"
 KINDS = ("consumer", "streams", "share")
 SETTINGS = {
     "num.partitions": "3",
-    # Nobody is to be removed while the brokers change places and the tools are asked.
+    # No member may expire while the brokers are exchanged and the tools run.
     **{f"group.{kind}.session.timeout.ms": LONG_MS for kind in KINDS},
     **{f"group.{kind}.max.session.timeout.ms": LONG_MS for kind in KINDS},
     **{f"group.{kind}.assignment.interval.ms": "0" for kind in KINDS},
@@ -70,7 +70,7 @@ NOTHING_LEFT = (
 
 
 def forgotten(difference: Difference) -> bool:
-    """Kafka has forgotten the assignment of a member, and we have it as it was found."""
+    """Kafka has lost the assignment of a member, and we have preserved it."""
     groups = difference.answers[1][difference.step.replace("at last", "found")]["Groups"]
     had = [member["MemberAssignment"] for group in groups for member in group["Members"]]
     return difference.theirs == "" and difference.ours in had and bool(slots_of(difference.ours))
@@ -230,7 +230,7 @@ def writing(case: Case, directory: Path) -> Iterator[tuple[Side, Path, Callable[
 
 @contextmanager
 def continuing(case: Case, name: str, directory: Path) -> Iterator[Side]:
-    """A broker that goes on with a dir."""
+    """Run a broker on an existing data dir."""
     if name == "barnabas":
         with _ours(case, directory) as side:
             yield side
@@ -326,7 +326,7 @@ def tools(case: Case, port: int, jvm: ToolProcess) -> dict[str, dict[str, bool]]
 
 
 def changed(before: dict[str, bool], after: dict[str, bool]) -> dict[str, bool]:
-    """Return the lines of a tool that are gone, and those that are new."""
+    """Return the removed and the added lines of a tool's output."""
     gone = {f"gone: {line}": True for line in before if line not in after}
     return gone | {f"new: {line}": True for line in after if line not in before}
 

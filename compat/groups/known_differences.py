@@ -35,7 +35,7 @@ FENCED = "a static member that was fenced may come back at once with the id it h
 ASSIGNMENTS = (
     "/Assignment", ".*/Assignment/TopicPartitions(/.*)?", ".*/TargetAssignment/TopicPartitions(/.*)?",
 )  # fmt: skip
-"""Of a member that asks, and of those that are described."""
+"""Paths of assignments: of the requesting member, and of described members."""
 CARLS_ENDPOINT = [
     {
         "UserEndpoint": {"Host": "h", "Port": 7},
@@ -44,11 +44,11 @@ CARLS_ENDPOINT = [
     }
 ]
 EPOCHS_APART_MAX = 2
-"""Largest number of assignments that we may have made more than Kafka, which refuses what we serve."""
+"""Largest number of additional assignments with us after a request that Kafka refuses."""
 
 
 def answered_late(code: int) -> object:
-    """Kafka never answers; we refuse with this code, and give nothing."""
+    """Kafka never responds; we refuse with this code, and return no values."""
 
     def accepts(difference: Difference) -> bool:
         if difference.step.endswith(": must wait"):
@@ -68,7 +68,7 @@ def answered_late(code: int) -> object:
 
 
 def another_leads(difference: Difference) -> bool:
-    """Another member leads; on each side it alone is told of the members, and is one of them."""
+    """Another member leads; on each side only the leader gets the list of members, and is one of them."""
     for answer in difference.whole:
         ids = [member["MemberId"] for member in answer["Members"]]
         leads = answer["Leader"] == answer["MemberId"]
@@ -83,7 +83,7 @@ def another_leads(difference: Difference) -> bool:
 
 
 def gives_way(difference: Difference) -> bool:
-    """Kafka has made a classic group of it, and we have not."""
+    """Kafka has converted the group to a classic one, and we have not."""
     listed = {"GroupId": "", "ProtocolType": "consumer", "GroupState": "Empty", "GroupType": "consumer"}
     if difference.path == "":
         (ours,) = difference.ours
@@ -108,7 +108,7 @@ def gives_way(difference: Difference) -> bool:
 
 
 def not_yet(difference: Difference) -> bool:
-    """Kafka tells what a member shall have, and we that it has nothing yet; no partition has two with us."""
+    """Kafka returns a member's target, and we no assignment yet; with us no partition has two owners."""
     assigned = [slots for members in told(difference.whole[1]).values() for slots in members.values()]
     is_text = isinstance(difference.theirs, str) and isinstance(difference.ours, str)
     return (
@@ -124,7 +124,7 @@ def _are_apart(assigned: list[frozenset[tuple[str, int]]]) -> bool:
 
 
 def next_to(difference: Difference) -> bool:
-    """Two epochs with one assignment between them."""
+    """Two epochs that differ by one assignment."""
     epochs = (difference.theirs, difference.ours)
     return (
         all(type(epoch) is int and epoch >= 0 for epoch in epochs)
@@ -156,7 +156,7 @@ def begins_an_epoch(difference: Difference) -> bool:
 
 
 def is_told_the_endpoint(difference: Difference) -> bool:
-    """The member is told of its own endpoint."""
+    """The member gets its own endpoint."""
     if difference.path == "/EndpointInformationEpoch":
         return (difference.theirs, difference.ours) == (0, 1)
     told = [entry["UserEndpoint"] for entry in difference.ours or ()]
@@ -164,7 +164,7 @@ def is_told_the_endpoint(difference: Difference) -> bool:
 
 
 def comes_back(difference: Difference) -> bool:
-    """Kafka fences a static member that comes back; we give it again what it had, and no other member has."""
+    """Kafka fences a static member that returns; we assign its old partitions again, which no other member has."""
     if difference.path == "" and difference.theirs == "nothing":
         expected = {"ErrorCode": 0, "ErrorMessage": None, "ThrottleTimeMs": 0, "MemberId": "id-of-anna", "MemberEpoch": 3,
                 "HeartbeatIntervalMs": 5000, "Assignment": None}  # fmt: skip
@@ -219,7 +219,7 @@ def carl_is_there(difference: Difference) -> bool:
 
 
 def served(difference: Difference) -> bool:
-    """Kafka refuses; we serve it, or do not know the member, and the group is a step or two ahead. No task has two."""
+    """Kafka refuses; we serve it, or have no such member, and the group is a step or two ahead. No task has two owners."""
     asked = [answers["asked"]["ErrorCode"] for answers in difference.answers]
     if asked[0] != INVALID_REQUEST or asked[1] not in (0, UNKNOWN_MEMBER):
         return False

@@ -40,7 +40,7 @@ def _has(fixture: GroupFixture, who: str) -> Values:
 
 
 def _some(fixture: GroupFixture, who: str, keep: int) -> Values:
-    """The assignment of a member, with only so many partitions of each topic."""
+    """Return the assignment of a member, with only the first `keep` partitions of each topic."""
     topics = _has(fixture, who).get("TopicPartitions") or []
     return {"TopicPartitions": [topic | {"Partitions": topic["Partitions"][:keep]} for topic in topics]}
 
@@ -50,7 +50,7 @@ def _epoch(fixture: GroupFixture, who: str) -> int:
 
 
 def of_any(api: str, enter: Callable[..., Values]) -> Asked:
-    """Requests that are asked of each protocol alike."""
+    """Return requests that all protocols share."""
     return {
         "carl joins": lambda s: enter(s, "carl"),
         "carl joins, other topic": lambda s: (
@@ -88,7 +88,7 @@ def of_any(api: str, enter: Callable[..., Values]) -> Asked:
 
 
 def of_consumers() -> Asked:
-    """Requests of consumers: those of any protocol, and instance ids, patterns, assignors, owned partitions."""
+    """Return requests of consumers: those of any protocol, and instance ids, patterns, assignors, owned partitions."""
     slots = [{"TopicId": UNKNOWN_ID, "Partitions": [0]}]
     return of_any(CONSUMER, entering) | {
         "carl joins, unknown topic": lambda s: entering(s, "carl", SubscribedTopicNames=["nowhere"]),
@@ -270,7 +270,7 @@ def of_streamers() -> Asked:
 ASKED = {CONSUMER: of_consumers(), SHARE: of_sharers(), STREAMS: of_streamers()}
 DESCRIBES = {CONSUMER: "ConsumerGroupDescribe", SHARE: "ShareGroupDescribe", STREAMS: "StreamsGroupDescribe"}
 STRANGERS = ("absent", "only offsets", "empty", "pending", "stable", "preparing", "of connect", "deleted")
-"""States of classic groups in which the newer protocols are tried too."""
+"""States of classic groups in which the newer protocols are tried, too."""
 
 
 def describe(run: ScenarioRun, label: str, fixture: GroupFixture) -> None:
@@ -290,7 +290,7 @@ def cell(
     values: Callable[[GroupFixture], Values],
     run: ScenarioRun,
 ) -> None:
-    """Bring a group into a state, send a heartbeat, and see what has become of the group and of its members."""
+    """Bring a group into a state, send a heartbeat, and describe the group and its members."""
     run.topic(OTHER)
     run.topic(TOPIC)
     fixture = state(run)
@@ -335,7 +335,7 @@ def classic_cell(
 
 
 def scenarios() -> Iterator[Scenario]:
-    """Heartbeats of each protocol in each state, and requests of the classic protocol in those of the others."""
+    """Yield heartbeats of each protocol in each state, and classic requests in the states of the other protocols."""
     for name, state in EPOCH_STATES.items():
         for api, asked in ASKED.items():
             own = name.split()[0].capitalize() in api

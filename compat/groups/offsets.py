@@ -33,7 +33,7 @@ def place(ids: Ids, name: str, *partitions: int, offset: int = 5, **changes: Any
 
 
 def committing(fixture: GroupFixture, who: str, *topics: Values, **changes: Any) -> Values:
-    """An OffsetCommit of a member, or without one."""
+    """Return an OffsetCommit of a member, or without a member."""
     return {
         "GroupId": fixture.group,
         "GenerationIdOrMemberEpoch": fixture.generation if who else -1,
@@ -103,7 +103,7 @@ def topics_of(run: ScenarioRun) -> Ids:
 
 
 def fetching(group: str, topics: list[Values] | None = None, **changes: Any) -> Values:
-    """An OffsetFetch of one group; `topics` None asks for everything."""
+    """Return an OffsetFetch of one group; `topics` None: all topics."""
     return {
         "GroupId": group,
         "Topics": topics,
@@ -125,7 +125,7 @@ def commit_cell(
     values: Callable[[GroupFixture, Ids], Values],
     run: ScenarioRun,
 ) -> None:
-    """Commit once, and see what is committed, and whether the group is as it was."""
+    """Commit once, then fetch offsets and describe the group."""
     ids = topics_of(run)
     fixture = state(run)
     run.ask("asked", "OffsetCommit", "anna", **values(fixture, ids))

@@ -1,6 +1,6 @@
-"""Roles of clients in the middle of something when a data dir is handed over, and their next steps.
+"""Roles of clients with work in progress when a data dir is handed over, and their next steps.
 
-The rule: `enter` brings a role to where it is interrupted; `go_on` asks only what a client would that has noticed nothing.
+The rule: `enter` brings a role to its interruption; `go_on` sends only requests of a client that has noticed nothing.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def classic_offsets(run: ScenarioRun) -> classic.GroupFixture:
 
 
 def classic_goes_on(run: ScenarioRun, fixture: classic.GroupFixture) -> None:
-    """Heartbeats, assignments and offsets as before; then a static member comes back, and all leave."""
+    """Heartbeats, assignments and offsets as before; then a static member returns, and all leave."""
     describe(run, "found", fixture)
     offsets.look(run, "offsets", fixture.group)
     is_static = "static" in run.name
@@ -130,7 +130,7 @@ def classic_goes_on(run: ScenarioRun, fixture: classic.GroupFixture) -> None:
 
 
 def consumer_static(run: ScenarioRun) -> EpochGroupFixture:
-    """Two static consumers, of which one is away for a while, and offsets."""
+    """Two static consumers, one of which is temporarily away, and offsets."""
     fixture = epochs.consumer_static(run)
     _commit(run, fixture, "bert", (TOPIC, 1, 5), GenerationIdOrMemberEpoch=fixture.epochs["bert"])
     gone = quiet(fixture, "anna", InstanceId="i-anna") | {"MemberEpoch": -2}
@@ -139,7 +139,7 @@ def consumer_static(run: ScenarioRun) -> EpochGroupFixture:
 
 
 def consumer_pattern(run: ScenarioRun) -> EpochGroupFixture:
-    """A consumer by a pattern and one by name, with other assignors."""
+    """A consumer by pattern and another by name, with different assignors."""
     offsets.topics_of(run)
     fixture = EpochGroupFixture(run.group)
     enter(run, fixture, "anna", SubscribedTopicNames=None, SubscribedTopicRegex="groups-of-(members|others)")
@@ -157,7 +157,7 @@ def consumer_pattern(run: ScenarioRun) -> EpochGroupFixture:
 
 
 def consumer_moving(run: ScenarioRun) -> EpochGroupFixture:
-    """A consumer must still give up what another waits for."""
+    """A consumer must still revoke partitions that another waits for."""
     return epochs.consumer_moving(run)
 
 
@@ -199,7 +199,7 @@ def _has_all_tasks(run: ScenarioRun, fixture: EpochGroupFixture) -> bool:
 
 
 def epochs_go_on(run: ScenarioRun, fixture: EpochGroupFixture) -> None:
-    """Heartbeats as before, offsets as before; then all members come back, and leave."""
+    """Heartbeats and offsets as before; then all members rejoin, and leave."""
     describe(run, "found", fixture)
     offsets.look(run, "offsets", fixture.group)
     for number in range(3):
@@ -252,7 +252,7 @@ ACCEPT, RELEASE, REJECT = 1, 2, 3
 
 @dataclass
 class Session:
-    """A share session, which is one connection's."""
+    """A share session, which belongs to one connection."""
 
     run: ScenarioRun
     fixture: EpochGroupFixture
@@ -294,14 +294,14 @@ class Session:
         return []
 
     def acknowledge(self, batches: list[Values]) -> None:
-        """Say what has become of records."""
+        """Acknowledge records."""
         partition = {"PartitionIndex": 0, "AcknowledgementBatches": batches}
         answer = self._ask("ShareAcknowledge", Topics=[{"TopicId": self.topic_id, "Partitions": [partition]}])
         assert answer["Responses"][0]["Partitions"][0]["ErrorCode"] == 0, answer
 
 
 def sharing_goes_on(run: ScenarioRun, fixture: EpochGroupFixture) -> None:
-    """Heartbeats as before; what was accepted does not come again, and what was not does."""
+    """Heartbeats as before; accepted records are not delivered again, others are."""
     groups = [{"GroupId": fixture.group, "Topics": None}]
     run.ask("offsets", "DescribeShareGroupOffsets", Groups=groups)
     describe(run, "found", fixture)
@@ -318,7 +318,7 @@ def sharing_goes_on(run: ScenarioRun, fixture: EpochGroupFixture) -> None:
 
 
 def prepared(run: ScenarioRun) -> transaction_states.TransactionFixture:
-    """A transaction that has been ended; what says so may be lost."""
+    """An ended transaction; its end marker may be lost."""
     fixture = transaction_states.ongoing_written(run)
     answer = run.ask("end", "EndTxn", **transaction_states.producer(fixture), Committed=True)
     transaction_states.settle(run, fixture, "ended")

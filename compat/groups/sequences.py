@@ -1,4 +1,4 @@
-"""First sequence numbers of transactional producers: those that a partition does not know, and after a refused batch."""
+"""First sequence numbers of transactional producers: of producers unknown to a partition, and after a refused batch."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from compat.kit.scenarios import Scenario, ScenarioRun
 from compat.kit.wire import Values
 
 ADDS_ITSELF = 12
-"""The version of Produce from which on a transaction is of version 2: what is written is part of it without being added."""
+"""The first version of Produce for transactions of version 2, to which writing adds partitions."""
 BEFORE = 11
 FIRST = ((0,), (5,), (0, 5), (5, 0), *permutations((0, 1, 5)))
-"""Sequences that are sent in turn by a producer that the partition does not know."""
+"""Sequences that a producer unknown to the partition sends in turn."""
 NEXT = ((2,), (3,), (4,), (2, 3), (4, 3), (4, 2, 3), (3, 4))
-"""The same where it has written 0 to 2 in the transaction before, or in this one."""
+"""The same if it has written 0 to 2 in the previous transaction, or in this one."""
 REFUSED: tuple[tuple[int, ...], ...] = ((), (0,), (3,), (3, 0))
 """Sequences that are sent before the partition is added, and are refused."""
 
@@ -85,7 +85,9 @@ def scenarios() -> Iterator[Scenario]:
         rows = [("nothing", refused, row) for refused in REFUSED for row in FIRST]
         rows += [(before, (), row) for before in ("ended", "open") for row in NEXT]
         for before, refused, row in rows:
-            if version < ADDS_ITSELF or not refused:  # in version 2 nothing is refused for not being added
+            if (
+                version < ADDS_ITSELF or not refused
+            ):  # in version 2 no batch is refused for a missing AddPartitionsToTxn
                 after = f"after {before}" + (f" and refused {refused}" if refused else "")
                 yield Scenario(
                     f"transaction {of}: sequences {row} {after}", partial(send, version, before, refused, row)

@@ -62,7 +62,7 @@ def producer(fixture: TransactionFixture, **changes: Any) -> Values:
 def adding(
     fixture: TransactionFixture, *topics: tuple[str, list[int]], verify: bool = False, **changes: Any
 ) -> Values:
-    """An AddPartitionsToTxn, in the fields of the old versions and of the new ones."""
+    """Return an AddPartitionsToTxn, with the fields of old and new versions."""
     who = producer(fixture, **changes)
     places = [{"Name": name, "Partitions": partitions} for name, partitions in topics]
     return {
@@ -85,7 +85,7 @@ def committing(fixture: TransactionFixture, *topics: str, **changes: Any) -> Val
 
 
 def producing(run: ScenarioRun, fixture: TransactionFixture, topic_id: bytes, **changes: Any) -> Values:
-    """A Produce of one transactional record to partition 0."""
+    """Return a Produce of one transactional record to partition 0."""
     who = (fixture.producer_id, fixture.epoch, fixture.sequence)
     now_ms = time.time_ns() // 1_000_000
     records = record_batch([b"v"], now_ms, producer=changes.pop("who", who), transactional=True)
@@ -101,7 +101,7 @@ def absent(run: ScenarioRun) -> TransactionFixture:
 
 
 def empty(run: ScenarioRun, **changes: Any) -> TransactionFixture:
-    """A producer has begun and done nothing."""
+    """An initialized producer without a transaction."""
     fixture = TransactionFixture(run.group)
     answer = run.ask("set-up: begin", "InitProducerId", **initializing(fixture, **changes))
     if answer["ErrorCode"]:
@@ -111,7 +111,7 @@ def empty(run: ScenarioRun, **changes: Any) -> TransactionFixture:
 
 
 def ongoing(run: ScenarioRun) -> TransactionFixture:
-    """A transaction with a partition, and nothing written to it."""
+    """A transaction with a partition without records."""
     fixture = empty(run)
     run.ask(
         "set-up: add",
@@ -123,7 +123,7 @@ def ongoing(run: ScenarioRun) -> TransactionFixture:
 
 
 def _write(run: ScenarioRun, fixture: TransactionFixture) -> None:
-    """Write the first record of a transaction, once the topic is there."""
+    """Write the first record of a transaction, once the topic exists."""
     topic_id = run.topic(topic_of(run.group))
     run.until(
         "set-up: write", "Produce",
@@ -143,7 +143,7 @@ def ongoing_written(run: ScenarioRun) -> TransactionFixture:
 
 
 def ongoing_at_once(run: ScenarioRun) -> TransactionFixture:
-    """As version 2 of the protocol has it: what is written is part of the transaction without being added."""
+    """An open transaction of version 2 of the protocol, to which writing adds partitions."""
     fixture = empty(run)
     _write(run, fixture)
     run.ask("set-up: commit offsets", "TxnOffsetCommit", **committing(fixture))
@@ -191,7 +191,7 @@ def fenced_ongoing(run: ScenarioRun) -> TransactionFixture:
 
 def timed_out(run: ScenarioRun) -> TransactionFixture:
     """The coordinator has aborted a transaction that was open for too long."""
-    # As long as all that is asked of the next transaction takes on a busy machine.
+    # Long enough for all requests of the next transaction on a busy machine.
     fixture = empty(run, TransactionTimeoutMs=1000)
     add = min(3, run.version("AddPartitionsToTxn"))
     run.ask("set-up: add", "AddPartitionsToTxn", version=add, **adding(fixture, (fixture.topic, [0, 1])))
@@ -221,7 +221,7 @@ STATES: dict[str, Callable[[ScenarioRun], TransactionFixture]] = {
 
 
 def settle(run: ScenarioRun, fixture: TransactionFixture, label: str) -> None:
-    """Wait until a transaction that ends has ended, and keep what is said of it."""
+    """Wait until an ending transaction has ended, and note its description."""
     run.until(
         label, "DescribeTransactions",
         lambda answer: not answer["TransactionStates"][0]["TransactionState"].startswith("Prepare"),

@@ -34,11 +34,11 @@ def _place(fixture: TransactionFixture, partition: int, **changes: Any) -> Value
     }
 
 
-# --- what is asked ----------------------------------------------------------------------------------------------
+# --- requests ---------------------------------------------------------------------------------------------------
 
 
 def _others(fixture: TransactionFixture, ask: Callable[..., Values]) -> dict[str, Values]:
-    """A request of the right producer and of wrong ones."""
+    """Return a request with the right producer and with wrong ones."""
     return {
         "": ask(fixture),
         "older epoch": ask(fixture, ProducerEpoch=fixture.epoch - 1),
@@ -169,7 +169,7 @@ REQUESTS: dict[str, Callable[[TransactionFixture], dict[str, Values]]] = {
 
 
 def look(run: ScenarioRun, fixture: TransactionFixture, label: str) -> None:
-    """All that is said of the id, its producer, and what it has committed."""
+    """Note all descriptions of the id, its producer, and its committed offsets."""
     settle(run, fixture, f"{label} described")
     listed = run.look("ListTransactions", 0, ProducerIdFilters=[fixture.producer_id])["TransactionStates"]
     run.note(f"{label} listed", [state for state in listed if state["TransactionalId"].endswith(fixture.id)])
@@ -184,7 +184,7 @@ def look(run: ScenarioRun, fixture: TransactionFixture, label: str) -> None:
 
 
 def _patiently(run: ScenarioRun, label: str, api: str, values: Values) -> None:
-    """Ask; InitProducerId until a transaction that was open has ended: Barnabas waits for it, Kafka has one come again."""
+    """Send a request; repeat InitProducerId until an open transaction has ended: Kafka makes clients retry."""
     if api == "InitProducerId":
         run.until(label, api, lambda answer: answer["ErrorCode"] != CONCURRENT_TRANSACTIONS, **values)
     else:
@@ -192,7 +192,7 @@ def _patiently(run: ScenarioRun, label: str, api: str, values: Values) -> None:
 
 
 def cell(state: Callable[[ScenarioRun], TransactionFixture], api: str, label: str, run: ScenarioRun) -> None:
-    """Bring an id into a state, ask one thing twice, and see what has become of it."""
+    """Bring an id into a state, send one request twice, and describe the id."""
     run.topic(topic_of(run.group))
     fixture = state(run)
     _patiently(run, "asked", api, REQUESTS[api](fixture)[label])
@@ -268,7 +268,7 @@ def marker_cell(
     values: Callable[[TransactionFixture], Values],
     run: ScenarioRun,
 ) -> None:
-    """Markers from outside, as an admin client writes them to end what hangs."""
+    """Send markers as an admin client does to end a hanging transaction."""
     run.topic(topic_of(run.group))
     fixture = state(run)
     run.ask("asked", "WriteTxnMarkers", **values(fixture))
@@ -338,7 +338,7 @@ def durations(state: Callable[[ScenarioRun], TransactionFixture], run: ScenarioR
 
 
 def rounds(run: ScenarioRun) -> None:
-    """Transactions one after the other, ended by turns, with the epochs that each of them has."""
+    """Successive transactions, committed and aborted in turn, with the epoch of each."""
     topic_id = run.topic(topic_of(run.group))
     fixture = empty(run)
     for number in range(4):
