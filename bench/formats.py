@@ -2,8 +2,8 @@
 
 Needs the extra `formats`, and Spark's jars for Avro and Protobuf (`--jars DIR`; bench/formats.xml has Maven fetch them,
 each where a mirror has it: without the jar for Protobuf there is no arm of Spark's for it). The same events lie in Parquet
-files, as bytes; each arm reads them and makes typed columns, in two Spark tasks, and drops these. What only reading takes
-is an arm of its own. Wall and CPU time are those of all processes; the arms take turns, the first round does not count.
+files, as bytes; each arm reads them and makes typed columns, in two Spark tasks, and drops these. Reading alone
+is a separate arm. Wall and CPU time are those of all processes; the arms take turns, the first round does not count.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -m tools.picture`: run the session of the README with kcat, and draw what was seen into docs/session.svg.
+"""`python -m tools.picture`: run the session of the README with kcat, and draw its output into docs/session.svg.
 
 The rule: only the commands in the picture are written by hand.
 """

@@ -1,6 +1,6 @@
 """`python -m tools.reflow [PAGE ...]`: fill the paragraphs of our pages that have a line wider than 140 characters.
 
-The rule: only line breaks change. Tables, code, headings and what is printed from tables stay as they are; a link or a span
+The rule: only line breaks change. Tables, code, headings and generated parts are not changed; a link or a span
 of code is not broken, and no line begins with a word that Markdown would read as a mark.
 """
 

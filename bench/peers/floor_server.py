@@ -121,7 +121,7 @@ class Topic:
 
     @property
     def has_regions(self) -> bool:
-        """Say whether a Fetch is answered from the file."""
+        """Return whether Fetch responses come from the file."""
         return bool(self._offsets)
 
     def region(self, offset: int, size_max: int) -> FileRegion:

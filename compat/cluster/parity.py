@@ -1,9 +1,9 @@
 """python -m compat.cluster.parity: a broker of Kafka's and one of ours in one quorum, asked the same, field by field.
 
-One of everything is made first: topics with replicas at each, at a broker that is fenced, and without a leader; settings,
-ACLs, quotas, users, tokens. Then each broker is asked to describe it, and to change it, rightly and wrongly; and Kafka's
-tools are run at each. The rule: what a request changes has a name of its own at each side, written SIDE here, so that both
-can be asked the same.
+First one resource of every kind is created: topics with replicas at each broker, at a fenced one, and without a leader;
+settings, ACLs, quotas, users, tokens. Then each broker gets requests to describe and to change them, valid and invalid, and
+Kafka's tools are run at each. The rule: changed resources have a different name for each side, written SIDE here, so that
+both can get the same requests.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ FIRST_WHO = (
 
 
 def of_its_number(difference: Difference) -> bool:
-    """Say whether both are the same but for the broker's number."""
+    """Return whether both are equal, except for the broker's id."""
     return re.sub(r"4", "5", str(difference.theirs)) == str(difference.ours)
 
 

@@ -238,7 +238,7 @@ def credentials(peers: Peers, first: int, other: int) -> str:
 
 
 def lets_in(peers: Peers, broker_id: int, user: str, password: str) -> bool:
-    """Say whether a broker accepts a login with a password."""
+    """Return whether a broker accepts a login with a password."""
     errors: list[ClientError] = []
     client = AdminClient({**peers.client(broker_id, user, password), "error_cb": errors.append})
     try:

@@ -24,7 +24,7 @@ _NAMES = re.compile(r"\b(anna|bert|carl)\b")
 
 
 def has_its_form(path: str, value: Any) -> bool:
-    """Say whether a value can stand at a path in an assignment."""
+    """Return whether a value can stand at a path in an assignment."""
     name = path.rpartition("/")[2]
     if name in ("TopicId", "TopicName"):
         return isinstance(value, str)
@@ -42,7 +42,7 @@ def _have_their_form(difference: Difference) -> bool:
 
 
 def other_members(difference: Difference) -> bool:
-    """Say whether assignments are alike: in a description now, in heartbeats once members have had theirs, or at last."""
+    """Return whether assignments are equivalent: in a description, in heartbeats of settled members, or at the end."""
     if not _have_their_form(difference):
         return False
     theirs, ours = (told(answer) for answer in difference.whole)
@@ -127,8 +127,8 @@ def _takes_up(theirs: Given, ours: Given) -> bool:
 def _is_on_its_way(kind: str, theirs: Mapping[str, Given], ours: Mapping[str, Given]) -> bool:
     """Return whether members have equivalent assignments.
 
-    If targets are told, each has what it has at Kafka, or as much of its own as has come; as many partitions have come as
-    at Kafka, or one more: that which is left over.
+    If there are targets, each member has its partitions at Kafka, or the part of its own target that it has got so far,
+    in total as many as at Kafka, or one more, the remainder.
     """
     shall = kind.replace(" Assignment", " TargetAssignment")
     if shall == kind or shall not in ours:
@@ -197,7 +197,7 @@ def _from(difference: Difference) -> list[str]:
 
 
 def alike(theirs: Given, ours: Given) -> bool:
-    """Say whether two ways to give out the same partitions differ at most in the owners."""
+    """Return whether two assignments of the same partitions differ at most in the owners."""
     return (
         theirs.keys() == ours.keys()
         and sorted(map(len, theirs.values())) == sorted(map(len, ours.values()))

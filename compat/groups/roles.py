@@ -190,7 +190,7 @@ def streams(run: ScenarioRun) -> EpochGroupFixture:
 
 
 def _has_all_tasks(run: ScenarioRun, fixture: EpochGroupFixture) -> bool:
-    """Say whether a group of Kafka Streams is stable, with its three tasks."""
+    """Return whether a group of Kafka Streams is stable, with its three tasks."""
     if run.requests > SETTLING_REQUESTS_MAX:
         raise ScenarioError(f"{fixture.group} does not settle")
     group = run.look("StreamsGroupDescribe", 0, GroupIds=[fixture.group])["Groups"][0]

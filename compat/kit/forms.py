@@ -68,5 +68,5 @@ class Forms:
 
 
 def is_near(time_ms: int) -> bool:
-    """Say whether a time is that of this run."""
+    """Return whether a time is that of this run."""
     return abs(time_ms - time.time_ns() // 1_000_000) < NEAR_MS

@@ -60,7 +60,7 @@ class KnownDifference:
     """The reason why a run may not see it; empty if it must."""
 
     def covers(self, difference: Difference) -> bool:
-        """Say whether this is about that difference; answers of another form than the predicate reads are not."""
+        """Return whether this covers a difference; responses that the predicate cannot read are not covered."""
         try:
             is_one = difference.theirs != difference.ours and self._is_at(difference)
             return is_one and self.accepts(difference)

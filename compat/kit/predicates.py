@@ -82,7 +82,7 @@ def is_id(value: Any) -> bool:
 
 
 def is_path(value: Any) -> bool:
-    """Say whether a text is the absolute path of a directory."""
+    """Return whether a text is the absolute path of a directory."""
     return isinstance(value, str) and value.startswith("/") and len(value) > 1
 
 
@@ -92,7 +92,7 @@ def answers(theirs: Callable[[Any], bool], ours: Callable[[Any], bool]) -> Predi
 
 
 def closed(answer: Any) -> bool:
-    """Say whether the connection was closed without an answer."""
+    """Return whether the connection was closed without an answer."""
     return bool(answer == CLOSED)
 
 

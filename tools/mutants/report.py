@@ -23,7 +23,7 @@ class Verdict:
     noticed_by: str
     """The failed test, or another reason; empty if the mutant survived."""
     is_run: bool
-    """Say whether any test runs its lines."""
+    """True if any test runs its lines."""
 
 
 OF_PACKAGES = {"cluster", "coordinators", "tools"}

@@ -71,7 +71,7 @@ class Call:
         return version_number(self.parts["version"])
 
     def has(self, name: str) -> bool:
-        """Say whether a flag of the query is set."""
+        """Return whether a flag of the query is set."""
         return self.query.get(name, "").lower() == "true"
 
     @property
@@ -150,7 +150,7 @@ async def _register(registry: Registry, call: Call) -> Any:
     version = await registry.registering.register(
         call.subject, request, force=call.has("force"), owner=call.owner
     )
-    # A client caches this as the schema of the id, so the text is the one that it sent.
+    # A client caches this as the schema of the id, so the response has the client's own text.
     shown = {name: value for name, value in version.plain().items() if name != "subject"}
     return {**shown, "schema": request.schema.text}
 

@@ -301,7 +301,7 @@ class Store:
 
 
 def _may_pass(error: ClientError) -> bool:
-    """Say whether a change may be made after an error: by another turn with an id that is taken back, or later."""
+    """Return whether a change may be retried after an error, perhaps after acquiring the transactional id again."""
     return (
         isinstance(error, ProducerFencedError) or error.is_retriable or getattr(error, "code", None) in _TAKEN
     )

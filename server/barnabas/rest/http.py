@@ -94,7 +94,7 @@ class RestService(HttpService):
         return BYTES_MAX if has_login and request.method != b"GET" else SMALL_BYTES_MAX
 
     def is_streamed(self, request: h11.Request) -> bool:
-        """Say whether the body of a request is read while it is answered."""
+        """Return whether the body of a request is read while it is answered."""
         try:
             return _route_of(request)[0].is_streamed
         except (NoRouteError, RestError):

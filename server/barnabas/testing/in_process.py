@@ -150,8 +150,8 @@ def start_thread(
 def start_cluster(
     brokers: int = 3, *, controllers: int | None = None, settings: Mapping[str, str] | None = None
 ) -> KafkaCluster:
-    """Start a cluster in a thread of this process: so many brokers, the first three of which are controllers too (of fewer
-    than three the first), or with so many controllers beside them.
+    """Start a cluster in a thread of this process. The first three brokers are also controllers (of fewer than three
+    brokers the first one), unless `controllers` are started beside them.
 
     Raises BrokerFailedError.
     """

@@ -1,4 +1,4 @@
-"""A file system in memory that can lose what was not synced, tear writes, and fail.
+"""A file system in memory that can lose unsynced data, tear writes, and fail.
 
 The rule: it behaves as `OsDisk` does, and after `crash` as the worst disk that still keeps its promises: synced data
 survive, any part of the rest may survive. Names are durable once their directory is synced, contents once the file is.

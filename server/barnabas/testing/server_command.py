@@ -291,7 +291,7 @@ def _bootstrap(host: Host) -> str:
 
 
 def _is_pipe(stream: object) -> bool:
-    """Say whether standard input is a stream that ends when its writer does."""
+    """Return whether standard input is a stream that ends when its writer does."""
     try:
         mode = os.fstat(stream.fileno()).st_mode  # type: ignore[attr-defined]
     except (AttributeError, OSError, ValueError):

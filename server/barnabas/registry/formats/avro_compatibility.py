@@ -1,4 +1,4 @@
-"""Avro's rules of resolution: whether a reader's type reads all that a writer's type writes.
+"""Avro's rules of resolution: whether a reader's type reads all values of a writer's type.
 
 The rule: verdicts and their names are those of SchemaCompatibility in Avro's Java library, as in other registries. Only the
 last part of a name is compared, so that a type may move to another namespace; an alias is compared as a whole.

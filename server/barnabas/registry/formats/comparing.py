@@ -52,7 +52,7 @@ class Outcome:
     harmless: Collection[str] = ()
     """Kinds of compatible changes."""
     fits: bool = True
-    """False where a change breaks what was written before."""
+    """False if a change is incompatible with existing data."""
     count: int = 0
     """Number of breaking changes, counted once for each path to a pair; capped at `_COUNT_MAX`."""
     items: list[Item] = field(default_factory=list)

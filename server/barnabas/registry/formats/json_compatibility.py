@@ -1,4 +1,4 @@
-"""Changes of a JSON Schema: whether all that fits the old one fits the new one.
+"""Changes of a JSON Schema: whether all documents valid for the old schema are valid for the new one.
 
 The rule: verdicts and their names are those of Confluent's registry, in its strict policy: an object or array that accepts
 unnamed members is open, and a member added to its schema can refuse existing data.
@@ -74,7 +74,7 @@ def changes(old: Node, new: Node) -> list[Change]:
 
 
 def fits(changes: list[Change]) -> bool:
-    """Say whether old documents still fit after these changes."""
+    """Return whether old documents still fit after these changes."""
     return all(kind in HARMLESS for kind, _ in changes)
 
 

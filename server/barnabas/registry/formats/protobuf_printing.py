@@ -259,7 +259,7 @@ def _option_name(text: str) -> str:
 
 
 def _is_member(field: Any) -> bool:
-    """Say whether a field is in a oneof of the text."""
+    """Return whether a field is in an explicit oneof."""
     return bool(field.HasField("oneof_index") and not field.proto3_optional)
 
 

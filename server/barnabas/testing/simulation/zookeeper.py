@@ -98,7 +98,7 @@ class SimulatedZooKeeper:
         return self._last_session_id
 
     def is_alive(self, session_id: int) -> bool:
-        """Say whether a session is alive."""
+        """Return whether a session is alive."""
         return session_id in self._sessions
 
     def end(self, session_id: int) -> None:

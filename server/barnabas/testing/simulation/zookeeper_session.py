@@ -62,7 +62,7 @@ class Servers(Protocol):
         """Return the id of a new session."""
 
     def is_alive(self, session_id: int) -> bool:
-        """Say whether a session is alive."""
+        """Return whether a session is alive."""
 
     def end(self, session_id: int) -> None:
         """End a session."""

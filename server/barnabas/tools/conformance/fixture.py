@@ -97,7 +97,7 @@ class Fixture:
         return min(self.versions[key][1], registry.info(key).max_stable_version)
 
     def serves(self, api: str, version: int = -1) -> bool:
-        """Say whether an API is advertised, in this version."""
+        """Return whether an API is advertised, in this version."""
         low, high = self.versions.get(registry.key_of(api), (0, -1))
         return low <= version <= high if version >= 0 else low <= high
 
@@ -194,7 +194,7 @@ async def find_coordinators(wire: Wire, fixture: Fixture) -> None:
 
 
 async def _is_coordinated(wire: Wire, fixture: Fixture, name: str, key_type: int, deadline: float) -> bool:
-    """Say whether this broker coordinates a name, as soon as it has a coordinator. Raises OSError after the deadline."""
+    """Return whether this broker coordinates a name, as soon as it has a coordinator. Raises OSError after the deadline."""
     version = fixture.newest("FindCoordinator")
     asked = {"key": name, "coordinator_keys": [name], "key_type": key_type}
     while trio.current_time() < deadline:
@@ -269,7 +269,7 @@ async def make_topic(
 
 
 async def _is_led(wire: Wire, fixture: Fixture, name: str, partitions: int) -> bool:
-    """Say whether the leaders serve: a broker may know of itself as leader a moment before it is."""
+    """Return whether the leaders serve: a broker may know of itself as leader a moment before it is."""
     if not fixture.serves("ListOffsets"):
         return True
     version = fixture.newest("ListOffsets")

@@ -115,7 +115,7 @@ _FEATURES = {"Consumer": "group.version", "Share": "share.version", "Streams": "
 
 
 def _is_off(trial: Trial, api: str) -> bool:
-    """Say whether the API belongs to a feature that is switched off, or needs a plugin that brokers do without."""
+    """Return whether the API belongs to a feature that is switched off, or needs a plugin that brokers do without."""
     if api == "StreamsGroupTopologyDescriptionUpdate":
         return True
     for word, feature in _FEATURES.items():

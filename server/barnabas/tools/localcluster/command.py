@@ -128,7 +128,7 @@ def _port(text: str) -> int:
 
 
 def is_on_zookeeper(options: argparse.Namespace, directory: Path | None) -> bool:
-    """Say whether the cluster is one on ZooKeeper, as asked for or as its directory was made.
+    """Return whether the cluster is one on ZooKeeper, as asked for or as its directory was made.
 
     Raises SettingError if the options do not go with each other, or with the directory.
     """

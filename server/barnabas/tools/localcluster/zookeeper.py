@@ -69,7 +69,7 @@ class ApacheZooKeeper:
 
     @staticmethod
     def was_used_in(directory: Path) -> bool:
-        """Say whether such a server has kept its data there before."""
+        """Return whether such a server has kept its data there before."""
         return (directory / "zoo.cfg").exists()
 
     @property

@@ -255,7 +255,7 @@ def _can_dump(name: str) -> bool:
 
 
 def is_metadata_snapshot(name: str) -> bool:
-    """Say whether a file is a snapshot of the metadata or a quorum's bootstrap file, both in the form of a log."""
+    """Return whether a file is a snapshot of the metadata or a quorum's bootstrap file, both in the form of a log."""
     return name == names.BOOTSTRAP_CHECKPOINT or names.parse_checkpoint_name(name) is not None
 
 

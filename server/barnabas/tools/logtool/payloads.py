@@ -61,7 +61,7 @@ def describe_metadata(record: Record) -> Row:
 
 
 def is_internal(topic: str) -> bool:
-    """Say whether there are schemas for the records of a topic."""
+    """Return whether there are schemas for the records of a topic."""
     try:
         return bool(record_type_ids(topic))
     except KeyError:

@@ -84,7 +84,7 @@ class TierMetadata:
                 self._read_file(place.file(files.base_offset, names.LOG))
 
     def is_decided(self, partition: TopicIdPartition, count: int) -> bool:
-        """Say whether all records of a partition were read, of `count` metadata partitions."""
+        """Return whether all records of a partition were read, of `count` metadata partitions."""
         return metadata_partition(partition, count) in self.read
 
     def _read_file(self, path: str) -> None:

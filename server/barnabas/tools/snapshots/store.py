@@ -85,7 +85,7 @@ class SnapshotStore:
         return [replace(record, tags=tuple(by_snapshot.get(record.name, ()))) for record in records]
 
     def contains(self, name: str) -> bool:
-        """Say whether there is a snapshot of this name."""
+        """Return whether there is a snapshot of this name."""
         return any(key == snapshot_key(name) for key, _ in self.keys(SNAPSHOTS))
 
     def resolve(self, name: str | None) -> SnapshotRecord:

@@ -286,9 +286,9 @@ class Cutter:
         self._unsent.clear()
 
     def skip(self, count: int) -> bool:
-        """Pass over bytes of the frame in hand that are not there; false where they are not all of this frame.
+        """Skip missing bytes of the current frame; False if they extend beyond it.
 
-        The frame is handed over with what is there of it, at its end or at once.
+        The frame is handed over with its present bytes, at its end or immediately.
         """
         self._hand_over()
         if not self._missing or count > self._missing:
@@ -298,7 +298,7 @@ class Cutter:
         elif self._fate is not Fate.PASS:
             self._budget.give(self._size)
             self._fate = Fate.PASS
-        self._beginning = 0  # what comes after the gap is not joined to what came before it
+        self._beginning = 0  # bytes after the gap are not joined to those before it
         self._missing -= count
         if not self._missing:
             self._finish()

@@ -61,7 +61,7 @@ class Watches:
         self._of_session[session_id].add((kind, path))
 
     def has(self, kind: WatchKind, path: str, session_id: int) -> bool:
-        """Say whether a session has a watch of this kind there."""
+        """Return whether a session has a watch of this kind there."""
         return any(session_id in self._watchers[watch_kind].get(path, ()) for watch_kind in self._kinds(kind))
 
     def remove(self, kind: WatchKind, path: str, session_id: int) -> None:

@@ -201,7 +201,7 @@ def _described(answer: Any) -> set[Acl]:
 
 
 def _is_found(acl: Acl, acl_filter: dict[str, Any]) -> bool:
-    """Say whether a filter finds an ACL (KIP-140, KIP-290)."""
+    """Return whether a filter finds an ACL (KIP-140, KIP-290)."""
     name, pattern = acl_filter["resource_name_filter"], acl_filter["pattern_type_filter"]
     if pattern in (LITERAL, PREFIXED) and acl.pattern != pattern:
         return False
@@ -300,7 +300,7 @@ async def _decisions(walk: Acls) -> None:
 
 
 def _is_allowed(walk: Acls, name: str, operation: int) -> bool:
-    """Say whether the first user may do something with a topic: DENY goes first, some operations imply others."""
+    """Return whether the first user may do something with a topic: DENY goes first, some operations imply others."""
     rules = [
         acl
         for acl in walk.there

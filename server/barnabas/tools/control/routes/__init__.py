@@ -64,7 +64,7 @@ async def _answered(
 
 
 def _is_optional(route: Route) -> bool:
-    """Say whether a request may omit the body, since every field of it is optional."""
+    """Return whether a request may omit the body, since every field of it is optional."""
     body = route.body or {}
     return not body.get("required") and not body.get("minProperties") and bool(body.get("properties"))
 
