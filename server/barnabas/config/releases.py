@@ -293,47 +293,43 @@ def named(text: str) -> str:
 
 
 def is_at_least(name: str, other: str) -> bool:
-    """Say whether a release is this one or a later one."""
-    return NAMES.index(name) >= NAMES.index(other)
+    """Return whether a release is `other` or a later one; so is a broker without a release, such as the empty name."""
+    return name not in _RELEASES or NAMES.index(name) >= NAMES.index(other)
 
 
 def has_finite_quotas(name: str) -> bool:
     """Say whether a release refuses a client quota that is infinite; empty for the newest."""
-    return _is_since(name, "4.4")
+    return is_at_least(name, "4.4")
 
 
 def knows_networks(name: str) -> bool:
     """Say whether the host of an ACL may be a network in a release (KIP-1276); empty for the newest."""
-    return _is_since(name, "4.4")
+    return is_at_least(name, "4.4")
 
 
 def verifies_tokens(name: str) -> bool:
     """Say whether a release needs the audience and the issuer of tokens; empty for the newest."""
-    return _is_since(name, "4.4")
+    return is_at_least(name, "4.4")
 
 
 def bounds_growth(name: str) -> bool:
     """Say whether a release refuses CreatePartitions as a whole for too many; empty for the newest."""
-    return _is_since(name, "4.4")
+    return is_at_least(name, "4.4")
 
 
 def first_with_offset_interval(name: str) -> int:
     """Return the first StreamsGroupHeartbeat with the interval of offset reports in its response; empty for the newest."""
-    return 0 if _is_since(name, "4.4") else 1
+    return 0 if is_at_least(name, "4.4") else 1
 
 
 def refuses_repeated_items(name: str) -> bool:
     """Say whether a release refuses lists of brokers' settings with an item twice; empty for the newest."""
-    return _is_since(name, "4.4")
-
-
-def _is_since(name: str, other: str) -> bool:
-    return name not in _RELEASES or is_at_least(name, other)
+    return is_at_least(name, "4.4")
 
 
 def has_setting(name: str, setting: str) -> bool:
     """Say whether a release has a setting that is in the tables; empty for the newest, which has all."""
-    return setting not in _SINCE_4_4 or _is_since(name, "4.4")
+    return setting not in _SINCE_4_4 or is_at_least(name, "4.4")
 
 
 def defaults_of(name: str) -> dict[str, str]:

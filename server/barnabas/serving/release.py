@@ -67,7 +67,7 @@ class ReleaseProfile(NamedTuple):
 
     def _with_unstable(self, config: BrokerConfig) -> Mapping[int, Api]:
         """Return the APIs, with the versions that are not stable where the settings ask for them."""
-        has_any = self.name not in releases.NAMES or releases.is_at_least(self.name, apis.UNSTABLE_SINCE)
+        has_any = releases.is_at_least(self.name, apis.UNSTABLE_SINCE)
         if not has_any or not config.get(settings.UNSTABLE_API_VERSIONS_ENABLE):
             return self.apis
         unstable = {

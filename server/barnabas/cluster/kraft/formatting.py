@@ -120,7 +120,7 @@ def parse_voters(text: str, listener: str) -> tuple[Voter, ...]:
 
 def first_level(release: str) -> int:
     """Return the metadata.version of new log dirs of a release, empty for the newest."""
-    return LEVEL if not release or is_at_least(release, "4.4") else level_of("4.3")
+    return LEVEL if is_at_least(release, "4.4") else level_of("4.3")
 
 
 def level_of(release: str) -> int:

@@ -66,7 +66,7 @@ def check_type(resource_type: int, config: BrokerConfig) -> None:
     """
     name = config.get(broker_settings.KAFKA_VERSION)
     since = TYPES_SINCE.get(resource_type)
-    if name and since is not None and not releases.is_at_least(name, since):
+    if since is not None and not releases.is_at_least(name, since):
         raise RequestError(
             ErrorCode.INVALID_REQUEST,
             f"there are no resources of type {resource_type} in Kafka {name}; they came with {since}",
