@@ -58,7 +58,7 @@ def _metadata() -> Iterator[Step]:
 
 def _with_id(entry: Values, flags: Values) -> Any:
     def values(seen: Seen) -> Values:
-        ids = {found["Name"]: found["TopicId"] for found in seen["metadata v10: all"]["Topics"].copy()}
+        ids = {topic["Name"]: topic["TopicId"] for topic in seen["metadata v10: all"]["Topics"].copy()}
         filled = {**entry, "TopicId": ids.get(entry.get("TopicId"), entry.get("TopicId", bytes(16)))}
         return {"Topics": [filled], **flags}
 

@@ -172,7 +172,7 @@ class Machines:
 def _try(machines: Machines) -> None:
     for machine in MACHINES:
         machines.install(machine)
-    wait_until(lambda: all(READY in machines.log(one) for one in MACHINES), "all three brokers are ready")
+    wait_until(lambda: all(READY in machines.log(name) for name in MACHINES), "all three brokers are ready")
     print(f"three machines: {machines.bootstrap}", flush=True)
     create = f"--create --topic {TOPIC} --partitions {PARTITIONS}"
     done = subprocess.run(

@@ -136,8 +136,8 @@ def build(version: str) -> str:
 def renamed(value: Any, names: dict[str, str]) -> Any:
     """The JSON values with other field names."""
     if isinstance(value, dict):
-        return {names.get(key, key): renamed(one, names) for key, one in value.items()}
-    return [renamed(one, names) for one in value] if isinstance(value, list) else value
+        return {names.get(key, key): renamed(field, names) for key, field in value.items()}
+    return [renamed(item, names) for item in value] if isinstance(value, list) else value
 
 
 def forget(value: Any, attributes: set[str]) -> None:

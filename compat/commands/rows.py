@@ -35,7 +35,7 @@ class Row:
 def rows() -> list[Row]:
     """Return all rows, in their order."""
     content = yaml.safe_load(Path(__file__).with_name("rows.yaml").read_text())
-    return [Row(subject, **row) for subject, found in content.items() for row in found]
+    return [Row(subject, **row) for subject, entries in content.items() for row in entries]
 
 
 def table() -> str:
@@ -49,6 +49,6 @@ def table() -> str:
             subject = row.subject
             lines.append(f"| **{subject}** | | | | |")
         shown = row.ours.replace("{directory}/", "").replace("{token}", "TOKEN-ID")
-        others = [f"`{one}`" if one else "" for one in (row.kafka, row.rpk, row.others)]
+        others = [f"`{tool}`" if tool else "" for tool in (row.kafka, row.rpk, row.others)]
         lines.append("| " + " | ".join([row.task, f"`barnabas {shown}`", *others]) + " |")
     return "\n".join(lines) + "\n"

@@ -31,8 +31,8 @@ def values_of(setting: Setting[object]) -> list[str]:
     if setting.kind.name == "double":
         return [str(number) for number in FRACTIONS]
     allowed = setting.allowed.replace("/", "|") if ".." not in setting.allowed else ""
-    choices = [one for one in allowed.split("|") if one and one not in ("+", "replicas", "counts")]
-    return [*WORDS, *choices, *[one.lower() for one in choices if one != one.lower()]]
+    choices = [word for word in allowed.split("|") if word and word not in ("+", "replicas", "counts")]
+    return [*WORDS, *choices, *[choice.lower() for choice in choices if choice != choice.lower()]]
 
 
 def tried() -> Iterator[tuple[str, Setting[object], list[str]]]:

@@ -79,7 +79,7 @@ def main() -> int:
             if results.keys() & names:
                 judged = [results[name] if name in results else _kept(name) for name in names]
                 path.parent.mkdir(exist_ok=True)
-                path.write_text(page([one for one in judged if one is not None], more), encoding="utf-8")
+                path.write_text(page([case for case in judged if case is not None], more), encoding="utf-8")
     failed = [name for name in MUST_PASS if name in results and results[name][1]["summary"]["failed"]]
     return 1 if failed else 0
 

@@ -83,7 +83,7 @@ def _differences(what: str, results: dict[str, Any]) -> Iterator[str]:
     rules = {re.sub(r"/v\d+/", "/", case["id"]): case["rule"] for case in failed}
     for name, seen in by_name.items():
         for reason, ids in seen[:REASONS_MAX]:
-            versions = [int(match[1]) for one in ids if (match := re.search(r"/v(\d+)/", one))]
+            versions = [int(match[1]) for id_ in ids if (match := re.search(r"/v(\d+)/", id_))]
             yield f"| {name} | {_spans(versions)} | {_cell(reason)} | {_cell(rules[name])} |"
 
 

@@ -259,7 +259,7 @@ def wait_for_topics(jobs: Jobs) -> None:
         for copy in COPIES:
             partitions = consumer.list_topics(copy.topic, timeout=10).topics[copy.topic].partitions
             ends.append(
-                sum(consumer.get_watermark_offsets(TopicPartition(copy.topic, one))[1] for one in partitions)
+                sum(consumer.get_watermark_offsets(TopicPartition(copy.topic, p))[1] for p in partitions)
             )
         return min(ends) > 0
 
@@ -271,7 +271,7 @@ def settle(jobs: Jobs, work: Workload, postgres: Postgres) -> list[str]:
     """Load and apply the rest, then compare. A column that was added is filled in by a backfill."""
     problems = []
     print(
-        json.dumps({"statements": work.statements, "kills": {one.topic: one.kills for one in COPIES}}),
+        json.dumps({"statements": work.statements, "kills": {copy.topic: copy.kills for copy in COPIES}}),
         flush=True,
     )
     for copy in COPIES:

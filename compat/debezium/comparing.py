@@ -25,7 +25,7 @@ def differences(theirs: list[dict[str, Any]], ours: list[dict[str, Any]], key: t
     mine = {tuple(row[name] for name in key): row for row in ours}
     texts = [] if len(mine) == len(ours) else [f"{len(ours)} rows have {len(mine)} keys"]
     for row in theirs:
-        name = tuple(row[one] for one in key)
+        name = tuple(row[column] for column in key)
         other = mine.pop(name, None)
         if other is None:
             texts.append(f"{name} is not there")

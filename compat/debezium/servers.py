@@ -82,7 +82,7 @@ class Postgres:
 def program(name: str) -> str:
     """The path of a program of PostgreSQL's. Raises KafkaError."""
     places = [*sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}")), shutil.which(name)]
-    paths = [str(one) for one in places if one is not None]
+    paths = [str(place) for place in places if place is not None]
     if not paths:
         raise KafkaError(f"{name} is missing; install PostgreSQL (Debian: apt-get install postgresql)")
     return paths[0]

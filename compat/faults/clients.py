@@ -81,7 +81,7 @@ class Acknowledging(ABC):
         """Time (s) from a moment until every partition had an acknowledgement again."""
         now = time.monotonic()
         nexts = [
-            next((one for one in list(self.times[partition]) if one >= moment), now)
+            next((time_s for time_s in list(self.times[partition]) if time_s >= moment), now)
             for partition in range(PARTITIONS)
         ]
         return max(nexts) - moment

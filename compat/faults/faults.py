@@ -30,7 +30,7 @@ class Fault:
     @property
     def others(self) -> list[int]:
         """The ids of the other brokers."""
-        return [one for one in BROKERS if one != self.broker.broker_id]
+        return [id_ for id_ in BROKERS if id_ != self.broker.broker_id]
 
     def pause(self, least: float, most: float) -> float:
         """Wait for a time that is drawn, and return it."""

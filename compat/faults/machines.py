@@ -74,7 +74,7 @@ class ZooKeeper:
             "initLimit=20",
             "syncLimit=6",
             "4lw.commands.whitelist=srvr",
-            *(f"server.{one}={address(one)}:2888:3888" for one in ZOOKEEPERS),
+            *(f"server.{number}={address(number)}:2888:3888" for number in ZOOKEEPERS),
         ]
         (directory / "zoo.cfg").write_text("\n".join(lines) + "\n")
 

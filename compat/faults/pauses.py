@@ -78,20 +78,20 @@ class Pauses:
 def table(rounds: dict[str, list[Pauses]]) -> list[str]:
     """Lines of a table: for each kind of fault the worst of all rounds."""
     clients = list(
-        dict.fromkeys(name for of_kind in rounds.values() for one in of_kind for name in one.longest)
+        dict.fromkeys(name for of_kind in rounds.values() for pauses in of_kind for name in pauses.longest)
     )
     lines = [
         f"| kind | rounds | session ended after | {' | '.join(clients)} |",
         f"|---|---|---|{'---|' * len(clients)}",
     ]
     for kind, of_kind in sorted(rounds.items()):
-        ended = [one for one in of_kind if one.resumed is not None]
+        ended = [pauses for pauses in of_kind if pauses.resumed is not None]
         cells = []
         for name in clients:
-            longest = _largest(one.longest[name] for one in of_kind)
-            resumed = _largest(one.resumed[name] for one in ended if one.resumed is not None)
+            longest = _largest(pauses.longest[name] for pauses in of_kind)
+            resumed = _largest(pauses.resumed[name] for pauses in ended if pauses.resumed is not None)
             cells.append(longest + (f" ({resumed} after it)" if ended else ""))
-        session = _largest(one.session_s for one in ended if one.session_s is not None) if ended else "-"
+        session = _largest(row.session_s for row in ended if row.session_s is not None) if ended else "-"
         lines.append(f"| {kind} | {len(of_kind)} | {session} | {' | '.join(cells)} |")
     return lines
 

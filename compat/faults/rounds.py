@@ -231,7 +231,7 @@ class Rounds:
     def summary(self) -> str:
         """The figures: rounds and longest pauses of each kind."""
         parts = [
-            f"{kind} {len(pauses)} (longest pause {max(max(one.longest.values()) for one in pauses):.1f} s)"
+            f"{kind} {len(pauses)} (longest pause {max(max(pause.longest.values()) for pause in pauses):.1f} s)"
             for kind, pauses in sorted(self._pauses.items())
         ]
         return f"{self._acknowledged} acknowledged; " + ", ".join(parts)

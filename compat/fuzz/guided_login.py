@@ -66,7 +66,7 @@ class GuidedLogin:
                     line = _line(stream)
                     await Session(random.Random(0), line, result, held).run_bytes(data)
                     stream.transport.close()
-                    self._outbox.put([one.text for one in (*result.findings, *watch.findings)])
+                    self._outbox.put([finding.text for finding in (*result.findings, *watch.findings)])
                     watch.findings.clear()
 
         return program

@@ -148,5 +148,5 @@ def is_rotated(damaged: bytes, wrapped: bytes) -> bool:
     header, length = 16, len(wrapped) - 16
     if len(damaged) != len(wrapped) or damaged[:6] + damaged[8:] != wrapped[:6] + wrapped[8:]:
         return False
-    rotations = [int.from_bytes(one[6:8], "big") % length for one in (damaged, wrapped)]
+    rotations = [int.from_bytes(token[6:8], "big") % length for token in (damaged, wrapped)]
     return len(damaged) > header and rotations[0] == rotations[1]

@@ -176,7 +176,7 @@ def _batches() -> list[bytes]:
         for n in range(5)
     ]
     alike = [Record(n, NOW_MS, None, b"v" * 20) for n in range(100)]
-    plain = [Record(one.offset, one.timestamp, one.key, one.value) for one in records]
+    plain = [Record(record.offset, record.timestamp, record.key, record.value) for record in records]
     batches = []
     for flags in (0x80, 0x81, 0x82, 0x83):
         for codec in Codec:
@@ -454,4 +454,4 @@ def _target(pure: Pure) -> Target:
     return Target(pure.name, pure.takes, lambda: _runner(pure))
 
 
-TARGETS = [_target(one) for one in PURE]
+TARGETS = [_target(pure) for pure in PURE]

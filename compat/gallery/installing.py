@@ -64,7 +64,7 @@ def command(bug: Bug, version: str) -> tuple[list[str], dict[str, str]]:
 def _python(bug: Bug, version: str) -> tuple[list[str], dict[str, str]]:
     """A virtual environment for each set of packages."""
     packages = (f"{bug.client}=={version}", *bug.with_packages)
-    place = PLACE / "-".join((bug.client, version, *(one.replace("==", "-") for one in bug.with_packages)))
+    place = PLACE / "-".join((bug.client, version, *(name.replace("==", "-") for name in bug.with_packages)))
     python = place / "bin" / "python"
     if not (place / "built").exists():
         shutil.rmtree(place, ignore_errors=True)

@@ -41,7 +41,7 @@ KEPT = Path(__file__).resolve().parents[2] / ".tools" / "gallery" / "outcomes.js
 def keep(bug: Bug, outcomes: Sequence[Outcome]) -> None:
     """Keep what a run of a bug has seen."""
     kept = _kept()
-    kept[bug.name] = [asdict(one) for one in outcomes]
+    kept[bug.name] = [asdict(outcome) for outcome in outcomes]
     KEPT.write_text(json.dumps(kept, indent=1), encoding="utf-8")
 
 
@@ -49,7 +49,7 @@ def missing(bugs: Sequence[Bug]) -> list[str]:
     """Return the bugs with versions that have not been run."""
     kept = _kept()
     return [
-        bug.name for bug in bugs if [one["version"] for one in kept.get(bug.name, ())] != list(bug.versions)
+        bug.name for bug in bugs if [run["version"] for run in kept.get(bug.name, ())] != list(bug.versions)
     ]
 
 

@@ -100,7 +100,7 @@ def forget_pending(
         topics = [{"Name": topic, "PartitionIndexes": [0]}]
         groups: list[dict[str, Any]] = [{"GroupId": group, "Topics": topics}]
         run.until(label, "OffsetFetch", is_there, version=8, Groups=groups, RequireStable=False)
-        listed = [one["GroupState"] for one in run.look("ListGroups", 5)["Groups"] if one["GroupId"] == group]
+        listed = [row["GroupState"] for row in run.look("ListGroups", 5)["Groups"] if row["GroupId"] == group]
         run.note(f"{label}: listed", listed)
 
     if forget is not _delete_topic:

@@ -280,7 +280,7 @@ def describe(run: ScenarioRun, label: str, fixture: GroupFixture) -> None:
         if api not in run.versions:
             continue
         run.ask(f"{label}: {api}", api, GroupIds=[fixture.group, f"no-{fixture.group}"])
-    listed = [one for one in run.look("ListGroups", 5)["Groups"] if one["GroupId"] == fixture.group]
+    listed = [entry for entry in run.look("ListGroups", 5)["Groups"] if entry["GroupId"] == fixture.group]
     run.note(f"{label} listed", listed)
 
 

@@ -130,7 +130,7 @@ def commit_cell(
     fixture = state(run)
     run.ask("asked", "OffsetCommit", "anna", **values(fixture, ids))
     look(run, "then fetched", fixture.group)
-    listed = [one for one in run.look("ListGroups", 5)["Groups"] if one["GroupId"] == fixture.group]
+    listed = [entry for entry in run.look("ListGroups", 5)["Groups"] if entry["GroupId"] == fixture.group]
     run.note("then listed", listed)
     end(run, fixture)
 

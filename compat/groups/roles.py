@@ -308,7 +308,7 @@ def sharing_goes_on(run: ScenarioRun, fixture: EpochGroupFixture) -> None:
     run.ask("anna beats", SHARE, "anna", **quiet(fixture, "anna"))
     with run.side.connect("anna") as connection:
         acquired = Session(run, fixture, run.topic(SHARED, 1), connection).fetch_some()
-        run.note("acquired", [list(one) for one in acquired])
+        run.note("acquired", [list(batch) for batch in acquired])
     run.ask("offsets then", "DescribeShareGroupOffsets", Groups=groups)
     run.ask("anna leaves", SHARE, "anna", **quiet(fixture, "anna") | {"MemberEpoch": -1})
     describe(run, "at last", fixture)

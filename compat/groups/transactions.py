@@ -303,7 +303,7 @@ def filters(run: ScenarioRun) -> None:
     for label, asked in filters.items():
         for version in (0, 1, 2):
             answer = run.look("ListTransactions", version, **asked)
-            own = [one for one in answer["TransactionStates"] if one["TransactionalId"] == fixture.id]
+            own = [entry for entry in answer["TransactionStates"] if entry["TransactionalId"] == fixture.id]
             run.note(f"v{version} {label}", answer | {"TransactionStates": own})
     for label, ids in {
         "one": [fixture.id],
@@ -333,7 +333,7 @@ def durations(state: Callable[[ScenarioRun], TransactionFixture], run: ScenarioR
     for duration in (0, 1 << 40):
         for version in (1, 2):
             answer = run.look("ListTransactions", version, DurationFilter=duration)
-            own = [one for one in answer["TransactionStates"] if one["TransactionalId"] == fixture.id]
+            own = [entry for entry in answer["TransactionStates"] if entry["TransactionalId"] == fixture.id]
             run.note(f"v{version} {duration}", answer | {"TransactionStates": own})
 
 

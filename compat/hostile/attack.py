@@ -261,7 +261,7 @@ class Target:
     def delete_topics(self, names: Iterable[str]) -> list[int]:
         """Delete topics; returns the error codes."""
         answer = self.ask("DeleteTopics", 3, {"TopicNames": list(names), "TimeoutMs": 60_000})
-        return [one["ErrorCode"] for one in answer["Responses"]]
+        return [result["ErrorCode"] for result in answer["Responses"]]
 
     def produce(self, topic: str, records: bytes, partition: int = 0, version: int = 7) -> int:
         """Produce a batch; returns the error code."""

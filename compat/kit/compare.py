@@ -67,7 +67,7 @@ def run(
         while True:
             answers = [_ask(side, step, so_far) for side, so_far in zip((theirs, ours), seen, strict=True)]
             differing = compared(step.label, answers, forms)
-            if all(any(one.covers(item) for one in known_differences) for item in differing):
+            if all(any(entry.covers(item) for entry in known_differences) for item in differing):
                 break
             if time.monotonic() > give_up:
                 break

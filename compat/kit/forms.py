@@ -41,7 +41,7 @@ class Forms:
         ):
             self.learn(item)
         if isinstance(answer, dict) and isinstance(answer.get("TopicId"), bytes):
-            name = next((answer[one] for one in _NAMES if answer.get(one)), None)
+            name = next((answer[field] for field in _NAMES if answer.get(field)), None)
             if name and answer["TopicId"] != ZERO_UUID and not answer.get("ErrorCode"):
                 self._topics[answer["TopicId"]] = name
 

@@ -139,7 +139,7 @@ def differences_between(path: str, theirs: Any, ours: Any) -> Iterable[tuple[str
 def differences_of(label: str, theirs: Any, ours: Any) -> list[Difference]:
     """Return the differences of both responses to a step."""
     pairs = differences_between("", theirs, ours)
-    return [Difference(label, *one, whole=(theirs, ours)) for one in pairs]
+    return [Difference(label, *pair, whole=(theirs, ours)) for pair in pairs]
 
 
 def _several(patterns: Patterns) -> tuple[str, ...]:
@@ -155,7 +155,7 @@ def alternatives(patterns: Patterns) -> Iterator[str]:
     for pattern in _several(patterns):
         if choice := _CHOICE.search(pattern):
             before, after = pattern[: choice.start()], pattern[choice.end() :]
-            yield from alternatives(tuple(f"{before}{one}{after}" for one in choice[1].split("|")))
+            yield from alternatives(tuple(f"{before}{part}{after}" for part in choice[1].split("|")))
         else:
             yield pattern
 

@@ -158,7 +158,7 @@ class ScenarioRun:
 
     def note(self, label: str, what: Any) -> None:
         """Keep something for the comparison."""
-        count = sum(known.split(" #")[0] == label for known in self.answers)
+        count = sum(key.split(" #")[0] == label for key in self.answers)
         self.answers[f"{label} #{count + 1}" if count else label] = self._normal(what)
 
     def close(self) -> None:
@@ -269,7 +269,7 @@ def compare(
 
     def unknown(differences: list[Difference]) -> bool:
         return not all(
-            any(known.covers(difference) for known in known_differences) for difference in differences
+            any(entry.covers(difference) for entry in known_differences) for difference in differences
         )
 
     with ThreadPoolExecutor(SCENARIOS_CONCURRENT) as pool:

@@ -268,7 +268,7 @@ class LogHistory:
         yield from (partition["ErrorCode"], partition["HighWatermark"], max(stable, start), start)
         numbers = {producer.producer_id: number for number, producer in self.producers.items()}
         aborted = partition["AbortedTransactions"] if data else []
-        yield sorted((numbers[one["ProducerId"]], one["FirstOffset"]) for one in aborted or ())
+        yield sorted((numbers[txn["ProducerId"]], txn["FirstOffset"]) for txn in aborted or ())
         for position, header in iter_batches(data):
             is_plain = not header.attributes & (CONTROL | APPEND_TIME | HORIZON)
             is_control = bool(header.attributes & CONTROL)

@@ -57,12 +57,12 @@ def run(
     missing = list(cases)
     if not missing:
         return {}
-    with errors.open("ab") as said:
+    with errors.open("ab") as log:
         process = subprocess.Popen(
             [str(program), bootstrap, *missing],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=said,
+            stderr=log,
             start_new_session=True,
             env={**os.environ, **environment},
         )

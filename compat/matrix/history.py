@@ -115,7 +115,7 @@ WRONG: Mapping[tuple[str, str], tuple[tuple[str, str], str]] = {
 
 def chosen(text: str) -> list[str]:
     """Return the releases that `all` or `2.8,3.9` names. Raises ValueError."""
-    return list(releases.NAMES) if text == "all" else [releases.named(one) for one in text.split(",")]
+    return list(releases.NAMES) if text == "all" else [releases.named(name) for name in text.split(",")]
 
 
 def environment(release: str) -> dict[str, str]:
@@ -134,7 +134,7 @@ def is_expected(client: str, release: str, case: str) -> bool:
         SINCE.get(case, everything[0]),
         NEWER.get((client, case), everything)[0],
     )
-    if not all(releases.is_at_least(release, one) for one in since):
+    if not all(releases.is_at_least(release, first) for first in since):
         return False
     if client in NEWEST and not releases.is_at_least(NEWEST[client][0], release):
         return False

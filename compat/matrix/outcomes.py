@@ -26,7 +26,7 @@ class Outcomes:
         read = json.loads(path.read_text())
         if read["against"] != against:
             return cls({})
-        return cls({(one["client"], one["channel"]): Verdict(*one["verdict"]) for one in read["outcomes"]})
+        return cls({(row["client"], row["channel"]): Verdict(*row["verdict"]) for row in read["outcomes"]})
 
     def keep(self, path: Path, against: str) -> None:
         """Write what need not be run again."""

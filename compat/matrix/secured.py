@@ -199,7 +199,7 @@ def prepare(ports: Mapping[str, int]) -> None:
             answer = connection.ask("AlterUserScramCredentials", 0, {"Upsertions": [upsertion]})
             assert not answer["Results"][0]["ErrorCode"], answer
         results = connection.ask("CreateAcls", 3, {"Creations": acls})["Results"]
-        assert not any(one["ErrorCode"] for one in results), results
+        assert not any(result["ErrorCode"] for result in results), results
 
 
 def environment(client: str, channel: Channel, keys: Keys, directory: Path) -> dict[str, str]:

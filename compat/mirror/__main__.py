@@ -113,7 +113,7 @@ def read(bootstrap: str, topic: str) -> dict[int, list[int]]:
         numbers: list[int] = []
         while consumer.position([place])[0].offset < end:
             messages = consumer.consume(1000, timeout=0.5)
-            numbers += [int(one.value() or b"") for one in messages if one.error() is None]
+            numbers += [int(message.value() or b"") for message in messages if message.error() is None]
         consumer.close()
         by_partition[partition] = numbers
     return by_partition

@@ -198,7 +198,7 @@ def _run(client: str, row: Row) -> int:
                 verdict = clients.run(
                     clients.program(client), broker.bootstrap, [case], environment, directory / "said"
                 )[case]
-                hits = sum(one["hits"] for one in _ask(f"{url}/v1/faults")["faults"])
+                hits = sum(fault["hits"] for fault in _ask(f"{url}/v1/faults")["faults"])
             finally:
                 broker.stop()
         reason = dict(row.failures).get(client)

@@ -244,7 +244,7 @@ def words(machine: Machine) -> None:
     texts = {str(page.relative_to(machine.checkout)): page.read_text() for page in pages}
     texts["--help"] = machine.must(machine.checkout / ".venv/bin/barnabas", "serve", "--help")
     for name, text in texts.items():
-        sentences = [one for one in WORDS if one in " ".join(text.split())]
+        sentences = [sentence for sentence in WORDS if sentence in " ".join(text.split())]
         expect(not sentences, f"{name}: {sentences}")
     cited = re.findall(r"docs/\S+\.md", texts["--help"])
     expect(not cited, f"--help names {cited}, which a wheel does not have")

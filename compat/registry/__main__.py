@@ -73,7 +73,7 @@ def run_all(bootstrap: str, url: str, clients: list[str]) -> Matrix:
     def cases_of(client: str, cases: list[str], **more: str) -> Verdicts:
         return run(HERE / client / "run", url, cases, {**environment, **more}, LOGS / f"{client}.err")
 
-    alone = [one for one in CASES if one != "interop"]
+    alone = [name for name in CASES if name != "interop"]
     rows = {}
     for client in clients:
         (LOGS / f"{client}.err").write_bytes(b"")
@@ -105,7 +105,7 @@ def topics_of(bootstrap: str, rows: dict[str, Verdicts]) -> list[tuple[str, str,
 
 
 def _counts(row: Verdicts) -> str:
-    statuses = [one.status for one in row.values()]
+    statuses = [verdict.status for verdict in row.values()]
     return ", ".join(f"{status} {statuses.count(status)}" for status in ("PASS", "FAIL", "SKIP"))
 
 
@@ -135,7 +135,7 @@ def main() -> int:
     if options.write:
         others = [version for version in versions[1:] if not results[version].failures()]
         PAGE.write_text(results[OURS].markdown(others), encoding="utf-8")
-    return int(any(one.failures() for one in results.values()))
+    return int(any(row.failures() for row in results.values()))
 
 
 if __name__ == "__main__":

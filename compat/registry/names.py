@@ -47,7 +47,7 @@ def bootstrap() -> str:
 def written_by_others(formats: tuple[str, ...]) -> list[tuple[str, str]]:
     """Topics and formats that other clients have written. Raises SkipCaseError where there is none."""
     text = os.environ.get("COMPAT_TOPICS", "")
-    pairs = [tuple(one.split(":")) for one in text.split(",") if one]
+    pairs = [tuple(pair.split(":")) for pair in text.split(",") if pair]
     chosen = [(topic, form) for topic, form in pairs if form in formats]
     if not chosen:
         raise SkipCaseError("no other client has written what this one reads")

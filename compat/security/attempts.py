@@ -215,7 +215,7 @@ class Judge:
             gone += [acl_filter(kind=GROUP, name=name) for name in (*GROUPS, "*")]
             admin.ask("DeleteAcls", 3, {"Filters": gone})
             results = admin.ask("CreateAcls", 3, {"Creations": creations})["Results"]
-            assert not any(one["ErrorCode"] for one in results), results
+            assert not any(result["ErrorCode"] for result in results), results
             expected = {
                 (acl.kind, acl.name, acl.pattern, acl.principal, acl.host, acl.operation, acl.permission)
                 for acl in (*self.acls, *own_acls())
@@ -284,8 +284,8 @@ class Judge:
         """See that lists show what may be seen, and that only what was accepted is in the topics. Raises WireError."""
         for user in USERS:
             with self.side.connect(user=user) as connection:
-                topics = {one["Name"] for one in connection.ask("Metadata", 12, {"Topics": None})["Topics"]}
-                groups = {one["GroupId"] for one in connection.ask("ListGroups", 4, {})["Groups"]}
+                topics = {row["Name"] for row in connection.ask("Metadata", 12, {"Topics": None})["Topics"]}
+                groups = {row["GroupId"] for row in connection.ask("ListGroups", 4, {})["Groups"]}
             hidden = {name for name in topics & set(TOPICS) if not self.may(user, DESCRIBE, TOPIC, name)}
             if not self.may(user, DESCRIBE, CLUSTER, CLUSTER_NAME):
                 hidden |= {name for name in groups & set(GROUPS) if not self.may(user, DESCRIBE, GROUP, name)}

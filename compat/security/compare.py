@@ -64,7 +64,7 @@ def cases(api: apis.Api, *, of_kafka_3: bool = False) -> Iterator[tuple[str, Nam
     names = Names(topic=FREE, group="g", transactional_id="x", new_topic=FREE, records=record_batch([b"v"]))
     if of_kafka_3 and api.name == DESCRIBES_SETTINGS:
         names = replace(names, group="")  # one resource of an unknown type has Kafka refuse them all
-    for access in dict.fromkeys((one.operation, one.resource_type) for one in (*api.whole, *api.each)):
+    for access in dict.fromkeys((check.operation, check.resource_type) for check in (*api.whole, *api.each)):
         operation, kind = access
         label = f"no {operation.name} on {kind.name}"
         if kind is ResourceType.CLUSTER:
@@ -142,7 +142,7 @@ def settle(side: Side) -> None:
         while True:
             with side.connect() as connection:
                 answer = connection.ask(api, version, values)
-            codes = [one["ErrorCode"] for one in (*answer.get("Groups", ()), *answer.get("Coordinators", ()))]
+            codes = [row["ErrorCode"] for row in (*answer.get("Groups", ()), *answer.get("Coordinators", ()))]
             if not any((*codes, answer.get("ErrorCode"))):
                 break
             if time.monotonic() > give_up:
@@ -173,7 +173,7 @@ def steps(
         if api.name == DESCRIBES_SETTINGS and of_kafka_3:
             yield from of_a_group()
         if api.name == BEFORE_EXTRA:
-            yield from (one for one in extra() if is_served(one.api, one.version))
+            yield from (added for added in extra() if is_served(added.api, added.version))
 
 
 @cache
@@ -181,7 +181,7 @@ def _served(side: Side) -> dict[int, Values]:
     """Return what a broker advertises, by API key."""
     with side.connect() as connection:
         answer = connection.ask("ApiVersions", 3, {"ClientSoftwareName": "kit", "ClientSoftwareVersion": "1"})
-    return {one["ApiKey"]: one for one in answer["ApiKeys"]}
+    return {versions["ApiKey"]: versions for versions in answer["ApiKeys"]}
 
 
 def serve(sides: Sequence[Side], api: str, version: int) -> bool:
@@ -242,7 +242,7 @@ def main() -> int:
                     partial(serve, sides),
                     of_kafka_3=of_kafka_3,
                 )
-                asked += (one for one in every if one.label.startswith(("create ", options.only)))
+                asked += (step for step in every if step.label.startswith(("create ", options.only)))
             for name in chosen:
                 asked += by_name[name]() if name in by_name else ()
             differences = run(asked, kafka, ours, known_rows)

@@ -91,7 +91,7 @@ class Section:
                 if not words or not re.fullmatch(r"barnabas|kafka-[a-z-]+\.sh", words[0]):
                     continue
                 if "..." in words:
-                    begin = next(one for one in lines if one[0] == words[0])
+                    begin = next(line for line in lines if line[0] == words[0])
                     at = words.index("...")
                     words[at : at + 1] = begin[1:5]
                 lines.append(words)
@@ -384,7 +384,7 @@ def main() -> int:
     """Try all; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m compat.security.howto", description=__doc__)
     every = sections()
-    names = [name for name, one in every.items() if "    listeners=" in one.text and "| Client |" in one.text]
+    names = [name for name, doc in every.items() if "    listeners=" in doc.text and "| Client |" in doc.text]
     parser.add_argument("--only", action="append", choices=names, help="only this section; may be repeated")
     failed = 0
     for name in parser.parse_args().only or names:

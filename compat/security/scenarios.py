@@ -256,7 +256,7 @@ def deletions() -> Iterator[Step]:
 
         def by_id(seen: Seen, number: int = number) -> Values:
             created = seen[f"make gone-{number} gone-by-id-{number}"]["Topics"]
-            topic_id = next(one["TopicId"] for one in created if one["Name"] == f"gone-by-id-{number}")
+            topic_id = next(topic["TopicId"] for topic in created if topic["Name"] == f"gone-by-id-{number}")
             return {"Topics": [{"Name": None, "TopicId": topic_id}], "TimeoutMs": 5000}
 
         for name in (names[0], "nothing"):
@@ -339,7 +339,7 @@ def changes() -> Iterator[Step]:
         for version in (1, 2, 3):
             yield Step(f"describe acl {label} v{version}", "DescribeAcls", version, fields, ADMIN)
     for label, allowed in (("nobody", []), ("describes", [DESCRIBE]), ("alters", [ALTER])):
-        yield from set_acls(f"acls {label}", [acl(one, CLUSTER, CLUSTER_NAME) for one in allowed])
+        yield from set_acls(f"acls {label}", [acl(operation, CLUSTER, CLUSTER_NAME) for operation in allowed])
         for user in ("", ALICE):
             who = f"{user or 'anonymous'} {label}"
             yield Step(f"{who} describes", "DescribeAcls", 3, acl_filter(), user)

@@ -90,7 +90,7 @@ def decided(side: Side) -> dict[str, tuple[int, int]]:
     asked = {"Topics": [{"Name": name} for name in NAMES], "IncludeTopicAuthorizedOperations": True}
     with side.connect(user="alice") as connection:
         answer = connection.ask("Metadata", 10, {**asked, "AllowAutoTopicCreation": False})
-    return {one["Name"]: (one["ErrorCode"], one["TopicAuthorizedOperations"]) for one in answer["Topics"]}
+    return {row["Name"]: (row["ErrorCode"], row["TopicAuthorizedOperations"]) for row in answer["Topics"]}
 
 
 def agree(label: str, kafka: Side, ours: Side, of: Callable[[Side], object], expected: object = None) -> bool:

@@ -61,7 +61,7 @@ def acls_of(zookeeper: KazooClient) -> dict[str, set[str]]:
     by_path: dict[str, set[str]] = {}
     for path in KEPT:
         acls, _ = zookeeper.get_acls(path)
-        by_path[path] = {f"{one.perms} {one.id.scheme}:{one.id.id}" for one in acls}
+        by_path[path] = {f"{acl.perms} {acl.id.scheme}:{acl.id.id}" for acl in acls}
     return by_path
 
 
@@ -88,16 +88,16 @@ def see(label: str, bootstrap: list[str], zookeeper: str, client: dict[str, obje
         return topics[0]["partitions"]
 
     def leaders() -> set[object]:
-        return {one.get("leader_id", one.get("leader")) for one in partitions()}
+        return {partition.get("leader_id", partition.get("leader")) for partition in partitions()}
 
     yield until(f"{label}: both lead partitions", lambda: leaders() == {1, 2})
     producer = KafkaProducer(**options, acks="all")
     sent = [producer.send("shared", b"%d" % n, partition=n % 4) for n in range(RECORDS)]
-    yield until(f"{label}: {RECORDS} records on both", lambda: all(one.get(30) is not None for one in sent))
+    yield until(f"{label}: {RECORDS} records on both", lambda: all(ack.get(30) is not None for ack in sent))
     producer.close()
 
     def are_in_sync() -> bool:
-        return all(len(one.get("isr_nodes", one.get("isr", []))) == 2 for one in partitions())  # type: ignore[arg-type]
+        return all(len(part.get("isr_nodes", part.get("isr", []))) == 2 for part in partitions())  # type: ignore[arg-type]
 
     yield until(f"{label}: both in sync", are_in_sync)
     admin.close()

@@ -354,7 +354,7 @@ class ShareHistory:
 
 
 def _short(batches: list[Batch]) -> list[str]:
-    return [f"{one['FirstOffset']}-{one['LastOffset']} {one['AcknowledgeTypes']}" for one in batches]
+    return [f"{batch['FirstOffset']}-{batch['LastOffset']} {batch['AcknowledgeTypes']}" for batch in batches]
 
 
 def history_of(kind: str) -> Callable[[HistoryRun], None]:

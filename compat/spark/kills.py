@@ -59,12 +59,12 @@ class Senders:
     @property
     def journals(self) -> list[tuple[Path, str]]:
         """The journal of each name."""
-        return [(one.acknowledged, one.name) for one in self._all]
+        return [(sender.acknowledged, sender.name) for sender in self._all]
 
     @property
     def ended(self) -> int:
         """Number of times that one has ended by itself."""
-        return sum(one.failures for one in self._all)
+        return sum(sender.failures for sender in self._all)
 
     def keep_alive(self) -> None:
         """Start what does not run."""

@@ -83,7 +83,7 @@ class ApplicationFixture:
         resource = {"ResourceType": GROUP, "ResourceName": self.scenario, "Configs": configs}
         with self.side.connect() as connection:
             answer = connection.ask("IncrementalAlterConfigs", 1, {"Resources": [resource]})
-        self.note("configured", [one["ErrorCode"] for one in answer["Responses"]])
+        self.note("configured", [response["ErrorCode"] for response in answer["Responses"]])
 
     def send(self, topic: str, pairs: list[tuple[str, str]]) -> None:
         """Send keys and values, each acknowledged."""
@@ -227,10 +227,10 @@ class ApplicationFixture:
             local = {instance.number: _entries(instance.ask("local")) for instance in alive}
             homes = {line.split()[1]: int(line.split()[2]) for line in told[0] if line.startswith("where ")}
             right = len(homes) == len(keys) and all(key in local.get(home, ()) for key, home in homes.items())
-            if (right and all(one == told[0] for one in told)) or time.monotonic() > deadline:
+            if (right and all(answer == told[0] for answer in told)) or time.monotonic() > deadline:
                 break
             time.sleep(0.5)
-        self.note("all instances say the same of where keys are", all(one == told[0] for one in told))
+        self.note("all instances say the same of where keys are", all(answer == told[0] for answer in told))
         self.note("keys are where they are said to be", right)
         self.note("standbys of keys", sorted({line.count(",") + 1 - line.count("[]") for line in told[0]}))
         self.note("partitions by host", sorted(line.split(" ", 2)[2] for line in alive[0].ask("clients")))

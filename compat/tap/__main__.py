@@ -73,8 +73,8 @@ def _run(client: str, cases: list[str], bootstrap: str, directory: Path) -> int:
     for trouble in _troubles(events, directory):
         failures += 1
         print(f"{client:16} {trouble}", flush=True)
-    shown = [one for one in events if one["type"] == "exchange"]
-    print(f"{client:16} {len(shown)} exchanges of {len({one['api'] for one in shown})} APIs", flush=True)
+    shown = [event for event in events if event["type"] == "exchange"]
+    print(f"{client:16} {len(shown)} exchanges of {len({event['api'] for event in shown})} APIs", flush=True)
     return failures
 
 

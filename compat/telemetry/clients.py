@@ -92,7 +92,7 @@ def _franz_go(bootstrap: str) -> subprocess.CompletedProcess[str]:
 
 def _samples(text: str) -> Samples:
     matches = (LINE.fullmatch(line) for line in text.splitlines() if not line.startswith("#"))
-    return {(one[1], frozenset(LABEL.findall(one[2] or ""))): float(one[3]) for one in matches if one}
+    return {(m[1], frozenset(LABEL.findall(m[2] or ""))): float(m[3]) for m in matches if m}
 
 
 def _value(samples: Samples, metric: str, **labels: str) -> float | None:

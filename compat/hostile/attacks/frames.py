@@ -114,7 +114,7 @@ def correlation_ids(target: Target) -> None:
         ids = [7, 7, 3, -1, 2**31 - 1, -(2**31), 0] + [
             target.rng.randrange(-(2**31), 2**31) for _ in range(20)
         ]
-        peer.send(b"".join(frame("ApiVersions", 0, {}, correlation_id=one) for one in ids))
+        peer.send(b"".join(frame("ApiVersions", 0, {}, correlation_id=id_) for id_ in ids))
         got = [struct.unpack_from(">i", peer.answer())[0] for _ in ids]
         target.expect(got == ids, f"{ids} was answered as {got}")
 

@@ -61,11 +61,11 @@ def garbage(target: Target) -> None:
             b"GET " + b"x" * 100_000,
             b"POST /metrics HTTP/1.1\r\nContent-Length: 9999999999\r\n\r\n",
         ):
-            with socket.create_connection(target.metrics, 5) as one:
+            with socket.create_connection(target.metrics, 5) as peer:
                 try:
-                    one.sendall(data)
-                    one.shutdown(socket.SHUT_WR)
-                    one.recv(1000)
+                    peer.sendall(data)
+                    peer.shutdown(socket.SHUT_WR)
+                    peer.recv(1000)
                 except OSError:
                     continue
     target.expect(_scrape(target.metrics).startswith(b"HTTP/1.1 200"), "a good reader is not answered")
@@ -74,9 +74,9 @@ def garbage(target: Target) -> None:
 def _scrape(address: tuple[str, int]) -> bytes:
     """The endpoint's answer to a good request; empty when it closes or does not answer soon."""
     try:
-        with socket.create_connection(address, 2) as one:
-            one.settimeout(2)
-            one.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-            return one.recv(1000)
+        with socket.create_connection(address, 2) as peer:
+            peer.settimeout(2)
+            peer.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            return peer.recv(1000)
     except OSError:
         return b""

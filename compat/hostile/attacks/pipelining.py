@@ -174,6 +174,6 @@ def mixed(target: Target) -> None:
         ("DescribeLogDirs", 1, {"Topics": None}),
     )
     peer = target.connect()
-    peer.send(b"".join(frame(*one) for one in asked) * target.sized(100, 25))
+    peer.send(b"".join(frame(*request) for request in asked) * target.sized(100, 25))
     for _ in range(len(asked) * target.sized(100, 25)):
         peer.answer()

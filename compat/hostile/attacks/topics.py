@@ -55,7 +55,7 @@ def too_much(target: Target) -> None:
     topic = {"Name": "hostile-same", "NumPartitions": 1, "ReplicationFactor": 1}
     count = target.sized(20_000, 2_000)
     answer = target.ask("CreateTopics", 4, {"Topics": [topic] * count, "timeoutMs": 10_000})
-    codes = {one["ErrorCode"] for one in answer["Topics"]}
+    codes = {topic["ErrorCode"] for topic in answer["Topics"]}
     target.expect(codes <= {42, POLICY_VIOLATION}, f"the same name {count} times: errors {codes}")
 
 

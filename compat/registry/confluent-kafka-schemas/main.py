@@ -109,8 +109,8 @@ def protobuf() -> str:
     topic, registry, user = cases.topic("protobuf"), client(), message_class()
     options = {"use.deprecated.format": False}
     write, read = ProtobufSerializer(user, registry, options), ProtobufDeserializer(user, options)
-    values = exchange(topic, [user(**one) for one in users()], write, read)
-    same([as_user(one) for one in values], users())
+    values = exchange(topic, [user(**row) for row in users()], write, read)
+    same([as_user(value) for value in values], users())
     return f"{COUNT} records"
 
 
@@ -122,13 +122,13 @@ def evolution() -> str:
         AvroSerializer(registry, text_of("user-wider.avsc")),
     )
     read = AvroDeserializer(registry, text_of("user-wider.avsc"))
-    same(exchange(topic, users(), first, read), [{**one, "email": "none"} for one in users()])
-    values = [{**one, "email": "a@b"} for one in users(COUNT)]
+    same(exchange(topic, users(), first, read), [{**user, "email": "none"} for user in users()])
+    values = [{**user, "email": "a@b"} for user in users(COUNT)]
     producer = Producer({"bootstrap.servers": bootstrap()})
     for value in values:
         producer.produce(topic, wider(value, SerializationContext(topic, MessageField.VALUE)))
     assert producer.flush(SECONDS_MAX) == 0
-    same(read_all(topic, 2 * COUNT, read), [{**one, "email": "none"} for one in users()] + values)
+    same(read_all(topic, 2 * COUNT, read), [{**user, "email": "none"} for user in users()] + values)
     same(read_all(topic, 2 * COUNT, AvroDeserializer(registry, text_of("user.avsc"))), users() + users(COUNT))
     assert registry.get_versions(f"{topic}-value") == [1, 2]
     return "two versions, each read as the other"
@@ -165,9 +165,9 @@ def references() -> str:
     topic, registry = cases.topic("references"), client()
     registry.register_schema(f"{topic}-user", Schema(text_of("user.avsc"), "AVRO"))
     refers = Schema(text_of("team.avsc"), "AVRO", [SchemaReference("compat.User", f"{topic}-user", 1)])
-    values = [{"lead": one} for one in users()]
+    values = [{"lead": user} for user in users()]
     read_back = exchange(topic, values, AvroSerializer(registry, refers), AvroDeserializer(registry))
-    same([one["lead"] for one in read_back], users())
+    same([value["lead"] for value in read_back], users())
     return "Avro, of another subject"
 
 

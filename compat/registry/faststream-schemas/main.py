@@ -82,12 +82,12 @@ async def _evolution() -> str:
     topic, registry = cases.topic("evolution"), client()
     serializer = AsyncAvroMessageSerializer(registry)
     wider = schema.AvroSchema(text_of("user-wider.avsc"))
-    values = [{**one, "email": "a@b"} for one in users(COUNT)]
+    values = [{**user, "email": "a@b"} for user in users(COUNT)]
     await send(topic, users(), serializer, schema.AvroSchema(text_of("user.avsc")))
     await send(topic, values, serializer, wider)
     assert (await registry.get_versions(f"{topic}-value")) == [1, 2]
     as_wider = AsyncAvroMessageSerializer(client(), reader_schema=wider.schema)
-    assert await receive(topic, 2 * COUNT, as_wider) == [{**one, "email": "none"} for one in users()] + values
+    assert await receive(topic, 2 * COUNT, as_wider) == [{**row, "email": "none"} for row in users()] + values
     return "two versions, both read as the second"
 
 

@@ -15,7 +15,7 @@ from names import CASES, COUNT, bootstrap, users, written_by_others
 
 READS_ALONE = "kcat reads by a registry, and writes no schema"
 SECONDS_MAX = 60
-cases = Cases(names=CASES, lacks=dict.fromkeys((one for one in CASES if one != "interop"), READS_ALONE))
+cases = Cases(names=CASES, lacks=dict.fromkeys((name for name in CASES if name != "interop"), READS_ALONE))
 
 
 @cases.case("interop")

@@ -52,7 +52,7 @@ def register(subject: str, file: str, form: str = "AVRO") -> int:
 def write(topic: str, rows: list[dict[str, Any]], model: str, schema_id: int, encoded: Column) -> None:
     """Append rows, each framed by the id of its schema."""
     frame = f.lit(bytearray(b"\0" + schema_id.to_bytes(4, "big")))
-    rows_of = spark().createDataFrame([tuple(one.values()) for one in rows], model)
+    rows_of = spark().createDataFrame([tuple(row.values()) for row in rows], model)
     rows_of.select(f.concat(frame, encoded.cast("binary")).alias("value")).write.format("kafka").options(
         **{"kafka.bootstrap.servers": bootstrap(), "topic": topic}
     ).save()
@@ -114,10 +114,10 @@ def evolution() -> str:
     topic = cases.topic("evolution")
     wider = text_of("user-wider.avsc")
     first, second = register(f"{topic}-value", "user.avsc"), register(f"{topic}-value", "user-wider.avsc")
-    values = [{**one, "email": "a@b"} for one in users(COUNT)]
+    values = [{**user, "email": "a@b"} for user in users(COUNT)]
     write(topic, users(), MODEL, first, to_avro(f.struct("name", "age"), text_of("user.avsc")))
     write(topic, values, f"{MODEL}, email string", second, to_avro(f.struct("name", "age", "email"), wider))
-    assert by_avro(read(topic), wider) == [{**one, "email": "none"} for one in users()] + values
+    assert by_avro(read(topic), wider) == [{**user, "email": "none"} for user in users()] + values
     return "two versions, both read as the second"
 
 

@@ -132,7 +132,7 @@ def _versions(broker: KafkaBroker) -> list[bool]:
         )
         for api, version in (("TxnOffsetCommit", 6), ("DeleteGroups", 3), ("ApiVersions", 5))
     ]
-    named = [one for one in broker.requests("ApiVersions", version=5) if one.request["node_id"] == 1]
+    named = [entry for entry in broker.requests("ApiVersions", version=5) if entry.request["node_id"] == 1]
     return [*versions, _row(bool(named), f"node 1 meant in {len(named)} of them")]
 
 

@@ -79,7 +79,7 @@ def compare(
 
 def is_known(difference: Difference) -> bool:
     """Say whether a difference is in the list."""
-    return any(one.covers(difference) for one in KNOWN)
+    return any(entry.covers(difference) for entry in KNOWN)
 
 
 def main() -> int:

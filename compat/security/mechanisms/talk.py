@@ -65,7 +65,7 @@ class Talk:
     def note(self, label: str, what: Any) -> None:
         """Keep something for the comparison."""
         label = f"{self._who}{label}"
-        count = sum(known.split(" #")[0] == label for known in self.notes)
+        count = sum(key.split(" #")[0] == label for key in self.notes)
         self.notes[f"{label} #{count + 1}" if count else label] = what
 
     # --- sending ------------------------------------------------------------------------------------------------
