@@ -149,7 +149,7 @@ class Cluster:
         return all(
             topic in described
             and described[topic].partitions
-            and all(len(one.isrs) == 3 for one in described[topic].partitions.values())
+            and all(len(partition.isrs) == 3 for partition in described[topic].partitions.values())
             for topic in topics
         )
 
@@ -226,8 +226,8 @@ def failover(cluster: Cluster, partitions: int) -> Values:
         cluster.create(topic, MANY_PER_REQUEST)
     values = {"create_s": time.monotonic() - begun, "rss_many_mb": cluster.rss_mb()}
     controller = cluster.admin.list_topics(timeout=10).controller_id
-    victim = next(one for one in reversed(BROKERS) if one != controller)
-    others = ",".join(one.bootstrap for broker_id, one in cluster.brokers.items() if broker_id != victim)
+    victim = next(id for id in reversed(BROKERS) if id != controller)
+    others = ",".join(node.bootstrap for broker_id, node in cluster.brokers.items() if broker_id != victim)
     watcher = AdminClient({"bootstrap.servers": others, "log_level": 0})
 
     def all_led() -> bool:
@@ -235,7 +235,7 @@ def failover(cluster: Cluster, partitions: int) -> Values:
         return all(  # a broker may not have heard of all topics yet
             topic in described
             and described[topic].partitions
-            and all(one.leader not in (-1, victim) for one in described[topic].partitions.values())
+            and all(part.leader not in (-1, victim) for part in described[topic].partitions.values())
             for topic in topics
         )
 
@@ -327,7 +327,7 @@ def table(results: dict[str, list[Values]]) -> str:
     heads = ["metric", *kinds, *(f"{kinds[0]} / {other}" for other in kinds[1:])]
     lines = ["| " + " | ".join(heads) + " |", "| --- " * len(heads) + "|"]
     for key, title in METRICS.items():
-        measured = {kind: [one[key] for one in results[kind] if key in one] for kind in kinds}
+        measured = {kind: [result[key] for result in results[kind] if key in result] for kind in kinds}
         medians = {kind: statistics.median(values) for kind, values in measured.items() if values}
         if not medians:
             continue

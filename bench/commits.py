@@ -56,7 +56,7 @@ def timed(times: int, what: Callable[[], object]) -> str:
         what()
         took.append((time.perf_counter() - began, time.process_time() - cpu))
     columns = [[value * 1000 for value in column] for column in zip(*took, strict=True)]
-    return "  ".join(f"{statistics.median(one):9,.1f} ({min(one):,.1f}-{max(one):,.1f})" for one in columns)
+    return "  ".join(f"{statistics.median(row):9,.1f} ({min(row):,.1f}-{max(row):,.1f})" for row in columns)
 
 
 def main() -> None:

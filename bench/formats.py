@@ -81,12 +81,12 @@ def _encoders(*, nested: bool) -> dict[str, Callable[[dict[str, Any]], bytes]]:
         return out.getvalue()
 
     def protobuf(event: dict[str, Any]) -> bytes:
-        held = {name: one for name, one in event.items() if one is not None}
+        held = {name: value for name, value in event.items() if value is not None}
         return json_format.ParseDict(held, cls()).SerializeToString()
 
     def plain(event: dict[str, Any]) -> bytes:
         return json.dumps(
-            {name: one for name, one in event.items() if one is not None}, separators=(",", ":")
+            {name: value for name, value in event.items() if value is not None}, separators=(",", ":")
         ).encode()
 
     return {"json": plain, "avro": avro, "protobuf": protobuf}
@@ -149,7 +149,7 @@ def _arms(spark: Any, root: Path, jars: list[str], *, nested: bool) -> dict[str,
         "json": sf.from_json(value.cast("string"), sql),
         "avro": from_avro(value, json.dumps(_avro(nested=nested))),
     }
-    if any("spark-protobuf" in one for one in jars):
+    if any("spark-protobuf" in jar for jar in jars):
         from pyspark.sql.protobuf.functions import from_protobuf
 
         theirs["protobuf"] = from_protobuf(value, "bench.View", str(root / "views.desc"))
@@ -165,10 +165,10 @@ def _arms(spark: Any, root: Path, jars: list[str], *, nested: bool) -> dict[str,
         return run
 
     def our_arm(name: str, decoder: Any) -> Callable[[], int]:
-        paths = sorted(str(one) for one in (root / name).glob("*.parquet"))
+        paths = sorted(str(path) for path in (root / name).glob("*.parquet"))
 
         def work(path: str) -> int:
-            return sum(len(one) if decoder is None else len(decoder.decode(one)[0]) for one in _blocks(path))
+            return sum(len(raw) if decoder is None else len(decoder.decode(raw)[0]) for raw in _blocks(path))
 
         return lambda: int(spark.sparkContext.parallelize(paths, FILES).map(work).sum())
 
@@ -196,9 +196,9 @@ def cpu_seconds() -> float:
                 continue
             parents[int(entry)], used[int(entry)] = int(row[1]), sum(map(int, row[11:15]))
     mine = {os.getpid()}
-    while grown := {one for one, parent in parents.items() if parent in mine} - mine:
+    while grown := {pid for pid, parent in parents.items() if parent in mine} - mine:
         mine |= grown
-    return sum(used.get(one, 0) for one in mine) / tick
+    return sum(used.get(pid, 0) for pid in mine) / tick
 
 
 def main() -> None:
@@ -239,7 +239,7 @@ def _write(root: Path, count: int, *, nested: bool) -> None:
     events = _events(count, nested=nested)
     for name, encode in _encoders(nested=nested).items():
         (root / name).mkdir()
-        values = [encode(one) for one in events]
+        values = [encode(event) for event in events]
         print(f"{name}: {sum(map(len, values)) / count:.0f} B a value", file=sys.stderr)
         share = -(-count // FILES)
         for n in range(FILES):
@@ -250,9 +250,9 @@ def _write(root: Path, count: int, *, nested: bool) -> None:
 
 
 def _tell(figures: dict[str, list[tuple[float, float]]], count: int) -> None:
-    middle = {name: tuple(median(one[n] for one in rows) for n in (0, 1)) for name, rows in figures.items()}
+    middle = {name: tuple(median(row[n] for row in rows) for n in (0, 1)) for name, rows in figures.items()}
     for name, (wall, cpu) in middle.items():
-        low, high = min(one[0] for one in figures[name]), max(one[0] for one in figures[name])
+        low, high = min(row[0] for row in figures[name]), max(row[0] for row in figures[name])
         speed = f"{count / wall:12,.0f} records/s ({low:.2f} to {high:.2f} s)"
         print(f"{name:26}{speed}, {cpu / count * 1e6:6.2f} us of CPU a record")
     for name in ("json", "avro", "protobuf"):

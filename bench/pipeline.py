@@ -160,7 +160,7 @@ def main() -> None:
         print(
             f"{name:22}{args.records / middle:12,.0f} records/s   ({min(values):.2f} to {max(values):.2f} s)"
         )
-    for name in [one for one in seconds if one.startswith("audit") and "load" in seconds]:
+    for name in [name for name in seconds if name.startswith("audit") and "load" in seconds]:
         ratios = [took / loading for took, loading in zip(seconds[name], seconds["load"], strict=True)]
         print(f"{name} / load: {median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
     if args.json:

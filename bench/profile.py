@@ -118,7 +118,7 @@ def _loaded(
     arguments: argparse.Namespace, arm: Arm, options: dict[str, object]
 ) -> Iterator[tuple[Running, Callable[[], object]]]:
     """Yield a warm broker, and the function that loads it."""
-    scenario = next((one for one in ALL if one.name == arguments.mode), None)
+    scenario = next((scenario for scenario in ALL if scenario.name == arguments.mode), None)
     if scenario is None:
         with arm.fresh() as running:
             _prepare(arguments.mode, running, arguments.size, arguments.seconds)
@@ -160,7 +160,7 @@ def _profile(arguments: argparse.Namespace, arm: Arm, options: dict[str, object]
 def main(argv: list[str] | None = None) -> int:
     """Run; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.profile", description=__doc__)
-    parser.add_argument("mode", choices=[*MODES, *(one.name for one in ALL)], metavar="MODE")
+    parser.add_argument("mode", choices=[*MODES, *(scenario.name for scenario in ALL)], metavar="MODE")
     parser.add_argument("--size", type=int, default=1024, help="bytes of a record")
     parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--native", action="store_true", help="C functions too (slows the broker down)")

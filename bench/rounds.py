@@ -38,7 +38,7 @@ class Outcome:
         """arm / other, round by round."""
         mine = self.values.get(arm, {}).get(metric, [])
         theirs = self.values.get(other, {}).get(metric, [])
-        return [one / two for one, two in zip(mine, theirs, strict=False) if two]
+        return [mine_n / two for mine_n, two in zip(mine, theirs, strict=False) if two]
 
 
 def run_scenario(scenario: Scenario, arms: list[Arm], rounds: int, say: Callable[[str], None]) -> Outcome:

@@ -29,7 +29,7 @@ class Secured:
         name = self.protocol.lower()
         properties = {
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
-            + ",".join(f"{one}:{one}" for one in PROTOCOLS)
+            + ",".join(f"{name}:{name}" for name in PROTOCOLS)
         }
         if self.protocol.startswith("SASL"):
             properties |= {

@@ -126,7 +126,7 @@ def _rounds(load: str, arms: dict[str, tuple[str, str]], rounds: int, total_byte
     print(f"{load}: {DIRECT} {statistics.median(rates[DIRECT]):.0f} MB/s", end="")
     for name in names[1:]:
         target = TARGETS[name]
-        ratios = [one / other for one, other in zip(rates[name], rates[DIRECT], strict=True)]
+        ratios = [rate / other for rate, other in zip(rates[name], rates[DIRECT], strict=True)]
         middle = statistics.median(ratios)
         verdict = "yes" if middle >= target else "NO"
         print(

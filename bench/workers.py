@@ -94,10 +94,10 @@ def main() -> int:
             for _ in range(options.rounds):
                 for count in counts:
                     results[count].append(_measure(count, load, options.bytes, options.data))
-            first = statistics.median(one["rate"] for one in results[counts[0]])
+            first = statistics.median(result["rate"] for result in results[counts[0]])
             for count in counts:
                 middle = {
-                    name: statistics.median(one[name] for one in results[count]) for name in results[count][0]
+                    name: statistics.median(row[name] for row in results[count]) for name in results[count][0]
                 }
                 print(
                     f"{load}: {count} worker(s): {middle['rate']:.0f} MB/s ({middle['rate'] / first:.2f}x), cores busy: "

@@ -147,7 +147,7 @@ def main() -> int:
             for size, count in RECORDS.items()
         ]
         described = ", ".join(f"{name} {value}" for name, value in describe_machine().items())
-    print(f"{described}; {'; '.join(f'{name} {said}' for name, said in clients.versions.items())}\n")
+    print(f"{described}; {'; '.join(f'{name} {version}' for name, version in clients.versions.items())}\n")
     heads = [f"{name}, {unit}" for unit in ("us of CPU", "k records/s") for name in clients.names]
     print(f"| one partition | {' | '.join(heads)} |\n|{' --- |' * (len(heads) + 1)}")
     print("\n".join(rows))

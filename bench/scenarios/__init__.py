@@ -23,5 +23,5 @@ def choose(patterns: list[str]) -> list[Scenario]:
         if not any(fnmatch(scenario.name, pattern) for scenario in ALL):
             raise BenchError(f"no scenario is called {pattern!r}; --list shows them")
     return [
-        scenario for scenario in ALL if not patterns or any(fnmatch(scenario.name, one) for one in patterns)
+        scenario for scenario in ALL if not patterns or any(fnmatch(scenario.name, glob) for glob in patterns)
     ]
