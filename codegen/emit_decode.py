@@ -68,7 +68,7 @@ class _Decoder:
         else:
             with out.indented(f"if {self.end} - pos < {size}:"):
                 out.add(f"raise cut_short({label}, pos, {self.end})")
-            targets = [f"{target}.{one.attribute}" for one in step.fixed] + (["n"] if step.prefix else [])
+            targets = [f"{target}.{field.attribute}" for field in step.fixed] + (["n"] if step.prefix else [])
             unpack = self.formats.name(step.format, "unpack_from")
             out.add(f"{_assigned(targets)} = {unpack}(buf, pos)")
         out.add(f"pos += {size}")
@@ -166,7 +166,7 @@ class _Decoder:
             row = out.fresh("row")
             with out.indented(f"for {row} in {unpack}(buf[pos:stop]):"):
                 out.add(f"{item} = new({alias})")
-                out.add(f"{_assigned([f'{item}.{one.attribute}' for one in step.fixed])} = {row}")
+                out.add(f"{_assigned([f'{item}.{field.attribute}' for field in step.fixed])} = {row}")
                 self.absent(plan, item)
                 out.add(f"{add}({item})")
             out.add("pos = stop")

@@ -37,7 +37,7 @@ def emit_encoder(
     return [
         f"def {name}(m: {message.name}, out: list[Chunk]) -> None:",
         "    add = out.append",
-        *(f"    {known}: object = m" for known in emitter.defaults),  # which is no value of any field
+        *(f"    {default}: object = m" for default in emitter.defaults),  # which is no value of any field
         *emitter.out.lines,
     ]
 
@@ -78,8 +78,8 @@ class _Encoder:
 
     def steps(self, steps: tuple[Step, ...], source: str, struct: str) -> None:
         for step in steps:
-            values = [f"{source}.{one.attribute}" for one in step.fixed]
-            fixed = "".join(one.format for one in step.fixed)
+            values = [f"{source}.{field.attribute}" for field in step.fixed]
+            fixed = "".join(field.format for field in step.fixed)
             tail = step.tail
             if isinstance(tail, Blob):
                 self.blob(tail, f"{source}.{tail.attribute}", struct, fixed, values)

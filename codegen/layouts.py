@@ -119,7 +119,7 @@ def _struct(plan: StructPlan) -> str:
 
 
 def _step(step: Step) -> str:
-    fixed = [one.type for one in step.fixed]
+    fixed = [field.type for field in step.fixed]
     tail = step.tail
     if isinstance(tail, Blob):
         fixed.append(_blob(tail))

@@ -114,7 +114,7 @@ def _common_struct(raw: dict[str, Any], where: str, structs: dict[str, Struct]) 
 
 
 def _fields(raw: dict[str, Any], where: str, structs: dict[str, Struct]) -> tuple[Field, ...]:
-    return tuple(_field(one, where, structs) for one in raw["fields"])
+    return tuple(_field(field, where, structs) for field in raw["fields"])
 
 
 def _field(raw: dict[str, Any], where: str, structs: dict[str, Struct]) -> Field:

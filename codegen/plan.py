@@ -136,12 +136,12 @@ class Step:
     @property
     def format(self) -> str:
         """The `struct` format of the whole run."""
-        return "".join(one.format for one in self.fixed) + self.prefix
+        return "".join(field.format for field in self.fixed) + self.prefix
 
     @property
     def fixed_size(self) -> int:
         """Number of bytes of the run, without its prefix."""
-        return sum(FIXED_SIZES[one.type] for one in self.fixed)
+        return sum(FIXED_SIZES[field.type] for field in self.fixed)
 
 
 @dataclass(frozen=True)
