@@ -322,7 +322,7 @@ def control_page() -> str:
         "|---|---|---|",
     ]
     for route in routes.router().routes:
-        query = "; ".join(f"`{one.name}`: {one.text}" for one in route.query)
+        query = "; ".join(f"`{field.name}`: {field.text}" for field in route.query)
         lines.append(f"| `{route.method} {route.path}` | {route.summary} | {query} |")
     return "\n".join(lines) + "\n"
 
@@ -348,7 +348,7 @@ def console_page() -> str:
     ]
     for route in console_routes.router().routes:
         query, body = (
-            "; ".join(f"`{one.name}`: {one.text}" for one in part) for part in (route.query, route.body)
+            "; ".join(f"`{field.name}`: {field.text}" for field in part) for part in (route.query, route.body)
         )
         lines.append(f"| `{route.method} {route.path}` | {route.summary} | {query} | {body} |")
     return "\n".join(lines) + "\n"

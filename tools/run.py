@@ -34,10 +34,10 @@ def code_to_run(wheel: Path) -> tuple[Path, ...]:
 
 def with_console(arguments: list[str]) -> list[str]:
     """Return the options of the broker, with the console unless they mention it (--no-console) or exclude it."""
-    if any(one.startswith(("--console", "--workers")) for one in arguments):
+    if any(argument.startswith(("--console", "--workers")) for argument in arguments):
         return arguments
     if "--no-console" in arguments:
-        return [one for one in arguments if one != "--no-console"]
+        return [argument for argument in arguments if argument != "--no-console"]
     return [*arguments, "--console"]
 
 

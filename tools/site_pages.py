@@ -80,7 +80,7 @@ def text_of(path: Path) -> str:
     """Return the page that shows a file's text, or a directory's contents."""
     title = f"# {path.relative_to(ROOT)}\n\n"
     if path.is_dir():
-        names = sorted(one.name + "/" * one.is_dir() for one in path.iterdir())
+        names = sorted(entry.name + "/" * entry.is_dir() for entry in path.iterdir())
         return title + "".join(f"- `{name}`\n" for name in names if not name.startswith((".", "__")))
     return f"{title}`````{path.suffix[1:]}\n{path.read_text().rstrip()}\n`````\n"
 

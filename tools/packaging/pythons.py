@@ -133,7 +133,7 @@ class Trial:
                 )
             installed = [self._installed(python, wheel, kept) for _ in range(self.times)]
         walls, cpus, readies = (
-            ", ".join(f"{getattr(one, name):.1f}" for one in installed)
+            ", ".join(f"{getattr(trial, name):.1f}" for trial in installed)
             for name in ("wall_s", "cpu_s", "ready_s")
         )
         print(
@@ -143,7 +143,7 @@ class Trial:
             f" (load average {os.getloadavg()[0]:.1f})",
             flush=True,
         )
-        return self.limit_s is None or max(one.cpu_s for one in installed) <= self.limit_s
+        return self.limit_s is None or max(trial.cpu_s for trial in installed) <= self.limit_s
 
     def _installed(self, python: Python, wheel: Path, kept: Path) -> _Installed:
         source: list[str | Path] = [] if self.from_cache else ["--no-index", "--find-links", kept / "files"]

@@ -155,7 +155,7 @@ def main(arguments: list[str]) -> int:
     what, code = options.what or ["wheels", "deb", "container"], 0
     if lack := roots.lack():
         print(f"SKIP deb, container: {lack}")
-        what = [one for one in what if one == "wheels"]
+        what = [part for part in what if part == "wheels"]
     else:
         roots.enter_namespace("tools.packaging.trial")
     if "wheels" in what:
