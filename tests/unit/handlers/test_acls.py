@@ -39,34 +39,34 @@ def to_delete(name=None, *, kind=1, pattern=1, principal=None, host=None, operat
 
 async def create(asked, *creations, version=3):
     answer = await asked(CreateAclsRequest(list(creations)), version)
-    return [(one.error_code, one.error_message) for one in answer.results]
+    return [(result.error_code, result.error_message) for result in answer.results]
 
 
-async def listed(asked, wanted=None, version=3):
-    answer = await asked(wanted or described(pattern=1 if version else 3), version)
+async def listed(asked, resources=None, version=3):
+    answer = await asked(resources or described(pattern=1 if version else 3), version)
     assert answer.error_code == 0
     return {
         (
-            one.resource_type, one.pattern_type, one.resource_name,
+            resource.resource_type, resource.pattern_type, resource.resource_name,
             acl.principal, acl.host, acl.operation, acl.permission_type,
         )
-        for one in answer.resources
-        for acl in one.acls
+        for resource in answer.resources
+        for acl in resource.acls
     }  # fmt: skip
 
 
 async def delete(asked, *filters, version=3):
-    for one in filters:
-        one.pattern_type_filter = one.pattern_type_filter if version else 3
+    for filter_ in filters:
+        filter_.pattern_type_filter = filter_.pattern_type_filter if version else 3
     answer = await asked(DeleteAclsRequest(list(filters)), version)
-    return [(one.error_code, len(one.matching_acls)) for one in answer.filter_results]
+    return [(result.error_code, len(result.matching_acls)) for result in answer.filter_results]
 
 
 @pytest.fixture
 async def asked(tmp_path):
-    async with broker_to_ask(tmp_path, SETTINGS) as found:
-        found.connection.principal = ADMIN
-        yield found
+    async with broker_to_ask(tmp_path, SETTINGS) as ask:
+        ask.connection.principal = ADMIN
+        yield ask
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
@@ -78,11 +78,11 @@ async def test_acls_are_created_described_and_deleted(asked, version):
     mine = {(2, 3, "t", ALICE, "*", READ, 3), (2, 3, "u", ALICE, "*", READ, 2)}
     assert await listed(asked, version=version) == mine
     only = described("u", kind=2, pattern=3, principal=ALICE)
-    assert await listed(asked, only, version) == {one for one in mine if one[2] == "u"}
+    assert await listed(asked, only, version) == {acl for acl in mine if acl[2] == "u"}
     assert await delete(asked, to_delete("u"), to_delete("u"), to_delete("none"), version=version) == [
         (0, 1), (0, 1), (0, 0),
     ]  # fmt: skip
-    assert await listed(asked, version=version) == {one for one in mine if one[2] == "t"}
+    assert await listed(asked, version=version) == {acl for acl in mine if acl[2] == "t"}
 
 
 async def test_prefixed_acl_is_hidden_from_versions_without_prefixes(asked):
@@ -110,7 +110,7 @@ WRONG = {
 async def test_each_acl_is_judged_by_itself_in_kafkas_words(asked):
     answers = await create(asked, creation(), *WRONG.values(), creation("u"))
     assert answers == [(0, ""), *((ErrorCode.INVALID_REQUEST, text) for text in WRONG), (0, "")]
-    assert {one[2] for one in await listed(asked)} == {"t", "u"}
+    assert {acl[2] for acl in await listed(asked)} == {"t", "u"}
 
 
 def test_texts_that_no_answer_could_hold_are_refused():
@@ -180,8 +180,8 @@ async def test_who_may_see_and_change_acls(asked):
 
 
 async def test_decisions_follow_acls_at_once(asked):
-    made = await asked(CreateTopicsRequest(topics=[CreateTopicsRequest.CreatableTopic("t", 1, 1)]), 7)
-    assert made.topics[0].error_code == 0
+    answer = await asked(CreateTopicsRequest(topics=[CreateTopicsRequest.CreatableTopic("t", 1, 1)]), 7)
+    assert answer.topics[0].error_code == 0
 
     async def sees() -> int:
         asked.connection.principal = ALICE
@@ -232,27 +232,27 @@ async def test_topics_are_deleted_by_whom_the_named_authorizer_lets(tmp_path, au
     async with broker_to_ask(tmp_path, {**SETTINGS, "authorizer.class.name": authorizer}) as asked:
         asked.connection.principal = ADMIN
         topics = [CreateTopicsRequest.CreatableTopic(name, 1, 1) for name in ("t", "u")]
-        made = await asked(CreateTopicsRequest(topics=topics), 7)
+        created = await asked(CreateTopicsRequest(topics=topics), 7)
         await create(asked, *acls)
         asked.connection.principal = ALICE
-        found = []
+        codes = []
         for name in ("t", "none"):
             answer = await asked(DeleteTopicsRequest(topic_names=[name], timeout_ms=60_000), 5)
-            found.append(answer.responses[0].error_code)
-        state = DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=made.topics[1].topic_id)
+            codes.append(answer.responses[0].error_code)
+        state = DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=created.topics[1].topic_id)
         answer = await asked(DeleteTopicsRequest(topics=[state], timeout_ms=60_000), 6)
-        found.append(answer.responses[0].error_code)
-    assert tuple(found) == (with_kraft if authorizer == STANDARD else with_zookeeper)
+        codes.append(answer.responses[0].error_code)
+    assert tuple(codes) == (with_kraft if authorizer == STANDARD else with_zookeeper)
 
 
 async def test_acls_are_there_after_a_restart(tmp_path):
-    made = [
+    creations = [
         creation(),
         creation("t*ü/\n", pattern=4, principal="User:*", host="10.0.0.1", operation=2, permission=2),
     ]
     async with broker_to_ask(tmp_path, SETTINGS) as asked:
         asked.connection.principal = ADMIN
-        await create(asked, *made, creation("gone"))
+        await create(asked, *creations, creation("gone"))
         await delete(asked, to_delete("gone"))
         before = await listed(asked)
     assert len(before) == 2

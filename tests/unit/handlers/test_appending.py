@@ -30,7 +30,7 @@ REPLICATED = PartitionInfo(1, (1, 2), (1, 2), 5, 7)
 
 async def broker(*partitions: PartitionInfo, **settings: Any) -> Node:
     node = Node(1, **settings)
-    brokers = [BrokerRegistered(BrokerInfo(one, None, {})) for one in (1, 2)]
+    brokers = [BrokerRegistered(BrokerInfo(broker_id, None, {})) for broker_id in (1, 2)]
     await node.apply([*brokers, TopicCreated(TopicInfo("t", TOPIC_ID, partitions))])
     return node
 
@@ -85,10 +85,10 @@ async def test_each_partition_is_answered_in_its_place() -> None:
     appends = appender(node, [data(0), data(1), data(2)])
     assert appends.append_nowait()
     responses = appends.topics[0].partition_responses
-    assert [(one.index, one.error_code, one.base_offset) for one in responses] == [
+    assert [(response.index, response.error_code, response.base_offset) for response in responses] == [
         (0, 0, 1), (1, 0, 0), (2, 0, 0),
     ]  # fmt: skip
-    assert [one.log_append_time_ms for one in responses] == [-1, -1, -1]
+    assert [response.log_append_time_ms for response in responses] == [-1, -1, -1]
     [(replica, end, response)] = appends.pending
     assert (replica.index, end, response) == (1, 2, responses[1])
     assert await answers(appends) == responses
@@ -114,7 +114,7 @@ async def test_appending_without_waiting_ends_before_what_takes_more(
     appends = appender(node, parts, is_among_others=is_among_others)
     assert not appends.append_nowait()
     assert ends(node, 3) == [2, 0, 0]
-    assert [(one.index, one.error_code) for one in await answers(appends)] == [(0, 0), (1, code), (2, 0)]
+    assert [(row.index, row.error_code) for row in await answers(appends)] == [(0, 0), (1, code), (2, 0)]
     assert (ends(node, 3)[1] > 0) is not bool(code)
 
 

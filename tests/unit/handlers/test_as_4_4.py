@@ -71,7 +71,7 @@ class Transaction:
 
     async def commit(self, version, group_id, epoch=-1, member_id="", topics=None):
         """The error codes, by topic and partition."""
-        wanted = topics or [("t", self.topic_id, [0])]
+        asked = topics or [("t", self.topic_id, [0])]
         request = TxnOffsetCommitRequest(
             transactional_id="txn", group_id=group_id, producer_id=self.producer[0],
             producer_epoch=self.producer[1], generation_id_or_member_epoch=epoch, member_id=member_id,
@@ -85,11 +85,11 @@ class Transaction:
                         for index in indexes
                     ],
                 )
-                for name, topic_id, indexes in wanted
+                for name, topic_id, indexes in asked
             ],
         )  # fmt: skip
         answer = await self.ask(request, version)
-        ids = [topic_id for _, topic_id, _ in wanted]
+        ids = [topic_id for _, topic_id, _ in asked]
         expected = list(dict.fromkeys(ids)) if version >= 6 else [NO_ID for _ in ids]
         assert [topic.topic_id for topic in answer.topics] == expected
         return [[part.error_code for part in topic.partitions] for topic in answer.topics]
@@ -176,7 +176,7 @@ async def test_groups_are_deleted_and_nothing_more_is_said(ask, version):
     )  # fmt: skip
     assert (await ask(beat, 1)).error_code == 0
     answer = await ask(DeleteGroupsRequest(groups_names=["busy", "absent", "absent"]), version)
-    assert [(one.group_id, one.error_code, one.error_message) for one in answer.results] == [
+    assert [(result.group_id, result.error_code, result.error_message) for result in answer.results] == [
         ("busy", ErrorCode.NON_EMPTY_GROUP, None),
         ("absent", ErrorCode.GROUP_ID_NOT_FOUND, None),
     ]

@@ -17,7 +17,7 @@ PARTITIONS = 20
 
 
 class Waiting:
-    """A group coordinator whose events are decided after something else has happened."""
+    """A group coordinator with events that are decided after something else has happened."""
 
     def __init__(self, coordinator, meanwhile):
         self._coordinator = coordinator
@@ -86,9 +86,9 @@ async def test_no_offset_is_committed_for_a_topic_that_was_replaced(ask, version
     class Interrupted(LoopBudget):
         """Lets something happen when a request gives way for the last time."""
 
-        def __init__(self, left):
+        def __init__(self, left_calls):
             super().__init__()
-            self.left = left
+            self.left = left_calls
 
         async def checkpoint(self):
             self.left -= 1
@@ -103,8 +103,8 @@ async def test_no_offset_is_committed_for_a_topic_that_was_replaced(ask, version
     codes = [{partition.error_code for partition in topic.partitions} for topic in answer.topics]
     assert codes == [{told}, {0}]
     group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=None)
-    (found,) = (await ask(OffsetFetchRequest(groups=[group]), 9)).groups
-    assert {topic.name for topic in found.topics} == {"u"}
+    (group_offsets,) = (await ask(OffsetFetchRequest(groups=[group]), 9)).groups
+    assert {topic.name for topic in group_offsets.topics} == {"u"}
 
 
 async def test_offsets_of_the_former_topic_are_not_told_for_the_new(ask):
@@ -121,8 +121,8 @@ async def test_offsets_of_the_former_topic_are_not_told_for_the_new(ask):
     ask.services = services._replace(
         group_coordinator=Waiting(services.group_coordinator, _with(ask, services, replace_and_commit))
     )
-    (found,) = (await ask(OffsetFetchRequest(groups=[group]), 10)).groups
-    (partition,) = found.topics[0].partitions
+    (group_offsets,) = (await ask(OffsetFetchRequest(groups=[group]), 10)).groups
+    (partition,) = group_offsets.topics[0].partitions
     assert (partition.error_code, partition.committed_offset) == (ErrorCode.UNKNOWN_TOPIC_ID, -1)
 
 
@@ -146,7 +146,7 @@ async def test_group_is_described_with_its_assigned_topics(ask):
 
 
 def _with(ask, services, action):
-    """Return an action that asks a broker whose requests do not wait."""
+    """Return an action that asks a broker with requests that do not wait."""
 
     async def act():
         waiting, ask.services = ask.services, services

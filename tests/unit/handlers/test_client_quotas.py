@@ -23,7 +23,7 @@ def entry(entity, **quotas):
 
 async def alter(ask, *entries, version=1, validate_only=False):
     answer = await ask(Alter(entries=list(entries), validate_only=validate_only), version)
-    return [(one.error_code, one.error_message) for one in answer.entries]
+    return [(entry.error_code, entry.error_message) for entry in answer.entries]
 
 
 async def describe(ask, *components, strict=False, version=1):
@@ -42,10 +42,10 @@ async def described(ask, *components, **more):
     answer = await describe(ask, *components, **more)
     assert (answer.error_code, answer.error_message) == (0, "")
     return {
-        tuple((part.entity_type, part.entity_name) for part in one.entity): {
-            value.key: value.value for value in one.values
+        tuple((part.entity_type, part.entity_name) for part in entry.entity): {
+            value.key: value.value for value in entry.values
         }
-        for one in answer.entries
+        for entry in answer.entries
     }
 
 
@@ -148,8 +148,8 @@ async def test_what_is_named_twice_is_refused(tmp_path):
         twice = entry([ALICE], producer_byte_rate=1.0)
         twice.ops.append(Alter.OpData(key="producer_byte_rate", remove=True))
         assert [code for code, _ in await alter(ask, twice)] == [ErrorCode.INVALID_REQUEST]
-        one, other = entry([ALICE], producer_byte_rate=1.0), entry([ALICE], consumer_byte_rate=1.0)
-        codes = [code for code, _ in await alter(ask, one, other)]
+        first, other = entry([ALICE], producer_byte_rate=1.0), entry([ALICE], consumer_byte_rate=1.0)
+        codes = [code for code, _ in await alter(ask, first, other)]
         assert codes == [ErrorCode.INVALID_REQUEST]  # once, as Kafka answers
         assert await described(ask) == {}
 

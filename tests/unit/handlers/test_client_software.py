@@ -1,4 +1,4 @@
-"""ApiVersions and DescribeCluster: what a client says it is, whom it has reached, which endpoint it asks."""
+"""ApiVersions and DescribeCluster: what a client says it is, which broker it has reached, which endpoint it asks."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ async def test_a_client_is_remembered_as_it_calls_itself(asked, name):
 @pytest.mark.parametrize("wrong", ["", "-a", "a-", ".a", "a.", "a b", "ü", "a/b", "a\n", "a_b"])
 @pytest.mark.parametrize("is_name", [True, False])
 async def test_invalid_software_name_is_refused_and_forgotten(asked, wrong, is_name):
-    said = software(wrong, "1") if is_name else software("a", wrong)
-    answer = await ask(asked, "ApiVersions", 3, said)
+    body = software(wrong, "1") if is_name else software("a", wrong)
+    answer = await ask(asked, "ApiVersions", 3, body)
     assert (answer.error_code, answer.api_keys) == (BAD, [])
     assert (asked.connection.client_software_name, asked.connection.client_software_version) == ("", "")
 
@@ -60,8 +60,8 @@ async def test_describe_cluster_serves_the_endpoint_type_of_brokers(asked, endpo
     if not code:
         image = asked.services.metadata.image
         assert (answer.cluster_id, answer.controller_id) == (image.cluster_id, image.controller_id)
-        assert [one.broker_id for one in answer.brokers] == [*image.brokers]
-        assert [one.host for one in answer.brokers] == ["127.0.0.1"]
+        assert [broker.broker_id for broker in answer.brokers] == [*image.brokers]
+        assert [broker.host for broker in answer.brokers] == ["127.0.0.1"]
 
 
 @pytest.mark.parametrize("asks", [False, True])

@@ -81,13 +81,13 @@ async def test_topic_value_comes_with_its_synonyms(tmp_path):
         ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("given", "value"), [({}, "1"), ({"min.insync.replicas": "2"}, "2")])
-async def test_in_sync_replicas_are_a_setting_of_all_brokers(tmp_path, given, value):
+@pytest.mark.parametrize(("settings", "value"), [({}, "1"), ({"min.insync.replicas": "2"}, "2")])
+async def test_in_sync_replicas_are_a_setting_of_all_brokers(tmp_path, settings, value):
     """As Apache Kafka keeps it since it has eligible leader replicas; what the file says is what it begins with."""
     name = "min.insync.replicas"
-    static = [(name, value, 4)] if given else []
+    static = [(name, value, 4)] if settings else []
     expected = [(name, value, 3), *static, (name, "1", 5)]
-    async with broker_to_ask(tmp_path, given) as ask:
+    async with broker_to_ask(tmp_path, settings) as ask:
         await make_topic(ask, "t")
         for kind, resource in ((BROKER, "1"), (TOPIC, "t")):
             entry = (await settings_of(ask, kind, resource))[name]
@@ -115,19 +115,19 @@ async def test_a_default_in_another_unit_counts_as_a_default(tmp_path):
 async def test_a_brokers_settings_are_all_there(tmp_path):
     settings = {"ssl.keystore.password": "secret", "zookeeper.session.timeout.ms": "9", "a.plugins.own": "x"}
     async with broker_to_ask(tmp_path, settings) as ask:
-        found = await settings_of(ask, BROKER, "1")
-        assert set(tables.listed()) <= set(found)
-        password = found["ssl.keystore.password"]
+        entries = await settings_of(ask, BROKER, "1")
+        assert set(tables.listed()) <= set(entries)
+        password = entries["ssl.keystore.password"]
         assert (password.value, password.is_sensitive, password.config_type) == (None, True, 9)
         assert chain(password) == [("ssl.keystore.password", None, 4)]
         for name in ("zookeeper.session.timeout.ms", "a.plugins.own"):
-            entry = found[name]
+            entry = entries[name]
             assert (entry.value, entry.is_sensitive, entry.read_only, entry.config_type) == (
                 None, True, True, 0,
             )  # fmt: skip
-        assert found["node.id"].read_only
-        assert (found["node.id"].value, found["node.id"].config_source) == ("1", 4)
-        assert not found["message.max.bytes"].read_only
+        assert entries["node.id"].read_only
+        assert (entries["node.id"].value, entries["node.id"].config_source) == ("1", 4)
+        assert not entries["message.max.bytes"].read_only
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -223,8 +223,8 @@ async def test_replacing_forgets_what_is_not_named(tmp_path):
         assert await replace(ask, TOPIC, "t", [("flush.ms", "1")], validate_only=True) == 0
         assert (await settings_of(ask, TOPIC, "t"))["retention.ms"].value == "9"
         assert await replace(ask, TOPIC, "t", [("flush.ms", "1")]) == 0
-        found = await settings_of(ask, TOPIC, "t")
-        assert (found["flush.ms"].value, found["retention.ms"].config_source) == ("1", 5)
+        entries = await settings_of(ask, TOPIC, "t")
+        assert (entries["flush.ms"].value, entries["retention.ms"].config_source) == ("1", 5)
         assert await replace(ask, TOPIC, "t", [("flush.ms", "x")]) == ErrorCode.INVALID_CONFIG
         assert await replace(ask, TOPIC, "t", [("flush.ms", None)]) == ErrorCode.INVALID_REQUEST
         assert await replace(ask, BROKER_LOGGER, "1", [("root", "INFO")]) == ErrorCode.INVALID_REQUEST
@@ -262,12 +262,12 @@ async def test_settings_outlast_a_restart(tmp_path):
         await change(ask, BROKER, "1", ("message.max.bytes", SET, "5"), ("a.plugins.own", SET, "x"))
         await change(ask, GROUP, "g", ("share.isolation.level", SET, "read_committed"))
     async with broker_to_ask(tmp_path) as ask:
-        found = await settings_of(ask, BROKER, "1")
-        assert chain(found["message.max.bytes"]) == [
+        entries = await settings_of(ask, BROKER, "1")
+        assert chain(entries["message.max.bytes"]) == [
             ("message.max.bytes", "5", 2),
             ("message.max.bytes", "1048588", 5),
         ]
-        assert (found["a.plugins.own"].value, found["a.plugins.own"].config_source) == (None, 2)
+        assert (entries["a.plugins.own"].value, entries["a.plugins.own"].config_source) == (None, 2)
         assert (await settings_of(ask, GROUP, "g"))["share.isolation.level"].value == "read_committed"
 
 
@@ -365,13 +365,13 @@ async def test_resources_are_listed_by_kind(tmp_path):
             request.resource_types = kinds
             answer = await ask(request, version)
             assert answer.error_code == 0
-            return {(found.resource_type, found.resource_name) for found in answer.config_resources}
+            return {(resource.resource_type, resource.resource_name) for resource in answer.config_resources}
 
         everything = {(TOPIC, "t"), (BROKER, "1"), (BROKER_LOGGER, "1"), (GROUP, "g"), (CLIENT_METRICS, "m")}
         assert await listed(1, []) == everything
         assert await listed(1, [GROUP, TOPIC, GROUP]) == {(GROUP, "g"), (TOPIC, "t")}
         answer = await ask(ListConfigResourcesRequest(), 0)
-        assert [found.resource_name for found in answer.config_resources] == ["m"]
+        assert [resource.resource_name for resource in answer.config_resources] == ["m"]
         request = ListConfigResourcesRequest(resource_types=[1])
         assert (await ask(request, 1)).error_code == ErrorCode.UNSUPPORTED_VERSION
 
@@ -399,20 +399,20 @@ async def test_what_is_described_has_an_empty_error_message(tmp_path, version):
 )
 async def test_a_release_has_no_settings_of_what_came_later(tmp_path, release, kind, name, is_known):
     async with broker_to_ask(tmp_path, {"kafka.version": release}) as ask:
-        known = await settings_of(ask, kind, name) if is_known else {}
-        wanted = next(iter(known.items()), None)
-        if wanted is None:
+        entries = await settings_of(ask, kind, name) if is_known else {}
+        first = next(iter(entries.items()), None)
+        if first is None:
             result = await describe(ask, kind, name)
             assert result.error_code == ErrorCode.INVALID_REQUEST
             assert "came with" in result.error_message
             assert await change(ask, kind, name, ("x", SET, "1")) == ErrorCode.INVALID_REQUEST
         else:
-            setting, entry = wanted
+            setting, entry = first
             assert await change(ask, kind, name, (setting, SET, entry.value)) == 0
 
 
 async def test_a_type_that_is_not_known_is_wrong_before_it_is_refused(tmp_path):
-    """As Kafka 3.9 answers for settings of groups: nobody is allowed anything here."""
+    """As Kafka 3.9 answers for settings of groups: no user is allowed anything here."""
     authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
     for number, (release, code) in enumerate(
         (("3.9", ErrorCode.INVALID_REQUEST), ("4.3", ErrorCode.GROUP_AUTHORIZATION_FAILED))
@@ -431,8 +431,8 @@ async def test_unknown_settings_are_kept_and_logged_in_few_lines(tmp_path, caplo
         for _ in range(20):
             assert await change(ask, BROKER, "1", *many, ("log.cleaner.threads", SET, "1")) == 0
         assert len(caplog.messages) == LINES_MAX
-        said = "1000 settings of broker '1' are not known here, the first of them 'not.there.0\\nERROR of somebody else': "
-        assert all(line.startswith(said) for line in caplog.messages)
+        start = "1000 settings of broker '1' are not known here, the first of them 'not.there.0\\nERROR of somebody else': "
+        assert all(line.startswith(start) for line in caplog.messages)
         assert "not.there.999\nERROR of somebody else" in (await settings_of(ask, BROKER, "1"))
         assert await change(ask, BROKER, "1", ("log.cleaner.threads", SET, "2")) == 0
         assert len(caplog.messages) == LINES_MAX
@@ -458,9 +458,9 @@ async def test_an_own_setting_of_topics_is_shown_where_it_is_set(tmp_path, name)
             timeout_ms=1000,
         )
         plain, tuned = (await ask(created, 7)).topics
-        assert name not in {one.name for one in plain.configs}
-        assert {one.name: one.value for one in tuned.configs}[name] == "full"
-        assert {one.name for one in plain.configs} == {*await settings_of(ask, TOPIC, "plain")}
+        assert name not in {config.name for config in plain.configs}
+        assert {config.name: config.value for config in tuned.configs}[name] == "full"
+        assert {config.name for config in plain.configs} == {*await settings_of(ask, TOPIC, "plain")}
         assert (await settings_of(ask, TOPIC, "tuned"))[name].value == "full"
         assert await change(ask, TOPIC, "plain", (name, SET, "full")) == 0
         assert (await settings_of(ask, TOPIC, "plain"))[name].value == "full"

@@ -197,9 +197,9 @@ async def test_many_leaving_members_take_events_and_get_their_codes(ask, monkeyp
 
 
 async def test_pending_member_id_does_not_keep_a_group_classic(ask):
-    given = (await ask(joining(), 9)).member_id
+    member_id = (await ask(joining(), 9)).member_id
     assert (await ask(FIRST_BEAT, 1)).error_code == 0
-    refused = await ask(joining(member_id=given), 9)
+    refused = await ask(joining(member_id=member_id), 9)
     assert (refused.error_code, refused.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
 
 
@@ -353,17 +353,17 @@ async def test_offsets_are_committed_whatever_their_retention(ask, retention_ms)
 async def test_located_coordinator_comes_with_the_none_message(ask, version):
     asked = FindCoordinatorRequest(key="g") if version < 4 else FindCoordinatorRequest(coordinator_keys=["g"])
     answer = await ask(asked, version)
-    (found,) = answer.coordinators or [answer]
-    assert found.error_code == ErrorCode.NONE
-    assert found.error_message == (
+    (coordinator,) = answer.coordinators or [answer]
+    assert coordinator.error_code == ErrorCode.NONE
+    assert coordinator.error_message == (
         "NONE" if 1 <= version <= 3 else ""
     )  # as in Kafka 4.3; v0 has no such field
 
 
 async def states_of(ask, *group_ids):
-    described = [(await ask(DescribeGroupsRequest(groups=[one]), 5)).groups[0] for one in group_ids]
-    listed = {one.group_id: one.group_state for one in (await ask(ListGroupsRequest(), 5)).groups}
-    return [(one.group_state, listed.get(one.group_id)) for one in described]
+    described = [(await ask(DescribeGroupsRequest(groups=[group_id]), 5)).groups[0] for group_id in group_ids]
+    listed = {group.group_id: group.group_state for group in (await ask(ListGroupsRequest(), 5)).groups}
+    return [(group.group_state, listed.get(group.group_id)) for group in described]
 
 
 async def test_group_without_offsets_is_empty_until_expiry(ask):

@@ -38,23 +38,23 @@ def partitions_of(ask):
 @pytest.mark.parametrize("version", range(8))
 async def test_every_version_makes_topics(tmp_path, version):
     async with broker_to_ask(tmp_path) as ask:
-        made = (await create(ask, topic("t", 2, retention_ms="9"), version=version))["t"]
-        assert made.error_code == 0
+        result = (await create(ask, topic("t", 2, retention_ms="9"), version=version))["t"]
+        assert result.error_code == 0
         assert partitions_of(ask) == {"t": 2}
         if version >= 5:
-            assert (made.num_partitions, made.replication_factor) == (2, 1)
-            settings = {entry.name: (entry.value, entry.config_source) for entry in made.configs}
+            assert (result.num_partitions, result.replication_factor) == (2, 1)
+            settings = {entry.name: (entry.value, entry.config_source) for entry in result.configs}
             assert settings["retention.ms"] == ("9", 1)
             assert settings["flush.messages"] == (str(2**63 - 1), 5)
         if version >= 7:
-            assert made.topic_id == ask.services.metadata.image.topics["t"].id
+            assert result.topic_id == ask.services.metadata.image.topics["t"].id
 
 
 async def test_the_brokers_defaults_fill_in(tmp_path):
     async with broker_to_ask(tmp_path, {"num.partitions": "3", "log.retention.hours": "2"}) as ask:
-        made = (await create(ask, topic("t", -1, -1)))["t"]
-        assert (made.error_code, made.num_partitions, made.replication_factor) == (0, 3, 1)
-        settings = {entry.name: (entry.value, entry.config_source) for entry in made.configs}
+        result = (await create(ask, topic("t", -1, -1)))["t"]
+        assert (result.error_code, result.num_partitions, result.replication_factor) == (0, 3, 1)
+        settings = {entry.name: (entry.value, entry.config_source) for entry in result.configs}
         assert settings["retention.ms"] == ("7200000", 4)
 
 
@@ -98,10 +98,10 @@ WRONG = {
 @pytest.mark.parametrize("case", WRONG)
 @pytest.mark.parametrize("validate_only", [False, True])
 async def test_what_cannot_be_made(tmp_path, case, validate_only):
-    wanted, code = WRONG[case]
+    creation, code = WRONG[case]
     async with broker_to_ask(tmp_path) as ask:
         await create(ask, topic("there.is"))
-        result = (await create(ask, wanted, validate_only=validate_only))[wanted.name]
+        result = (await create(ask, creation, validate_only=validate_only))[creation.name]
         assert result.error_code == code
         assert result.error_message
         assert result.topic_id == bytes(16)
@@ -116,8 +116,8 @@ async def test_the_longest_name_is_possible(tmp_path):
 
 async def test_assigned_partitions_come_in_any_order(tmp_path):
     async with broker_to_ask(tmp_path) as ask:
-        made = (await create(ask, topic("t", -1, -1, [(1, [1]), (0, [1])])))["t"]
-        assert (made.error_code, made.num_partitions, made.replication_factor) == (0, 2, 1)
+        result = (await create(ask, topic("t", -1, -1, [(1, [1]), (0, [1])])))["t"]
+        assert (result.error_code, result.num_partitions, result.replication_factor) == (0, 2, 1)
 
 
 async def test_asking_makes_nothing(tmp_path):
@@ -197,9 +197,9 @@ async def test_a_topic_that_is_to_grow_twice_does_not(tmp_path):
 async def test_a_topic_that_is_made_has_no_error_message(tmp_path, version):
     async with broker_to_ask(tmp_path) as ask:
         topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-        (made,) = (await ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), version)).topics
-        assert made.error_code == ErrorCode.NONE
-        assert made.error_message == ("" if version == 0 else None)  # v0 has no such field
+        (result,) = (await ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), version)).topics
+        assert result.error_code == ErrorCode.NONE
+        assert result.error_message == ("" if version == 0 else None)  # v0 has no such field
         (again,) = (await ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), version)).topics
         assert again.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
         assert bool(again.error_message) == (version > 0)

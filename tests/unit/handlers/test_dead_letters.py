@@ -72,7 +72,7 @@ async def all_settled(group: Group) -> None:
 
 async def test_rejected_record_is_written_with_its_headers(group):
     await group.fetch(0, 0)
-    await group.say(1, 0, said=[(0, 0, ACCEPT), (1, 1, REJECT), (2, 2, ACCEPT)])
+    await group.say(1, 0, acks=[(0, 0, ACCEPT), (1, 1, REJECT), (2, 2, ACCEPT)])
     (letter,) = await letters(group.asked, 1)
     assert (letter.key, letter.value) == (None, None)
     names = ("topic", "partition", "offset", "group", "delivery.count", "message")
@@ -86,7 +86,7 @@ async def test_rejected_record_is_written_with_its_headers(group):
 async def test_letters_go_to_the_partition_of_the_same_number(group):
     await group.produce(b"x", partition=1)
     await group.fetch(0, 1)
-    await group.say(1, 1, said=[(0, 0, REJECT)])
+    await group.say(1, 1, acks=[(0, 0, REJECT)])
     count = len(group.asked.services.metadata.image.topics["t"].partitions)
     assert count == 2
     (letter,) = await letters(group.asked, 1)  # of one partition: 1 modulo 1
@@ -97,9 +97,9 @@ async def test_record_delivered_too_often_is_written(tmp_path):
     async with broker_to_ask(tmp_path, {**SETTINGS, "kafka.version": "4.4", **AUTO}) as asked:
         group = await group_of(asked, **{"share.delivery.count.limit": "2"})
         await group.fetch(0, 0)
-        await group.say(1, 0, said=[(0, 2, RELEASE)])
+        await group.say(1, 0, acks=[(0, 2, RELEASE)])
         assert acquired(await group.fetch(2, 0)) == {0: [(0, 2, 2)]}
-        await group.say(3, 0, said=[(0, 0, REJECT), (1, 2, RELEASE)])
+        await group.say(3, 0, acks=[(0, 0, REJECT), (1, 2, RELEASE)])
         contents = [headers_of(letter) for letter in await letters(asked, 3)]
         assert [(each["offset"], each["delivery.count"], each["message"]) for each in contents] == [
             ("0", "2", REJECTED), ("1", "2", EXCEEDED), ("2", "2", EXCEEDED),
@@ -114,7 +114,7 @@ async def test_lost_lock_of_the_last_delivery_is_written(tmp_path):
             asked, **{"share.delivery.count.limit": "2", "share.record.lock.duration.ms": "1000"}
         )
         await group.fetch(0, 0)
-        await group.say(1, 0, said=[(0, 2, RELEASE)])
+        await group.say(1, 0, acks=[(0, 2, RELEASE)])
         await group.fetch(2, 0)
         contents = [headers_of(letter) for letter in await letters(asked, 3)]
         assert {each["message"] for each in contents} == {EXCEEDED}
@@ -125,7 +125,7 @@ async def test_original_is_copied_if_the_group_asks_for_it(tmp_path):
     async with broker_to_ask(tmp_path, {**SETTINGS, "kafka.version": "4.4", **AUTO}) as asked:
         group = await group_of(asked, **{f"{QUEUE}copy.record.enable": "true"})
         await group.fetch(0, 0)
-        await group.say(1, 0, said=[(0, 2, REJECT)])
+        await group.say(1, 0, acks=[(0, 2, REJECT)])
         contents = await letters(asked, 3)
         assert [(letter.key, letter.value) for letter in contents] == [
             (b"k", b"a"),
@@ -145,7 +145,7 @@ async def test_large_originals_go_in_batches_or_as_headers_alone(tmp_path):
         await ask(asked, "CreateTopics", 7, {"Topics": [topic]})
         await group.produce(b"x" * 1_500, b"y" * 1_500, b"z" * 3_000, partition=1)
         await group.fetch(0, 1)
-        await group.say(1, 1, said=[(0, 2, REJECT)])
+        await group.say(1, 1, acks=[(0, 2, REJECT)])
         contents = await letters(asked, 3, topic="mail")
         assert [len(letter.value or b"") for letter in contents] == [1_500, 1_500, 0]
 
@@ -169,7 +169,7 @@ async def test_what_cannot_be_written_is_logged_and_archived(tmp_path, caplog, s
             assert answer.topics[0].error_code == 0
         await group.fetch(0, 0)
         with caplog.at_level(logging.WARNING):
-            await group.say(1, 0, said=[(0, 2, REJECT)])
+            await group.say(1, 0, acks=[(0, 2, REJECT)])
             await all_settled(group)
         assert words in caplog.text
         assert await letters(asked, 0) == [] if topic is not None else "dlq.s" not in image_topics(asked)
@@ -187,6 +187,6 @@ async def test_share_version_1_has_no_dead_letter_queue(tmp_path):
         asked = Asked(broker, Clock())
         group = await group_of(asked)
         await group.fetch(0, 0)
-        await group.say(1, 0, said=[(0, 2, REJECT)])
+        await group.say(1, 0, acks=[(0, 2, REJECT)])
         assert await remaining(group) == 0
         assert "dlq.s" not in image_topics(asked)

@@ -23,7 +23,7 @@ def as_user(asked, user, protocol="SASL_SSL", *, by_token=False):
 async def create(asked, *renewers, version=3, owner=None, lifetime_ms=-1):
     people = [
         CreateDelegationTokenRequest.CreatableRenewers(principal_type=kind, principal_name=name)
-        for kind, name in (one.split(":") for one in renewers)
+        for kind, name in (renewer.split(":") for renewer in renewers)
     ]
     kind, _, name = (owner or ":").partition(":")
     request = CreateDelegationTokenRequest(renewers=people, max_lifetime_ms=lifetime_ms)
@@ -45,7 +45,7 @@ async def expire(asked, hmac, period_ms=-1, version=2):
 async def describe(asked, *owners, version=3, everybody=False):
     people = [
         DescribeDelegationTokenRequest.DescribeDelegationTokenOwner(principal_type=kind, principal_name=name)
-        for kind, name in (one.split(":") for one in owners)
+        for kind, name in (owner.split(":") for owner in owners)
     ]
     answer = await asked(DescribeDelegationTokenRequest(owners=None if everybody else people), version)
     return answer.error_code, answer.tokens
@@ -55,20 +55,20 @@ async def describe(asked, *owners, version=3, everybody=False):
 async def test_token_is_created_with_the_hmac_of_its_id_and_described(tmp_path, version):
     async with broker_to_ask(tmp_path, SETTINGS) as asked:
         as_user(asked, "User:alice")
-        made = await create(asked, "User:bob", version=version)
-        assert (made.error_code, made.principal_type, made.principal_name) == (0, "User", "alice")
-        assert made.hmac == token_hmac("key", made.token_id)
-        times = made.issue_timestamp_ms, made.expiry_timestamp_ms, made.max_timestamp_ms
+        created = await create(asked, "User:bob", version=version)
+        assert (created.error_code, created.principal_type, created.principal_name) == (0, "User", "alice")
+        assert created.hmac == token_hmac("key", created.token_id)
+        times = created.issue_timestamp_ms, created.expiry_timestamp_ms, created.max_timestamp_ms
         assert times == (NOW_MS, NOW_MS + DAY_MS, NOW_MS + 7 * DAY_MS)
         code, (token,) = await describe(asked, everybody=True, version=version)
         assert (code, token.token_id, token.hmac, token.principal_name) == (
-            0, made.token_id, made.hmac, "alice",
+            0, created.token_id, created.hmac, "alice",
         )  # fmt: skip
         assert (token.issue_timestamp, token.expiry_timestamp, token.max_timestamp) == times
-        assert [one.principal_name for one in token.renewers] == ["bob"]
+        assert [renewer.principal_name for renewer in token.renewers] == ["bob"]
     async with broker_to_ask(tmp_path, SETTINGS) as asked:
         as_user(asked, "User:alice")
-        assert [one.token_id for one in (await describe(asked, everybody=True))[1]] == [made.token_id]
+        assert [token.token_id for token in (await describe(asked, everybody=True))[1]] == [created.token_id]
 
 
 async def test_owner_has_at_most_the_brokers_limit_of_tokens(tmp_path):
@@ -135,8 +135,8 @@ async def test_without_a_secret_key_tokens_are_disabled(tmp_path):
 async def test_the_older_name_of_the_secret_key_is_known(tmp_path):
     async with broker_to_ask(tmp_path, {"delegation.token.master.key": "old"}) as asked:
         as_user(asked, "User:alice")
-        made = await create(asked)
-        assert made.hmac == token_hmac("old", made.token_id)
+        created = await create(asked)
+        assert created.hmac == token_hmac("old", created.token_id)
 
 
 async def test_renewers_are_users(tmp_path):
@@ -150,5 +150,5 @@ async def test_empty_owner_list_gets_nothing_and_named_ones_theirs(tmp_path):
         as_user(asked, "User:alice")
         token_id = (await create(asked, "User:bob")).token_id
         assert await describe(asked) == (0, [])
-        for owner, wanted in (("User:alice", [token_id]), ("User:bob", [token_id]), ("User:eve", [])):
-            assert [one.token_id for one in (await describe(asked, owner))[1]] == wanted
+        for owner, token_ids in (("User:alice", [token_id]), ("User:bob", [token_id]), ("User:eve", [])):
+            assert [token.token_id for token in (await describe(asked, owner))[1]] == token_ids

@@ -1,4 +1,4 @@
-"""Coordinators forget a topic that is deleted, whoever has deleted it: they follow the metadata, not a request."""
+"""Coordinators forget a topic that is deleted, whichever broker has deleted it: they follow the metadata, not a request."""
 
 import pytest
 import trio

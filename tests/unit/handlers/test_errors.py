@@ -58,8 +58,8 @@ def test_beside_an_error_there_is_no_coordinator_and_no_epoch() -> None:
     find, init = apis.BY_KEY[10], apis.BY_KEY[22]
     alone = error_response(find, Context(3), request_of("FindCoordinator", 3), CODE, "")
     assert (alone.node_id, alone.port) == (-1, -1)
-    (one,) = error_response(find, Context(4), request_of("FindCoordinator", 4), CODE, "").coordinators
-    assert (one.node_id, one.port) == (-1, -1)
+    (coordinator,) = error_response(find, Context(4), request_of("FindCoordinator", 4), CODE, "").coordinators
+    assert (coordinator.node_id, coordinator.port) == (-1, -1)
     producer = error_response(init, Context(4), request_of("InitProducerId", 4), CODE, "")
     assert (producer.producer_id, producer.producer_epoch) == (-1, -1)
 
@@ -72,5 +72,5 @@ def test_named_users_have_results_beside_a_refused_describe() -> None:
         request = registry.request_codec(50).decoders[0](memoryview(body), 0)[0]
         response = error_response(api, Context(0), request, CODE, "why")
         assert response.error_code == CODE
-        assert [one.error_code for one in response.results] == results
-        assert {one.user for one in response.results} <= {""}
+        assert [result.error_code for result in response.results] == results
+        assert {result.user for result in response.results} <= {""}

@@ -96,15 +96,15 @@ async def test_topics_in_zstd_are_for_those_who_know_it(asked, version, code):
 
 @pytest.mark.parametrize("version", [4, 11, 12, 13])
 async def test_committed_readers_stop_at_open_and_list_aborted(asked, version):
-    made = await ask(asked, "InitProducerId", 4, {"TransactionalId": "x", "TransactionTimeoutMs": 60_000})
-    options = {"transactional": True, "producer_id": made.producer_id, "producer_epoch": made.producer_epoch}
+    txn = await ask(asked, "InitProducerId", 4, {"TransactionalId": "x", "TransactionTimeoutMs": 60_000})
+    options = {"transactional": True, "producer_id": txn.producer_id, "producer_epoch": txn.producer_epoch}
     added = {
         "V3AndBelowTransactionalId": "x",
-        "V3AndBelowProducerId": made.producer_id,
-        "V3AndBelowProducerEpoch": made.producer_epoch,
+        "V3AndBelowProducerId": txn.producer_id,
+        "V3AndBelowProducerEpoch": txn.producer_epoch,
         "V3AndBelowTopics": [{"Name": "t", "Partitions": [0]}],
     }
-    producer = {"ProducerId": made.producer_id, "ProducerEpoch": made.producer_epoch, "TransactionalId": "x"}
+    producer = {"ProducerId": txn.producer_id, "ProducerEpoch": txn.producer_epoch, "TransactionalId": "x"}
     assert codes(await ask(asked, "AddPartitionsToTxn", 3, added)) == [0]
     await produce(asked, batch(VALUE, base_sequence=0, **options), TransactionalId="x")
     await produce(asked, batch(VALUE))
@@ -119,8 +119,8 @@ async def test_committed_readers_stop_at_open_and_list_aborted(asked, version):
     await trio.testing.wait_all_tasks_blocked(0.01)  # until the marker is there
     part = found(await fetch(asked, version, (0, 0), IsolationLevel=1))[0]
     assert (part.last_stable_offset, part.high_watermark, offsets(part)) == (6, 6, [0, 1, 2, 3, 4, 5])
-    assert [(one.producer_id, one.first_offset) for one in part.aborted_transactions] == [
-        (made.producer_id, 3)
+    assert [(txn.producer_id, txn.first_offset) for txn in part.aborted_transactions] == [
+        (txn.producer_id, 3)
     ]
 
 

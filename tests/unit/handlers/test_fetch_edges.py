@@ -37,17 +37,17 @@ async def topic_id(ask):
 
 async def fetched(ask, version, partitions, **request):
     """Fetch partitions, each a dict of fields; the whole answer."""
-    wanted = [FetchRequest.FetchPartition(**{"partition_max_bytes": 1 << 20} | one) for one in partitions]
-    topic = FetchRequest.FetchTopic(topic="t", topic_id=await topic_id(ask), partitions=wanted)
-    values = {"max_bytes": 1 << 20, "session_epoch": -1, "topics": [topic] if wanted else []} | request
+    asked = [FetchRequest.FetchPartition(**{"partition_max_bytes": 1 << 20} | part) for part in partitions]
+    topic = FetchRequest.FetchTopic(topic="t", topic_id=await topic_id(ask), partitions=asked)
+    values = {"max_bytes": 1 << 20, "session_epoch": -1, "topics": [topic] if asked else []} | request
     return await ask(FetchRequest(**values), version)
 
 
 def in_short(answer):
     return [
-        (one.partition_index, one.error_code, one.high_watermark, len(one.records or b""))
+        (part.partition_index, part.error_code, part.high_watermark, len(part.records or b""))
         for topic in answer.responses
-        for one in topic.partitions
+        for part in topic.partitions
     ]
 
 
@@ -80,7 +80,7 @@ async def test_an_isolation_level_that_there_is_not_is_refused(ask, version, lev
         assert (answer.error_code, answer.responses) == (ErrorCode.UNKNOWN_SERVER_ERROR, [])
     else:
         assert in_short(answer) == [(0, -1, -1, 0), (9, -1, -1, 0)]
-        assert [one.aborted_transactions for one in answer.responses[0].partitions] == [[], []]
+        assert [partition.aborted_transactions for partition in answer.responses[0].partitions] == [[], []]
     query = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=-1)
     topic = ListOffsetsRequest.ListOffsetsTopic(name="t", partitions=[query])
     asked = ListOffsetsRequest(replica_id=-1, isolation_level=level, topics=[topic])
@@ -104,20 +104,20 @@ async def test_aborted_transactions_are_null_beside_a_log_error(ask, version):
     of_the_log = [{"fetch_offset": 9}, {"fetch_offset": -1}, {"partition_max_bytes": -1}]
     if version >= 9:
         of_the_log.append({"current_leader_epoch": 9})
-    for wanted in of_the_log:
-        (found,) = (await fetched(ask, version, [wanted])).responses[0].partitions
-        assert found.error_code
-        assert found.aborted_transactions is None
-    (found,) = (await fetched(ask, version, [{"partition": 9}])).responses[0].partitions
-    assert (found.error_code, found.aborted_transactions) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])
+    for asked in of_the_log:
+        (part,) = (await fetched(ask, version, [asked])).responses[0].partitions
+        assert part.error_code
+        assert part.aborted_transactions is None
+    (part,) = (await fetched(ask, version, [{"partition": 9}])).responses[0].partitions
+    assert (part.error_code, part.aborted_transactions) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])
 
 
 async def max_timestamp(ask, version, index=1):
     query = ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=-3)
     topic = ListOffsetsRequest.ListOffsetsTopic(name="t", partitions=[query])
-    (found,) = (await ask(ListOffsetsRequest(replica_id=-1, topics=[topic]), version)).topics[0].partitions
-    assert found.error_code == 0
-    return found.offset, found.timestamp, found.leader_epoch
+    (part,) = (await ask(ListOffsetsRequest(replica_id=-1, topics=[topic]), version)).topics[0].partitions
+    assert part.error_code == 0
+    return part.offset, part.timestamp, part.leader_epoch
 
 
 @pytest.mark.parametrize("version", range(7, 12))

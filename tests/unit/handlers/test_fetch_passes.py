@@ -39,8 +39,8 @@ async def leading() -> Node:
     node.produce(b"8", acks=1)
     leader.follower_fetched(2, HIGH_WATERMARK, log_start_offset=0)
     leader.delete_records_before(START)
-    found = (log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset)
-    assert found == (START, STABLE, HIGH_WATERMARK, END)
+    offsets = (log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset)
+    assert offsets == (START, STABLE, HIGH_WATERMARK, END)
     return node
 
 
@@ -59,11 +59,11 @@ def told(offset: int, **fields: Any) -> SessionPartition:
 
 def last_value(data: Any) -> bytes | None:
     raw = data.records.to_bytes() if hasattr(data.records, "to_bytes") else bytes(data.records)
-    at, found = 0, None
+    at, value = 0, None
     while at < len(raw):
-        found = read_records(raw, at)[-1].value
+        value = read_records(raw, at)[-1].value
         at += read_header(raw, at).size
-    return found
+    return value
 
 
 def terms(
@@ -76,14 +76,14 @@ def terms(
     return FetchTerms(new_context(1, version), request, BrokerConfig({}), metadata)
 
 
-def consumer(node: Node, session: Session | None = None, **given: Any) -> FetchPass:
-    return FetchPass(terms(**given), node.replicas, session, [], is_first=True)
+def consumer(node: Node, session: Session | None = None, **options: Any) -> FetchPass:
+    return FetchPass(terms(**options), node.replicas, session, [], is_first=True)
 
 
 def follower(
-    node: Node, broker: int = 2, session: Session | None = None, *, is_first: bool = True, **given: Any
+    node: Node, broker: int = 2, session: Session | None = None, *, is_first: bool = True, **options: Any
 ) -> FetchPass:
-    return FetchPass(terms(replica_id=broker, **given), node.replicas, session, [], is_first=is_first)
+    return FetchPass(terms(replica_id=broker, **options), node.replicas, session, [], is_first=is_first)
 
 
 def code_of(reads: FetchPass, want: SessionPartition, topic: str = "t") -> int:

@@ -34,12 +34,12 @@ async def asked(tmp_path):
 
 def member_of(kind: str, group: str, member: str = "m", **more: Any) -> dict[str, Any]:
     """Return the first heartbeat of a member with a value of its own in each field."""
-    one = {"GroupId": group, "MemberId": member, "MemberEpoch": 0, "RackId": "the-rack"}
+    common = {"GroupId": group, "MemberId": member, "MemberEpoch": 0, "RackId": "the-rack"}
     if kind == "Share":
-        return {**one, "SubscribedTopicNames": ["u", "t"], **more}
+        return {**common, "SubscribedTopicNames": ["u", "t"], **more}
     if kind == "Consumer":
         return {
-            **one, "InstanceId": "the-instance", "RebalanceTimeoutMs": 10_000,
+            **common, "InstanceId": "the-instance", "RebalanceTimeoutMs": 10_000,
             "SubscribedTopicNames": ["u", "t"], "TopicPartitions": [], **more,
         }  # fmt: skip
     changelog = {
@@ -49,7 +49,7 @@ def member_of(kind: str, group: str, member: str = "m", **more: Any) -> dict[str
     }
     part = {"SubtopologyId": "0", "SourceTopics": ["u", "t"], "StateChangelogTopics": [changelog]}
     return {
-        **one, "InstanceId": "the-instance", "RebalanceTimeoutMs": 10_000, "ProcessId": "the-process",
+        **common, "InstanceId": "the-instance", "RebalanceTimeoutMs": 10_000, "ProcessId": "the-process",
         "UserEndpoint": {"Host": "the-host", "Port": 1234}, "ClientTags": [{"Key": "zone", "Value": "z"}],
         "TaskOffsets": None, "ActiveTasks": [], "StandbyTasks": [], "WarmupTasks": [],
         "Topology": {"Epoch": 7, "Subtopologies": [part]}, **more,
@@ -139,7 +139,7 @@ async def test_streams_group_is_described_with_topology_and_members(asked):
     assert (part.repartition_sink_topics, part.repartition_source_topics) == ([], [])
     [changelog] = part.state_changelog_topics
     assert (changelog.name, changelog.partitions, changelog.replication_factor) == ("c-changelog", 2, 1)
-    assert [(one.key, one.value) for one in changelog.topic_configs] == [("cleanup.policy", "compact")]
+    assert [(row.key, row.value) for row in changelog.topic_configs] == [("cleanup.policy", "compact")]
     [member] = group.members
     assert (member.member_id, member.instance_id, member.rack_id) == ("m", "the-instance", "the-rack")
     assert (member.client_id, member.client_host) == ("the-client", "/127.0.0.1")
@@ -162,12 +162,12 @@ async def test_each_group_is_described_once_and_an_error_is_its_own(asked, kind)
     await joined(asked, kind, "h")
     names = ("nowhere", "g", "", "h", "g")
     groups = await described(asked, kind, *names, IncludeAuthorizedOperations=True)
-    assert [(one.group_id, one.error_code) for one in groups] == [
+    assert [(group.group_id, group.error_code) for group in groups] == [
         ("nowhere", NOT_FOUND), ("g", 0), ("", BAD_ID), ("h", 0),
     ]  # fmt: skip
-    assert [one.authorized_operations == NOT_ASKED for one in groups] == [True, False, True, False]
-    assert [len(one.members) for one in groups] == [0, 1, 0, 1]
-    assert [bool(one.error_message) for one in groups] == [True, False, True, False]
+    assert [group.authorized_operations == NOT_ASKED for group in groups] == [True, False, True, False]
+    assert [len(group.members) for group in groups] == [0, 1, 0, 1]
+    assert [bool(group.error_message) for group in groups] == [True, False, True, False]
 
 
 @pytest.mark.parametrize("denied", ["t", "u", "c-changelog"])
@@ -201,12 +201,12 @@ async def test_internal_topics_are_made_if_all_of_them_may_be(asked):
     cluster = (Operation.CREATE, ResourceType.CLUSTER, "kafka-cluster")
     asked.authorizer = DenyNamed(cluster, (Operation.CREATE, ResourceType.TOPIC, "c-changelog"))
     answer = await joined(asked, "Streams")
-    [status] = [one for one in answer.status if "Unauthorized" in one.status_detail]
+    [status] = [status for status in answer.status if "Unauthorized" in status.status_detail]
     assert status.status_detail.endswith("Unauthorized to CREATE on topics c-changelog.")
     assert "c-changelog" not in asked.services.metadata.image.topics
     asked.authorizer = DenyNamed(cluster)
     answer = await joined(asked, "Streams", "h")
-    assert not any("Unauthorized" in one.status_detail for one in answer.status)
+    assert not any("Unauthorized" in status.status_detail for status in answer.status)
     info = asked.services.metadata.image.topics["c-changelog"]
     assert len(info.partitions) == 2
 
@@ -254,12 +254,12 @@ async def test_classic_operations_are_told_on_request_without_an_error(asked):
     asked.authorizer = DenyNamed((Operation.DESCRIBE, ResourceType.GROUP, "h"))
     request = {"Groups": ["g", "h", "nowhere", "g"], "IncludeAuthorizedOperations": True}
     groups = (await ask(asked, "DescribeGroups", 6, request)).groups
-    assert [(one.group_id, one.error_code) for one in groups] == [
+    assert [(group.group_id, group.error_code) for group in groups] == [
         ("g", 0), ("h", ErrorCode.GROUP_AUTHORIZATION_FAILED), ("nowhere", NOT_FOUND),
     ]  # fmt: skip
-    assert [one.authorized_operations == NOT_ASKED for one in groups] == [False, True, True]
+    assert [group.authorized_operations == NOT_ASKED for group in groups] == [False, True, True]
     before = (await ask(asked, "DescribeGroups", 5, request)).groups
-    assert [(one.group_state, one.error_code) for one in before] == [
+    assert [(group.group_state, group.error_code) for group in before] == [
         ("Stable", 0), ("", ErrorCode.GROUP_AUTHORIZATION_FAILED), ("Dead", 0),
     ]  # fmt: skip
 
@@ -289,8 +289,8 @@ async def test_groups_are_listed_by_state_and_type(asked, version, filters, expe
     commit = {"GroupId": "kept", "Topics": [{"Name": "t", "Partitions": [part]}]}
     await ask(asked, "OffsetCommit", 8, {**commit, "GenerationIdOrMemberEpoch": -1})
     listed = (await ask(asked, "ListGroups", version, filters)).groups
-    assert {one.group_id: (one.group_state, one.group_type) for one in listed} == expected
-    types = {one.group_id: one.protocol_type for one in listed}
+    assert {group.group_id: (group.group_state, group.group_type) for group in listed} == expected
+    types = {group.group_id: group.protocol_type for group in listed}
     assert types.items() <= {"g": "consumer", "c": "consumer", "s": "share", "kept": ""}.items()
 
 
@@ -302,19 +302,19 @@ async def test_offsets_of_a_topic_that_members_are_subscribed_to_stay(asked):
     commit = {"GroupId": "g", "Topics": [{"Name": name, "Partitions": parts} for name in ("t", "u")]}
     await ask(asked, "OffsetCommit", 8, {**commit, "GenerationIdOrMemberEpoch": -1})
     await joined(asked, "Consumer", SubscribedTopicNames=["t"])
-    wanted = [
+    topics = [
         {"Name": name, "Partitions": [{"PartitionIndex": index} for index in indexes]}
         for name, indexes in (("u", [0, 2]), ("t", [0]), ("nowhere", [0]), ("empty", []))
     ]
-    answer = await ask(asked, "OffsetDelete", 0, {"GroupId": "g", "Topics": wanted})
+    answer = await ask(asked, "OffsetDelete", 0, {"GroupId": "g", "Topics": topics})
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert answer.error_code == 0
-    assert {one.name: [part.error_code for part in one.partitions] for one in answer.topics} == {
+    assert {topic.name: [part.error_code for part in topic.partitions] for topic in answer.topics} == {
         "u": [0, unknown], "t": [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC], "nowhere": [unknown],
     }  # fmt: skip
-    left = (await ask(asked, "OffsetFetch", 7, {"GroupId": "g", "Topics": None})).topics
-    assert {one.name: sorted(part.partition_index for part in one.partitions) for one in left} == {
+    remaining = (await ask(asked, "OffsetFetch", 7, {"GroupId": "g", "Topics": None})).topics
+    assert {topic.name: sorted(part.partition_index for part in topic.partitions) for topic in remaining} == {
         "t": [0, 1], "u": [1],
     }  # fmt: skip
-    assert (await ask(asked, "OffsetDelete", 0, {"GroupId": "", "Topics": wanted})).error_code == BAD_ID
-    assert (await ask(asked, "OffsetDelete", 0, {"GroupId": "no", "Topics": wanted})).error_code == NOT_FOUND
+    assert (await ask(asked, "OffsetDelete", 0, {"GroupId": "", "Topics": topics})).error_code == BAD_ID
+    assert (await ask(asked, "OffsetDelete", 0, {"GroupId": "no", "Topics": topics})).error_code == NOT_FOUND

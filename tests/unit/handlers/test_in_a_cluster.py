@@ -1,4 +1,4 @@
-"""A broker of a cluster says who can be reached and who leads, and refuses requests that are the controller's."""
+"""A broker of a cluster says which can be reached and which lead, and refuses requests that are the controller's."""
 
 import pytest
 
@@ -58,10 +58,10 @@ def cluster(controller=2):
 def described(topic):
     return [
         (
-            one.error_code, one.leader_id, one.leader_epoch, one.replica_nodes, one.isr_nodes,
-            one.offline_replicas,
+            part.error_code, part.leader_id, part.leader_epoch, part.replica_nodes, part.isr_nodes,
+            part.offline_replicas,
         )
-        for one in topic.partitions
+        for part in topic.partitions
     ]  # fmt: skip
 
 
@@ -76,12 +76,12 @@ async def test_metadata_names_whom_the_client_can_reach(tmp_path, version):
         seen_in_cluster(ask, cluster())
         request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t")])
         answer = await ask(request, version)
-        assert [(one.node_id, one.host, one.port) for one in answer.brokers] == [
+        assert [(broker.node_id, broker.host, broker.port) for broker in answer.brokers] == [
             (1, "one", 9001),
             (2, "two", 9002),
         ]
         if version >= 1:
-            assert [one.rack for one in answer.brokers] == ["a", "b"]
+            assert [broker.rack for broker in answer.brokers] == ["a", "b"]
             assert answer.controller_id == 2
         gone = [4] if version >= 5 else []
         epochs = [5, 6, 7, 8, 0] if version >= 7 else [-1] * 5
@@ -104,13 +104,13 @@ async def test_each_listener_advertises_itself(tmp_path):
         seen_in_cluster(ask, cluster())
         ask.connection.listener = "INTERNAL"
         answer = await ask(MetadataRequest(topics=None), 12)
-        assert [(one.node_id, one.host, one.port) for one in answer.brokers] == [
+        assert [(broker.node_id, broker.host, broker.port) for broker in answer.brokers] == [
             (1, "one.internal", 9101), (2, "two.internal", 9102), (3, "three.internal", 9103),
         ]  # fmt: skip
-        codes = [one.error_code for one in answer.topics[0].partitions]
+        codes = [partition.error_code for partition in answer.topics[0].partitions]
         assert codes == [0, 0, LEADER, LEADER, 0]
         cluster_answer = await ask(DescribeClusterRequest(), 1)
-        assert [(one.broker_id, one.host) for one in cluster_answer.brokers] == [
+        assert [(broker.broker_id, broker.host) for broker in cluster_answer.brokers] == [
             (1, "one.internal"), (2, "two.internal"), (3, "three.internal"),
         ]  # fmt: skip
         assert cluster_answer.controller_id == 2
@@ -120,7 +120,7 @@ async def test_fenced_brokers_are_resources_with_settings(tmp_path):
     async with broker_to_ask(tmp_path) as ask:
         seen_in_cluster(ask, [*cluster(), BrokerFenced(BrokerInfo(9, "c", {}))])
         answer = await ask(ListConfigResourcesRequest(resource_types=[BROKER]), 1)
-        assert [one.resource_name for one in answer.config_resources] == ["1", "2", "3", "9"]
+        assert [resource.resource_name for resource in answer.config_resources] == ["1", "2", "3", "9"]
 
 
 async def test_fenced_brokers_are_described_when_asked_for(tmp_path):
@@ -130,7 +130,7 @@ async def test_fenced_brokers_are_described_when_asked_for(tmp_path):
         answers = [
             await ask(DescribeClusterRequest(include_fenced_brokers=asked), 2) for asked in (False, True)
         ]
-        described = [[(one.broker_id, one.is_fenced) for one in answer.brokers] for answer in answers]
+        described = [[(node.broker_id, node.is_fenced) for node in answer.brokers] for answer in answers]
         assert described == [[(1, False), (2, False)], [(1, False), (2, False), (9, True)]]
 
 
@@ -139,8 +139,8 @@ async def test_pages_of_partitions_say_the_same(tmp_path):
         seen_in_cluster(ask, cluster())
         topics = [DescribeTopicPartitionsRequest.TopicRequest(name="t")]
         answer = await ask(DescribeTopicPartitionsRequest(topics=topics, response_partition_limit=100), 0)
-        found = [(one.error_code, one.leader_id, one.offline_replicas) for one in answer.topics[0].partitions]
-        assert found == [(0, 2, []), (0, -1, []), (0, -1, [4]), (0, -1, [4]), (0, 2, [])]
+        parts = [(row.error_code, row.leader_id, row.offline_replicas) for row in answer.topics[0].partitions]
+        assert parts == [(0, 2, []), (0, -1, []), (0, -1, [4]), (0, -1, [4]), (0, 2, [])]
 
 
 @pytest.mark.parametrize(("leader", "code"), [(2, 0), (3, 15), (4, 15), (-1, 15)])
@@ -171,12 +171,12 @@ async def test_who_produces_to_the_wrong_broker_learns_the_leader(tmp_path):
         records = [ProduceRequest.PartitionProduceData(index=index, records=batch(b"v")) for index in (1, 4)]
         topics = [ProduceRequest.TopicProduceData(name="t", partition_data=records)]
         answer = await ask(ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics), 10)
-        found = [
-            (one.error_code, one.current_leader.leader_id, one.current_leader.leader_epoch)
-            for one in answer.responses[0].partition_responses
+        parts = [
+            (response.error_code, response.current_leader.leader_id, response.current_leader.leader_epoch)
+            for response in answer.responses[0].partition_responses
         ]
-        assert found == [(6, 3, 6), (6, 2, 0)]
-        assert [(one.node_id, one.host, one.port, one.rack) for one in answer.node_endpoints] == [
+        assert parts == [(6, 3, 6), (6, 2, 0)]
+        assert [(node.node_id, node.host, node.port, node.rack) for node in answer.node_endpoints] == [
             (2, "two", 9002, "b")
         ]
 
@@ -209,17 +209,17 @@ def codes_of(answer):
     """Error codes of an answer: at its top, and of what it lists."""
     match type(answer).__name__:
         case "CreateTopicsResponse":
-            return None, [(one.name, one.error_code) for one in answer.topics]
+            return None, [(topic.name, topic.error_code) for topic in answer.topics]
         case "DeleteTopicsResponse":
-            return None, [(one.name, one.topic_id, one.error_code) for one in answer.responses]
+            return None, [(row.name, row.topic_id, row.error_code) for row in answer.responses]
         case "CreatePartitionsResponse":
-            return None, [(one.name, one.error_code) for one in answer.results]
+            return None, [(result.name, result.error_code) for result in answer.results]
         case "ElectLeadersResponse":
             results = answer.replica_election_results
             return answer.error_code, [
-                (one.topic, part.partition_id, part.error_code)
-                for one in results
-                for part in one.partition_result
+                (result.topic, part.partition_id, part.error_code)
+                for result in results
+                for part in result.partition_result
             ]
         case "AlterPartitionReassignmentsResponse":
             return answer.error_code, list(answer.responses)
@@ -260,7 +260,7 @@ async def test_what_is_the_controllers_is_refused_elsewhere(tmp_path, request_, 
 async def test_a_topic_without_an_id_is_deleted(tmp_path):
     """As all are while `inter.broker.protocol.version` is older than 2.8."""
     async with broker_to_ask(tmp_path) as ask:
-        changes = [one for one in cluster(controller=1) if not isinstance(one, TopicCreated)]
+        changes = [change for change in cluster(controller=1) if not isinstance(change, TopicCreated)]
         metadata = seen_in_cluster(ask, [*changes, TopicCreated(TopicInfo("t", NO_TOPIC_ID, PARTITIONS))])
         request = DeleteTopicsRequest(topic_names=["t", "unknown"])
         assert sorted(codes_of(await ask(request, 5))[1]) == [

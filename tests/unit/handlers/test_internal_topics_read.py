@@ -67,15 +67,15 @@ async def committed(ask):
 async def transactional_ids(ask):
     answer = await ask(ListTransactionsRequest(), 0)
     assert answer.error_code == 0
-    return {one.transactional_id for one in answer.transaction_states}
+    return {transaction.transactional_id for transaction in answer.transaction_states}
 
 
 async def planted(ask, topic, records):
-    """Append what no coordinator has written, as who may write anything; the offset of the first record."""
+    """Append what no coordinator has written, as a user that may write anything; the offset of the first record."""
     ask.client_id = "__admin_client"
     data = ProduceRequest.PartitionProduceData(index=0, records=memoryview(bytearray(records)))
-    wanted = ProduceRequest.TopicProduceData(name=topic, partition_data=[data])
-    answer = await ask(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[wanted]), 9)
+    topic_data = ProduceRequest.TopicProduceData(name=topic, partition_data=[data])
+    answer = await ask(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic_data]), 9)
     (told,) = answer.responses[0].partition_responses
     assert told.error_code == 0, told
     return told.base_offset
@@ -92,14 +92,14 @@ def number(value):
 def garbage_for(topic):
     """Keys and values that no coordinator writes to a topic, and a word of what the log says of each."""
     for type_id in registry.record_type_ids(topic):
-        found = registry.record_type(topic, type_id)
-        key = found.encode_key(random_message(all_messages()[found.key.name], 0, Random(type_id)))
+        record_type = registry.record_type(topic, type_id)
+        key = record_type.encode_key(random_message(all_messages()[record_type.key.name], 0, Random(type_id)))
         yield key[:-1], b"v", "no coordinator"
         yield key + b"x", b"v", "no coordinator"
         yield key, b"", "no coordinator"
         yield key, number(99), "there is no version"
         yield key, number(-1), "there is no version"
-        yield key, number(found.value.min_version) + b"\xff" * 5, "no coordinator"
+        yield key, number(record_type.value.min_version) + b"\xff" * 5, "no coordinator"
     yield b"", b"v", "too short for a type"
     yield b"k", b"v", "too short for a type"
     yield number(99) + b"anything", b"v", "its type 99 is not known; a newer version"
@@ -120,9 +120,9 @@ async def test_records_are_refused_with_their_places(tmp_path, caplog, topic):
             assert "x" in await transactional_ids(ask)
             await asked_of_shares(ask)
     lines = {
-        int(found[1]): record
+        int(match[1]): record
         for record in caplog.records
-        if (found := re.match(rf"{topic}-0: skipping the record at offset (\d+),", record.getMessage()))
+        if (match := re.match(rf"{topic}-0: skipping the record at offset (\d+),", record.getMessage()))
     }
     assert sorted(lines) == list(range(first, first + len(garbage)))
     for offset, (_, _, word) in enumerate(garbage, first):
@@ -181,7 +181,7 @@ async def test_unreadable_batches_are_refused_and_the_rest_is_loaded(tmp_path, c
 
 
 def broken(data):
-    """A batch whose checksum is right, and whose first record is longer than the batch."""
+    """A batch with a right checksum, and a first record longer than the batch."""
     from barnabas.records.batch import HEADER_SIZE, compute_crc, read_header
 
     changed = bytearray(data)
@@ -218,15 +218,15 @@ async def test_whatever_can_be_read_breaks_no_coordinator(tmp_path, seed):
         assert await committed(ask) == 5
         listed = await ask(ListGroupsRequest(), 5)
         assert listed.error_code == 0
-        groups |= {one.group_id for one in listed.groups}
+        groups |= {group.group_id for group in listed.groups}
         ids = sorted(groups)
         await ask(DescribeGroupsRequest(groups=ids), 5)
         for kind in (ConsumerGroupDescribeRequest, ShareGroupDescribeRequest, StreamsGroupDescribeRequest):
             answer = await ask(kind(group_ids=ids), min(1, newest(kind)))
             assert len(answer.groups) == len(ids)
-        known = await transactional_ids(ask)
-        assert "x" in known
-        await ask(DescribeTransactionsRequest(transactional_ids=sorted(known)), 0)
+        txn_ids = await transactional_ids(ask)
+        assert "x" in txn_ids
+        await ask(DescribeTransactionsRequest(transactional_ids=sorted(txn_ids)), 0)
         await asked_of_shares(ask)
         nursery.cancel_scope.cancel()
 
@@ -238,17 +238,17 @@ def newest(kind):
 
 def random_record(topic, random, groups):
     """A record of a topic: any key of any type, mostly of a known group, and any value, mostly of the key's type."""
-    found = registry.record_type(topic, random.choice(registry.record_type_ids(topic)))
-    key = random_message(all_messages()[found.key.name], 0, random)
+    kind_of = registry.record_type(topic, random.choice(registry.record_type_ids(topic)))
+    key = random_message(all_messages()[kind_of.key.name], 0, random)
     for name in ("group", "group_id"):
         if hasattr(key, name) and random.random() < 0.9:
             setattr(key, name, random.choice(sorted(groups)))
     kind = random.random()
     other = (
-        registry.record_type(topic, random.choice(registry.record_type_ids(topic))) if kind < 0.2 else found
+        registry.record_type(topic, random.choice(registry.record_type_ids(topic))) if kind < 0.2 else kind_of
     )
     if kind > 0.9:
-        return found.encode_key(key), None
+        return kind_of.encode_key(key), None
     version = random.randint(other.value.min_version, other.value.max_version)
     value = number(version) + other.value.encode_bytes(
         random_message(all_messages()[other.value.name], version, random), version
@@ -256,4 +256,4 @@ def random_record(topic, random, groups):
     if random.random() < 0.1:
         value = bytearray(value)
         value[random.randrange(len(value))] ^= 1 << random.randrange(8)
-    return found.encode_key(key), bytes(value)
+    return kind_of.encode_key(key), bytes(value)

@@ -51,9 +51,9 @@ async def produced(ask, version, *parts, acks=1, transactional_id=None):
     answer = await ask(request, version)
     names = ask.services.metadata.image.names_by_id
     return {
-        (told.name or names[told.topic_id], one.index): one.error_code
+        (told.name or names[told.topic_id], response.index): response.error_code
         for told in answer.responses
-        for one in told.partition_responses
+        for response in told.partition_responses
     }
 
 
@@ -148,6 +148,6 @@ async def test_nobody_deletes_records_of_them(ask, name, version):
     ]
     topic = DeleteRecordsRequest.DeleteRecordsTopic(name=name, partitions=partitions)
     answer = await ask(DeleteRecordsRequest(topics=[topic], timeout_ms=1000), version)
-    told = [(one.error_code, one.low_watermark) for one in answer.topics[0].partitions]
+    told = [(partition.error_code, partition.low_watermark) for partition in answer.topics[0].partitions]
     assert told == [(REFUSED, -1), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
     assert ask.services.logs.get(name, 0).log_start_offset == 0

@@ -51,7 +51,7 @@ def produce(*records, acks=1):
 
 async def produced(ask, *records, acks=1):
     answer = await ask(produce(*records, acks=acks), 8)
-    return [(one.error_code, one.base_offset) for one in answer.responses[0].partition_responses]
+    return [(row.error_code, row.base_offset) for row in answer.responses[0].partition_responses]
 
 
 def log_of(ask, index=0):

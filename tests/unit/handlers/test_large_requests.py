@@ -45,7 +45,7 @@ class CountingAsked(Asked):
 
 @asynccontextmanager
 async def counted(tmp_path, settings=None):
-    """A broker to ask whose budget is always used up, and which counts the appends to its metadata log."""
+    """A broker to ask with a budget that is always used up, and which counts the appends to its metadata log."""
     disk = CountingDisk()
     seconds = count()  # one more at each look
     budget = LoopBudget(clock=lambda: float(next(seconds)))
@@ -56,7 +56,7 @@ async def counted(tmp_path, settings=None):
 
 
 class Turns:
-    """Counts how often somebody else has had a turn."""
+    """Counts how often another task has had a turn."""
 
     def __init__(self, nursery):
         self.count = 0
@@ -124,8 +124,8 @@ async def test_metadata_creates_no_topic_below_default_replication(tmp_path, cap
         assert [topic.partitions for topic in answer.topics] == [[], []]
         assert "2 topics that are asked for are not made: t: " in caplog.text
         assert not ask.services.metadata.image.topics
-        found = await ask(FindCoordinatorRequest(key="g"), 2)
-        assert found.error_code == 0, "internal topics have as many replicas as there are brokers"
+        coordinator = await ask(FindCoordinatorRequest(key="g"), 2)
+        assert coordinator.error_code == 0, "internal topics have as many replicas as there are brokers"
 
 
 async def test_repeated_failing_auto_creation_does_not_fill_the_log(tmp_path, caplog):
@@ -186,7 +186,7 @@ async def test_delete_topics_deletes_all_with_one_sync(tmp_path):
         answer = await ask(DeleteTopicsRequest(topic_names=[*NAMES, "none"], timeout_ms=60_000), 5)
         assert ask.appends == 1
         assert turns.count >= MANY - 1
-        refused = {one.name: one.error_code for one in answer.responses if one.error_code}
+        refused = {response.name: response.error_code for response in answer.responses if response.error_code}
         assert refused == {"none": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         assert not ask.services.metadata.image.topics
         assert not len(ask.services.logs)
@@ -222,7 +222,7 @@ def alteration(name, *entries):
 
 async def alter(ask, *resources):
     answer = await ask(IncrementalAlterConfigsRequest(resources=list(resources)), 1)
-    return [(one.resource_name, one.error_code) for one in answer.responses if one.error_code]
+    return [(row.resource_name, row.error_code) for row in answer.responses if row.error_code]
 
 
 async def test_settings_of_many_topics_change_with_one_sync(tmp_path):
@@ -230,8 +230,8 @@ async def test_settings_of_many_topics_change_with_one_sync(tmp_path):
         await ask(new(*((name, 1) for name in NAMES)), 7)
         ask.forget_appends()
         turns.count = 0
-        wanted = [alteration(name, ("retention.ms", SET, "7")) for name in (*NAMES, "none")]
-        assert await alter(ask, *wanted) == [("none", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+        resources = [alteration(name, ("retention.ms", SET, "7")) for name in (*NAMES, "none")]
+        assert await alter(ask, *resources) == [("none", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
         assert ask.appends == 1
         assert turns.count >= MANY - 1
         assert {log.config.retention_ms for log in ask.services.logs} == {7}

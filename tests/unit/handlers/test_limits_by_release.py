@@ -37,7 +37,7 @@ async def described(ask, name):
         resource_type=TOPIC, resource_name=name, configuration_keys=["segment.bytes"]
     )
     answer = await ask(DescribeConfigsRequest(resources=[resource]), 1)
-    return [(one.name, one.value) for one in answer.results[0].configs]
+    return [(config.name, config.value) for config in answer.results[0].configs]
 
 
 @pytest.mark.parametrize("release", TAKES_SMALL)

@@ -63,16 +63,16 @@ async def test_committed_latest_offset_moves_when_the_transaction_ends(ask):
 )
 async def test_a_time_is_found_below_what_the_consumer_may_read(ask, after_ms, uncommitted, committed):
     assert await offset_of(ask, NOW_MS + after_ms, 7) == uncommitted
-    found = await asked_for(ask, NOW_MS + after_ms, 7, READ_COMMITTED)
-    assert (found.error_code, found.offset) == (0, committed)
+    answer = await asked_for(ask, NOW_MS + after_ms, 7, READ_COMMITTED)
+    assert (answer.error_code, answer.offset) == (0, committed)
     if committed < 0:
-        assert (found.timestamp, found.leader_epoch) == (-1, -1)
+        assert (answer.timestamp, answer.leader_epoch) == (-1, -1)
     assert await offset_of(ask, NOW_MS + 21, 7, replica_id=DEBUGGING) == 6
 
 
 async def test_time_is_answered_with_the_record_time_and_leader_epoch(ask):
-    found = await asked_for(ask, NOW_MS + 1, 7)
-    assert (found.timestamp, found.offset, found.leader_epoch) == (NOW_MS + 10, 2, 0)
+    answer = await asked_for(ask, NOW_MS + 1, 7)
+    assert (answer.timestamp, answer.offset, answer.leader_epoch) == (NOW_MS + 10, 2, 0)
 
 
 @pytest.mark.parametrize("timestamp", [EARLIEST, EARLIEST_LOCAL])
@@ -85,8 +85,8 @@ async def test_the_earliest_offset_is_where_the_log_begins(ask, timestamp):
 
 @pytest.mark.parametrize("timestamp", [LATEST_TIERED, EARLIEST_PENDING])
 async def test_there_is_nothing_in_tiered_storage(ask, timestamp):
-    found = await asked_for(ask, timestamp, 11)
-    assert (found.error_code, found.timestamp, found.offset, found.leader_epoch) == (0, -1, -1, -1)
+    answer = await asked_for(ask, timestamp, 11)
+    assert (answer.error_code, answer.timestamp, answer.offset, answer.leader_epoch) == (0, -1, -1, -1)
 
 
 @pytest.mark.parametrize(
@@ -106,14 +106,14 @@ async def test_the_leader_epoch_is_told_since_version_4(ask):
 
 
 async def test_an_empty_partition_begins_in_its_leaders_epoch(tmp_path):
-    """As in Kafka, whose leaders note their epoch at the log end when they begin."""
+    """As in Kafka, where leaders note their epoch at the log end when they begin."""
     async with broker_to_ask(tmp_path) as asked:
         await ask_for_topic(asked, partitions=1)
         for timestamp in (EARLIEST, EARLIEST_LOCAL):
-            found = await asked_for(asked, timestamp, 11)
-            assert (found.offset, found.leader_epoch) == (0, 0)
+            answer = await asked_for(asked, timestamp, 11)
+            assert (answer.offset, answer.leader_epoch) == (0, 0)
         log = asked.services.replicas.leader("t", 0, -1).log
         append(log, batch(b"a", b"b"))
         log.delete_records_before(2)
-        found = await asked_for(asked, EARLIEST, 11)
-        assert (found.offset, found.leader_epoch) == (2, 0)
+        answer = await asked_for(asked, EARLIEST, 11)
+        assert (answer.offset, answer.leader_epoch) == (2, 0)

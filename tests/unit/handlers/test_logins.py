@@ -19,7 +19,7 @@ ALICE, WRONG = b"\0alice\0a", b"\0alice\0b"
 
 
 class Token:
-    """A mechanism whose first message is answered, and whose second one is the name of who logs in, if it has one."""
+    """A mechanism with a first message that is answered, and a second that is the user's name, if there is one."""
 
     def __init__(self) -> None:
         self.identity: Identity | None = None

@@ -34,9 +34,9 @@ async def ask(tmp_path):
 
 def indexes(topics, name="name", partitions="partitions"):
     """Partitions of an answer, by topic; a topic that is there twice fails."""
-    found = [(getattr(one, name), [of.partition_index for of in getattr(one, partitions)]) for one in topics]
-    assert len(dict(found)) == len(found)
-    return dict(found)
+    lists = [(getattr(row, name), [of.partition_index for of in getattr(row, partitions)]) for row in topics]
+    assert len(dict(lists)) == len(lists)
+    return dict(lists)
 
 
 @pytest.mark.parametrize("version", range(1, 12))
@@ -53,7 +53,7 @@ async def test_listed_offsets_refuse_what_is_named_twice_once(ask, version):
     ]
     answer = await ask(ListOffsetsRequest(replica_id=-1, topics=topics), version)
     assert indexes(answer.topics) == ONCE
-    codes = [one.error_code for topic in answer.topics for one in topic.partitions]
+    codes = [partition.error_code for topic in answer.topics for partition in topic.partitions]
     assert codes == [ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST, 0, 0]
 
 
@@ -75,7 +75,7 @@ async def test_of_records_to_delete_the_last_offset_counts(ask, version):
     ]
     answer = await ask(DeleteRecordsRequest(topics=topics, timeout_ms=1000), version)
     assert indexes(answer.topics) == ONCE
-    assert [one.low_watermark for topic in answer.topics for one in topic.partitions] == [2, 0, 0, 0]
+    assert [part.low_watermark for topic in answer.topics for part in topic.partitions] == [2, 0, 0, 0]
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -87,7 +87,7 @@ async def test_replicas_move_to_the_last_log_dir(ask, version):
     dirs = [AlterReplicaLogDirsRequest.AlterReplicaLogDir(path=path, topics=topics) for path in ("/a", "/b")]
     answer = await ask(AlterReplicaLogDirsRequest(dirs=dirs), version)
     assert indexes(answer.results, "topic_name") == ONCE
-    codes = {one.error_code for topic in answer.results for one in topic.partitions}
+    codes = {partition.error_code for topic in answer.results for partition in topic.partitions}
     assert codes == {ErrorCode.LOG_DIR_NOT_FOUND}
 
 
@@ -102,12 +102,12 @@ async def added(ask, version, **about):
         answer = await ask(AddPartitionsToTxnRequest(v3_and_below_topics=topics, **old), version)
         results = answer.results_by_topic_v3_and_below
     else:
-        one = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(topics=topics, **about)
-        (found,) = (await ask(AddPartitionsToTxnRequest(transactions=[one]), version)).results_by_transaction
-        results = found.topic_results
+        txn = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(topics=topics, **about)
+        (result,) = (await ask(AddPartitionsToTxnRequest(transactions=[txn]), version)).results_by_transaction
+        results = result.topic_results
     return [
-        (one.name, [(part.partition_index, part.partition_error_code) for part in one.results_by_partition])
-        for one in results
+        (row.name, [(part.partition_index, part.partition_error_code) for part in row.results_by_partition])
+        for row in results
     ]
 
 
@@ -117,14 +117,14 @@ def with_code(code, named=NAMED):
 
 @pytest.mark.parametrize("version", [4, 5])
 async def test_verifying_brokers_hear_of_each_partition_once(ask, version):
-    found = await added(ask, version, transactional_id="txn", producer_id=1, verify_only=True)
-    assert found == with_code(ErrorCode.INVALID_PRODUCER_ID_MAPPING, [*ONCE.items()])
+    results = await added(ask, version, transactional_id="txn", producer_id=1, verify_only=True)
+    assert results == with_code(ErrorCode.INVALID_PRODUCER_ID_MAPPING, [*ONCE.items()])
 
 
 @pytest.mark.parametrize("version", range(6))
 async def test_partitions_added_together_are_answered_as_named(ask, version):
-    found = await added(ask, version, transactional_id="txn", producer_id=1)
-    assert found == with_code(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    results = await added(ask, version, transactional_id="txn", producer_id=1)
+    assert results == with_code(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     begun = await ask(InitProducerIdRequest(transactional_id="txn", transaction_timeout_ms=1000), 4)
     who = {"producer_id": begun.producer_id, "producer_epoch": begun.producer_epoch}
     assert await added(ask, version, transactional_id="txn", **who) == with_code(0)
@@ -135,8 +135,8 @@ async def test_partitions_added_together_are_answered_as_named(ask, version):
 @pytest.mark.parametrize("version", range(6))
 async def test_partitions_beside_an_unknown_one_are_answered_once(ask, version, transactional_id):
     named = [*NAMED, ("nowhere", [0, 0])]
-    found = await added(ask, version, transactional_id=transactional_id, named=named)
-    assert found == [
+    results = await added(ask, version, transactional_id=transactional_id, named=named)
+    assert results == [
         *with_code(ErrorCode.OPERATION_NOT_ATTEMPTED, [*ONCE.items()]),
         ("nowhere", [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]),
     ]
@@ -156,7 +156,7 @@ async def test_commit_omits_topics_without_partitions(ask, version):
     ]
     request = OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=topics)
     answer = await ask(request, version)
-    assert [(one.name, [of.partition_index for of in one.partitions]) for one in answer.topics] == AS_NAMED
+    assert [(row.name, [of.partition_index for of in row.partitions]) for row in answer.topics] == AS_NAMED
 
 
 async def test_other_offsets_omit_topics_without_partitions(ask):
@@ -176,8 +176,8 @@ async def test_other_offsets_omit_topics_without_partitions(ask):
 async def test_elections_name_every_topic_or_each_as_it_is_named(ask, version):
     def found(answer):
         return [
-            (one.topic, [of.partition_id for of in one.partition_result])
-            for one in answer.replica_election_results
+            (result.topic, [of.partition_id for of in result.partition_result])
+            for result in answer.replica_election_results
         ]
 
     everything = await ask(ElectLeadersRequest(topic_partitions=None, timeout_ms=1000), version)

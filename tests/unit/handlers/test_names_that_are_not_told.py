@@ -22,7 +22,7 @@ async def asked(tmp_path):
         await ask_for_topic(asked, "secret-plan")
         await ask_for_topic(asked, "open")
         answer = await asked(CreateAclsRequest([creation("open", operation=DESCRIBE)]), 3)
-        assert [one.error_code for one in answer.results] == [0]
+        assert [result.error_code for result in answer.results] == [0]
         asked.connection.principal = ALICE
         yield asked
 
@@ -33,9 +33,9 @@ def id_of(asked, name):
 
 @pytest.mark.parametrize("version", [12, 13])
 async def test_metadata_by_id_hides_the_name_of_an_undescribable_topic(asked, version):
-    secret, known = id_of(asked, "secret-plan"), id_of(asked, "open")
+    secret, open_ = id_of(asked, "secret-plan"), id_of(asked, "open")
     topics = [
-        MetadataRequest.MetadataRequestTopic(name=None, topic_id=each) for each in (secret, known, UNKNOWN)
+        MetadataRequest.MetadataRequestTopic(name=None, topic_id=each) for each in (secret, open_, UNKNOWN)
     ]
     answer = await asked(MetadataRequest(topics, include_topic_authorized_operations=True), version)
     denied, allowed, unknown = answer.topics
@@ -49,11 +49,11 @@ async def test_metadata_by_id_hides_the_name_of_an_undescribable_topic(asked, ve
 async def test_metadata_by_name_hides_the_id_of_an_undescribable_topic(asked):
     topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in ("secret-plan", "open", "nowhere")]
     answer = await asked(MetadataRequest(topics, allow_auto_topic_creation=True), 12)
-    found = {topic.name: topic for topic in answer.topics}
+    by_name = {topic.name: topic for topic in answer.topics}
     for name in ("secret-plan", "nowhere"):
-        assert (found[name].error_code, found[name].topic_id) == (REFUSED, bytes(16)), name
-        assert found[name].partitions == []
-    assert found["open"].topic_id == id_of(asked, "open")
+        assert (by_name[name].error_code, by_name[name].topic_id) == (REFUSED, bytes(16)), name
+        assert by_name[name].partitions == []
+    assert by_name["open"].topic_id == id_of(asked, "open")
     assert "nowhere" not in asked.services.metadata.image.topics
 
 
@@ -63,13 +63,13 @@ async def test_all_topics_are_those_that_the_client_may_describe(asked):
 
 
 async def test_deletion_by_id_hides_the_name_of_an_undescribable_topic(asked):
-    secret, known = id_of(asked, "secret-plan"), id_of(asked, "open")
+    secret, open_ = id_of(asked, "secret-plan"), id_of(asked, "open")
     states = [
-        DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=each) for each in (secret, known, UNKNOWN)
+        DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=each) for each in (secret, open_, UNKNOWN)
     ]
     answer = await asked(DeleteTopicsRequest(topics=states, timeout_ms=1_000), 6)
-    told = {one.topic_id: (one.error_code, one.name) for one in answer.responses}
+    told = {response.topic_id: (response.error_code, response.name) for response in answer.responses}
     assert told == {
-        secret: (REFUSED, None), known: (REFUSED, "open"), UNKNOWN: (ErrorCode.UNKNOWN_TOPIC_ID, None),
+        secret: (REFUSED, None), open_: (REFUSED, "open"), UNKNOWN: (ErrorCode.UNKNOWN_TOPIC_ID, None),
     }  # fmt: skip
     assert {"secret-plan", "open"} <= asked.services.metadata.image.topics.keys()

@@ -42,13 +42,13 @@ def fetch(*indexes, group="g", topic="t"):
 
 def found(answer):
     return [
-        (one.partition_index, one.committed_offset, one.error_code) for one in answer.topics[0].partitions
+        (part.partition_index, part.committed_offset, part.error_code) for part in answer.topics[0].partitions
     ]
 
 
 async def test_version_0_is_kept_in_zookeeper_and_nowhere_else(ask):
     answer = await ask(commit((0, 7, "m"), (9, 1, ""), (1, 8, "x" * 5000)), 0)
-    codes = [one.error_code for one in answer.topics[0].partitions]
+    codes = [partition.error_code for partition in answer.topics[0].partitions]
     assert codes == [0, UNKNOWN, ErrorCode.OFFSET_METADATA_TOO_LARGE]
     znodes = ask.zookeeper.dump()
     assert znodes["/consumers/g/offsets/t/0"] == b"7"

@@ -212,32 +212,32 @@ async def test_denied_name_is_refused_in_place_and_others_answered(
     log = next(each for each in asked.services.logs if (each.topic, each.partition) == ("secret", 0))
     assert (log.log_start_offset, log.log_end_offset) == (0, 2), "what was there before"
     kept = await ask(asked, "OffsetFetch", 7, {"GroupId": "secret", "Topics": topics("PartitionIndexes")})
-    assert [one.partitions[0].committed_offset for one in kept.topics] == [-1, 7, -1]
+    assert [topic.partitions[0].committed_offset for topic in kept.topics] == [-1, 7, -1]
 
 
 async def test_what_is_listed_leaves_out_what_is_denied_by_name(asked: Asked) -> None:
     cluster = (DESCRIBE, CLUSTER, CLUSTER_NAME)
     asked.authorizer = DenyNamed((DESCRIBE, GROUP, "secret"), cluster)
     listed = await ask(asked, "ListGroups", 4, {})
-    assert {one.group_id for one in listed.groups} == {"a", "b", "g"}
+    assert {group.group_id for group in listed.groups} == {"a", "b", "g"}
     asked.authorizer = DenyNamed((DESCRIBE, GROUP, "secret"))  # who may describe the cluster sees all of it
     listed = await ask(asked, "ListGroups", 4, {})
-    assert {one.group_id for one in listed.groups} == {"a", "b", "g", "secret"}
+    assert {group.group_id for group in listed.groups} == {"a", "b", "g", "secret"}
     asked.authorizer = DenyNamed((DESCRIBE, TRANSACTIONAL_ID, "secret"), cluster)
     listed = await ask(asked, "ListTransactions", 1, {})
-    assert {one.transactional_id for one in listed.transaction_states} == {"a", "b", "x"}
+    assert {transaction.transactional_id for transaction in listed.transaction_states} == {"a", "b", "x"}
     asked.authorizer = DenyNamed((DESCRIBE, TOPIC, "secret"))
     listed = await ask(asked, "Metadata", 12, {"Topics": None})
-    assert {one.name for one in listed.topics} >= {"a", "b"}
-    assert "secret" not in {one.name for one in listed.topics}
+    assert {topic.name for topic in listed.topics} >= {"a", "b"}
+    assert "secret" not in {topic.name for topic in listed.topics}
 
 
 async def test_transaction_is_described_with_its_describable_topics(asked: Asked) -> None:
-    made = await ask(asked, "InitProducerId", 4, {"TransactionalId": "x", "TransactionTimeoutMs": 60_000})
+    producer = await ask(asked, "InitProducerId", 4, {"TransactionalId": "x", "TransactionTimeoutMs": 60_000})
     added = {
         "V3AndBelowTransactionalId": "x",
-        "V3AndBelowProducerId": made.producer_id,
-        "V3AndBelowProducerEpoch": made.producer_epoch,
+        "V3AndBelowProducerId": producer.producer_id,
+        "V3AndBelowProducerEpoch": producer.producer_epoch,
         "V3AndBelowTopics": [{"Name": each, "Partitions": [1, 0]} for each in NAMES],
     }
     assert codes(await ask(asked, "AddPartitionsToTxn", 3, added)) == [0] * 6
@@ -247,4 +247,4 @@ async def test_transaction_is_described_with_its_describable_topics(asked: Asked
     assert (told.transaction_state, told.transaction_timeout_ms, told.transaction_start_time_ms) == (
         "Ongoing", 60_000, NOW_MS,
     )  # fmt: skip
-    assert (told.producer_id, told.producer_epoch) == (made.producer_id, made.producer_epoch)
+    assert (told.producer_id, told.producer_epoch) == (producer.producer_id, producer.producer_epoch)

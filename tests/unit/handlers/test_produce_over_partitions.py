@@ -78,11 +78,11 @@ async def test_bad_partitions_between_usual_ones_get_their_own_answers(ask):
 
 async def told(ask, topics, version):
     """Produce to topics, each a name and what it has for each of its partitions; answers as the codes of each index."""
-    known = {one.name: one.topic_id for one in (await ask(MetadataRequest(topics=None), 12)).topics}
+    ids = {topic.name: topic.topic_id for topic in (await ask(MetadataRequest(topics=None), 12)).topics}
     data = [
         ProduceRequest.TopicProduceData(
             name=name if version < 13 else "",
-            topic_id=known.get(name, bytes(range(16))),
+            topic_id=ids.get(name, bytes(range(16))),
             partition_data=[
                 ProduceRequest.PartitionProduceData(index=index, records=records)
                 for index, records in partitions
@@ -91,16 +91,16 @@ async def told(ask, topics, version):
         for name, partitions in topics
     ]
     answer = await ask(ProduceRequest(acks=1, timeout_ms=1000, topic_data=data), version)
-    return [[(one.index, one.error_code) for one in topic.partition_responses] for topic in answer.responses]
+    return [[(row.index, row.error_code) for row in topic.partition_responses] for topic in answer.responses]
 
 
 @pytest.mark.parametrize("version", range(3, 14))
 async def test_partition_named_twice_appends_its_last_records_once(ask, version):
     await ask_for_topic(ask, "u")
-    one, two = (lambda: batch(b"v")), (lambda: batch(b"v", b"w"))
-    assert await told(ask, [("t", [(0, one()), (1, one()), (0, two())])], version) == [[(0, 0), (1, 0)]]
+    v, vw = (lambda: batch(b"v")), (lambda: batch(b"v", b"w"))
+    assert await told(ask, [("t", [(0, v()), (1, v()), (0, vw())])], version) == [[(0, 0), (1, 0)]]
     assert ends(ask)[:2] == [2, 1]
-    topics = [("t", [(2, one())]), ("u", [(0, one())]), ("t", [(2, two()), (3, one())]), ("u", [])]
+    topics = [("t", [(2, v())]), ("u", [(0, v())]), ("t", [(2, vw()), (3, v())]), ("u", [])]
     assert await told(ask, topics, version) == [[(2, 0), (3, 0)], [(0, 0)]]
     assert ends(ask)[2:4] == [2, 1]
     assert await told(ask, [("t", [])], version) == []
@@ -134,11 +134,11 @@ async def test_what_a_leader_refuses_says_where_its_log_begins(ask):
         "none": (b"", -1),
         "two": (batch(b"v") + batch(b"v"), -1),
     }
-    found = {}
+    starts = {}
     for label, (records, _) in refused.items():
         (answer,) = await produced(ask, [(0, records)])
         assert answer.error_code, label
-        found[label] = answer.log_start_offset
-    assert found == {label: start for label, (_, start) in refused.items()}
+        starts[label] = answer.log_start_offset
+    assert starts == {label: start for label, (_, start) in refused.items()}
     (answer,) = await produced(ask, [(99, batch(b"v"))])
     assert answer.log_start_offset == -1

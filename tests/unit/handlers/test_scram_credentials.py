@@ -25,11 +25,11 @@ def delete(user, mechanism=1):
 async def alter(asked, *alterations):
     """The error codes by user."""
     request = Alter(
-        deletions=[one for one in alterations if isinstance(one, Alter.ScramCredentialDeletion)],
-        upsertions=[one for one in alterations if isinstance(one, Alter.ScramCredentialUpsertion)],
+        deletions=[a for a in alterations if isinstance(a, Alter.ScramCredentialDeletion)],
+        upsertions=[a for a in alterations if isinstance(a, Alter.ScramCredentialUpsertion)],
     )
     answer = await asked(request, 0)
-    return {one.user: one.error_code for one in answer.results}
+    return {result.user: result.error_code for result in answer.results}
 
 
 async def described(asked, *users):
@@ -38,8 +38,8 @@ async def described(asked, *users):
     answer = await asked(DescribeUserScramCredentialsRequest(users=names or None), 0)
     assert answer.error_code == 0
     return {
-        one.user: (one.error_code, {info.mechanism: info.iterations for info in one.credential_infos})
-        for one in answer.results
+        row.user: (row.error_code, {info.mechanism: info.iterations for info in row.credential_infos})
+        for row in answer.results
     }
 
 

@@ -26,7 +26,7 @@ async def asked(tmp_path):
             config = {"Name": setting, "ConfigOperation": 0, "Value": value}
             resource = {"ResourceType": BROKER, "ResourceName": name, "Configs": [config]}
             answer = await ask(asked, "IncrementalAlterConfigs", 1, {"Resources": [resource]})
-            assert [one.error_code for one in answer.responses] == [0]
+            assert [response.error_code for response in answer.responses] == [0]
         yield asked
 
 
@@ -38,8 +38,8 @@ async def described(asked: Asked, name: str, *keys: str, version: int = 4, **mor
 
 
 async def test_dynamic_broker_setting_is_not_read_only(asked):
-    found = await described(asked, "1")
-    told = {name: entry.read_only for name, entry in found.items()}
+    entries = await described(asked, "1")
+    told = {name: entry.read_only for name, entry in entries.items()}
     assert not told["num.io.threads"]
     assert not told["max.connections"]
     assert told["broker.id"]
@@ -48,20 +48,20 @@ async def test_dynamic_broker_setting_is_not_read_only(asked):
 
 
 async def test_secrets_and_what_is_not_known_are_never_shown(asked):
-    found = await described(asked, "1", IncludeSynonyms=True)
+    entries = await described(asked, "1", IncludeSynonyms=True)
     for name in (f"{LISTENER}ssl.keystore.password", "plugin.password"):
-        entry = found[name]
+        entry = entries[name]
         assert (entry.value, entry.is_sensitive, entry.config_source) == (None, True, STATIC), name
         assert (entry.synonyms[0].value, entry.synonyms[0].source) == (None, STATIC)
-    assert (found[f"{LISTENER}max.connections"].value, found["num.io.threads"].value) == ("77", "9")
-    assert not found["num.io.threads"].is_sensitive
+    assert (entries[f"{LISTENER}max.connections"].value, entries["num.io.threads"].value) == ("77", "9")
+    assert not entries["num.io.threads"].is_sensitive
 
 
 async def test_what_is_set_for_all_brokers_is_told_and_nothing_else(asked):
-    found = await described(asked, "")
-    entry = found["num.network.threads"]
+    entries = await described(asked, "")
+    entry = entries["num.network.threads"]
     assert (entry.value, entry.config_source, entry.read_only) == ("4", DYNAMIC_DEFAULT, False)
-    assert {"log.cleaner.threads", "num.io.threads"}.isdisjoint(found)
+    assert {"log.cleaner.threads", "num.io.threads"}.isdisjoint(entries)
 
 
 @pytest.mark.parametrize("asks", [True, False])
@@ -69,7 +69,7 @@ async def test_documentation_and_synonyms_are_told_when_asked(asked, asks):
     more = {"IncludeDocumentation": asks, "IncludeSynonyms": asks}
     [entry] = (await described(asked, "1", "num.network.threads", **more)).values()
     assert bool(entry.documentation) is asks
-    assert [(one.name, one.value, one.source) for one in entry.synonyms] == (
+    assert [(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms] == (
         [("num.network.threads", "4", DYNAMIC_DEFAULT), ("num.network.threads", "3", DEFAULT)] if asks else []
     )
 

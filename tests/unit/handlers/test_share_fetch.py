@@ -39,7 +39,7 @@ class Group:
         configs = [{"Name": name, "ConfigOperation": 0, "Value": value} for name, value in own.items()]
         resources = [{"ResourceType": 32, "ResourceName": "s", "Configs": configs}]
         answer = await ask(self.asked, "IncrementalAlterConfigs", 1, {"Resources": resources})
-        assert [one.error_code for one in answer.responses] == [0]
+        assert [response.error_code for response in answer.responses] == [0]
         join = {"GroupId": "s", "MemberId": "one", "MemberEpoch": 0, "SubscribedTopicNames": ["t"]}
         assert (await ask(self.asked, "ShareGroupHeartbeat", 1, join)).error_code == 0
 
@@ -54,10 +54,10 @@ class Group:
         answer = await ask(self.asked, "Produce", 9, request)
         assert answer.responses[0].partition_responses[0].error_code == 0
 
-    def topics(self, *indexes: int, said: Any = ()) -> list[dict[str, Any]]:
+    def topics(self, *indexes: int, acks: Any = ()) -> list[dict[str, Any]]:
         batches = [
             {"FirstOffset": first, "LastOffset": last, "AcknowledgeTypes": types}
-            for first, last, *types in said
+            for first, last, *types in acks
         ]
         parts = [{"PartitionIndex": index, "AcknowledgementBatches": batches} for index in indexes]
         return [{"TopicId": self.topic_id, "Partitions": parts}] if parts else []
@@ -66,21 +66,21 @@ class Group:
         self,
         epoch: int,
         *indexes: int,
-        said: Any = (),
+        acks: Any = (),
         member: str | None = "one",
         version: int = 2,
         **more: Any,
     ) -> Any:
         request = {
             "GroupId": "s", "MemberId": member, "ShareSessionEpoch": epoch, "MaxBytes": 1 << 20,
-            "MaxRecords": 100, "BatchSize": 100, "Topics": self.topics(*indexes, said=said), **more,
+            "MaxRecords": 100, "BatchSize": 100, "Topics": self.topics(*indexes, acks=acks), **more,
         }  # fmt: skip
         return await ask(self.asked, "ShareFetch", version, request)
 
-    async def say(self, epoch: int, *indexes: int, said: Any, member: str = "one", **more: Any) -> Any:
+    async def say(self, epoch: int, *indexes: int, acks: Any, member: str = "one", **more: Any) -> Any:
         request = {
             "GroupId": "s", "MemberId": member, "ShareSessionEpoch": epoch,
-            "Topics": self.topics(*indexes, said=said), **more,
+            "Topics": self.topics(*indexes, acks=acks), **more,
         }  # fmt: skip
         return await ask(self.asked, "ShareAcknowledge", 2, request)
 
@@ -93,7 +93,7 @@ def parts(answer: Any) -> dict[int, Any]:
 def acquired(answer: Any) -> dict[int, list[tuple[int, int, int]]]:
     """First offset, last offset and deliveries, by partition, of those that are named."""
     return {
-        index: [(one.first_offset, one.last_offset, one.delivery_count) for one in part.acquired_records]
+        index: [(row.first_offset, row.last_offset, row.delivery_count) for row in part.acquired_records]
         for index, part in parts(answer).items()
     }
 
@@ -140,8 +140,8 @@ async def test_a_limit_can_be_taken_strictly(filled):
 async def test_a_limit_of_records_holds_for_all_partitions_together(filled):
     for _ in range(2):
         await filled.produce(b"v", b"w", partition=1)
-    found = acquired(await filled.fetch(0, 0, 1, MaxRecords=7))
-    assert found == {0: [(0, 5, 1)], 1: [(0, 1, 1)]}
+    records = acquired(await filled.fetch(0, 0, 1, MaxRecords=7))
+    assert records == {0: [(0, 5, 1)], 1: [(0, 1, 1)]}
 
 
 @pytest.mark.parametrize("nothing", [{"MaxRecords": 0}, {"MaxBytes": 0}])
@@ -160,18 +160,18 @@ async def test_wrong_partitions_have_errors_and_others_are_fetched(filled):
     topics = [*filled.topics(0, 2), {"TopicId": UNKNOWN, "Partitions": [{"PartitionIndex": 0}]}]
     with trio.fail_after(5):
         answer = await filled.fetch(0, Topics=topics, MaxWaitMs=60_000, MinBytes=1)
-    found = {topic.topic_id: topic.partitions for topic in answer.responses}
-    found[filled.topic_id].sort(key=lambda part: part.partition_index)
-    codes = [(part.partition_index, part.error_code) for part in found[filled.topic_id]]
+    partitions = {topic.topic_id: topic.partitions for topic in answer.responses}
+    partitions[filled.topic_id].sort(key=lambda part: part.partition_index)
+    codes = [(part.partition_index, part.error_code) for part in partitions[filled.topic_id]]
     assert codes == [(0, 0), (2, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
-    assert [part.error_code for part in found[UNKNOWN]] == [ErrorCode.UNKNOWN_TOPIC_ID]
-    assert [part.acquired_records != [] for part in found[filled.topic_id]] == [True, False]
+    assert [part.error_code for part in partitions[UNKNOWN]] == [ErrorCode.UNKNOWN_TOPIC_ID]
+    assert [part.acquired_records != [] for part in partitions[filled.topic_id]] == [True, False]
 
 
 async def test_released_records_come_again_and_settled_ones_do_not(filled):
     await filled.fetch(0, 0)
-    said = [(0, 1, ACCEPT), (2, 3, RELEASE, REJECT), (4, 5, RELEASE)]
-    answer = await filled.fetch(1, 0, said=said)
+    acks = [(0, 1, ACCEPT), (2, 3, RELEASE, REJECT), (4, 5, RELEASE)]
+    answer = await filled.fetch(1, 0, acks=acks)
     assert parts(answer)[0].acknowledge_error_code == 0
     assert acquired(answer) == {0: [(2, 2, 2), (4, 5, 2)]}
     assert base_offsets(parts(answer)[0]) == [2, 4]
@@ -181,11 +181,11 @@ async def test_released_records_come_again_and_settled_ones_do_not(filled):
 async def test_records_of_other_members_cannot_be_acknowledged(filled, api):
     await filled.fetch(0, 0, MaxRecords=2)
     await filled.fetch(0, 0, member="two")  # has the others
-    refused = await getattr(filled, api)(1, 0, said=[(0, 3, ACCEPT)])
+    refused = await getattr(filled, api)(1, 0, acks=[(0, 3, ACCEPT)])
     told = parts(refused)[0]
     code = told.acknowledge_error_code if api == "fetch" else told.error_code
     assert code == ErrorCode.INVALID_RECORD_STATE
-    accepted = parts(await filled.say(2, 0, said=[(0, 1, ACCEPT)]))[0]
+    accepted = parts(await filled.say(2, 0, acks=[(0, 1, ACCEPT)]))[0]
     assert accepted.error_code == 0, "the one that was refused changed nothing"
 
 
@@ -193,12 +193,12 @@ async def test_partitions_are_acknowledged_each_by_itself(filled):
     await filled.produce(b"v", b"w", partition=1)
     await filled.fetch(0, 0, 1)
     topics = [
-        *filled.topics(0, said=[(0, 9, ACCEPT)]),  # there are not so many
-        *filled.topics(1, said=[(0, 1, ACCEPT)]),
-        *filled.topics(2, said=[(0, 1, ACCEPT)]),
+        *filled.topics(0, acks=[(0, 9, ACCEPT)]),  # there are not so many
+        *filled.topics(1, acks=[(0, 1, ACCEPT)]),
+        *filled.topics(2, acks=[(0, 1, ACCEPT)]),
         {"TopicId": UNKNOWN, "Partitions": [{"PartitionIndex": 0}]},
     ]
-    answer = await filled.say(1, Topics=topics, said=())
+    answer = await filled.say(1, Topics=topics, acks=())
     codes = [[part.error_code for part in topic.partitions] for topic in answer.responses]
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert codes == [[BAD, 0, unknown], [ErrorCode.UNKNOWN_TOPIC_ID]]
@@ -223,21 +223,21 @@ async def test_partitions_are_acknowledged_each_by_itself(filled):
 @pytest.mark.parametrize("api", ["fetch", "say"])
 async def test_who_asks_must_have_a_session_and_be_at_its_epoch(filled, api, asked, code):
     await filled.fetch(0, 0)
-    answer = await getattr(filled, api)(1, said=(), **asked)
+    answer = await getattr(filled, api)(1, acks=(), **asked)
     assert answer.error_code == code
     assert answer.responses == []
 
 
 async def test_a_session_begins_with_a_fetch_that_acknowledges_nothing(filled):
-    answer = await filled.fetch(0, 0, 1, said=[(0, 1, ACCEPT)])
+    answer = await filled.fetch(0, 0, 1, acks=[(0, 1, ACCEPT)])
     assert (answer.error_code, answer.responses) == (BAD, [])
-    assert (await filled.say(0, 0, said=[(0, 1, ACCEPT)])).error_code == WRONG_EPOCH
+    assert (await filled.say(0, 0, acks=[(0, 1, ACCEPT)])).error_code == WRONG_EPOCH
 
 
 @pytest.mark.parametrize("api", ["fetch", "say"])
 async def test_ending_session_releases_unacknowledged_records(filled, api):
     await filled.fetch(0, 0)
-    last = await getattr(filled, api)(-1, 0, said=[(0, 1, ACCEPT)])
+    last = await getattr(filled, api)(-1, 0, acks=[(0, 1, ACCEPT)])
     assert [*parts(last)] == [0]
     assert getattr(parts(last)[0], "acquired_records", []) == []
     assert (await filled.fetch(1)).error_code == NO_SESSION
@@ -248,7 +248,7 @@ async def test_partitions_come_and_go_in_a_session(filled):
     await filled.produce(b"v", partition=1)
     assert acquired(await filled.fetch(0, 1)) == {1: [(0, 0, 1)]}
     forgotten = [{"TopicId": filled.topic_id, "Partitions": [1]}]
-    await filled.say(1, 1, said=[(0, 0, RELEASE)])
+    await filled.say(1, 1, acks=[(0, 0, RELEASE)])
     assert acquired(await filled.fetch(2, 0, ForgottenTopicsData=forgotten)) == {0: [(0, 5, 1)]}
     assert acquired(await filled.fetch(3, 1)) == {1: [(0, 0, 2)]}
 
@@ -260,9 +260,9 @@ async def test_partitions_come_and_go_in_a_session(filled):
 async def test_a_request_that_renews_asks_for_nothing_else(filled, wrong):
     await filled.fetch(0, 0)
     asked = {"MaxBytes": 0, "MinBytes": 0, "MaxRecords": 0, "MaxWaitMs": 0}
-    refused = await filled.fetch(1, 0, said=[(0, 1, RENEW)], IsRenewAck=True, **{**asked, wrong: 1})
+    refused = await filled.fetch(1, 0, acks=[(0, 1, RENEW)], IsRenewAck=True, **{**asked, wrong: 1})
     assert refused.error_code == BAD
-    renewed = await filled.fetch(1, 0, said=[(0, 1, RENEW)], IsRenewAck=True, **asked)
+    renewed = await filled.fetch(1, 0, acks=[(0, 1, RENEW)], IsRenewAck=True, **asked)
     assert parts(renewed)[0].acknowledge_error_code == 0
     assert acquired(renewed) == {0: []}
 
@@ -272,7 +272,7 @@ async def test_locks_are_renewed_by_those_who_say_so_and_know_of_it(filled, vers
     await filled.fetch(0, 0)
     more = {"IsRenewAck": is_renew} if version == 2 else {}
     nothing = {"MaxBytes": 0, "MaxRecords": 0}
-    answer = await filled.fetch(1, 0, said=[(0, 1, RENEW)], version=version, **nothing, **more)
+    answer = await filled.fetch(1, 0, acks=[(0, 1, RENEW)], version=version, **nothing, **more)
     assert parts(answer)[0].acknowledge_error_code == code
 
 
@@ -296,7 +296,7 @@ async def test_fetch_waits_for_new_or_released_records_or_its_time(group):
             nursery.start_soon(wait, 0, "two")
             await trio.testing.wait_all_tasks_blocked(0.01)
             assert len(answers) == 1
-            await group.say(1, 0, said=[(0, 0, RELEASE)])
+            await group.say(1, 0, acks=[(0, 0, RELEASE)])
         assert acquired(answers[1]) == {0: [(0, 0, 2)]}
         begun = trio.current_time()
         assert acquired(await group.fetch(2, MaxWaitMs=30, MinBytes=1)) == {}
@@ -325,16 +325,16 @@ async def test_what_was_deleted_is_skipped(filled):
 )
 async def test_aborted_records_are_for_those_who_read_uncommitted(group, isolation, expected):
     await group.set_up(**{"share.isolation.level": isolation})
-    made = await ask(
+    txn = await ask(
         group.asked, "InitProducerId", 4, {"TransactionalId": "x", "TransactionTimeoutMs": 60_000}
     )
-    producer = {"ProducerId": made.producer_id, "ProducerEpoch": made.producer_epoch}
+    producer = {"ProducerId": txn.producer_id, "ProducerEpoch": txn.producer_epoch}
     for number, committed in enumerate((False, True)):
         added = {f"V3AndBelow{name}": value for name, value in producer.items()}
         added |= {"V3AndBelowTransactionalId": "x", "V3AndBelowTopics": [{"Name": "t", "Partitions": [0]}]}
         await ask(group.asked, "AddPartitionsToTxn", 3, added)
         await group.produce(
-            b"v", transactional=True, producer_id=made.producer_id, producer_epoch=made.producer_epoch,
+            b"v", transactional=True, producer_id=txn.producer_id, producer_epoch=txn.producer_epoch,
             base_sequence=number,
         )  # fmt: skip
         end = {"TransactionalId": "x", "Committed": committed, **producer}
@@ -350,18 +350,18 @@ async def test_aborted_records_are_for_those_who_read_uncommitted(group, isolati
 @pytest.mark.parametrize("version", [0, 1])
 async def test_offsets_are_described_with_what_is_left_to_be_delivered(filled, version):
     await filled.fetch(0, 0, 1, MaxRecords=4)
-    assert parts(await filled.say(1, 0, said=[(0, 1, ACCEPT)]))[0].error_code == 0
-    wanted = [{"TopicName": "t", "Partitions": [0, 1, 0]}, {"TopicName": "nowhere", "Partitions": [0]}]
+    assert parts(await filled.say(1, 0, acks=[(0, 1, ACCEPT)]))[0].error_code == 0
+    asked = [{"TopicName": "t", "Partitions": [0, 1, 0]}, {"TopicName": "nowhere", "Partitions": [0]}]
     groups = [
-        {"GroupId": "s", "Topics": wanted}, {"GroupId": "s", "Topics": None}, {"GroupId": "no", "Topics": None},
+        {"GroupId": "s", "Topics": asked}, {"GroupId": "s", "Topics": None}, {"GroupId": "no", "Topics": None},
     ]  # fmt: skip
     answer = await ask(filled.asked, "DescribeShareGroupOffsets", version, {"Groups": groups})
     named, everything, nothing = answer.groups
-    assert [one.error_code for one in answer.groups] == [0, 0, 0]
+    assert [group.error_code for group in answer.groups] == [0, 0, 0]
 
     def told(group: Any) -> list[tuple[str, list[tuple[int, int, int]]]]:
         return [
-            (topic.topic_name, [(one.partition_index, one.start_offset, one.lag) for one in topic.partitions])
+            (topic.topic_name, [(row.partition_index, row.start_offset, row.lag) for row in topic.partitions])
             for topic in group.topics
         ]
 
@@ -376,6 +376,6 @@ async def test_offsets_are_described_with_what_is_left_to_be_delivered(filled, v
     filled.asked.authorizer = DenyNamed((Operation.DESCRIBE, ResourceType.TOPIC, "t"))
     denied = (await ask(filled.asked, "DescribeShareGroupOffsets", version, {"Groups": groups[:2]})).groups
     refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    codes = [[(one.error_code, one.start_offset) for one in topic.partitions] for topic in denied[0].topics]
+    codes = [[(row.error_code, row.start_offset) for row in topic.partitions] for topic in denied[0].topics]
     assert codes == [[(refused, -1), (refused, -1)], [(0, -1)]]
     assert denied[1].topics == [], "of what is not named nothing is said"

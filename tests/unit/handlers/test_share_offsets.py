@@ -55,7 +55,7 @@ async def altered(ask, group, *topics):
     )
     answer = await ask(request, 0)
     return answer.error_code, [
-        (topic.topic_name, [(one.partition_index, one.error_code) for one in topic.partitions])
+        (topic.topic_name, [(part.partition_index, part.error_code) for part in topic.partitions])
         for topic in answer.responses
     ]
 
@@ -91,7 +91,7 @@ async def test_in_a_topic_that_is_not_there_a_group_begins_nowhere(ask, version)
         assert [
             (
                 topic.topic_name,
-                [(one.partition_index, one.start_offset, one.error_code) for one in topic.partitions],
+                [(part.partition_index, part.start_offset, part.error_code) for part in topic.partitions],
             )
             for topic in answer.topics
         ] == [("nowhere", [(0, -1, 0), (3, -1, 0)]), ("t", [(0, -1, 0), (1, -1, 0)])]
@@ -102,7 +102,7 @@ async def test_what_is_deleted_twice_is_answered_once(ask):
     assert (await altered(ask, "empty", ("t", [0])))[0] == 0
     topic = DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic(topic_name="t")
     answer = await ask(DeleteShareGroupOffsetsRequest(group_id="empty", topics=[topic, topic]), 0)
-    assert [(one.topic_name, one.error_code) for one in answer.responses] == [("t", 0)]
+    assert [(response.topic_name, response.error_code) for response in answer.responses] == [("t", 0)]
 
 
 @pytest.mark.parametrize(

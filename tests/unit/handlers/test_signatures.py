@@ -15,7 +15,7 @@ NOT_FIELDS = {
     "delegation_tokens": "DelegationTokens", "shares": "Shares", "telemetry": "Telemetry", "member": "Member",
 }  # fmt: skip
 """Services that are made by their first use, or that some brokers do not have."""
-TYPES = {name: one.__forward_arg__ for name, one in Services.__annotations__.items()} | NOT_FIELDS
+TYPES = {name: hint.__forward_arg__ for name, hint in Services.__annotations__.items()} | NOT_FIELDS
 
 
 @pytest.mark.parametrize("api", apis.BY_KEY.values(), ids=lambda api: api.name)

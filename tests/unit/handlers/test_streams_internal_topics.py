@@ -28,21 +28,21 @@ async def test_internal_topics_are_made(tmp_path):
     async with broker_to_ask(tmp_path, STREAMS) as asked:
         answer = await joined(asked, topology())
         assert answer.error_code == 0
-        made = asked.services.metadata.image.topics
-        assert {"app-words-repartition", "app-counts-changelog"} <= set(made)
-        assert len(made["app-words-repartition"].partitions) == 2
+        topics = asked.services.metadata.image.topics
+        assert {"app-words-repartition", "app-counts-changelog"} <= set(topics)
+        assert len(topics["app-words-repartition"].partitions) == 2
 
 
 async def test_each_topic_that_cannot_be_made_is_named(tmp_path):
-    wanted = topology()
+    asked_for = topology()
     names = [f"app-store-{number}-changelog" for number in range(50)]
-    wanted.subtopologies[0].state_changelog_topics = [
+    asked_for.subtopologies[0].state_changelog_topics = [
         StreamsGroupHeartbeatRequest.TopicInfo(name=name, replication_factor=3) for name in names
     ]
     async with broker_to_ask(tmp_path, STREAMS) as asked:
-        answer = await joined(asked, wanted)
+        answer = await joined(asked, asked_for)
         assert answer.error_code == 0
-        [status] = [one for one in answer.status if one.status_code == Status.MISSING_INTERNAL_TOPICS]
+        [status] = [row for row in answer.status if row.status_code == Status.MISSING_INTERNAL_TOPICS]
         for name in names:
             assert status.status_detail.count(f"; Creation of {name} failed: ") == 1
         assert "app-words-repartition" in asked.services.metadata.image.topics

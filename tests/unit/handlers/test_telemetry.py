@@ -72,11 +72,11 @@ async def test_subscriptions_are_there_after_a_restart(tmp_path):
 
 async def test_a_push_is_refused_with_its_error(tmp_path):
     async with broker_to_ask(tmp_path, {"telemetry.max.bytes": "50"}) as ask:
-        known = (await ask(get(), 0)).subscription_id
+        id_ = (await ask(get(), 0)).subscription_id
         for request, code in [
-            (PushTelemetryRequest(subscription_id=known), ErrorCode.INVALID_REQUEST),
-            (push(known + 1), ErrorCode.UNKNOWN_SUBSCRIPTION_ID),
-            (push(known), ErrorCode.THROTTLING_QUOTA_EXCEEDED),
+            (PushTelemetryRequest(subscription_id=id_), ErrorCode.INVALID_REQUEST),
+            (push(id_ + 1), ErrorCode.UNKNOWN_SUBSCRIPTION_ID),
+            (push(id_), ErrorCode.THROTTLING_QUOTA_EXCEEDED),
         ]:
             assert (await ask(request, 0)).error_code == code
 
@@ -92,8 +92,8 @@ async def test_a_push_is_refused_with_its_error(tmp_path):
 )
 async def test_a_first_push_is_judged(tmp_path, changed, code):
     async with broker_to_ask(tmp_path, {"telemetry.max.bytes": "50"}) as ask:
-        known = (await ask(get(), 0)).subscription_id
-        assert (await ask(push(known, **changed), 0)).error_code == code
+        id_ = (await ask(get(), 0)).subscription_id
+        assert (await ask(push(id_, **changed), 0)).error_code == code
         telemetry = ask.services.telemetry
         assert telemetry.instances.by_id[ME].last_error == code
         assert telemetry.unreadable == (code == ErrorCode.INVALID_RECORD)
@@ -107,10 +107,10 @@ async def test_what_is_pushed_is_kept_and_told(tmp_path, caplog):
     point = b"\x21" + bytes(6) + b"\xf0\x3f"  # as_double 1.0
     metrics = field(1, field(2, field(2, field(1, b"some.metric") + field(5, field(1, point)))))
     async with broker_to_ask(tmp_path) as ask:
-        known = (await ask(get(), 0)).subscription_id
+        id_ = (await ask(get(), 0)).subscription_id
         with caplog.at_level(logging.INFO):
-            assert (await ask(push(known, metrics=metrics), 0)).error_code == ErrorCode.NONE
-            assert (await ask(push(known, terminating=True, metrics=metrics), 0)).error_code == ErrorCode.NONE
+            assert (await ask(push(id_, metrics=metrics), 0)).error_code == ErrorCode.NONE
+            assert (await ask(push(id_, terminating=True, metrics=metrics), 0)).error_code == ErrorCode.NONE
         client = ask.services.telemetry.pushed.clients[ME]
         assert client.series == {("some.metric", "gauge", ()): 1.0}
         assert client.attributes["client_id"] == "test"

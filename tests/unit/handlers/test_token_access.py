@@ -1,4 +1,4 @@
-"""Delegation tokens: which right, on whose name, lets whom create and see them; each field of an answer by itself."""
+"""Delegation tokens: which right, on which name, lets a user create and see them; each field of an answer by itself."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def create(asked: Asked, who: str, owner: str | None, *renewers: str, vers
 
 async def seen(asked: Asked, who: str, *owners: str, version: int = 3) -> list[Any]:
     asked.connection.principal = who
-    people = [dict(zip(("PrincipalType", "PrincipalName"), one.split(":"), strict=True)) for one in owners]
+    people = [dict(zip(("PrincipalType", "PrincipalName"), name.split(":"), strict=True)) for name in owners]
     answer = await ask(asked, "DescribeDelegationToken", version, {"Owners": people or None})
     assert answer.error_code == 0
     return list(answer.tokens)
@@ -68,33 +68,33 @@ async def test_a_token_for_another_needs_a_right_on_its_owner(asked):
     asked.authorizer.allowed = {(create_tokens, USER, ALICE), (Operation.DESCRIBE_TOKENS, USER, BOB)}
     assert (await create(asked, ALICE, BOB)).error_code == refused.error_code
     asked.authorizer.allowed = {(create_tokens, USER, BOB)}
-    made = await create(asked, ALICE, BOB, "eve")
-    assert made.error_code == 0
-    assert (made.principal_type, made.principal_name) == ("User", "bob")
-    assert (made.token_requester_principal_type, made.token_requester_principal_name) == ("User", "alice")
-    times = (made.issue_timestamp_ms, made.expiry_timestamp_ms, made.max_timestamp_ms)
+    token = await create(asked, ALICE, BOB, "eve")
+    assert token.error_code == 0
+    assert (token.principal_type, token.principal_name) == ("User", "bob")
+    assert (token.token_requester_principal_type, token.token_requester_principal_name) == ("User", "alice")
+    times = (token.issue_timestamp_ms, token.expiry_timestamp_ms, token.max_timestamp_ms)
     assert times == (NOW_MS, NOW_MS + 1_000, NOW_MS + 1_000)
 
 
 async def test_versions_before_3_create_tokens_for_who_asks(asked):
-    made = await create(asked, ALICE, BOB, version=2)
-    assert (made.error_code, made.principal_name) == (0, "alice")
+    token = await create(asked, ALICE, BOB, version=2)
+    assert (token.error_code, token.principal_name) == (0, "alice")
 
 
 async def test_token_is_seen_by_its_people_and_by_described_rights(asked):
     asked.authorizer.allowed = {(Operation.CREATE_TOKENS, USER, BOB)}
-    made = await create(asked, ALICE, BOB, "eve")
+    token = await create(asked, ALICE, BOB, "eve")
     asked.authorizer.allowed = set()
 
     async def see(who: str, *allowed: tuple[Operation, ResourceType, str]) -> bool:
         asked.authorizer.allowed = set(allowed)
-        found = await seen(asked, who)
-        assert [one.token_id for one in found] in ([], [made.token_id])
-        return bool(found)
+        tokens = await seen(asked, who)
+        assert [token.token_id for token in tokens] in ([], [token.token_id])
+        return bool(tokens)
 
     assert [await see(who) for who in (BOB, EVE, ALICE, "User:other")] == [True, True, False, False]
     other = "User:other"
-    assert await see(other, (Operation.DESCRIBE, TOKEN, made.token_id))
+    assert await see(other, (Operation.DESCRIBE, TOKEN, token.token_id))
     assert await see(other, (Operation.DESCRIBE_TOKENS, USER, BOB))
     assert not await see(other, (Operation.DESCRIBE, TOKEN, "another"))
     assert not await see(other, (Operation.DESCRIBE_TOKENS, USER, ALICE))
@@ -110,19 +110,19 @@ async def test_tokens_of_named_owners_are_described_with_their_people(asked, ver
     }
     first = await create(asked, EVE, ALICE, "r1", "r2")
     second = await create(asked, EVE, BOB)
-    both = {one.token_id: one for one in await seen(asked, EVE, version=version)}
+    both = {token.token_id: token for token in await seen(asked, EVE, version=version)}
     assert both.keys() == {first.token_id, second.token_id}
     assert both[first.token_id].hmac == first.hmac != second.hmac == both[second.token_id].hmac
-    [one] = await seen(asked, EVE, ALICE, version=version)
-    assert (one.token_id, one.principal_type, one.principal_name) == (first.token_id, "User", "alice")
-    assert [(each.principal_type, each.principal_name) for each in one.renewers] == [
+    [token] = await seen(asked, EVE, ALICE, version=version)
+    assert (token.token_id, token.principal_type, token.principal_name) == (first.token_id, "User", "alice")
+    assert [(each.principal_type, each.principal_name) for each in token.renewers] == [
         ("User", "r1"),
         ("User", "r2"),
     ]
-    assert (one.issue_timestamp, one.expiry_timestamp, one.max_timestamp) == (
+    assert (token.issue_timestamp, token.expiry_timestamp, token.max_timestamp) == (
         NOW_MS, NOW_MS + 1_000, NOW_MS + 1_000,
     )  # fmt: skip
-    requester = (one.token_requester_principal_type, one.token_requester_principal_name)
+    requester = (token.token_requester_principal_type, token.token_requester_principal_name)
     assert requester == (("User", "eve") if version >= 3 else ("", ""))
     assert [each.token_id for each in await seen(asked, EVE, "User:r2", version=version)] == [first.token_id]
     assert len(await seen(asked, EVE, BOB, ALICE, version=version)) == 2
@@ -142,5 +142,5 @@ async def test_tokens_of_named_owners_are_described_with_their_people(asked, ver
 )
 async def test_tokens_are_asked_for_by_those_who_have_authenticated(asked, protocol, principal, may):
     asked.connection.security_protocol = protocol
-    made = await create(asked, principal, None)
-    assert (made.error_code == 0) is may
+    token = await create(asked, principal, None)
+    assert (token.error_code == 0) is may

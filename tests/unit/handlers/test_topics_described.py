@@ -71,10 +71,10 @@ async def test_a_topic_that_is_asked_for_twice_is_told_once(tmp_path):
 async def test_topics_are_found_by_id(tmp_path):
     async with broker_to_ask(tmp_path) as ask:
         await make(ask)
-        known = ask.services.metadata.image.topics["b"].id
-        answer = await ask(asking(known, UNKNOWN, "c"), 12)
+        topic_id = ask.services.metadata.image.topics["b"].id
+        answer = await ask(asking(topic_id, UNKNOWN, "c"), 12)
         assert told(answer) == [("b", 0, 5), (None, ErrorCode.UNKNOWN_TOPIC_ID, 0), ("c", 0, 1)]
-        assert [topic.topic_id for topic in answer.topics][:2] == [known, UNKNOWN]
+        assert [topic.topic_id for topic in answer.topics][:2] == [topic_id, UNKNOWN]
 
 
 @pytest.mark.parametrize(
@@ -115,15 +115,15 @@ async def page(ask, names, limit, cursor=None):
         )
     answer = await ask(request, 0)
     after = answer.next_cursor and (answer.next_cursor.topic_name, answer.next_cursor.partition_index)
-    found = [
+    topics = [
         (topic.name, topic.error_code or [part.partition_index for part in topic.partitions])
         for topic in answer.topics
     ]
-    return found, after
+    return topics, after
 
 
 @pytest.mark.parametrize(
-    ("limit", "cursor", "found", "after"),
+    ("limit", "cursor", "topics", "after"),
     [
         (2000, None, [("a", [0, 1, 2]), ("b", [0, 1, 2, 3, 4]), ("c", [0])], None),
         (9, None, [("a", [0, 1, 2]), ("b", [0, 1, 2, 3, 4]), ("c", [0])], None),
@@ -138,10 +138,10 @@ async def page(ask, names, limit, cursor=None):
     ],
 )
 @pytest.mark.parametrize("names", [["c", "a", "b"], []])
-async def test_pages(tmp_path, names, limit, cursor, found, after):
+async def test_pages(tmp_path, names, limit, cursor, topics, after):
     async with broker_to_ask(tmp_path) as ask:
         await make(ask)
-        assert await page(ask, names, limit, cursor) == (found, after)
+        assert await page(ask, names, limit, cursor) == (topics, after)
 
 
 async def test_pages_put_together_are_everything(tmp_path):
@@ -149,8 +149,8 @@ async def test_pages_put_together_are_everything(tmp_path):
         await make(ask)
         partitions, cursor = [], None
         while True:
-            found, cursor = await page(ask, [], 2, cursor)
-            partitions += [(name, index) for name, indexes in found for index in indexes]
+            topics, cursor = await page(ask, [], 2, cursor)
+            partitions += [(name, index) for name, indexes in topics for index in indexes]
             if cursor is None:
                 break
         assert partitions == [(name, index) for name, count in TOPICS.items() for index in range(count)]
@@ -166,8 +166,8 @@ async def test_a_setting_limits_pages(tmp_path):
 async def test_a_cursor_must_be_on_what_is_asked_for(tmp_path, cursor):
     async with broker_to_ask(tmp_path) as ask:
         await make(ask)
-        found, after = await page(ask, ["a", "b"], 2, cursor)
-        assert found == [("a", ErrorCode.INVALID_REQUEST), ("b", ErrorCode.INVALID_REQUEST)]
+        topics, after = await page(ask, ["a", "b"], 2, cursor)
+        assert topics == [("a", ErrorCode.INVALID_REQUEST), ("b", ErrorCode.INVALID_REQUEST)]
         assert after is None
 
 

@@ -20,13 +20,13 @@ async def ask(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("pattern", "found"),
+    ("pattern", "ids"),
     [("", IDS), (None, IDS), ("orders-.*", IDS[:2]), ("orders", ()), (".*[s2]", IDS[1:]), ("(a*)*x", ())],
 )
-async def test_whole_ids_match(ask, pattern, found):
+async def test_whole_ids_match(ask, pattern, ids):
     answer = await ask(ListTransactionsRequest(transactional_id_pattern=pattern), 2)
     assert answer.error_code == 0
-    assert sorted(one.transactional_id for one in answer.transaction_states) == sorted(found)
+    assert sorted(state.transactional_id for state in answer.transaction_states) == sorted(ids)
 
 
 @pytest.mark.parametrize("pattern", ["(", r"(a)\1", "(?=a)a"])

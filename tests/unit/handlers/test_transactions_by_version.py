@@ -1,4 +1,4 @@
-"""APIs of transactions, version by version: who is fenced, unknown or nameless is told so as its version knows it."""
+"""APIs of transactions, version by version: a fenced, unknown or nameless client is told so as its version knows it."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ async def asked(tmp_path):
 
 
 async def begun(asked: Asked, transactional_id: str = "x") -> tuple[int, int]:
-    made = await ask(
+    producer = await ask(
         asked, "InitProducerId", 4, {"TransactionalId": transactional_id, "TransactionTimeoutMs": 60_000}
     )
-    assert made.error_code == 0
-    return made.producer_id, made.producer_epoch
+    assert producer.error_code == 0
+    return producer.producer_id, producer.producer_epoch
 
 
 def request_of(
     api: str, transactional_id: str, producer: tuple[int, int], group: str = "g"
 ) -> dict[str, Any]:
     """Return a request of a producer."""
-    one = {"TransactionalId": transactional_id, "ProducerId": producer[0], "ProducerEpoch": producer[1]}
+    fields = {"TransactionalId": transactional_id, "ProducerId": producer[0], "ProducerEpoch": producer[1]}
     topics = [{"Name": "t", "Partitions": [0, 1]}]
     if api == "AddPartitionsToTxn":
-        old = {f"V3AndBelow{name}": value for name, value in one.items()}
-        return {**old, "V3AndBelowTopics": topics, "Transactions": [{**one, "Topics": topics}]}
+        old = {f"V3AndBelow{name}": value for name, value in fields.items()}
+        return {**old, "V3AndBelowTopics": topics, "Transactions": [{**fields, "Topics": topics}]}
     if api == "TxnOffsetCommit":
         part = {"PartitionIndex": 0, "CommittedOffset": 7, "CommittedMetadata": "m"}
-        return {**one, "GroupId": group, "Topics": [{"Name": "t", "Partitions": [part]}]}
+        return {**fields, "GroupId": group, "Topics": [{"Name": "t", "Partitions": [part]}]}
     if api == "InitProducerId":
-        return {**one, "TransactionTimeoutMs": 60_000}
-    return {**one, **({"Committed": True} if api == "EndTxn" else {"GroupId": group})}
+        return {**fields, "TransactionTimeoutMs": 60_000}
+    return {**fields, **({"Committed": True} if api == "EndTxn" else {"GroupId": group})}
 
 
 @pytest.mark.parametrize(
@@ -127,12 +127,12 @@ async def test_brokers_hear_of_each_transaction_and_partition_apart(asked):
         verified("", producer, ("t", [1])),
     ]
     answer = await ask(asked, "AddPartitionsToTxn", 4, {"Transactions": transactions})
-    abortable, missing, left = (
+    abortable, missing, not_tried = (
         ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED,
     )  # fmt: skip
-    told = [(one.transactional_id, codes(one)) for one in answer.results_by_transaction]
+    told = [(result.transactional_id, codes(result)) for result in answer.results_by_transaction]
     assert told == [
-        ("x", [abortable, 0]), ("x", [UNKNOWN]), ("y", [abortable]), ("x", [left, missing, missing]),
+        ("x", [abortable, 0]), ("x", [UNKNOWN]), ("y", [abortable]), ("x", [not_tried, missing, missing]),
         ("", [BAD]),
     ]  # fmt: skip
 
@@ -203,8 +203,8 @@ async def test_transactional_records_need_their_id_and_one_producer(asked):
     assert codes(two) == [UNKNOWN] * 2
     nothing = await ask(asked, "Produce", 9, produced("x", b""))
     assert set(codes(nothing)) <= {ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE}
-    one = await ask(asked, "Produce", 9, produced("x", records(producer), records(producer)))
-    assert codes(one) == [0, 0]
+    response = await ask(asked, "Produce", 9, produced("x", records(producer), records(producer)))
+    assert codes(response) == [0, 0]
 
 
 # --- what a partition knows of its producers -----------------------------------------------------------------------
@@ -216,8 +216,8 @@ async def test_partition_tells_its_producers_and_markers_end_them(asked):
     await ask(asked, "Produce", 9, produced(None, bytes(batch(b"before"))))
     assert codes(await ask(asked, "Produce", 9, produced("x", records(producer)))) == [0]
     names = (("t", [1, 0, 2]), ("bad/name", [0]))
-    wanted = [{"Name": name, "PartitionIndexes": indexes} for name, indexes in names]
-    told = await ask(asked, "DescribeProducers", 0, {"Topics": wanted})
+    topics = [{"Name": name, "PartitionIndexes": indexes} for name, indexes in names]
+    told = await ask(asked, "DescribeProducers", 0, {"Topics": topics})
     assert codes(told) == [0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION]
     quiet, busy, *_ = told.topics[0].partitions
     assert (quiet.partition_index, quiet.active_producers) == (1, [])
@@ -234,9 +234,9 @@ async def test_partition_tells_its_producers_and_markers_end_them(asked):
     impossible = {**marker, "ProducerId": 77, "ProducerEpoch": -1}
     impossible["Topics"] = [{"Name": "t", "PartitionIndexes": [1]}]
     answer = await ask(asked, "WriteTxnMarkers", 1, {"Markers": [marker, impossible]})
-    assert [one.producer_id for one in answer.markers] == [producer[0], 77]
+    assert [row.producer_id for row in answer.markers] == [producer[0], 77]
     missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert [codes(one) for one in answer.markers] == [[0, missing, missing], [ErrorCode.UNKNOWN_SERVER_ERROR]]
+    assert [codes(row) for row in answer.markers] == [[0, missing, missing], [ErrorCode.UNKNOWN_SERVER_ERROR]]
     told = await ask(asked, "DescribeProducers", 0, {"Topics": [{"Name": "t", "PartitionIndexes": [0]}]})
     [ended] = told.topics[0].partitions[0].active_producers
     assert (ended.current_txn_start_offset, ended.coordinator_epoch) == (-1, 5)

@@ -97,7 +97,7 @@ def in_cluster(ask, levels=(), others=SUPPORTED):
 async def finalized(ask):
     request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
     answer = await ask(request, 4)
-    levels = {one.name: one.max_version_level for one in answer.finalized_features}
+    levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
     return levels, answer.finalized_features_epoch
 
 
@@ -160,4 +160,4 @@ async def test_disabled_feature_is_unsupported_before_authorization(tmp_path):
 async def test_each_group_that_is_described_is_refused(ask):
     in_cluster(ask)
     answer = await ask(ConsumerGroupDescribeRequest(group_ids=["a", "b"]), 0)
-    assert [(one.group_id, one.error_code) for one in answer.groups] == [("a", 35), ("b", 35)]
+    assert [(group.group_id, group.error_code) for group in answer.groups] == [("a", 35), ("b", 35)]

@@ -114,14 +114,14 @@ async def test_a_transaction_whose_own_end_has_come_lets_nothing_in(ask, version
 
 
 @pytest.mark.parametrize(
-    ("found", "told"),
+    ("code", "told"),
     [
         (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_EPOCH),
         (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS),
     ],
 )
-async def test_what_the_coordinator_refuses_tells_no_start_of_the_log(ask, found, told):
-    ask.services = ask.services._replace(transaction_verifier=Verifier(codes={PLACE: found}))
+async def test_what_the_coordinator_refuses_tells_no_start_of_the_log(ask, code, told):
+    ask.services = ask.services._replace(transaction_verifier=Verifier(codes={PLACE: code}))
     answer = await answered(ask, 8)
     assert (answer.error_code, answer.log_start_offset) == (told, -1)
 
@@ -210,10 +210,10 @@ async def test_late_repeated_end_ends_no_later_transaction(ask):
     with pytest.raises(RequestError) as raised:
         await write(PLACE, PRODUCER, 0, True, 2)
     assert raised.value.code == ErrorCode.INVALID_PRODUCER_EPOCH
-    known = ask.services.replicas.leader(*PLACE).log.producers.get(PRODUCER.id)
-    assert known.current_txn_first_offset == 2
+    producer = ask.services.replicas.leader(*PLACE).log.producers.get(PRODUCER.id)
+    assert producer.current_txn_first_offset == 2
     await write(PLACE, Producer(PRODUCER.id, PRODUCER.epoch + 1), 0, False, 2)
-    assert known.current_txn_first_offset < 0
+    assert producer.current_txn_first_offset < 0
 
 
 @pytest.mark.parametrize("version", [11, 13])

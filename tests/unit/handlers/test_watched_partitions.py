@@ -60,7 +60,7 @@ class Fetcher:
             max_bytes=max_bytes, session_id=self.session_id, session_epoch=self.epoch,
         )  # fmt: skip
         if offsets:
-            wanted = [
+            partitions = [
                 FetchRequest.FetchPartition(
                     partition=index, fetch_offset=offset,
                     current_leader_epoch=-1 if self.replica_id < 0 else EPOCH,
@@ -69,7 +69,7 @@ class Fetcher:
                 )
                 for index, offset in offsets.items()
             ]  # fmt: skip
-            request.topics = [FetchRequest.FetchTopic(topic=TOPIC, partitions=wanted)]
+            request.topics = [FetchRequest.FetchTopic(topic=TOPIC, partitions=partitions)]
         if forgotten:
             request.forgotten_topics_data = [FetchRequest.ForgottenTopic(topic=TOPIC, partitions=forgotten)]
         response = await self.asked(request, 12)
@@ -87,8 +87,8 @@ async def create(asked: Asked, count: int) -> None:
 async def replicate(asked: Asked, index: int, *replicas: int, epoch: int = EPOCH, isr: Any = None) -> None:
     """Have the metadata say which brokers have replicas of a partition, led here."""
     me = asked.services.broker_id
-    known = asked.services.metadata.image.topics[TOPIC].partitions[index]
-    info = PartitionInfo(me, (me, *replicas), isr or (me, *replicas), epoch, known.partition_epoch + 1)
+    current = asked.services.metadata.image.topics[TOPIC].partitions[index]
+    info = PartitionInfo(me, (me, *replicas), isr or (me, *replicas), epoch, current.partition_epoch + 1)
     await asked.services.metadata.change(lambda image: [PartitionChanged(TOPIC, index, info)])
 
 
@@ -137,26 +137,26 @@ async def test_what_a_consumer_is_not_told_has_not_changed(tmp_path, seed: int) 
         logs = [asked.services.replicas.leader(TOPIC, index).log for index in range(6)]
         fetch = Fetcher(asked)
         positions = dict.fromkeys(range(4), 0)
-        known: dict[int, tuple[int, int]] = {}
+        told_offsets: dict[int, tuple[int, int]] = {}
         news = dict(positions)
         forgotten: list[int] = []
         for _ in range(60):
             answer = await fetch(news, forgotten=forgotten)
             for index in forgotten:
-                known.pop(index, None)
+                told_offsets.pop(index, None)
             news, forgotten = {}, []
             assert answer.keys() <= positions.keys()
             for index, data in answer.items():
                 if data.error_code:
                     assert data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
                     assert not logs[index].log_start_offset <= positions[index] <= logs[index].log_end_offset
-                    known.pop(index, None)
+                    told_offsets.pop(index, None)
                 else:
-                    known[index] = data.high_watermark, data.log_start_offset
+                    told_offsets[index] = data.high_watermark, data.log_start_offset
             for index, position in positions.items():
                 log = logs[index]
                 if log.log_start_offset <= position <= log.log_end_offset:
-                    assert known[index] == (log.high_watermark, log.log_start_offset)
+                    assert told_offsets[index] == (log.high_watermark, log.log_start_offset)
                     assert (position < log.high_watermark) <= bool(index in answer and answer[index].records)
                 else:
                     assert answer[index].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
@@ -236,7 +236,7 @@ async def test_a_follower_out_of_the_isr_is_noted_with_each_fetch(tmp_path) -> N
         await replicate(asked, 0, FOLLOWER, isr=(me,))
         assert FOLLOWER not in replica.in_sync_replicas
         await fetch()
-        assert [one.log_end_offset for one in replica.read_replicas(0)] == []
+        assert [replica.log_end_offset for replica in replica.read_replicas(0)] == []
         await replicate(asked, 0, FOLLOWER)
         await fetch()
         assert len(replica.read_replicas(0)) == 1
