@@ -1,4 +1,4 @@
-"""One controller on its znodes: what it reads again, who is connected, and which answers of brokers are dealt with."""
+"""One controller on its znodes: what it reads again, brokers connected, and which answers of brokers are dealt with."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Shell:
 
     async def topic(self, name: str, topic_id: bytes | None, *replicas: tuple[int, ...]) -> None:
         """Write a topic's znode, whatever is there."""
-        parts = {index: znodes.ReplicaAssignment(one) for index, one in enumerate(replicas)}
+        parts = {index: znodes.ReplicaAssignment(ids) for index, ids in enumerate(replicas)}
         data = znodes.encode_topic(znodes.TopicAssignment(parts, topic_id))
         path = znodes.topic_path(name)
         if path in self.zookeeper.dump():
@@ -91,7 +91,7 @@ class Shell:
         return znodes.decode_topic(topic, self.zookeeper.dump()[znodes.topic_path(topic)]).topic_id
 
     def told(self, kind: type) -> list[int]:
-        return [one.broker_id for one in self.channels.sent if isinstance(one.request, kind)]
+        return [out.broker_id for out in self.channels.sent if isinstance(out.request, kind)]
 
     async def dealt_with(self) -> None:
         """Deal with events until there are none."""
@@ -125,9 +125,9 @@ async def started(*, topics: bool = True, **settings: Any) -> Shell:
 async def heard(it: Shell) -> list[str]:
     """The events that watches have added."""
     await it.admin.exists(znodes.TOPICS)
-    found, it.events[:] = list(it.events), []
+    events, it.events[:] = list(it.events), []
     it.acts.clear()
-    return found
+    return events
 
 
 # --- the beginning ------------------------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ async def test_a_topic_keeps_its_id_while_its_partitions_are_there(
     caplog.clear()
     caplog.set_level(logging.WARNING)
     await it.active.partitions_changed("t")
-    assert [one.levelno for one in caplog.records] == ([level] if level else [])
+    assert [record.levelno for record in caplog.records] == ([level] if level else [])
     assert it.stored_id("t") == kept
     assert it.state.topic_ids == {"t": OTHER if kept == OTHER else ID}
     assert it.state.states["t", 2].leader == 2
@@ -265,13 +265,13 @@ def leads(epoch: int, topic_id: bytes = ID) -> Outgoing:
 
 
 def led(code: int, *, by_id: bool, whole: int = 0) -> LeaderAndIsrResponse:
-    one = LeaderAndIsrResponse.LeaderAndIsrPartitionError(
+    error = LeaderAndIsrResponse.LeaderAndIsrPartitionError(
         topic_name="" if by_id else "t", partition_index=1, error_code=code
     )
-    topics = [LeaderAndIsrResponse.LeaderAndIsrTopicError(topic_id=ID, partition_errors=[one])]
+    topics = [LeaderAndIsrResponse.LeaderAndIsrTopicError(topic_id=ID, partition_errors=[error])]
     if by_id:
         return LeaderAndIsrResponse(error_code=whole, topics=topics)
-    return LeaderAndIsrResponse(error_code=whole, partition_errors=[one])
+    return LeaderAndIsrResponse(error_code=whole, partition_errors=[error])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Elections that somebody asks for, and those that bring leaders back to preferred replicas."""
+"""Elections on request, and those that bring leaders back to preferred replicas."""
 
 from __future__ import annotations
 

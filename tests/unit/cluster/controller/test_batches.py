@@ -26,9 +26,9 @@ ID = b"i" * 16
 
 def cluster(partitions=1):
     state = ControllerState(epoch=7)
-    for one in (1, 2, 3):
-        endpoints = (Endpoint("INTERNAL", f"h{one}", 9000 + one), Endpoint("PLAINTEXT", f"h{one}", 9092))
-        state.brokers[one] = Broker(one, 100 + one, endpoints, rack="r" if one == 1 else None)
+    for id_ in (1, 2, 3):
+        endpoints = (Endpoint("INTERNAL", f"h{id_}", 9000 + id_), Endpoint("PLAINTEXT", f"h{id_}", 9092))
+        state.brokers[id_] = Broker(id_, 100 + id_, endpoints, rack="r" if id_ == 1 else None)
     state.add_topic("t", ID, {index: Assignment((1, 2, 4), adding=(4,)) for index in range(partitions)})
     for index in range(partitions):
         state.states["t", index] = PartitionState(1, (1, 2), 5, 6, 9, recovering=True)
@@ -75,13 +75,13 @@ def test_every_version_can_be_encoded_and_says_the_same(protocol):
     requests.stop_replica(state, 2, ("t", 1), delete=True)
     requests.stop_replica(state, 2, ("t", 0), delete=False)
     seen = sent(requests, state)
-    for one in seen:
-        key = registry.key_of(type(one.request).__name__.removesuffix("Request"))
-        data = b"".join(bytes(chunk) for chunk in encode_request(key, one.version, 1, "c", one.request))[4:]
+    for out in seen:
+        key = registry.key_of(type(out.request).__name__.removesuffix("Request"))
+        data = b"".join(bytes(chunk) for chunk in encode_request(key, out.version, 1, "c", out.request))[4:]
         header = parse_request_header(data)
         pos = header.body_position
-        read, end = registry.request_codec(key).decoders[one.version](data, pos)
-        assert (end, header.api_version, read.controller_epoch) == (len(data), one.version, 7)
+        read, end = registry.request_codec(key).decoders[out.version](data, pos)
+        assert (end, header.api_version, read.controller_epoch) == (len(data), out.version, 7)
         if isinstance(read, LeaderAndIsrRequest):
             (partition,) = read.ungrouped_partition_states or read.topic_states[0].partition_states
             assert (partition.leader, partition.leader_epoch, partition.isr) == (1, 5, [1, 2])
@@ -91,9 +91,9 @@ def test_every_version_can_be_encoded_and_says_the_same(protocol):
             (partition,) = read.ungrouped_partition_states or read.topic_states[0].partition_states
             assert (partition.leader, partition.zk_version) == (1, 9)
             assert [broker.id for broker in read.live_brokers] == [1, 2, 3]
-    stops = [one for one in seen if isinstance(one.request, StopReplicaRequest)]
+    stops = [out for out in seen if isinstance(out.request, StopReplicaRequest)]
     assert len(stops) == (1 if stops[0].version >= 3 else 2)
-    assert {one for stop in stops for one in stop.deleting} == {("t", 1)}
+    assert {key for stop in stops for key in stop.deleting} == {("t", 1)}
 
 
 def test_requests_to_a_broker_have_its_epoch_and_their_order():
@@ -101,9 +101,9 @@ def test_requests_to_a_broker_have_its_epoch_and_their_order():
     requests.stop_replica(state, 2, ("t", 0), delete=False)
     requests.lead_or_follow(state, (1, 2, 4), ("t", 0))
     kinds = {}
-    for one in sent(requests, state):
-        assert one.request.broker_epoch == one.broker_epoch == 100 + one.broker_id
-        kinds.setdefault(one.broker_id, []).append(type(one.request))
+    for out in sent(requests, state):
+        assert out.request.broker_epoch == out.broker_epoch == 100 + out.broker_id
+        kinds.setdefault(out.broker_id, []).append(type(out.request))
     assert kinds == {
         1: [LeaderAndIsrRequest, UpdateMetadataRequest],
         2: [LeaderAndIsrRequest, UpdateMetadataRequest, StopReplicaRequest],
@@ -115,7 +115,7 @@ def test_requests_to_a_broker_have_its_epoch_and_their_order():
 def test_ids_offline_replicas_and_recovery_are_sent():
     state, requests = cluster(), batch()
     requests.lead_or_follow(state, (1,), ("t", 0))
-    leaders, metadata = (one.request for one in sent(requests, state) if one.broker_id == 1)
+    leaders, metadata = (out.request for out in sent(requests, state) if out.broker_id == 1)
     assert leaders.topic_states[0].topic_id == metadata.topic_states[0].topic_id == ID
     assert leaders.topic_states[0].partition_states[0].leader_recovery_state == 1
     assert leaders.topic_states[0].partition_states[0].adding_replicas == [4]
@@ -128,7 +128,7 @@ def test_nobody_leads_a_topic_that_is_being_deleted():
     state.deletions["t"] = Deletion(begun=True)
     requests.update_metadata([1], [("t", 0)])
     requests.stop_replica(state, 1, ("t", 0), delete=True)
-    metadata, stop = (one.request for one in sent(requests, state))
+    metadata, stop = (out.request for out in sent(requests, state))
     assert metadata.topic_states[0].partition_states[0].leader == -2
     assert stop.topic_states[0].partition_states[0].leader_epoch == -2
 
@@ -138,8 +138,8 @@ def test_many_partitions_are_several_requests():
     for partition in state.partitions_of("t"):
         requests.lead_or_follow(state, (1,), partition)
     sizes = [
-        len(one.request.topic_states[0].partition_states)
-        for one in sent(requests, state)
-        if one.broker_id == 1
+        len(out.request.topic_states[0].partition_states)
+        for out in sent(requests, state)
+        if out.broker_id == 1
     ]
     assert sizes == [PARTITIONS_PER_REQUEST, 1] * 2

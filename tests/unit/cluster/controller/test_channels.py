@@ -64,7 +64,7 @@ def test_response_of_a_departing_broker_is_dropped(ending: str) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(channels.run)
             channels.open(broker)
-            channels.send(Outgoing(1, 7, 0, DescribeClusterRequest()), lambda *given: answered.append(given))
+            channels.send(Outgoing(1, 7, 0, DescribeClusterRequest()), lambda *args: answered.append(args))
             await ended.wait()
             await trio.testing.wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()

@@ -1,4 +1,4 @@
-"""Control requests over connections that break, and processes that end: what is sent again, and who is taken for gone."""
+"""Control requests over connections that break, and processes that end: what is sent again, and what counts as gone."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ async def test_a_request_that_cannot_be_written_holds_up_no_other(autojump_clock
 
 def image(controller: int = 1, *brokers: int, listener: str = "PLAINTEXT") -> ClusterImage:
     hosts = {1: ("one", 1), 2: ("two", 2), 3: ("three", 3)}
-    infos = {one: BrokerInfo(one, None, {listener: hosts[one]}) for one in brokers}
+    infos = {broker: BrokerInfo(broker, None, {listener: hosts[broker]}) for broker in brokers}
     return ClusterImage("c", controller_id=controller, brokers=infos)
 
 

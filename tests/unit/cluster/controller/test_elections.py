@@ -27,8 +27,8 @@ def cases():
 def test_after_a_loss_the_first_in_sync_leads(unclean):
     for now, alive in cases():
         new = elections.after_loss(REPLICAS, now, alive.__contains__, unclean=unclean, marks_recovery=True)
-        able = [one for one in REPLICAS if one in alive and one in now.isr]
-        anybody = [one for one in REPLICAS if one in alive]
+        able = [id_ for id_ in REPLICAS if id_ in alive and id_ in now.isr]
+        anybody = [id_ for id_ in REPLICAS if id_ in alive]
         if able:
             assert new is not None
             assert (new.leader, set(new.isr), new.recovering) == (able[0], set(able), False)
@@ -49,7 +49,7 @@ def test_whoever_was_away_is_out_of_sync_unless_all_were():
                 assert new is now
                 continue
             assert (set(new.isr), new.leader_epoch, new.version) == (able, 5, 8)
-            first = next(one for one in REPLICAS if one in able)
+            first = next(id_ for id_ in REPLICAS if id_ in able)
             assert new.leader == (now.leader if now.leader in able else first)
 
 
@@ -67,13 +67,13 @@ def test_at_the_end_of_a_reassignment_only_the_target_is_in_sync():
     for now, alive in cases():
         for target in subsets(REPLICAS):
             new = elections.restricted(target, now, alive.__contains__)
-            isr = tuple(one for one in now.isr if one in target)
+            isr = tuple(id_ for id_ in now.isr if id_ in target)
             if not isr:
                 assert new is None
                 continue
             assert new is not None
             assert new.isr == isr
-            able = [one for one in target if one in isr and one in alive]
+            able = [id_ for id_ in target if id_ in isr and id_ in alive]
             assert new.leader == (now.leader if now.leader in able else able[0] if able else -1)
 
 
@@ -81,7 +81,7 @@ def test_at_a_controlled_shutdown_another_one_in_sync_leads():
     for now, alive in cases():
         for leaving in subsets(REPLICAS):
             new = elections.controlled_shutdown(REPLICAS, now, alive.__contains__, leaving)
-            able = [one for one in REPLICAS if one in alive and one in now.isr and one not in leaving]
+            able = [id_ for id_ in REPLICAS if id_ in alive and id_ in now.isr and id_ not in leaving]
             assert (new is None) is (not able)
             if new is not None:
                 assert new.leader == able[0]
@@ -91,8 +91,8 @@ def test_at_a_controlled_shutdown_another_one_in_sync_leads():
 def test_who_is_lost_leaves_the_isr_unless_nobody_would_be_left():
     for now, alive in cases():
         new = elections.without_replicas(now, alive.__contains__)
-        left = tuple(one for one in now.isr if one in alive)
-        assert new.isr == (left or now.isr)
+        in_sync = tuple(id_ for id_ in now.isr if id_ in alive)
+        assert new.isr == (in_sync or now.isr)
         assert new.leader == (now.leader if now.leader in alive else -1)
         assert new.leader_epoch == now.leader_epoch + (new is not now)
 

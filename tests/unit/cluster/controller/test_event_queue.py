@@ -1,4 +1,4 @@
-"""Events wait in their order, each once; a question has one answer, and who asked a controller that ends is told so."""
+"""Events wait in their order, each once; a question has one answer, and callers of a controller that ends are told so."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ async def taken(queue: EventQueue) -> list[str]:
 
 async def test_queued_events_keep_their_order_and_are_not_doubled() -> None:
     queue = EventQueue()
-    for one in (event("a", "k"), event("b"), event("c", "k"), event("b"), event("d", "l")):
-        queue.put(one)
+    for queued in (event("a", "k"), event("b"), event("c", "k"), event("b"), event("d", "l")):
+        queue.put(queued)
     assert len(queue) == 4
     assert (await queue.next()).name == "a"
     queue.put(event("e", "k"))  # it is about what may have changed since

@@ -37,8 +37,8 @@ def proposal(
         partition_epoch=partition_epoch,
         new_isr=isr if version < 3 else [],
         new_isr_with_epochs=[
-            AlterPartitionRequest.BrokerState(broker_id=one, broker_epoch=(epochs or {}).get(one, -1))
-            for one in (isr if version >= 3 else [])
+            AlterPartitionRequest.BrokerState(broker_id=id_, broker_epoch=(epochs or {}).get(id_, -1))
+            for id_ in (isr if version >= 3 else [])
         ],
     )
     topic = AlterPartitionRequest.TopicData(topic_name="t", topic_id=topic_id, partitions=[partition])
@@ -113,8 +113,8 @@ async def test_a_broker_that_stops_asks_for_its_leaders_to_be_moved(version, aut
         assert cluster.state("t", 1).leader == 1
         again = over_the_wire(7, version, ControlledShutdownRequest(broker_id=1))
         answer = await ControlledShutdown(cluster.controller).handle(None, again)
-        left = [(one.topic_name, one.partition_index) for one in answer.remaining_partitions]
-        assert left == [("t", 0), ("t", 1)], "nobody else is in sync"
+        remaining = [(part.topic_name, part.partition_index) for part in answer.remaining_partitions]
+        assert remaining == [("t", 0), ("t", 1)], "nobody else is in sync"
         unknown = over_the_wire(7, version, ControlledShutdownRequest(broker_id=9))
         with pytest.raises(RequestError) as caught:
             await ControlledShutdown(cluster.controller).handle(None, unknown)

@@ -1,4 +1,4 @@
-"""Proposals of leaders for their ISRs: each refusal with its reason, and who is told."""
+"""Proposals of leaders for their ISRs: each refusal with its reason, and which brokers are told."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.support.controller_steps import LED, Shell, T, cluster
 
 
 def proposal(*isr: int, index: int = 0, **fields: Any) -> ProposedState:
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         "topic": "t", "topic_id": None, "index": index, "leader_epoch": 5, "partition_epoch": 9, "recovering": False,
     } | fields  # fmt: skip
-    epochs = given.pop("epochs", {})
-    return ProposedState(isr=tuple((one, epochs.get(one, 100 + one)) for one in isr), **given)
+    epochs = values.pop("epochs", {})
+    return ProposedState(isr=tuple((id_, epochs.get(id_, 100 + id_)) for id_ in isr), **values)
 
 
 def test_who_does_not_lead_proposes_nothing() -> None:
@@ -80,8 +80,8 @@ def test_each_proposal_has_its_own_answer_in_its_place() -> None:
         proposal(1, index=7),
     ]
     answers = Shell(core).run(in_sync.alter(core, 1, 101, asked))
-    found = [one.code if isinstance(one, RequestError) else one.isr for one in answers]
-    assert found == [(1,), (1, 2), (1,), ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    outcomes = [answer.code if isinstance(answer, RequestError) else answer.isr for answer in answers]
+    assert outcomes == [(1,), (1, 2), (1,), ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 # --- giving way ---------------------------------------------------------------------------------------------------
@@ -117,4 +117,4 @@ def test_others_run_while_a_broker_is_told_of_many_partitions(count: int) -> Non
         for broker, request in shell.sent()
         if broker == 2 and isinstance(request, LeaderAndIsrRequest)
     ]
-    assert sum(len(one.topic_states[0].partition_states) for one in told) == count
+    assert sum(len(request.topic_states[0].partition_states) for request in told) == count

@@ -1,4 +1,4 @@
-"""Questions to the controller, and its end: who waits for what, what is broken off, and who stands for election again."""
+"""Questions to the controller, and its end: what waits for what, what is broken off, and which broker stands again."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_an_election_is_waited_for_until_this_broker_knows_of_it(
             runtime._image = seen
         results = await runtime.elect_leaders(PREFERRED, [("t", 0), ("t", 1), ("u", 0)], timeout_ms)
         spent = trio.current_time() - begun
-    codes = {one: error.code if error else 0 for one, error in results.items()}
+    codes = {place: error.code if error else 0 for place, error in results.items()}
     expected = {("t", index): ErrorCode.REQUEST_TIMED_OUT if index in late else 0 for index in (0, 1)}
     assert codes == expected | {("u", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert spent == pytest.approx(timeout_ms / 1000 if late else min(after_s, 1), abs=0.02)
@@ -114,15 +114,15 @@ async def test_a_question_that_nobody_waits_for_any_more_is_not_asked(autojump_c
 
 
 async def failing(runtime: Any, error: Exception) -> RequestError | None:
-    """Ask a question in whose answering something fails; returns the error that its asker gets."""
+    """Ask a question that fails while it is answered; returns the error that its asker gets."""
 
     async def act(_: Any) -> None:
         raise error
 
     try:
         await runtime.ask_active("a question", act)
-    except RequestError as found:
-        return found
+    except RequestError as refusal:
+        return refusal
     return None
 
 
@@ -132,9 +132,9 @@ async def test_a_controller_that_fails_gives_up_and_stands_again(
 ) -> None:
     async with running(1, 2) as cluster:
         runtime = cluster.brokers[1].runtime
-        found = await failing(runtime, error)
-        assert found is not None
-        assert (found.code, found.message) == (ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+        refusal = await failing(runtime, error)
+        assert refusal is not None
+        assert (refusal.code, refusal.message) == (ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
         await cluster.until(lambda: cluster.brokers[2].runtime.is_active)
         assert cluster.zookeeper.dump()["/controller_epoch"] == b"2"
         assert not runtime.is_active
@@ -143,12 +143,12 @@ async def test_a_controller_that_fails_gives_up_and_stands_again(
 
 async def test_only_the_named_controller_is_deposed_by_others(autojump_clock: Any) -> None:
     async with running(1, 2, 3) as cluster:
-        one, other = cluster.brokers[1].runtime, cluster.brokers[2].runtime
-        for runtime, gone in ((one, 1), (one, 2), (other, 2), (other, 3)):
+        first, other = cluster.brokers[1].runtime, cluster.brokers[2].runtime
+        for runtime, gone in ((first, 1), (first, 2), (other, 2), (other, 3)):
             runtime.controller_gone(gone)
             await trio.sleep(5)
-            assert one.is_active
-            assert one.epoch == 1
+            assert first.is_active
+            assert first.epoch == 1
         other.controller_gone(1)
         other.controller_gone(1)
         await cluster.until(lambda: cluster.zookeeper.dump()["/controller_epoch"] == b"2")

@@ -117,8 +117,8 @@ async def test_alone_only_what_is_lost_is_elected(
 ) -> None:
     alone = Alone(code, is_lost=is_lost)
     controller = EmbeddedController(None, alone, alone, LoopBudget())  # type: ignore[arg-type]
-    found = (await controller.elect_leaders(election, [("t", 3)], 0))["t", 3]
-    assert (found.code if found is not None else 0) == result
+    error = (await controller.elect_leaders(election, [("t", 3)], 0))["t", 3]
+    assert (error.code if error is not None else 0) == result
     is_unclean = election is ElectionType.UNCLEAN and code == ErrorCode.KAFKA_STORAGE_ERROR
     assert alone.begun == ([("t", 3)] if is_unclean else [])
 

@@ -101,7 +101,7 @@ LIVE_ONE = Lead.LeaderAndIsrLiveLeader(broker_id=1, host_name="s1", port=81)
 
 @pytest.mark.parametrize("protocol", ["3.9", "3.2", "2.8", "2.7", "1.0", "0.9.0"])
 def test_leaders_and_isrs_are_sent_in_full(protocol: str) -> None:
-    found = sent(protocol, cluster(), fill_leads)
+    requests = sent(protocol, cluster(), fill_leads)
     state = lead_states(recovers=protocol in ("3.9", "3.2"))
     by_id = {"3.9": 7, "3.2": 6, "2.8": 5}
     if protocol in by_id:  # what has no id is told in a version that is answered by name
@@ -116,7 +116,7 @@ def test_leaders_and_isrs_are_sent_in_full(protocol: str) -> None:
         every = [state[T0], state[T1], state[OLD]]
         version = 1 if protocol == "1.0" else 0
         expected = [(version, {"ungrouped_partition_states": every, "live_leaders": [LIVE_ONE]})]
-    assert found == [Outgoing(2, 102, version, lead_request(**fields)) for version, fields in expected]
+    assert requests == [Outgoing(2, 102, version, lead_request(**fields)) for version, fields in expected]
 
 
 def metadata_states(*, is_going: bool) -> dict[tuple[str, int], Any]:
@@ -174,14 +174,14 @@ def fill_metadata(batch: Batch) -> None:
     ("protocol", "version"), [("3.9", 8), ("2.2", 5), ("2.1", 4), ("0.9.0", 1), ("0.8.2", 0)]
 )
 def test_metadata_are_sent_in_full(protocol: str, version: int, is_going: bool) -> None:
-    known = cluster()
-    known.deletions["t"] = Deletion(begun=is_going)
+    cluster_ = cluster()
+    cluster_.deletions["t"] = Deletion(begun=is_going)
     state = metadata_states(is_going=is_going)
     topics = [
         Metadata.UpdateMetadataTopicState("t", ID, [state[T0], state[T1]]),
         Metadata.UpdateMetadataTopicState("old", NO_ID, [state[OLD]]),
     ]
-    assert sent(protocol, known, fill_metadata) == [
+    assert sent(protocol, cluster_, fill_metadata) == [
         Outgoing(broker, epoch, version, UpdateMetadataRequest(
             controller_id=1, controller_epoch=7, broker_epoch=epoch,
             ungrouped_partition_states=[state[T0], state[OLD], state[T1]] if version < 5 else [],

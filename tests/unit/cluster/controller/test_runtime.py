@@ -1,4 +1,4 @@
-"""The whole controller on a simulated ZooKeeper: who is it, what brokers are sent, and what is left in the znodes."""
+"""The whole controller on a simulated ZooKeeper: its election, what brokers are sent, and what is left in the znodes."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ async def test_first_broker_is_elected_with_kafkas_znodes(autojump_clock):
         assert cluster.brokers[1].runtime.is_active
         assert not cluster.brokers[2].runtime.is_active
         assert cluster.brokers[2].runtime.controller_id == 1
-        assert [one.controller for one in cluster.brokers.values()] == [1, 1]
+        assert [broker.controller for broker in cluster.brokers.values()] == [1, 1]
 
 
 async def test_a_new_topic_gets_leaders_and_all_brokers_know_them(autojump_clock):
     async with running(1, 2, 3) as cluster:
         await cluster.create_topic("t", (2, 3), (3, 1))
-        await cluster.until(lambda: all(len(one.metadata) == 2 for one in cluster.brokers.values()))
+        await cluster.until(lambda: all(len(broker.metadata) == 2 for broker in cluster.brokers.values()))
         state = cluster.state("t", 0)
         assert (state.leader, state.isr, state.leader_epoch, state.controller_epoch) == (2, (2, 3), 0, 1)
         assert cluster.brokers[2].believes == {("t", 0): (2, 0, 0)}
@@ -55,7 +55,7 @@ async def test_a_topic_without_an_id_gets_one(autojump_clock):
         await cluster.until(lambda: led(cluster, "old") == 1)
         stored = znodes.decode_topic("old", cluster.zookeeper.dump()["/brokers/topics/old"])
         assert stored.topic_id is not None
-        (sent,) = [one.request for one in cluster.sent if isinstance(one.request, LeaderAndIsrRequest)]
+        (sent,) = [out.request for out in cluster.sent if isinstance(out.request, LeaderAndIsrRequest)]
         assert sent.topic_states[0].topic_id == stored.topic_id
 
 
@@ -69,18 +69,18 @@ async def test_lost_leader_is_replaced_and_returns_as_follower(autojump_clock):
         await cluster.until(lambda: cluster.brokers[1].brokers == {1, 3})
         back = cluster.start(2)
         await cluster.until(lambda: back.believes.get(("t", 1), (0,))[0] == 3)
-        await cluster.until(lambda: all(one.brokers == {1, 2, 3} for one in cluster.brokers.values()))
+        await cluster.until(lambda: all(broker.brokers == {1, 2, 3} for broker in cluster.brokers.values()))
         assert back.metadata == {("t", 0): 3, ("t", 1): 3}
         state = cluster.state("t", 0)
         version = cluster.brokers[3].believes["t", 0][2]
         proposal = ProposedState("t", None, 0, state.leader_epoch, version, ((3, -1), (2, back.epoch)))
         (answer,) = await cluster.ask(
-            lambda one: one.alter_partitions(3, cluster.brokers[3].epoch, [proposal])
+            lambda controller: controller.alter_partitions(3, cluster.brokers[3].epoch, [proposal])
         )
         assert isinstance(answer, AcceptedState)
         assert set(cluster.state("t", 0).isr) == {2, 3}
-        results = await cluster.ask(lambda one: one.elect_leaders(ElectionType.PREFERRED, None, 1000))
-        assert {one: error and error.code for one, error in results.items()} == {
+        results = await cluster.ask(lambda ctl: ctl.elect_leaders(ElectionType.PREFERRED, None, 1000))
+        assert {place: error and error.code for place, error in results.items()} == {
             ("t", 0): None,
             ("t", 1): ErrorCode.ELECTION_NOT_NEEDED,
         }
@@ -96,7 +96,7 @@ async def test_returning_broker_learns_live_brokers_before_leaders(autojump_cloc
         cluster.sent.clear()
         back = cluster.start(2)
         await cluster.until(lambda: back.believes.get(("t", 1), (0,))[0] == 3)
-        first = next(one.request for one in cluster.sent if one.broker_id == 2)
+        first = next(out.request for out in cluster.sent if out.broker_id == 2)
         assert isinstance(first, UpdateMetadataRequest)
         assert {broker.id for broker in first.live_brokers} == {1, 2, 3}
 
@@ -110,7 +110,7 @@ async def test_another_broker_is_elected_when_the_controller_is_lost(autojump_cl
         assert cluster.zookeeper.dump()["/controller_epoch"] == b"2"
         assert cluster.state("t").controller_epoch == 2
         assert cluster.controller.epoch == 2
-        await cluster.until(lambda: all(one.controller_epoch == 2 for one in cluster.brokers.values()))
+        await cluster.until(lambda: all(broker.controller_epoch == 2 for broker in cluster.brokers.values()))
 
 
 async def test_expired_controller_resigns_and_refuses_requests(
@@ -163,7 +163,7 @@ async def test_what_an_old_controller_sends_is_refused(autojump_clock):
     async with running(1, 2) as cluster:
         await cluster.create_topic("t", (1, 2))
         await cluster.until(lambda: led(cluster, "t") == 1)
-        old = [one for one in cluster.sent if one.broker_id == 2][-1]
+        old = [out for out in cluster.sent if out.broker_id == 2][-1]
         cluster.brokers[1].stop()
         await cluster.until(lambda: cluster.brokers[2].controller_epoch == 2)
         assert cluster.brokers[2].obey(old).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
@@ -205,10 +205,10 @@ async def test_leader_learns_of_an_isr_change_with_a_lost_answer(autojump_clock)
         await cluster.until(lambda: leader.believes.get(("t", 0), (0,))[0] == 2)
         epoch, version = leader.believes["t", 0][1:]
         next(
-            one for one in cluster.brokers.values() if one.runtime is cluster.controller
+            broker for broker in cluster.brokers.values() if broker.runtime is cluster.controller
         ).session.lose_next_answer()
         proposal = ProposedState("t", None, 0, epoch, version, ((2, -1),))
-        (answer,) = await cluster.ask(lambda one: one.alter_partitions(2, leader.epoch, [proposal]))
+        (answer,) = await cluster.ask(lambda ctl: ctl.alter_partitions(2, leader.epoch, [proposal]))
         assert answer.code == ErrorCode.INVALID_UPDATE_VERSION
         assert cluster.state("t").isr == (2,)
         await cluster.until(lambda: leader.believes["t", 0] == (2, epoch, version + 1))
@@ -222,12 +222,12 @@ async def test_a_leader_is_elected_of_who_is_in_sync_by_now(autojump_clock):
         cluster.brokers[2].stop(kill=True)
         await cluster.until(lambda: led(cluster, "t") == 3)
         cluster.start(2)
-        await cluster.until(lambda: all(one.brokers == {1, 2, 3} for one in cluster.brokers.values()))
+        await cluster.until(lambda: all(broker.brokers == {1, 2, 3} for broker in cluster.brokers.values()))
         state = cluster.state("t")
         assert state.isr == (3,)
         in_sync = znodes.PartitionState(3, state.leader_epoch, (3, 2), state.controller_epoch)
         await cluster.admin.set(znodes.state_path("t", 0), znodes.encode_state(in_sync))
-        results = await cluster.ask(lambda one: one.elect_leaders(ElectionType.PREFERRED, None, 1000))
+        results = await cluster.ask(lambda ctl: ctl.elect_leaders(ElectionType.PREFERRED, None, 1000))
         assert results == {("t", 0): None}
         assert led(cluster, "t") == 2
 
@@ -247,12 +247,12 @@ async def test_an_unclean_election_is_held_where_the_topic_allows_it(autojump_cl
         await cluster.until(lambda: led(cluster, "careful") == -1)
         assert cluster.state("careful").isr == (2,)
         asked = [("careful", 0), ("careful", 7)]
-        results = await cluster.ask(lambda one: one.elect_leaders(ElectionType.PREFERRED, asked, 1000))
+        results = await cluster.ask(lambda ctl: ctl.elect_leaders(ElectionType.PREFERRED, asked, 1000))
         assert [error.code for error in results.values()] == [
             ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ]
-        results = await cluster.ask(lambda one: one.elect_leaders(ElectionType.UNCLEAN, asked[:1], 1000))
+        results = await cluster.ask(lambda ctl: ctl.elect_leaders(ElectionType.UNCLEAN, asked[:1], 1000))
         assert results == {("careful", 0): None}
         assert led(cluster, "careful") == 3
 
@@ -263,9 +263,9 @@ async def test_a_controlled_shutdown_moves_leaders_first(autojump_clock):
         await cluster.until(lambda: led(cluster, "t", 2) == 2)
         epoch = cluster.brokers[2].epoch
         with pytest.raises(RequestError) as caught:
-            await cluster.ask(lambda one: one.controlled_shutdown(2, epoch - 1))
+            await cluster.ask(lambda controller: controller.controlled_shutdown(2, epoch - 1))
         assert caught.value.code == ErrorCode.STALE_BROKER_EPOCH
-        assert await cluster.ask(lambda one: one.controlled_shutdown(2, epoch)) == []
+        assert await cluster.ask(lambda controller: controller.controlled_shutdown(2, epoch)) == []
         assert [led(cluster, "t", index) for index in range(3)] == [3, 3, 2]
         assert cluster.state("t", 1).isr == (3,)
         await cluster.until(lambda: ("t", 1) not in cluster.brokers[2].believes)
@@ -277,13 +277,13 @@ async def test_partitions_are_reassigned_listed_and_cancelled(autojump_clock):
         await cluster.create_topic("t", (1,), (1,))
         await cluster.until(lambda: led(cluster, "t", 1) == 1)
         results = await cluster.ask(
-            lambda one: one.alter_reassignments(
+            lambda controller: controller.alter_reassignments(
                 {("t", 0): [2], ("t", 1): [3], ("t", 2): [1], ("u", 0): None}, keeps_factor=False
             )
         )
         assert [error and error.code for error in results.values()] == [None, None, 3, 3]
-        moving = await cluster.ask(lambda one: one.reassignments(None))
-        assert {one: (move.replicas, move.adding, move.removing) for one, move in moving.items()} == {
+        moving = await cluster.ask(lambda controller: controller.reassignments(None))
+        assert {place: (move.replicas, move.adding, move.removing) for place, move in moving.items()} == {
             ("t", 0): ((2, 1), (2,), (1,)),
             ("t", 1): ((3, 1), (3,), (1,)),
         }
@@ -291,7 +291,7 @@ async def test_partitions_are_reassigned_listed_and_cancelled(autojump_clock):
             lambda: ("t", 0) in cluster.brokers[2].disk and ("t", 1) in cluster.brokers[3].disk
         )
         cancelled = await cluster.ask(
-            lambda one: one.alter_reassignments({("t", 1): None}, keeps_factor=True)
+            lambda controller: controller.alter_reassignments({("t", 1): None}, keeps_factor=True)
         )
         assert cancelled == {("t", 1): None}
         await cluster.until(lambda: not cluster.brokers[3].disk)
@@ -299,11 +299,11 @@ async def test_partitions_are_reassigned_listed_and_cancelled(autojump_clock):
         leader, epoch, version = cluster.brokers[1].believes["t", 0]
         assert leader == 1
         proposal = ProposedState("t", None, 0, epoch, version, ((1, -1), (2, cluster.brokers[2].epoch)))
-        await cluster.ask(lambda one: one.alter_partitions(1, cluster.brokers[1].epoch, [proposal]))
+        await cluster.ask(lambda ctl: ctl.alter_partitions(1, cluster.brokers[1].epoch, [proposal]))
         await cluster.until(lambda: cluster.assignment("t", 0) == znodes.ReplicaAssignment((2,)))
         await cluster.until(lambda: cluster.brokers[1].disk == {("t", 1)})
         assert led(cluster, "t", 0) == 2
-        assert await cluster.ask(lambda one: one.reassignments(None)) == {}
+        assert await cluster.ask(lambda controller: controller.reassignments(None)) == {}
 
 
 async def test_orders_in_znodes_are_obeyed_and_removed(autojump_clock):
@@ -353,7 +353,7 @@ async def test_isr_changes_written_by_old_leaders_are_taken_over(autojump_clock)
         await cluster.until(lambda: not cluster.zookeeper.tree.nodes[znodes.ISR_CHANGES].children)
         refused = ProposedState("t", None, 0, 0, 0, ((1, -1), (2, -1)))
         (answer,) = await cluster.ask(
-            lambda one: one.alter_partitions(1, cluster.brokers[1].epoch, [refused])
+            lambda controller: controller.alter_partitions(1, cluster.brokers[1].epoch, [refused])
         )
         assert answer.code == ErrorCode.INVALID_UPDATE_VERSION
 
@@ -362,7 +362,7 @@ async def test_reassignment_ends_once_its_leader_wrote_the_isr(autojump_clock):
     async with running(1, 2, protocol=ProtocolVersion.parse("2.7-IV1")) as cluster:
         await cluster.create_topic("t", (1,))
         await cluster.until(lambda: led(cluster, "t") == 1)
-        await cluster.ask(lambda one: one.alter_reassignments({("t", 0): [2]}, keeps_factor=False))
+        await cluster.ask(lambda ctl: ctl.alter_reassignments({("t", 0): [2]}, keeps_factor=False))
         await cluster.until(lambda: ("t", 0) in cluster.brokers[2].disk)
         state = cluster.state("t")
         await cluster.admin.set(
@@ -376,11 +376,11 @@ async def test_reassignment_ends_once_its_leader_wrote_the_isr(autojump_clock):
 
 async def test_producer_ids_come_in_blocks_that_nobody_else_gets(autojump_clock):
     async with running(1, 2) as cluster:
-        epochs = {one: broker.epoch for one, broker in cluster.brokers.items()}
-        assert await cluster.ask(lambda one: one.allocate_producer_ids(1, epochs[1])) == (0, 1000)
-        assert await cluster.ask(lambda one: one.allocate_producer_ids(2, epochs[2])) == (1000, 1000)
+        epochs = {id_: broker.epoch for id_, broker in cluster.brokers.items()}
+        assert await cluster.ask(lambda ctl: ctl.allocate_producer_ids(1, epochs[1])) == (0, 1000)
+        assert await cluster.ask(lambda ctl: ctl.allocate_producer_ids(2, epochs[2])) == (1000, 1000)
         cluster.brokers[1].session.lose_next_answer()
-        assert await cluster.ask(lambda one: one.allocate_producer_ids(2, epochs[2])) == (3000, 1000)
+        assert await cluster.ask(lambda ctl: ctl.allocate_producer_ids(2, epochs[2])) == (3000, 1000)
         assert json.loads(cluster.zookeeper.dump()["/latest_producer_id_block"]) == {
             "version": 1, "broker": 2, "block_start": "3000", "block_end": "3999",
         }  # fmt: skip
@@ -389,7 +389,7 @@ async def test_producer_ids_come_in_blocks_that_nobody_else_gets(autojump_clock)
             (2, epochs[2] - 1, ErrorCode.STALE_BROKER_EPOCH),
         ):
             with pytest.raises(RequestError) as caught:
-                await cluster.ask(lambda one, b=broker_id, e=epoch: one.allocate_producer_ids(b, e))
+                await cluster.ask(lambda ctl, b=broker_id, e=epoch: ctl.allocate_producer_ids(b, e))
             assert caught.value.code == code
 
 
@@ -397,13 +397,13 @@ async def test_leaders_go_back_to_preferred_replicas_by_themselves(autojump_cloc
     async with running(1, 2, leader_imbalance_check_interval_s=60) as cluster:
         await cluster.create_topic("t", (2, 1))
         await cluster.until(lambda: led(cluster, "t") == 2)
-        await cluster.ask(lambda one: one.controlled_shutdown(2, cluster.brokers[2].epoch))
+        await cluster.ask(lambda controller: controller.controlled_shutdown(2, cluster.brokers[2].epoch))
         cluster.brokers[2].stop()
         back = cluster.start(2)
         await cluster.until(lambda: ("t", 0) in back.believes)
         _, epoch, version = cluster.brokers[1].believes["t", 0]
         proposal = ProposedState("t", None, 0, epoch, version, ((1, -1), (2, -1)))
-        await cluster.ask(lambda one: one.alter_partitions(1, cluster.brokers[1].epoch, [proposal]))
+        await cluster.ask(lambda ctl: ctl.alter_partitions(1, cluster.brokers[1].epoch, [proposal]))
         assert led(cluster, "t") == 1
         await cluster.until(lambda: led(cluster, "t") == 2)
 

@@ -19,13 +19,13 @@ def ignored(*_: object) -> None:
 
 async def test_first_candidate_is_elected_with_a_later_epoch() -> None:
     zookeeper = SimulatedZooKeeper()
-    one, other = standing(zookeeper, 1), standing(zookeeper, 2)
-    assert await one.stand(ignored) == Elected(1, 1, 1, is_here=True)
-    assert await one.stand(ignored) == Elected(1, 1, 1, is_here=True)
+    first, other = standing(zookeeper, 1), standing(zookeeper, 2)
+    assert await first.stand(ignored) == Elected(1, 1, 1, is_here=True)
+    assert await first.stand(ignored) == Elected(1, 1, 1, is_here=True)
     assert await other.stand(ignored) == Elected(1)
-    await one.give_up(0)  # of an older epoch
+    await first.give_up(0)  # of an older epoch
     assert await other.stand(ignored) == Elected(1)
-    await one.give_up(1)
+    await first.give_up(1)
     assert await other.stand(ignored) == Elected(2, 2, 2, is_here=True)
     data, _ = await zookeeper.session().get(znodes.CONTROLLER_EPOCH)
     assert znodes.decode_controller_epoch(data) == 2
@@ -35,6 +35,6 @@ async def test_a_controller_that_cannot_be_read_is_one_all_the_same() -> None:
     zookeeper = SimulatedZooKeeper()
     await zookeeper.session().create(znodes.CONTROLLER, b"nonsense", parents=True)
     with trio.fail_after(10):
-        found = await standing(zookeeper, 1).stand(ignored)
-    assert not found.is_here
-    assert found.controller_id not in (-1, 1)
+        elected = await standing(zookeeper, 1).stand(ignored)
+    assert not elected.is_here
+    assert elected.controller_id not in (-1, 1)

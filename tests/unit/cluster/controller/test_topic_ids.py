@@ -23,11 +23,11 @@ def led(cluster: Cluster, topic: str, index: int = 0) -> int | None:
 def told_ids(cluster: Cluster, topic: str) -> set[bytes]:
     """The ids that brokers were told of a topic since `sent` was cleared."""
     return {
-        one.topic_id
+        state.topic_id
         for sent in cluster.sent
         if isinstance(sent.request, LeaderAndIsrRequest | UpdateMetadataRequest)
-        for one in sent.request.topic_states
-        if one.topic_name == topic
+        for state in sent.request.topic_states
+        if state.topic_name == topic
     }
 
 
@@ -38,7 +38,7 @@ async def test_an_id_that_is_lost_is_written_back_at_once(autojump_clock, caplog
         topic_id = cluster.topic_id("t")
         await cluster.rewrite_as_old_tools_do("t")
         await cluster.until(lambda: cluster.topic_id("t") == topic_id)
-    assert "t" in next(one.getMessage() for one in caplog.records if "topic_id" in one.getMessage())
+    assert "t" in next(record.getMessage() for record in caplog.records if "topic_id" in record.getMessage())
 
 
 async def test_partitions_added_by_old_tools_are_led(autojump_clock):
@@ -59,7 +59,7 @@ async def test_the_next_controller_writes_back_what_it_was_told(autojump_clock, 
         await cluster.create_topic("t", (1, 2, 3))
         await cluster.until(lambda: led(cluster, "t") == 1)
         topic_id = cluster.topic_id("t")
-        await cluster.until(lambda: all(one.topic_ids for one in cluster.brokers.values()))
+        await cluster.until(lambda: all(broker.topic_ids for broker in cluster.brokers.values()))
         cluster.sent.clear()
         cluster.brokers[1].stop(kill=kill)
         await cluster.rewrite_as_old_tools_do("t")
@@ -104,7 +104,7 @@ async def test_topic_gets_an_id_if_no_broker_knows_one(autojump_clock):
         cluster.start(2)
         await cluster.until(
             lambda: all(
-                one.topic_ids.get("old") == cluster.topic_id("old") for one in cluster.brokers.values()
+                broker.topic_ids.get("old") == cluster.topic_id("old") for broker in cluster.brokers.values()
             )
         )
 
@@ -117,8 +117,8 @@ async def test_a_topic_that_is_made_again_without_an_id_gets_a_new_one(autojump_
         topic_id = cluster.topic_id("t")
         await cluster.delete_topic("t")
         await cluster.until(lambda: "/brokers/topics/t" not in cluster.zookeeper.dump())
-        made = znodes.TopicAssignment({0: znodes.ReplicaAssignment((1, 2))})
-        await cluster.admin.create("/brokers/topics/t", znodes.encode_topic(made, 1))
+        assignment = znodes.TopicAssignment({0: znodes.ReplicaAssignment((1, 2))})
+        await cluster.admin.create("/brokers/topics/t", znodes.encode_topic(assignment, 1))
         await cluster.until(lambda: led(cluster, "t") == 1)
         assert cluster.topic_id("t") not in (None, topic_id)
 
@@ -132,4 +132,4 @@ async def test_foreign_id_in_a_topics_znode_is_corrected(autojump_clock, caplog)
         await cluster.admin.set(znodes.topic_path("t"), znodes.encode_topic(other))
         await cluster.until(lambda: cluster.topic_id("t") == topic_id)
         assert told_ids(cluster, "t") == {topic_id}
-    assert any(one.levelname == "ERROR" and "topic t" in one.getMessage() for one in caplog.records)
+    assert any(record.levelname == "ERROR" and "topic t" in record.getMessage() for record in caplog.records)

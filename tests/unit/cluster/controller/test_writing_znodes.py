@@ -32,15 +32,15 @@ class Shell:
         await self.admin.create(path, data, parents=True)
 
     def below(self, path: str) -> set[str]:
-        return {one for one in self.zookeeper.dump() if one.startswith(path)}
+        return {znode for znode in self.zookeeper.dump() if znode.startswith(path)}
 
 
 async def shell() -> Shell:
-    made = Shell()
-    await made.make(znodes.CONTROLLER_EPOCH, b"1")
+    shell_ = Shell()
+    await shell_.make(znodes.CONTROLLER_EPOCH, b"1")
     for parent in (znodes.TOPICS, znodes.DELETE_TOPICS, znodes.BROKER_IDS, "/config/topics"):
-        await made.make(parent)
-    return made
+        await shell_.make(parent)
+    return shell_
 
 
 @pytest.fixture(params=[1, 2, 100])
@@ -61,23 +61,23 @@ def ignored(*_: object) -> None:
 async def test_states_are_written_unless_changed_or_gone(per_write: int) -> None:
     it = await shell()
     partitions = [("t", index) for index in range(5)]
-    old = {one: PartitionState(1, (1, 2), 3, 1) for one in partitions}
+    old = {key: PartitionState(1, (1, 2), 3, 1) for key in partitions}
     await it.make(znodes.partitions_path("t"))
     assert await it.znodes.create_states(old) == Written(done=old)
     await it.admin.set(znodes.state_path("t", 1), await _data(it, "t", 1))
     await it.admin.set(znodes.state_path("t", 4), await _data(it, "t", 4))
     await it.admin.delete(znodes.state_path("t", 2))
-    new = {one: PartitionState(2, (2,), 4, 1, version=0) for one in partitions}
+    new = {key: PartitionState(2, (2,), 4, 1, version=0) for key in partitions}
     written = await it.znodes.write_states(new)
     assert sorted(written.done) == [("t", 0), ("t", 3)]
     assert sorted(written.conflicts) == [("t", 1), ("t", 4)]
     assert written.failed == {("t", 2): "the partition is gone"}
-    found = await it.znodes.states([*partitions, ("u", 0)])
-    assert found.keys() == {("t", 0), ("t", 1), ("t", 3), ("t", 4)}
-    for one, state in written.done.items():
+    states = await it.znodes.states([*partitions, ("u", 0)])
+    assert states.keys() == {("t", 0), ("t", 1), ("t", 3), ("t", 4)}
+    for key, state in written.done.items():
         assert (state.version, state.leader, state.isr) == (1, 2, (2,))
-        assert found[one] == state  # with the zxid of the write
-    assert {found["t", index].leader for index in (1, 4)} == {1}
+        assert states[key] == state  # with the zxid of the write
+    assert {states["t", index].leader for index in (1, 4)} == {1}
 
 
 async def _data(it: Shell, topic: str, index: int) -> bytes:
@@ -94,28 +94,28 @@ async def test_states_are_created_with_parents_unless_there_or_gone(
     there = PartitionState(3, (3,), 9, 1)
     await it.make(znodes.partition_path("t", 2))
     await it.znodes.create_states({("t", 2): there})
-    wanted = {
+    asked = {
         (topic, index): PartitionState(1, (1, 2), 0, 1)
         for topic in ("gone", "t", "u")
         for index in (range(4) if topic == "t" else range(2))
     }
-    written = await it.znodes.create_states(wanted)
+    written = await it.znodes.create_states(asked)
     assert sorted(written.done) == [("t", 0), ("t", 1), ("t", 3), ("u", 0), ("u", 1)]
     assert written.conflicts == [("t", 2)]
     assert written.failed == {("gone", 0): "the topic is gone", ("gone", 1): "the topic is gone"}
-    found = await it.znodes.states(list(wanted))
-    assert {one: state.leader for one, state in found.items()} == {
-        one: 3 if one == ("t", 2) else 1 for one in (*written.done, ("t", 2))
+    states = await it.znodes.states(list(asked))
+    assert {key: state.leader for key, state in states.items()} == {
+        key: 3 if key == ("t", 2) else 1 for key in (*written.done, ("t", 2))
     }
-    assert all(state.version == 0 for state in found.values())
+    assert all(state.version == 0 for state in states.values())
 
 
 async def test_a_state_that_cannot_be_read_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     it = await shell()
     await it.make(znodes.state_path("t", 0), b"{")
     await it.make(znodes.state_path("t", 1), znodes.encode_state(znodes.PartitionState(1, 2, (1,), 3)))
-    found = await it.znodes.states([("t", 0), ("t", 1)])
-    assert {one: (state.leader, state.leader_epoch) for one, state in found.items()} == {("t", 1): (1, 2)}
+    states = await it.znodes.states([("t", 0), ("t", 1)])
+    assert {key: (state.leader, state.leader_epoch) for key, state in states.items()} == {("t", 1): (1, 2)}
     assert "is left out" in caplog.text
 
 
@@ -130,11 +130,11 @@ async def test_only_brokers_that_can_be_read_are_registered() -> None:
     await it.make(znodes.broker_path(1), data)
     await it.make(znodes.broker_path(2), b"{")
     await it.make(f"{znodes.BROKER_IDS}/nobody", data)
-    found = await it.znodes.brokers(lambda *given: heard.append(given))
-    assert found.keys() == {1}
+    brokers = await it.znodes.brokers(lambda *args: heard.append(args))
+    assert brokers.keys() == {1}
     epoch = (await it.admin.get(znodes.broker_path(1)))[1].created
-    assert (found[1].epoch, found[1].rack) == (epoch, "r")
-    [at] = found[1].endpoints
+    assert (brokers[1].epoch, brokers[1].rack) == (epoch, "r")
+    [at] = brokers[1].endpoints
     assert (at.listener, at.host, at.port, at.security_protocol) == ("INSIDE", "h", 93, 3)
 
 
@@ -153,12 +153,12 @@ async def test_topics_are_read_with_moves_and_assigned_partitions() -> None:
         watched.append(path)
         return ignored
 
-    found = await it.znodes.topics(["t", "bad", "gone", "old"], watch)
-    assert found == {
+    topics = await it.znodes.topics(["t", "bad", "gone", "old"], watch)
+    assert topics == {
         "t": (b"i" * 16, {0: Assignment((1, 2, 3), (3,), (1,)), 2: Assignment((2,))}),
         "old": (None, {}),
     }
-    assert sorted(watched) == [znodes.topic_path(one) for one in ("bad", "gone", "old", "t")]
+    assert sorted(watched) == [znodes.topic_path(name) for name in ("bad", "gone", "old", "t")]
 
 
 async def test_a_topic_gets_an_id_once() -> None:
@@ -171,7 +171,7 @@ async def test_a_topic_gets_an_id_once() -> None:
 
 
 class Meddling:
-    """A session beside which somebody else does something before its next transactions."""
+    """A session beside which another one does something before its next transactions."""
 
     def __init__(self, session: Any, acts: list[Callable[[], Any]]) -> None:
         self._session = session
@@ -194,8 +194,8 @@ async def test_concurrent_writes_to_a_topic_are_kept() -> None:
     meddling = Meddling(it.session, [lambda: it.admin.set(path, znodes.encode_topic(other))])
     shared = ControllerZnodes(meddling, LoopBudget(), EPOCH_VERSION)  # type: ignore[arg-type]
     assert await shared.give_topic_id("t", b"i" * 16) == b"i" * 16
-    found = znodes.decode_topic("t", it.zookeeper.dump()[path])
-    assert found == znodes.TopicAssignment(other.partitions, b"i" * 16)
+    assignment = znodes.decode_topic("t", it.zookeeper.dump()[path])
+    assert assignment == znodes.TopicAssignment(other.partitions, b"i" * 16)
     meddling.acts.append(lambda: it.admin.delete(path))
     assert not await shared.write_topic("t", None, {})
 
@@ -211,7 +211,7 @@ async def test_a_topic_goes_with_all_that_is_its_own_and_others_stay(per_write: 
         await it.make(resource_znodes.config_path("topics", topic))
         await it.make(znodes.delete_topic_path(topic))
     await it.make(f"{znodes.partition_path('t', 7)}/strange/below")
-    kept = {one for one in it.zookeeper.dump() if "/t/" not in f"{one}/"}
+    kept = {znode for znode in it.zookeeper.dump() if "/t/" not in f"{znode}/"}
     await it.znodes.delete_topic("t")
     assert it.below("/") == kept
     await it.znodes.delete_topic("t")
@@ -280,7 +280,7 @@ async def test_orders_are_read_watched_and_removed(
         ),
     ):  # fmt: skip
         heard: list[object] = []
-        watch = lambda *given, heard=heard: heard.append(given)  # noqa: E731
+        watch = lambda *args, heard=heard: heard.append(args)  # noqa: E731
         assert await read(watch) is None
         await _heard_of(it, path, heard)
         heard.clear()
@@ -303,6 +303,6 @@ async def test_settings_of_topics_are_read_in_their_order(caplog: pytest.LogCapt
     await it.make("/config/topics/t", resource_znodes.encode_config({"a": "1"}))
     await it.make("/config/topics/bad", b"{")
     await it.make("/config/topics/u", resource_znodes.encode_config({"b": "2"}))
-    found = await it.znodes.topic_settings(["u", "gone", "bad", "t"])
-    assert found == [{"b": "2"}, {}, {}, {"a": "1"}]
+    settings = await it.znodes.topic_settings(["u", "gone", "bad", "t"])
+    assert settings == [{"b": "2"}, {}, {}, {"a": "1"}]
     assert "cannot be read" in caplog.text

@@ -35,7 +35,7 @@ def assert_same(image, after):
     for field in set(ClusterImage._fields) - {"latest_epoch"}:  # of a broker that is alone
         mine, other = getattr(image, field), getattr(expected, field)
         if field == "similar":
-            mine, other = ({key: set(names) for key, names in one.items()} for one in (mine, other))
+            mine, other = ({key: set(names) for key, names in by_key.items()} for by_key in (mine, other))
         if field == "acls":
             mine, other = set(mine), set(other)
         if field == "features":
@@ -70,15 +70,15 @@ def test_deltas_of_any_length_lead_to_the_image(seed):
     for _ in range(400):
         quorum.advance()
     offsets = sorted(quorum.images)
-    image, known = ClusterImage("c"), EMPTY
+    image, before = ClusterImage("c"), EMPTY
     while offsets:
         del offsets[: random.randrange(1, 6)]
         if not offsets:
             break
         after = quorum.images[offsets[0]]
-        image = translated(image, diff(known, after), after)
+        image = translated(image, diff(before, after), after)
         assert_same(image, after)
-        known = after
+        before = after
 
 
 def replayed(*records):

@@ -46,9 +46,9 @@ async def test_acls_are_written_where_and_as_kafka_writes_them():
         "p", kind=ResourceType.TRANSACTIONAL_ID, pattern=PREFIXED, operation=Operation.DESCRIBE_CONFIGS
     )
     exact = acl("p", kind=ResourceType.TRANSACTIONAL_ID)
-    async with cluster.store(1, **WITH_ACLS) as one, cluster.store(2, **WITH_ACLS) as two:
+    async with cluster.store(1, **WITH_ACLS) as first, cluster.store(2, **WITH_ACLS) as two:
         assert {*TYPE_PATHS, *CHANGES} <= cluster.server.dump().keys()
-        image = await one.change(adding(acl(), acl("t", "User:b"), wide, exact))
+        image = await first.change(adding(acl(), acl("t", "User:b"), wide, exact))
         assert set(image.acls) == {acl(), acl("t", "User:b"), wide, exact}
         assert cluster.znode("/kafka-acl/Topic/t") == {"version": 1, "acls": [entry(), entry("User:b")]}
         path = "/kafka-acl-extended/prefixed/TransactionalId/p"
@@ -64,7 +64,7 @@ async def test_acls_are_written_where_and_as_kafka_writes_them():
         assert cluster.znode("/kafka-acl/Topic/t")["acls"] == [entry("User:b")]
         assert path not in cluster.server.dump()
         await settled(3)
-        assert set(one.image.acls) == set(two.image.acls) == {acl("t", "User:b"), exact}
+        assert set(first.image.acls) == set(two.image.acls) == {acl("t", "User:b"), exact}
 
 
 async def test_what_kafka_has_made_and_changes_is_followed():
@@ -75,18 +75,18 @@ async def test_what_kafka_has_made_and_changes_is_followed():
     )
     await session.create("/kafka-acl/NoSuchType/g", b"{}", parents=True)
     group = acl("g", kind=ResourceType.GROUP)
-    async with cluster.store(1, **WITH_ACLS) as one:
-        assert set(one.image.acls) == {group}
+    async with cluster.store(1, **WITH_ACLS) as first:
+        assert set(first.image.acls) == {group}
         acls = [entry(operation="READ"), entry("User:c", "Describe", "Deny", "10.0.0.1")]
         await session.set("/kafka-acl/Group/g", json.dumps({"version": 1, "acls": acls}).encode())
         await session.create("/kafka-acl-changes/acl_changes_", b"Group:g", sequence=True)
         await settled(3)
         denied = AccessControlEntry("User:c", "10.0.0.1", Operation.DESCRIBE, Permission.DENY)
-        assert set(one.image.acls) == {group, AclBinding(group.pattern, denied)}
+        assert set(first.image.acls) == {group, AclBinding(group.pattern, denied)}
         await session.delete("/kafka-acl/Group/g")
         await session.create("/kafka-acl-changes/acl_changes_", b"Group:g", sequence=True)
         await settled(3)
-        assert one.image.acls.count == 0
+        assert first.image.acls.count == 0
 
 
 async def test_an_acl_for_a_network_that_kafka_has_written_is_enforced():
@@ -105,29 +105,29 @@ async def test_an_acl_for_a_network_that_kafka_has_written_is_enforced():
 
 async def test_acls_that_another_broker_has_just_made_are_kept():
     cluster = Cluster()
-    async with cluster.store(1, **WITH_ACLS) as one:
+    async with cluster.store(1, **WITH_ACLS) as first:
         session = cluster.sessions[0]
         held = {"version": 1, "acls": [entry("User:other"), entry("User:x", operation="OfTheFuture")]}
         await session.create("/kafka-acl/Topic/t", json.dumps(held).encode(), parents=True)
-        await one.change(adding(acl()))
-        found = cluster.znode("/kafka-acl/Topic/t")["acls"]
-        assert sorted(map(str, found)) == sorted(map(str, [*held["acls"], entry()]))
+        await first.change(adding(acl()))
+        entries = cluster.znode("/kafka-acl/Topic/t")["acls"]
+        assert sorted(map(str, entries)) == sorted(map(str, [*held["acls"], entry()]))
         await settled(3)
-        assert set(one.image.acls) == {acl(), acl("t", "User:other")}
+        assert set(first.image.acls) == {acl(), acl("t", "User:other")}
 
 
 async def test_unreadable_quotas_are_not_overwritten(caplog):
     cluster = Cluster()
-    async with cluster.store(1, **WITH_ACLS) as one:
-        await one.change(adding(acl()))
+    async with cluster.store(1, **WITH_ACLS) as first:
+        await first.change(adding(acl()))
         session = cluster.sessions[0]
         await session.set("/kafka-acl/Topic/t", b"{")
         for data in (b"TOPIC:t", b"nonsense", b"Wrong:t"):
             await session.create("/kafka-acl-changes/acl_changes_", data, sequence=True)
         await settled(3)
-        assert set(one.image.acls) == {acl()}
+        assert set(first.image.acls) == {acl()}
         with pytest.raises(Exception, match="/kafka-acl/Topic/t"):
-            await one.change(adding(acl("t", "User:b")))
+            await first.change(adding(acl("t", "User:b")))
         assert cluster.server.dump()["/kafka-acl/Topic/t"] == b"{"
     assert "ACLs are left as they were" in caplog.text
     assert "a notification of changed ACLs is left out" in caplog.text
@@ -143,16 +143,16 @@ async def test_a_broker_that_cannot_read_an_acl_does_not_start():
 
 async def test_more_acls_than_a_znode_holds_are_refused():
     cluster = Cluster()
-    async with cluster.store(1, **WITH_ACLS) as one:
+    async with cluster.store(1, **WITH_ACLS) as first:
         many = [acl("t", "User:" + "x" * 30_000 + str(number)) for number in range(40)]
         with pytest.raises(RequestError) as refused:
-            await one.change(adding(*many))
+            await first.change(adding(*many))
         assert refused.value.code == ErrorCode.POLICY_VIOLATION
-        assert one.image.acls.count == 0
+        assert first.image.acls.count == 0
 
 
 async def test_without_an_authorizer_acls_are_not_read():
     cluster = Cluster()
-    async with cluster.store(1) as one:
+    async with cluster.store(1) as first:
         assert not any("kafka-acl" in path for path in cluster.server.dump())
-        assert one.image.acls.count == 0
+        assert first.image.acls.count == 0

@@ -47,20 +47,20 @@ def test_some_brokers_without_a_rack_are_refused():
 )
 def test_replicas_are_spread(count, rack_count, replication_factor, partitions, start, shift, first):
     replication_factor = min(replication_factor, count)
-    racks = {one: f"rack{one % rack_count}" if rack_count else None for one in range(count)}
+    racks = {id_: f"rack{id_ % rack_count}" if rack_count else None for id_ in range(count)}
     assigned = assign(racks, partitions, replication_factor, start=start, shift=shift, first=first)
     assert len(assigned) == partitions
     for replicas in assigned:
         assert len(set(replicas)) == len(replicas) == replication_factor
-        used = len({racks[one] for one in replicas})
+        used = len({racks[id_] for id_ in replicas})
         assert used == min(replication_factor, len(set(racks.values()))) or not rack_count
     leaders = Counter(replicas[0] for replicas in assigned)
-    assert max(leaders.values()) - min(leaders[one] for one in racks) <= 1
+    assert max(leaders.values()) - min(leaders[id_] for id_ in racks) <= 1
 
 
 def image_of(racks, **partition):
     image = ClusterImage("c")
-    brokers = {one: BrokerInfo(one, rack, {}) for one, rack in racks.items()}
+    brokers = {id_: BrokerInfo(id_, rack, {}) for id_, rack in racks.items()}
     partitions = (PartitionInfo(2, (2, 3), (2, 3), **partition),)
     return ClusterImage(
         image.cluster_id, brokers=brokers, topics={"t": TopicInfo("t", bytes(16), partitions)}
@@ -69,7 +69,7 @@ def image_of(racks, **partition):
 
 def test_new_partitions_go_on_from_the_first_one():
     (added,) = topic_decisions.add_partitions(image_of(dict.fromkeys((1, 2, 3))), "t", 3)
-    assert [one.replicas for one in added.partitions] == [(3, 2), (1, 3)]
+    assert [partition.replicas for partition in added.partitions] == [(3, 2), (1, 3)]
 
 
 def test_no_partitions_are_added_while_some_are_reassigned():

@@ -28,7 +28,7 @@ class World:
 
     def __init__(self, *brokers: int, topics: int = 3) -> None:
         self.image = ClusterImage("c").apply([
-            *(BrokerRegistered(BrokerInfo(one, None, {})) for one in brokers),
+            *(BrokerRegistered(BrokerInfo(id_, None, {})) for id_ in brokers),
             *(TopicCreated(TopicInfo(f"led{n}", b"l%015d" % n, (led_by(1, 1, 2), led_by(2, 2, 3)))) for n in range(topics)),
             TopicCreated(TopicInfo("alone", b"a" * 16, (led_by(2, 2),))),
             TopicCreated(TopicInfo("followed", b"f" * 16, (led_by(1, 1, 2), led_by(3, 3, 2)))),
@@ -47,7 +47,7 @@ class World:
         assert (timeout_s, channel) == (TIMEOUT_SECONDS, "missed elections")
         assert request.topics is not None
         assert not request.allow_auto_topic_creation
-        names = [one.name or "" for one in request.topics]
+        names = [topic.name or "" for topic in request.topics]
         self.asked.append((other, trio.current_time(), names))
         if self.failure is not None:
             raise self.failure
@@ -89,7 +89,7 @@ async def test_who_is_not_counted_any_more_takes_over_who_leads(autojump_clock: 
     begun = world.asked[0][1]
     assert world.asked == [(3, begun, []), (3, begun, ["led0", "led1", "led2"])]
     for name, topic in world.image.topics.items():
-        leaders = [one.leader for one in topic.partitions]
+        leaders = [partition.leader for partition in topic.partitions]
         assert leaders == {"alone": [2], "followed": [1, 3]}.get(name, [1, 3])
 
 

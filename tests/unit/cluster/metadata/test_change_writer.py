@@ -55,14 +55,14 @@ def topic(*partitions: PartitionInfo, name: str = "t", id: bytes = ID) -> TopicI
 
 
 def image_of(*topics: TopicInfo) -> ClusterImage:
-    return ClusterImage("c").apply([TopicCreated(one) for one in topics])
+    return ClusterImage("c").apply([TopicCreated(topic) for topic in topics])
 
 
 # --- what is awaited ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("partitions", "known", "is_met"),
+    ("partitions", "topic_info", "is_met"),
     [
         (0, None, True), (1, None, False),
         (0, topic(), False), (0, topic(id=OTHER_ID), True),
@@ -71,14 +71,14 @@ def image_of(*topics: TopicInfo) -> ClusterImage:
     ],
 )  # fmt: skip
 def test_a_topic_is_awaited_with_leaders_or_gone(
-    partitions: int, known: TopicInfo | None, is_met: bool
+    partitions: int, topic_info: TopicInfo | None, is_met: bool
 ) -> None:
     need = _Need(topic(), partitions)
-    assert need.is_met(image_of(*([known] if known else []))) is is_met
+    assert need.is_met(image_of(*([topic_info] if topic_info else []))) is is_met
 
 
 class World:
-    """A writer of broker 7, and who publishes: the test says what the image becomes."""
+    """A writer of broker 7, and the publisher: the test says what the image becomes."""
 
     def __init__(self) -> None:
         self.zookeeper = SimulatedZooKeeper()
@@ -130,7 +130,7 @@ async def test_what_is_decided_meanwhile_knows_of_what_was_written(autojump_cloc
         seen: list[list[str]] = []
 
         def look(image: ClusterImage) -> Sequence[Change]:
-            seen.append([f"{one.name} {len(one.partitions)}" for one in image.topics.values()])
+            seen.append([f"{topic.name} {len(topic.partitions)}" for topic in image.topics.values()])
             return []
 
         async def ask(*changes: Change) -> None:
@@ -178,8 +178,8 @@ async def test_topic_waits_for_its_predecessors_end_with_a_limit(
         if goes_after_s > 5:
             assert world.answers["made"].code == ErrorCode.TOPIC_ALREADY_EXISTS
         else:
-            found = znodes.decode_topic("t", world.zookeeper.dump()[znodes.topic_path("t")])
-            assert found.topic_id == ID
+            assignment = znodes.decode_topic("t", world.zookeeper.dump()[znodes.topic_path("t")])
+            assert assignment.topic_id == ID
 
     await within(act)
 
@@ -204,7 +204,7 @@ async def test_with_the_writer_all_fail_that_wait(autojump_clock: Any) -> None:
         await trio.sleep(1)
         world.writer.close()
         await trio.sleep(1)
-        assert {name: type(one) for name, one in world.answers.items()} == {
+        assert {name: type(error) for name, error in world.answers.items()} == {
             "unmet": StorageError, "held": StorageError,
         }  # fmt: skip
 

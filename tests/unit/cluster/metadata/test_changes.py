@@ -27,7 +27,7 @@ LED = PartitionInfo(1, (1, 2), (1, 2), 5, 7)
 
 
 def image(*topics: TopicInfo, brokers: int = 3) -> ClusterImage:
-    there = [BrokerRegistered(BrokerInfo(one, None, {})) for one in range(1, brokers + 1)]
+    there = [BrokerRegistered(BrokerInfo(id_, None, {})) for id_ in range(1, brokers + 1)]
     return ClusterImage("c").apply([*there, *map(TopicCreated, topics)])
 
 
@@ -40,8 +40,8 @@ def topic(*partitions: PartitionInfo, name: str = "t", id: bytes = ID) -> TopicI
 
 def test_partitions_are_found_by_their_index_alone() -> None:
     now = image(topic(LED, LED._replace(leader=2)))
-    found = [now.partition("t", index) for index in (-1, 0, 1, 2)]
-    assert [one.leader if one else None for one in found] == [None, 1, 2, None]
+    partitions = [now.partition("t", index) for index in (-1, 0, 1, 2)]
+    assert [part.leader if part else None for part in partitions] == [None, 1, 2, None]
     assert now.partition("u", 0) is None
     assert (now.topic_id("t"), now.topic_id("u"), now.topic_name(ID), now.topic_name(OTHER_ID)) == (
         ID,

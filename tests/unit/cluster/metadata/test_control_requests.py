@@ -76,9 +76,9 @@ def test_a_partition_that_cannot_be_is_refused(index):
 
 
 def test_listener_names_default_to_their_protocols():
-    one = UpdateMetadataRequest.UpdateMetadataBroker(id=1, v0_host="h", v0_port=5)
+    one_broker = UpdateMetadataRequest.UpdateMetadataBroker(id=1, v0_host="h", v0_port=5)
     endpoint = UpdateMetadataRequest.UpdateMetadataEndpoint(port=6, host="i", security_protocol=1)
     two = UpdateMetadataRequest.UpdateMetadataBroker(id=2, endpoints=[endpoint])
-    image = update_metadata(EMPTY, brokers=[one, two])
+    image = update_metadata(EMPTY, brokers=[one_broker, two])
     assert image.brokers[1].endpoints == {"PLAINTEXT": ("h", 5)}
     assert image.brokers[2].endpoints == {"SSL": ("i", 6)}

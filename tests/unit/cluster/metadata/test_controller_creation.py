@@ -1,4 +1,4 @@
-"""Topics that are made because somebody asks: once at the controller, and nobody waits long."""
+"""Topics that are made on request: once at the controller, and no request waits long."""
 
 from __future__ import annotations
 
@@ -146,11 +146,11 @@ async def test_this_brokers_settings_say_how(autojump_clock) -> None:
     }  # fmt: skip
     async with creation_in(**settings) as (creation, _, controller):
         await creation.ensure_all(["a", "__consumer_offsets"])
-        made = {one.name: one for one in controller.requests[0].topics}
-        assert (made["a"].num_partitions, made["a"].replication_factor) == (7, 3)
-        offsets = made["__consumer_offsets"]
+        topics = {topic.name: topic for topic in controller.requests[0].topics}
+        assert (topics["a"].num_partitions, topics["a"].replication_factor) == (7, 3)
+        offsets = topics["__consumer_offsets"]
         assert (offsets.num_partitions, offsets.replication_factor) == (5, 2)
-        assert ("cleanup.policy", "compact") in [(one.name, one.value) for one in offsets.configs]
+        assert ("cleanup.policy", "compact") in [(config.name, config.value) for config in offsets.configs]
 
 
 async def test_the_controller_makes_them_itself(autojump_clock) -> None:

@@ -46,27 +46,27 @@ async def test_a_controller_is_elected_succeeded_and_deletes_topics(any_zookeepe
     settings = ZooKeeperSettings(
         ((host, int(port)),), "/controllers", 6000, 20_000, 10, has_acls=False, digest=None, tls=None
     )
-    sessions = {one: await connect(settings, OsThreads()) for one in (1, 2)}
+    sessions = {id_: await connect(settings, OsThreads()) for id_ in (1, 2)}
     admin = await connect(settings, OsThreads())
     for path in PARENTS:
         await admin.create(path, parents=True)
     runtimes = {
-        one: ControllerRuntime(
-            ControllerSettings(broker_id=one),
+        id_: ControllerRuntime(
+            ControllerSettings(broker_id=id_),
             session,
             Obedient(),
             budget=LoopBudget(),
-            entropy=Entropy(Random(one)),
+            entropy=Entropy(Random(id_)),
             wall_clock_ms=lambda: 0,
             allows_unclean=lambda _: False,
             known_topic_id=lambda _: None,
         )
-        for one, session in sessions.items()
+        for id_, session in sessions.items()
     }
 
     async def read(path):
-        found = await admin.get_many([path])
-        return found[0] and found[0][0]
+        znodes_ = await admin.get_many([path])
+        return znodes_[0] and znodes_[0][0]
 
     async def until(path, holds):
         with trio.fail_after(20):
@@ -74,12 +74,12 @@ async def test_a_controller_is_elected_succeeded_and_deletes_topics(any_zookeepe
                 await trio.sleep(0.02)
 
     async with trio.open_nursery() as nursery:
-        for one, session in sessions.items():  # both are there before a controller looks
-            endpoint = znodes.Endpoint("PLAINTEXT", f"host{one}", 9092)
+        for id_, session in sessions.items():  # both are there before a controller looks
+            endpoint = znodes.Endpoint("PLAINTEXT", f"host{id_}", 9092)
             data = znodes.encode_broker(znodes.BrokerRegistration((endpoint,)))
-            await session.create(znodes.broker_path(one), data, ephemeral=True)
-        for one in sessions:
-            nursery.start_soon(runtimes[one].run)
+            await session.create(znodes.broker_path(id_), data, ephemeral=True)
+        for id_ in sessions:
+            nursery.start_soon(runtimes[id_].run)
             await until(znodes.CONTROLLER, bool)
         assert json.loads(await read(znodes.CONTROLLER))["brokerid"] == 1
         parts = {index: znodes.ReplicaAssignment((1 + index % 2, 2 - index % 2)) for index in range(250)}

@@ -57,11 +57,11 @@ def test_a_user_without_credentials_is_no_user():
 
 
 def test_a_login_finds_what_the_newest_image_has():
-    found = credentials(ClusterImage("c").apply(CHANGES))
-    assert found.scram("SCRAM-SHA-256", "alice") is ALICE
-    assert found.scram("SCRAM-SHA-512", "alice") is None
-    assert found.scram("SCRAM-SHA-256", "mallory") is None
-    assert found.token("id-1") is TOKEN
+    held = credentials(ClusterImage("c").apply(CHANGES))
+    assert held.scram("SCRAM-SHA-256", "alice") is ALICE
+    assert held.scram("SCRAM-SHA-512", "alice") is None
+    assert held.scram("SCRAM-SHA-256", "mallory") is None
+    assert held.token("id-1") is TOKEN
 
 
 @pytest.mark.parametrize("now_ms", [2_001, 3_001])
@@ -70,30 +70,30 @@ def test_a_token_that_has_expired_is_not_there_for_a_login(now_ms):
 
 
 async def test_without_a_secret_key_there_are_no_tokens():
-    found = credentials(ClusterImage("c").apply(CHANGES), secret_key=None)
-    assert not found.has_tokens
-    assert found.token("id-1") is None
-    assert await found.token_scram("SCRAM-SHA-256", "id-1") is None
+    held = credentials(ClusterImage("c").apply(CHANGES), secret_key=None)
+    assert not held.has_tokens
+    assert held.token("id-1") is None
+    assert await held.token_scram("SCRAM-SHA-256", "id-1") is None
 
 
 async def test_holder_of_a_token_logs_in_with_its_hmac_in_base64():
-    found = credentials(ClusterImage("c").apply(CHANGES))
-    made = await found.token_scram("SCRAM-SHA-512", "id-1")
+    held = credentials(ClusterImage("c").apply(CHANGES))
+    scram_ = await held.token_scram("SCRAM-SHA-512", "id-1")
     password = tokens.token_password(tokens.token_hmac("key", "id-1"))
-    assert made == scram.credential(scram.SCRAM_SHA_512, password, made.salt, 4096)
-    assert await found.token_scram("SCRAM-SHA-512", "id-1") is made
-    assert await found.token_scram("SCRAM-SHA-512", "id-2") is None
-    assert await found.token_scram("PLAIN", "id-1") is None
+    assert scram_ == scram.credential(scram.SCRAM_SHA_512, password, scram_.salt, 4096)
+    assert await held.token_scram("SCRAM-SHA-512", "id-1") is scram_
+    assert await held.token_scram("SCRAM-SHA-512", "id-2") is None
+    assert await held.token_scram("PLAIN", "id-1") is None
 
 
 async def test_a_token_is_found_by_its_hmac_until_it_is_removed():
     metadata = Metadata(ClusterImage("c").apply(CHANGES))
-    found = credentials(None, metadata=metadata)
+    held = credentials(None, metadata=metadata)
     mac = tokens.token_hmac("key", "id-1")
-    assert await found.token_with(mac) is TOKEN
-    assert await found.token_with(b"another") is None
+    assert await held.token_with(mac) is TOKEN
+    assert await held.token_with(b"another") is None
     later = replace(TOKEN, expires_ms=2_500)
     metadata.image = metadata.image.apply([DelegationTokenChanged(later)])
-    assert await found.token_with(mac) is later
+    assert await held.token_with(mac) is later
     metadata.image = metadata.image.apply([DelegationTokenRemoved("id-1")])
-    assert await found.token_with(mac) is None
+    assert await held.token_with(mac) is None

@@ -1,4 +1,4 @@
-"""Delegation tokens: how long they live, who may renew them, and what is refused."""
+"""Delegation tokens: how long they live, which users may renew them, and what is refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Cluster:
     """Metadata, and the credentials in them."""
 
     def __init__(self, *tokens: Token, has_tokens: bool = True) -> None:
-        self.image = ClusterImage("c").apply([DelegationTokenChanged(one) for one in tokens])
+        self.image = ClusterImage("c").apply([DelegationTokenChanged(token) for token in tokens])
         self.has_tokens = has_tokens
         self.changes = 0
         self.is_full = False
@@ -31,7 +31,7 @@ class Cluster:
         self.changes += 1
         if self.is_full:
             raise StorageError("/d", OSError(28, "full"))
-        self.image = self.image.apply([one for one in decide(self.image) if one is not None])
+        self.image = self.image.apply([change for change in decide(self.image) if change is not None])
 
     async def token_with(self, mac: bytes) -> Token | None:
         return self.image.tokens.get(mac.decode())
@@ -75,15 +75,15 @@ async def test_a_token_lives_as_long_as_is_asked_for_and_allowed(
     lifetime_ms: int, expires: int, longest: int
 ) -> None:
     cluster = Cluster()
-    made = await tokens(cluster).create("User:a", "User:r", ["User:b"], lifetime_ms)
-    assert (made.owner, made.requester, made.renewers, made.issued_ms) == (
+    token = await tokens(cluster).create("User:a", "User:r", ["User:b"], lifetime_ms)
+    assert (token.owner, token.requester, token.renewers, token.issued_ms) == (
         "User:a",
         "User:r",
         ("User:b",),
         NOW,
     )
-    assert (made.expires_ms, made.expires_max_ms) == (NOW + expires, NOW + longest)
-    assert list(cluster.image.tokens.values()) == [made]
+    assert (token.expires_ms, token.expires_max_ms) == (NOW + expires, NOW + longest)
+    assert list(cluster.image.tokens.values()) == [token]
 
 
 @pytest.mark.parametrize(
@@ -149,10 +149,10 @@ async def test_a_token_is_refused_with_the_first_reason(
         cluster = Cluster(kept)
         try:
             await getattr(tokens(cluster), act)(mac, principal, 50)
-            found = 0
+            refused = 0
         except RequestError as error:
-            found = error.code
-        assert found == code
+            refused = error.code
+        assert refused == code
         assert cluster.changes == (not code)
 
 

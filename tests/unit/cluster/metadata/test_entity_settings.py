@@ -1,4 +1,4 @@
-"""Znodes of users, client ids and addresses: whose they are, what they say that is new, and what cannot be read."""
+"""Znodes of users, client ids and addresses: their entities, what they say that is new, and what cannot be read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cluster's features: read and written in Kafka's znode, followed by whoever has written it."""
+"""The cluster's features: read and written in Kafka's znode, followed whichever broker has written it."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ async def brokers(count=2):
 
 
 async def test_all_brokers_follow_what_one_finalizes(autojump_clock) -> None:
-    async with brokers() as (zookeeper, ((one, features, _), (two, _, _))):
-        assert (one.image.features, one.image.features_epoch) == ({}, -1)
+    async with brokers() as (zookeeper, ((first, features, _), (two, _, _))):
+        assert (first.image.features, first.image.features_epoch) == ({}, -1)
         await features.finalize(BOTH)
-        assert one.image.features == BOTH
+        assert first.image.features == BOTH
         await trio.testing.wait_all_tasks_blocked()
         assert (two.image.features, two.image.features_epoch) == (BOTH, 0)
         await features.finalize({"group.version": 0})

@@ -70,7 +70,7 @@ def test_controller_wins_within_the_same_leader_epoch() -> None:
         topic_name="t", topic_id=TOPIC_ID, partition_states=[state]
     )
     learned = of_leader_and_isr(image, LeaderAndIsrRequest(topic_states=[topic]), 1)
-    (later,) = [one for one in learned.changes if isinstance(one, PartitionChanged)]
+    (later,) = [change for change in learned.changes if isinstance(change, PartitionChanged)]
     assert later.partition == PartitionInfo(2, (1, 2, 3), (2,), 5, 9)
 
 

@@ -14,7 +14,7 @@ from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper
 
 
 class World:
-    """A follower of /n, whose znodes begin with `p_`, and what it has read."""
+    """A follower of /n, with znodes that begin with `p_`, and what it has read."""
 
     def __init__(self) -> None:
         self.zookeeper = SimulatedZooKeeper()

@@ -1,4 +1,4 @@
-"""Requests to other brokers: whom they reach, how long they take, what becomes of connections; with scripted brokers."""
+"""Requests to other brokers: which they reach, how long they take, what becomes of connections; with scripted brokers."""
 
 from __future__ import annotations
 

@@ -92,4 +92,4 @@ def acl(principal: str) -> AccessControlEntry:
 
 
 def held(*principals: str) -> bytes:
-    return acl_znodes.encode([acl(one) for one in principals], [])
+    return acl_znodes.encode([acl(principal) for principal in principals], [])

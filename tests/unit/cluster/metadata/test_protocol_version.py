@@ -19,8 +19,8 @@ from barnabas.config.features import RecordVersions
     ],
 )
 def test_groups_are_written_for_the_oldest_broker(protocol: str, group: int, offset: int) -> None:
-    found = record_versions(ProtocolVersion.parse(protocol), RecordVersions())
-    assert (found.group_metadata, found.offset_commit) == (group, offset)
+    versions = record_versions(ProtocolVersion.parse(protocol), RecordVersions())
+    assert (versions.group_metadata, versions.offset_commit) == (group, offset)
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ def changed(entity, **quotas):
 async def put_by_kafka(cluster, path, settings):
     """Write a znode and a notification as a broker of Kafka's does."""
     session = cluster.server.session()
-    found = cluster.server.dump().get(f"/config/{path}")
+    current = cluster.server.dump().get(f"/config/{path}")
     data = resources.encode_config(settings)
-    if found is None:
+    if current is None:
         await session.create(f"/config/{path}", data, parents=True)
     else:
         await session.set(f"/config/{path}", data)

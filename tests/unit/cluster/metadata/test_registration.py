@@ -1,4 +1,4 @@
-"""A broker's registration: whose znode it finds, how long it waits, and which id it gets."""
+"""A broker's registration: which znode it finds, how long it waits, and which id it gets."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ async def test_only_a_session_with_our_address_is_waited_for(
 async def test_who_is_registered_already_stays_so() -> None:
     zookeeper = SimulatedZooKeeper()
     session = zookeeper.session()
-    made = registration(session)
-    assert await made.register() == await made.register()
-    await made.wait_until_free()
+    own = registration(session)
+    assert await own.register() == await own.register()
+    await own.wait_until_free()
 
 
 @pytest.mark.parametrize("is_ours", [True, False])
@@ -76,12 +76,12 @@ async def test_a_znode_of_an_earlier_session_of_ours_is_replaced(is_ours: bool, 
     zookeeper = SimulatedZooKeeper()
     earlier = await other(zookeeper, znodes.encode_broker(OURS))
     session = zookeeper.session()
-    made = registration(session)
-    made._own_sessions = {earlier.session_id} if is_ours else {earlier.session_id + 1000}
+    own = registration(session)
+    own._own_sessions = {earlier.session_id} if is_ours else {earlier.session_id + 1000}
     begun = trio.current_time()
     with trio.move_on_after(5):
-        await made.register()
-    assert (made.session_id == session.session_id) is is_ours
+        await own.register()
+    assert (own.session_id == session.session_id) is is_ours
     assert trio.current_time() - begun == (0 if is_ours else 5)
 
 

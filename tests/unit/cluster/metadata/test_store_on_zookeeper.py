@@ -1,4 +1,4 @@
-"""The store on ZooKeeper by itself: who may speak as the controller, what is published, and what comes with it."""
+"""The store on ZooKeeper by itself: which broker may speak as the controller, what is published, and what comes with it."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ async def test_new_topic_comes_with_its_own_partitions_and_settings(caplog: pyte
     parts = {index: znodes.ReplicaAssignment((1,)) for index in range(3)}
     await admin.create(znodes.topic_path("t"), znodes.encode_topic(znodes.TopicAssignment(parts, ID)))
     await admin.create(znodes.topic_path("w"), b"{")
-    made = [TopicCreated(topic(name=name)) for name in ("t", "u", "w")]
-    image = await store.publish(lambda _: [None, *made])
-    assert {name: len(one.partitions) for name, one in image.topics.items()} == {"t": 3, "u": 1, "w": 1}
+    changes = [TopicCreated(topic(name=name)) for name in ("t", "u", "w")]
+    image = await store.publish(lambda _: [None, *changes])
+    assert {name: len(info.partitions) for name, info in image.topics.items()} == {"t": 3, "u": 1, "w": 1}
     assert {name: dict(image.settings_of(TOPIC, name)) for name in "tuvw"} == {
         "t": {"retention.ms": "5"}, "u": {}, "v": {"retention.ms": "9"}, "w": {"retention.bytes": "7"},
     }  # fmt: skip
@@ -85,7 +85,7 @@ async def test_new_topic_comes_with_its_own_partitions_and_settings(caplog: pyte
 
 
 class Follower:
-    """Notes what it is called with, and what everybody sees then."""
+    """Notes what it is called with, and what all followers see then."""
 
     def __init__(self, store: ZooKeeperStore, calls: list[tuple[str, str, int]], name: str) -> None:
         self.store, self.calls, self.name = store, calls, name

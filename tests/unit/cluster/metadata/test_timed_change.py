@@ -1,4 +1,4 @@
-"""A change is carried out however long it takes; who asked for it waits no longer than wanted."""
+"""A change is carried out however long it takes; its caller waits no longer than asked."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ CONFIG = BrokerConfig({})
 
 
 def image(*topics: TopicInfo, brokers: int = 3) -> ClusterImage:
-    there = [BrokerRegistered(BrokerInfo(one, None, {})) for one in range(1, brokers + 1)]
+    there = [BrokerRegistered(BrokerInfo(id_, None, {})) for id_ in range(1, brokers + 1)]
     return ClusterImage("c").apply([*there, *map(TopicCreated, topics)])
 
 
@@ -102,16 +102,16 @@ def test_settings_that_topics_can_have(settings: dict[str, str], is_fine: bool) 
     ],
 )
 def test_a_topic_is_made_or_refused_with_its_reason(asked: dict[str, Any], code: int) -> None:
-    given = {"name": "new", "topic_id": OTHER_ID, "partitions": 2, "replication_factor": 2} | asked
+    fields = {"name": "new", "topic_id": OTHER_ID, "partitions": 2, "replication_factor": 2} | asked
     now = image(topic(), topic(name="a.b", id=b"x" * 16))
-    assert code_of(topic_decisions.create_topic, now, CONFIG, **given) == code
+    assert code_of(topic_decisions.create_topic, now, CONFIG, **fields) == code
     if not code:
-        (created, *_) = topic_decisions.create_topic(now, CONFIG, **given)
-        made = now.apply([created]).topics["new"]
-        wanted = given.get("assignments") or dict.fromkeys(range(given["partitions"]))
-        assert len(made.partitions) == len(wanted)
-        for index, info in enumerate(made.partitions):
-            assert info.replicas == (wanted[index] or info.replicas)
+        (created, *_) = topic_decisions.create_topic(now, CONFIG, **fields)
+        topic_ = now.apply([created]).topics["new"]
+        lists = fields.get("assignments") or dict.fromkeys(range(fields["partitions"]))
+        assert len(topic_.partitions) == len(lists)
+        for index, info in enumerate(topic_.partitions):
+            assert info.replicas == (lists[index] or info.replicas)
             assert (info.leader, info.isr, info.leader_epoch) == (info.replicas[0], info.replicas, 0)
 
 
@@ -206,7 +206,7 @@ def test_topics_of_one_request_are_refused_one_by_one() -> None:
 
     refused: dict[str, RequestError] = {}
     changes = [
-        one for one in create_topics(image(), CONFIG, asked, refused, charge=charge) if one is not None
+        new for new in create_topics(image(), CONFIG, asked, refused, charge=charge) if new is not None
     ]
     assert {name: error.code for name, error in refused.items()} == {
         "a": ErrorCode.TOPIC_ALREADY_EXISTS, "b_c": ErrorCode.INVALID_TOPIC_EXCEPTION,

@@ -16,7 +16,7 @@ PARTS = {0: znodes.ReplicaAssignment((1, 2), (2,)), 1: znodes.ReplicaAssignment(
 
 
 class Session:
-    """A session beside which somebody else writes before its next write."""
+    """A session beside which another one writes before its next write."""
 
     def __init__(self, zookeeper: SimulatedZooKeeper) -> None:
         self._session = zookeeper.session()
@@ -26,11 +26,11 @@ class Session:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._session, name)
 
-    async def set(self, *given: Any) -> Any:
+    async def set(self, *args: Any) -> Any:
         self.writes += 1
         if self.meanwhile:
             await self.meanwhile.pop(0)()
-        return await self._session.set(*given)
+        return await self._session.set(*args)
 
 
 def data(topic_id: bytes | None, parts: Any = PARTS) -> bytes:
@@ -48,15 +48,15 @@ async def test_each_topic_is_looked_at() -> None:
     for name, held in (("a", data(OTHER_ID)), ("b", data(None)), ("c", b"{"), ("d", data(None))):
         await it.create(znodes.topic_path(name), held, parents=True)
     await restored(it, "a", "gone", "b", "c", "d")
-    found = {name: zookeeper.dump()[znodes.topic_path(name)] for name in "abcd"}
-    assert found == {"a": data(OTHER_ID), "b": data(ID), "c": b"{", "d": data(ID)}
+    znodes_ = {name: zookeeper.dump()[znodes.topic_path(name)] for name in "abcd"}
+    assert znodes_ == {"a": data(OTHER_ID), "b": data(ID), "c": b"{", "d": data(ID)}
 
 
 @pytest.mark.parametrize(
-    ("other", "left", "writes"), [(data(None, {}), data(ID, {}), 2), (data(OTHER_ID), data(OTHER_ID), 1), (None, None, 1)]
+    ("other", "after", "writes"), [(data(None, {}), data(ID, {}), 2), (data(OTHER_ID), data(OTHER_ID), 1), (None, None, 1)]
 )  # fmt: skip
 async def test_who_is_quicker_is_not_overwritten(
-    other: bytes | None, left: bytes | None, writes: int
+    other: bytes | None, after: bytes | None, writes: int
 ) -> None:
     zookeeper = SimulatedZooKeeper()
     it, admin = Session(zookeeper), zookeeper.session()
@@ -71,5 +71,5 @@ async def test_who_is_quicker_is_not_overwritten(
 
     it.meanwhile = [somebody_else]
     await restored(it, "t")
-    assert zookeeper.dump().get(path) == left
+    assert zookeeper.dump().get(path) == after
     assert it.writes == writes

@@ -50,9 +50,9 @@ def test_brokers_of_older_releases():
         b'{"jmx_port":9999,"timestamp":"2233345666","endpoints":["PLAINTEXT://h:9092","SSL://h:9093"],'
         b'"host":"h","version":2,"port":9092}'
     )
-    found = znodes.decode_broker(0, v2)
-    assert found.endpoints == (Endpoint("PLAINTEXT", "h", 9092), Endpoint("SSL", "h", 9093, "SSL"))
-    assert (found.jmx_port, found.rack) == (9999, None)
+    broker = znodes.decode_broker(0, v2)
+    assert broker.endpoints == (Endpoint("PLAINTEXT", "h", 9092), Endpoint("SSL", "h", 9093, "SSL"))
+    assert (broker.jmx_port, broker.rack) == (9999, None)
     v3 = v2.replace(b'"version":2', b'"version":3,"rack":"dc1"')
     assert znodes.decode_broker(0, v3).rack == "dc1"
     v4 = (
@@ -74,9 +74,9 @@ def test_old_brokers_get_no_more_than_they_know():
 
 def test_topics_of_all_versions():
     v1 = b'{"version":1,"partitions":{"1":[2,1],"0":[1,2]}}'
-    found = znodes.decode_topic("t", v1)
-    assert found == TopicAssignment({0: ReplicaAssignment((1, 2)), 1: ReplicaAssignment((2, 1))})
-    assert list(found.partitions) == [0, 1]
+    assignment = znodes.decode_topic("t", v1)
+    assert assignment == TopicAssignment({0: ReplicaAssignment((1, 2)), 1: ReplicaAssignment((2, 1))})
+    assert list(assignment.partitions) == [0, 1]
     v2 = b'{"version":2,"partitions":{"0":[1,2,3]},"adding_replicas":{"0":[3]},"removing_replicas":{"0":[1]}}'
     moving = TopicAssignment({0: ReplicaAssignment((1, 2, 3), (3,), (1,))})
     assert znodes.decode_topic("t", v2) == moving
@@ -139,9 +139,9 @@ def test_notifications_and_orders():
 
 def test_settings_and_their_changes():
     data = b'{"version":1,"config":{"cleanup.policy":"compact","retention.ms":"1000"}}'
-    found = {"cleanup.policy": "compact", "retention.ms": "1000"}
-    assert resources.decode_config("/config/topics/t", data) == found
-    assert json.loads(resources.encode_config(found)) == json.loads(data)
+    settings = {"cleanup.policy": "compact", "retention.ms": "1000"}
+    assert resources.decode_config("/config/topics/t", data) == settings
+    assert json.loads(resources.encode_config(settings)) == json.loads(data)
     assert resources.decode_config("/config/topics/t", b"") == {}
     decode = resources.decode_config_change
     assert decode("c", b'{"version":2,"entity_path":"users/a%40b/clients/c"}') == ("users", "a%40b/clients/c")

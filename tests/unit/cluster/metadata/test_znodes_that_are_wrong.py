@@ -93,18 +93,18 @@ def acl(principal: str) -> AccessControlEntry:
 
 
 def test_acls_of_a_znode_are_added_and_removed() -> None:
-    one, other = acl("User:a"), acl("User:b")
-    data = acl_znodes.updated(PATTERN, None, {one: True})
+    first, other = acl("User:a"), acl("User:b")
+    data = acl_znodes.updated(PATTERN, None, {first: True})
     assert data is not None
-    assert acl_znodes.updated(PATTERN, data, {one: True}) is data
+    assert acl_znodes.updated(PATTERN, data, {first: True}) is data
     assert acl_znodes.updated(PATTERN, data, {other: False}) is data
-    assert acl_znodes.updated(PATTERN, data, {one: False}) is None
-    assert acl_znodes.updated(PATTERN, None, {one: False}) is None
+    assert acl_znodes.updated(PATTERN, data, {first: False}) is None
+    assert acl_znodes.updated(PATTERN, None, {first: False}) is None
     both = acl_znodes.updated(PATTERN, data, {other: True})
     assert both is not None
-    assert acl_znodes.entries_of(PATTERN, both)[0] == [one, other]
-    left = acl_znodes.updated(PATTERN, None, {other: True})
-    assert acl_znodes.updated(PATTERN, both, {one: False, other: True}) == left
+    assert acl_znodes.entries_of(PATTERN, both)[0] == [first, other]
+    other_only = acl_znodes.updated(PATTERN, None, {other: True})
+    assert acl_znodes.updated(PATTERN, both, {first: False, other: True}) == other_only
 
 
 def topic(*partitions: PartitionInfo, id: bytes = ID) -> TopicInfo:
@@ -112,7 +112,7 @@ def topic(*partitions: PartitionInfo, id: bytes = ID) -> TopicInfo:
 
 
 @pytest.mark.parametrize(
-    ("known", "found", "changes"),
+    ("image_topic", "true_topic", "changes"),
     [
         (None, None, []),
         (None, topic(LED), [TopicCreated(topic(LED))]),
@@ -125,15 +125,15 @@ def topic(*partitions: PartitionInfo, id: bytes = ID) -> TopicInfo:
     ],
 )
 def test_an_image_is_made_to_agree_with_what_was_found(
-    known: TopicInfo | None, found: TopicInfo | None, changes: list[Any]
+    image_topic: TopicInfo | None, true_topic: TopicInfo | None, changes: list[Any]
 ) -> None:
-    image = ClusterImage("c").apply([TopicCreated(known)] if known else [])
-    truth = Truth({"t": found})
+    image = ClusterImage("c").apply([TopicCreated(image_topic)] if image_topic else [])
+    truth = Truth({"t": true_topic})
     assert list(truth.changes(image)) == changes
     after = image.apply(changes)
     truth.forget_known(after)
     assert truth.topics == {}
-    if found is not None and known is not None and changes:
-        truth.topics = {"t": found}
+    if true_topic is not None and image_topic is not None and changes:
+        truth.topics = {"t": true_topic}
         truth.forget_known(image)
-        assert truth.topics == {"t": found}  # the image knows less, or another one
+        assert truth.topics == {"t": true_topic}  # the image knows less, or another one

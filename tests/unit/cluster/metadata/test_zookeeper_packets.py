@@ -34,7 +34,7 @@ STAT = Stat(15, 11, 12, 18, 20, 13)
 
 
 class World:
-    """A connection whose requests are noted, and answered in the order of `answers`."""
+    """A connection with requests that are noted, and answered in the order of `answers`."""
 
     def __init__(self, **settings: Any) -> None:
         self.connection = ZooKeeperConnection(SETTINGS._replace(**settings), OsThreads())
@@ -79,11 +79,11 @@ async def test_servers_without_multi_read_get_single_reads() -> None:
         (None, ZNODE),
     ]
     assert await world.connection.get_many(["/a", "/b", "/c"]) == [(b"1", STAT), None, (b"", STAT)]
-    assert [type(one) for one in world.asked] == [MultiRead, *[packets.GetData] * 3]
+    assert [type(packet) for packet in world.asked] == [MultiRead, *[packets.GetData] * 3]
     world.asked.clear()
     world.answers = [(b"1", ZNODE)]
     await world.connection.get_many(["/a"])
-    assert [type(one) for one in world.asked] == [packets.GetData]
+    assert [type(packet) for packet in world.asked] == [packets.GetData]
 
 
 async def test_another_error_of_many_is_raised() -> None:

@@ -123,10 +123,10 @@ async def test_equal_watches_are_one_called_in_the_event_loop() -> None:
     def watch() -> None:
         called.append(threading.current_thread())
 
-    one, same, other = (WatchCall(act, token) for act in (watch, watch, lambda: None))
-    assert (one == same, one == other, one == "x") == (True, False, False)
-    assert len({one, same, other}) == 2
-    await trio.to_thread.run_sync(one, object())
+    call, same, other = (WatchCall(act, token) for act in (watch, watch, lambda: None))
+    assert (call == same, call == other, call == "x") == (True, False, False)
+    assert len({call, same, other}) == 2
+    await trio.to_thread.run_sync(call, object())
     await trio.testing.wait_all_tasks_blocked()
     assert called == [threading.current_thread()]
 

@@ -129,7 +129,7 @@ async def test_our_own_server_without_users_offers_no_login(any_zookeeper):
 
 
 @pytest.mark.parametrize(
-    ("jaas", "said"),
+    ("jaas", "reason"),
     [
         (f"{DIGEST_MODULE} required username=a;", "password="),
         ("a.Other required;", "DigestLoginModule or"),
@@ -138,10 +138,10 @@ async def test_our_own_server_without_users_offers_no_login(any_zookeeper):
         (f"{KERBEROS_MODULE} required useKeyTab=true;", "keyTab="),
     ],
 )
-async def test_a_login_module_that_cannot_work_is_named(jaas, said):
+async def test_a_login_module_that_cannot_work_is_named(jaas, reason):
     class Nowhere:
         port = 1
 
     with pytest.raises(UnreachableError, match=r"zookeeper\.sasl\.jaas\.config") as refused:
         await connect(settings(Nowhere, jaas), OsThreads())
-    assert said in str(refused.value)
+    assert reason in str(refused.value)

@@ -49,8 +49,8 @@ def simulated() -> Servers:
     async def session():
         return server.session()
 
-    async def expire(one):
-        server.expire(one)
+    async def expire(session):
+        server.expire(session)
 
     return Servers(session, expire)
 
@@ -61,9 +61,9 @@ def real(address) -> Servers:
     async def session():
         return await connect(settings_for(address, chroot), OsThreads())
 
-    async def expire(one):
-        """Let somebody else go on with this session, and end it."""
-        same = KazooClient(address, client_id=(one.session_id, one._client.client_id[1]))
+    async def expire(session):
+        """Continue this session in another client, and end it."""
+        same = KazooClient(address, client_id=(session.session_id, session._client.client_id[1]))
         await trio.to_thread.run_sync(same.start)
         await trio.to_thread.run_sync(same.stop)
         same.close()
@@ -102,12 +102,12 @@ class Called:
 
 async def test_a_znode_is_made_read_changed_and_removed(servers):
     zookeeper = await servers.session()
-    path, made = await zookeeper.create("/a", b"one")
-    assert (path, made.version, made.ephemeral_owner) == ("/a", 0, 0)
-    assert await zookeeper.get("/a") == (b"one", made)
+    path, stat = await zookeeper.create("/a", b"one")
+    assert (path, stat.version, stat.ephemeral_owner) == ("/a", 0, 0)
+    assert await zookeeper.get("/a") == (b"one", stat)
     changed = await zookeeper.set("/a", b"two", 0)
-    assert (changed.version, changed.created) == (1, made.created)
-    assert changed.modified > made.modified
+    assert (changed.version, changed.created) == (1, stat.created)
+    assert changed.modified > stat.modified
     assert await zookeeper.exists("/a") == changed
     with pytest.raises(BadVersionError):
         await zookeeper.set("/a", b"three", 0)
@@ -144,8 +144,8 @@ async def test_many_are_read_at_once(servers):
     zookeeper = await servers.session()
     for number in range(50):
         await zookeeper.create(f"/{number}", b"%d" % number)
-    found = await zookeeper.get_many([f"/{number}" for number in range(60)])
-    assert [None if one is None else one[0] for one in found] == [b"%d" % n for n in range(50)] + [None] * 10
+    znodes = await zookeeper.get_many([f"/{number}" for number in range(60)])
+    assert [None if row is None else row[0] for row in znodes] == [b"%d" % n for n in range(50)] + [None] * 10
     assert await zookeeper.get_many([]) == []
     await zookeeper.close()
 
@@ -188,31 +188,31 @@ async def test_all_of_several_operations_are_done_or_none(servers):
 async def test_watches_are_called_once(servers):
     zookeeper, other = await servers.session(), await servers.session()
     await zookeeper.create("/a", b"")
-    data, made, children, gone = Called(), Called(), Called(), Called()
+    data, created, children, gone = Called(), Called(), Called(), Called()
     await zookeeper.get("/a", data)
-    assert await zookeeper.exists("/b", made) is None
+    assert await zookeeper.exists("/b", created) is None
     await zookeeper.children("/a", children)
     with pytest.raises(NoNodeError):
         await zookeeper.get("/c", gone)
     await other.set("/a", b"1")
     await data.wait()
     await other.create("/b")
-    await made.wait()
+    await created.wait()
     await other.create("/a/child")
     await children.wait()
     await other.set("/a", b"2")
     await other.create("/a/another")
     await other.create("/c")
     await zookeeper.get("/a")
-    assert [data.count, made.count, children.count, gone.count] == [1, 1, 1, 0]
+    assert [data.count, created.count, children.count, gone.count] == [1, 1, 1, 0]
     await other.close()
     await zookeeper.close()
 
 
 async def test_ephemeral_znodes_go_with_their_session(servers):
     zookeeper, other = await servers.session(), await servers.session()
-    _, made = await zookeeper.create("/e", b"", ephemeral=True)
-    assert made.ephemeral_owner == zookeeper.session_id
+    _, stat = await zookeeper.create("/e", b"", ephemeral=True)
+    assert stat.ephemeral_owner == zookeeper.session_id
     gone = Called()
     assert await other.exists("/e", gone) is not None
     await zookeeper.close()
@@ -351,11 +351,11 @@ async def test_many_thousands_are_read_in_one_go(any_zookeeper):
     paths = [f"/t/{n % 2500}" for n in range(10_000)]
     await zookeeper.get_many(["/"])
     began = trio.current_time()
-    found = await zookeeper.get_many(paths)
+    znodes = await zookeeper.get_many(paths)
     print(f"10,000 znodes in {trio.current_time() - began:.2f} s")
-    assert [one and one[0] for one in found[:2500]] == [b"%d" % n for n in range(2000)] + [None] * 500
+    assert [row and row[0] for row in znodes[:2500]] == [b"%d" % n for n in range(2000)] + [None] * 500
     zookeeper._has_multi_read = False  # as a server before 3.6
-    assert await zookeeper.get_many(paths[1000:2500]) == found[1000:2500]
+    assert await zookeeper.get_many(paths[1000:2500]) == znodes[1000:2500]
     await zookeeper.close()
 
 

@@ -40,9 +40,9 @@ async def test_settings_are_read_at_the_start():
 
 async def test_settings_are_written_like_kafkas_and_followed():
     cluster = Cluster()
-    async with cluster.store(1) as one, cluster.store(2) as two:
-        await one.change(lambda _: [topic("t")])
-        image = await one.change(lambda _: [ConfigChanged(TOPIC, "t", (("retention.ms", "1"),))])
+    async with cluster.store(1) as first, cluster.store(2) as two:
+        await first.change(lambda _: [topic("t")])
+        image = await first.change(lambda _: [ConfigChanged(TOPIC, "t", (("retention.ms", "1"),))])
         assert image.settings_of(TOPIC, "t") == {"retention.ms": "1"}
         await settled()
         assert two.image.settings_of(TOPIC, "t") == {"retention.ms": "1"}
@@ -50,7 +50,7 @@ async def test_settings_are_written_like_kafkas_and_followed():
         assert cluster.znode("/config/changes/config_change_0000000000") == {
             "version": 2, "entity_path": "topics/t",
         }  # fmt: skip
-        await one.change(lambda _: [ConfigChanged(BROKER, "", (("log.retention.ms", "5"),))])
+        await first.change(lambda _: [ConfigChanged(BROKER, "", (("log.retention.ms", "5"),))])
         await settled()
         assert two.image.settings_of(BROKER, "") == {"log.retention.ms": "5"}
         assert "/config/brokers/<default>" in cluster.server.dump()
@@ -58,11 +58,11 @@ async def test_settings_are_written_like_kafkas_and_followed():
 
 async def test_settings_are_read_again_after_a_lost_connection():
     cluster = Cluster()
-    async with cluster.store(1) as one, cluster.store(2) as two:
+    async with cluster.store(1) as first, cluster.store(2) as two:
         await settled()
         session = cluster.sessions[1]
         session.disconnect()
-        await one.change(lambda _: [ConfigChanged(BROKER, "2", (("a", "1"),))])
+        await first.change(lambda _: [ConfigChanged(BROKER, "2", (("a", "1"),))])
         for path in [path for path in cluster.server.dump() if "config_change_" in path]:
             await cluster.sessions[0].delete(path)
         assert two.image.settings_of(BROKER, "2") == {}
@@ -101,13 +101,13 @@ async def test_old_notifications_are_removed(autojump_clock):
 
 async def test_new_topics_come_with_their_settings_whoever_made_them():
     cluster = Cluster()
-    async with cluster.store(1) as one, cluster.store(2) as two:
-        await one.change(lambda _: [topic("t"), ConfigChanged(TOPIC, "t", (("retention.ms", "1"),))])
+    async with cluster.store(1) as first, cluster.store(2) as two:
+        await first.change(lambda _: [topic("t"), ConfigChanged(TOPIC, "t", (("retention.ms", "1"),))])
         await settled()
         assert two.image.settings_of(TOPIC, "t") == {"retention.ms": "1"}
         await two.change(lambda _: [TopicDeleted("t")])
         await settled()
-        assert one.image.settings_of(TOPIC, "t") == {}
+        assert first.image.settings_of(TOPIC, "t") == {}
         assert "/brokers/topics/t" not in cluster.server.dump()
         await two.change(lambda _: [topic("t", topic_id=b"new")])
         assert two.image.settings_of(TOPIC, "t") == {}
@@ -142,11 +142,11 @@ async def test_invalid_topic_setting_stops_a_start_and_is_named(name):
 @pytest.mark.parametrize("name", REFUSING)
 async def test_running_broker_keeps_the_last_valid_setting(name, caplog):
     cluster = Cluster()
-    async with cluster.store(1) as one, cluster.store(2) as two:
+    async with cluster.store(1) as first, cluster.store(2) as two:
         row = topic_settings.SETTINGS[name]
         others = [text for text in ("*", "1000000", "1", "true") if takes(row, text)]
         sound = others[0] if others else row.format(row.default)
-        await one.change(lambda _: [topic("t"), ConfigChanged(TOPIC, "t", ((name, sound),))])
+        await first.change(lambda _: [topic("t"), ConfigChanged(TOPIC, "t", ((name, sound),))])
         await settled(3)
         assert two.image.settings_of(TOPIC, "t") == {name: sound}
         written = {"version": 1, "config": {name: WRONG, "y": "1"}}
@@ -155,14 +155,14 @@ async def test_running_broker_keeps_the_last_valid_setting(name, caplog):
             notice = b'{"version":2,"entity_path":"topics/t"}'
             await cluster.sessions[0].create("/config/changes/config_change_", notice, sequence=True)
             await settled(3)
-        for store in (one, two):
+        for store in (first, two):
             assert store.image.settings_of(TOPIC, "t") == {"y": "1", name: sound}
     assert f"znode /config/topics/t: topic t: {name}={WRONG}" in caplog.text
     assert f"{sound} stays in force" in caplog.text
 
 
 DYNAMIC = [row for name in tables.names() if (row := tables.setting(name)).dynamic and not takes(row, WRONG)]
-GROUPS = [one.setting for one in group_settings.rows().values()]
+GROUPS = [row.setting for row in group_settings.rows().values()]
 OTHERS = [(BROKER, "brokers", "1", row) for row in DYNAMIC]
 OTHERS += [(BROKER, "brokers", "", row) for row in DYNAMIC]
 OTHERS += [(GROUP, "groups", "g", row) for row in GROUPS if not takes(row, WRONG)]

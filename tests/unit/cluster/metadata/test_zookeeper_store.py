@@ -1,4 +1,4 @@
-"""The store on ZooKeeper does more than every store: registration, partitions, others who are quicker."""
+"""The store on ZooKeeper does more than every store: registration, partitions, others that are quicker."""
 
 from random import Random
 
@@ -171,8 +171,8 @@ async def test_a_topic_has_all_partitions_as_soon_as_it_is_there(name):
     async with cluster.store(1, has_controller=False) as store:
         await cluster.sessions[0].create(topic_path(name), assigned(50))
         await store.follow(lambda _: [topic(name, 1)])
-        found = store.image.topics[name].partitions
-        assert [one.leader for one in found] == [1] + [-1] * 49
+        parts = store.image.topics[name].partitions
+        assert [part.leader for part in parts] == [1] + [-1] * 49
 
 
 async def test_a_topic_that_grows_has_all_partitions_at_once():
@@ -182,7 +182,7 @@ async def test_a_topic_that_grows_has_all_partitions_at_once():
         await store.follow(lambda _: [topic("t", 2)])
         await cluster.sessions[0].set(topic_path("t"), assigned(5))
         await store.follow(lambda _: [PartitionsAdded("t", topic("t", 1).topic.partitions)])
-        assert [one.leader for one in store.image.topics["t"].partitions] == [1, 1, 1, -1, -1]
+        assert [partition.leader for partition in store.image.topics["t"].partitions] == [1, 1, 1, -1, -1]
 
 
 @pytest.mark.parametrize("name", ["__transaction_state", "t"])
@@ -246,9 +246,9 @@ async def test_change_waits_for_leaders_and_is_seen_by_the_next():
 
 async def test_who_is_slower_decides_on_what_the_other_one_has_made():
     cluster = Cluster()
-    async with cluster.store(1) as one, cluster.store(2, has_controller=False) as two:
+    async with cluster.store(1) as first, cluster.store(2, has_controller=False) as two:
         await two.follow(lambda _: [BrokerRegistered(BrokerInfo(2, None, {}))])
-        await one.change(lambda _: [topic("t", topic_id=b"first")])
+        await first.change(lambda _: [topic("t", topic_id=b"first")])
         assert not two.image.topics
 
         def decide(image):
@@ -259,9 +259,9 @@ async def test_who_is_slower_decides_on_what_the_other_one_has_made():
         with pytest.raises(RequestError) as refused:
             await two.change(decide)
         assert refused.value.code == ErrorCode.TOPIC_ALREADY_EXISTS
-        await one.change(lambda _: [ConfigChanged(BROKER, "1", (("a", "1"),))])
+        await first.change(lambda _: [ConfigChanged(BROKER, "1", (("a", "1"),))])
         cluster.sessions[1].disconnect()  # it has not seen this
-        await one.change(lambda _: [ConfigChanged(BROKER, "1", (("a", "1"), ("b", "1")))])
+        await first.change(lambda _: [ConfigChanged(BROKER, "1", (("a", "1"), ("b", "1")))])
 
         async def add(name):
             def decide(image):
@@ -346,10 +346,10 @@ async def test_waiting_changes_end_with_the_store():
 def test_whatever_the_weather_nothing_is_made_twice_or_lost(number):
     seed = drawing(number).randrange(2**32)
     outcome = trio.run(in_weather, seed, clock=trio.testing.MockClock(autojump_threshold=0))
-    handed_out, made, images, settings, written = outcome
+    handed_out, created, images, settings, written = outcome
     assert len(handed_out) == len(set(handed_out))
-    assert sorted(made) == [f"t{n}" for n in range(10)]
-    assert images == [sorted(made)] * 3
+    assert sorted(created) == [f"t{n}" for n in range(10)]
+    assert images == [sorted(created)] * 3
     assert settings == [written] * 3
     assert len(written) == 30
 
@@ -361,7 +361,7 @@ async def in_weather(seed):
         0.01, 0.01, 0.05, 0.1, lost_request_probability=0.05, lost_answer_probability=0.1
     )
     cluster = Cluster(SimulatedZooKeeper(random))
-    handed_out, made = [], []
+    handed_out, created = [], []
 
     async def work(store, number):
         for round_number in range(10):
@@ -377,7 +377,7 @@ async def in_weather(seed):
 
             try:
                 await store.change(decide)
-                made.append(name)
+                created.append(name)
             except RequestError:
                 pass
 
@@ -398,20 +398,20 @@ async def in_weather(seed):
                 session.disconnect()
                 session.connect_soon()
 
-    async with cluster.store(1) as one, cluster.store(2) as two, cluster.store(3) as three:
+    async with cluster.store(1) as first, cluster.store(2) as two, cluster.store(3) as three:
         cluster.server.weather = weather
         async with trio.open_nursery() as troubles:
             troubles.start_soon(trouble)
             async with trio.open_nursery() as nursery:
-                for number, store in enumerate((one, two, three)):
+                for number, store in enumerate((first, two, three)):
                     nursery.start_soon(work, store, number)
             troubles.cancel_scope.cancel()
         cluster.server.weather = ZooKeeperWeather()
         await trio.sleep(60)
-        stores = (one, two, three)
+        stores = (first, two, three)
         images = [sorted(store.image.topics) for store in stores]
         settings = [dict(store.image.settings_of(BROKER, "")) for store in stores]
         written = cluster.znode("/config/brokers/<default>")["config"]
         for broker_id, store in enumerate(stores, 1):
             assert store.broker_epoch == store.image.brokers[broker_id].epoch
-    return handed_out, made, images, settings, written
+    return handed_out, created, images, settings, written

@@ -71,7 +71,7 @@ async def test_what_the_controller_accepts_is_the_isr(version: int) -> None:
     if version < 3:
         assert partition.new_isr == [1, 2]
     else:
-        assert [(one.broker_id, one.broker_epoch) for one in partition.new_isr_with_epochs] == [
+        assert [(state.broker_id, state.broker_epoch) for state in partition.new_isr_with_epochs] == [
             (1, 11),
             (2, 22),
         ]

@@ -31,7 +31,7 @@ WAITED_FOR = {
 
 
 class Noted:
-    """A replica whose answers are noted."""
+    """A replica that notes its answers."""
 
     def __init__(self, replica: Replica, settled: list[tuple[str, int | None, Any]]) -> None:
         self._replica = replica
@@ -71,7 +71,7 @@ class World:
         return answer
 
     async def start(self, nursery: trio.Nursery, u_id: bytes = U_ID) -> None:
-        brokers = [BrokerRegistered(BrokerInfo(one, None, {})) for one in (1, 2, 3)]
+        brokers = [BrokerRegistered(BrokerInfo(id_, None, {})) for id_ in (1, 2, 3)]
         t, u = TopicInfo("t", T_ID, (ALONE, ALONE)), TopicInfo("u", u_id, (ALONE,))
         await self.node.apply([*brokers, TopicCreated(t), TopicCreated(u)])
         for replica in self.node.replicas:
@@ -89,7 +89,7 @@ class World:
     def names(self, number: int = -1) -> list[tuple[str, int]]:
         request = self.asked[number][2]
         return [
-            (topic.topic_name, one.partition_index) for topic in request.topics for one in topic.partitions
+            (topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions
         ]
 
 
@@ -131,12 +131,12 @@ async def test_each_proposal_meets_its_own_answer(version: int, autojump_clock: 
     [(_, sent, request)] = world.asked
     assert sent == version
     assert (request.broker_id, request.broker_epoch) == (1, 11)
-    assert [(one.topic_name, one.topic_id) for one in request.topics] == [("t", T_ID), ("u", U_ID)]
+    assert [(topic.topic_name, topic.topic_id) for topic in request.topics] == [("t", T_ID), ("u", U_ID)]
     assert world.names() == [("t", 0), ("t", 1), ("u", 0)]
     isrs = [
-        [each.broker_id for each in one.new_isr_with_epochs] if version >= 3 else one.new_isr
+        [each.broker_id for each in partition.new_isr_with_epochs] if version >= 3 else partition.new_isr
         for topic in request.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     ]
     assert isrs == [[1, 2], [1, 2, 3], [1, 3]]
 
@@ -176,9 +176,9 @@ async def test_proposals_of_a_leader_that_is_one_no_more_are_forgotten(
         else:
             ask = world.ask_controller
 
-            async def asked(*given: Any, **named: Any) -> Any:
+            async def asked(*args: Any, **named: Any) -> Any:
                 await replaced()
-                return await ask(*given, **named)
+                return await ask(*args, **named)
 
             world.ask_controller = asked  # type: ignore[method-assign]
             answers = [PartitionData(0, ErrorCode.INELIGIBLE_REPLICA), done(9, 1, 2, index=1)]

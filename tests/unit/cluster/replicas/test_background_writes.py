@@ -22,7 +22,7 @@ def validated(replica: Replica, *values: bytes) -> Any:
 
 def sizes(node: Node, replica: Replica) -> dict[str, int]:
     directory = replica.log.dir
-    return {one.name: len(node.disk.read(f"{directory}/{one.name}")) for one in node.disk.list(directory)}
+    return {file.name: len(node.disk.read(f"{directory}/{file.name}")) for file in node.disk.list(directory)}
 
 
 async def test_only_a_leader_writes() -> None:

@@ -92,7 +92,7 @@ async def test_what_the_leader_does_not_have_is_cut_off_first(
     await follower.follow(6, is_first=False)
     async with follower.fetching():
         await follower.until(lambda: follower.has(leader))
-    kinds = [type(one) for one in leader.asked]
+    kinds = [type(request) for request in leader.asked]
     assert (OffsetForLeaderEpochRequest in kinds) is (version < 12)
 
 
@@ -136,8 +136,8 @@ async def test_a_request_of_a_session_costs_what_has_changed(
         looks_at_all = (trio.current_time() - begun) / LOOK_AT_ALL_SECONDS + 2
         named = [
             want.partition
-            for one in leader.asked[requests:]
-            for topic in one.topics
+            for request in leader.asked[requests:]
+            for topic in request.topics
             for want in topic.partitions
         ]
         assert looked[1] >= 100

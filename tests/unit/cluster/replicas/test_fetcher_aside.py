@@ -31,13 +31,13 @@ class Counting(Leader):
         return await super()._fetch(request, version)
 
     def times(self, begun: float, *, aside: bool) -> list[float]:
-        return [round(at - begun, 3) for at, one in self.fetches if (one.session_epoch == -1) is aside]
+        return [round(at - begun, 3) for at, fetch in self.fetches if (fetch.session_epoch == -1) is aside]
 
     def named(self, *, aside: bool) -> list[list[int]]:
         return [
-            [part.partition for topic in one.topics for part in topic.partitions]
-            for _, one in self.fetches
-            if (one.session_epoch == -1) is aside
+            [part.partition for topic in fetch.topics for part in topic.partitions]
+            for _, fetch in self.fetches
+            if (fetch.session_epoch == -1) is aside
         ]
 
 

@@ -80,7 +80,7 @@ async def test_offsets_beside_an_error_code_are_not_used(
         del leader.logs[1][1:]
         await trio.sleep(2.5 * BACKOFF_S)
         assert follower.of(1).log.log_end_offset == 3
-        assert sum(isinstance(one, ListOffsetsRequest) for one in leader.asked) > 1
+        assert sum(isinstance(request, ListOffsetsRequest) for request in leader.asked) > 1
         leader.offset_errors, leader.errors = {}, {}
         assert await follower.until(lambda: follower.has(leader)) <= BACKOFF_S + 0.1
 
@@ -94,7 +94,7 @@ async def test_contradictory_out_of_range_is_retried_with_backoff(
     await follower.follow()
     async with follower.fetching():
         await trio.sleep(10)
-        asked = [one for one in leader.asked if isinstance(one, ListOffsetsRequest)]
+        asked = [request for request in leader.asked if isinstance(request, ListOffsetsRequest)]
         assert 5 < len(asked) < 50
         assert follower.has(leader, 0, 2)
         leader.errors = {}

@@ -37,7 +37,7 @@ class Timed(Leader):
         return await super().ask(broker_id, request, **named)
 
     def fetches(self) -> list[FetchRequest]:
-        return [one for _, one in self.times if isinstance(one, FetchRequest)]
+        return [request for _, request in self.times if isinstance(request, FetchRequest)]
 
 
 def gaps(times: list[float]) -> list[float]:
@@ -76,7 +76,7 @@ async def test_errors_before_logs_agree_do_not_lengthen_later_waits(autojump_clo
     leader.errors = {0: ErrorCode.UNKNOWN_LEADER_EPOCH}
     async with follower.fetching():
         await trio.sleep(0.5)
-    kinds = [isinstance(one, FetchRequest) for _, one in leader.times]
+    kinds = [isinstance(request, FetchRequest) for _, request in leader.times]
     assert kinds[:4] == [False, False, True, True]
     assert gaps([when for when, _ in leader.times])[:3] == pytest.approx([0.02, 0, 0.02], abs=0.005)
 

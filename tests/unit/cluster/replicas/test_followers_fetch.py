@@ -32,12 +32,12 @@ async def replicate(client: Client, *, leader: int | None = None, isr: tuple[int
 async def fetch(
     client: Client, offset: int, *, replica: int, version: int = 12, epoch: int = -1, last: int = -1
 ) -> Any:
-    wanted = FetchRequest.FetchPartition(
+    part = FetchRequest.FetchPartition(
         partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=epoch,
         last_fetched_epoch=last, log_start_offset=0,
     )  # fmt: skip
     topic_id = client.services.metadata.image.topics["t"].id
-    topic = FetchRequest.FetchTopic(topic="t", partitions=[wanted])
+    topic = FetchRequest.FetchTopic(topic="t", partitions=[part])
     request = FetchRequest(replica_id=replica, max_bytes=1 << 20, session_epoch=-1, topics=[topic])
     if version >= 13:
         topic.topic, topic.topic_id = "", topic_id
@@ -139,11 +139,11 @@ async def test_session_of_an_up_to_date_follower_returns_only_news() -> None:
                 replica_id=2, max_bytes=1 << 20, session_id=session_id, session_epoch=epoch, min_bytes=0
             )
             if offset is not None:
-                wanted = FetchRequest.FetchPartition(
+                part = FetchRequest.FetchPartition(
                     partition=0, fetch_offset=offset, partition_max_bytes=1 << 20,
                     current_leader_epoch=leader_epoch, last_fetched_epoch=last, log_start_offset=0,
                 )  # fmt: skip
-                request.topics = [FetchRequest.FetchTopic(topic="t", partitions=[wanted])]
+                request.topics = [FetchRequest.FetchTopic(topic="t", partitions=[part])]
             response = await client.ask(request, 12)
             assert response.error_code == 0
             session_id, epoch = response.session_id, epoch + 1

@@ -1,4 +1,4 @@
-"""Parts of a replica by themselves: counts of bytes, those who wait for an offset, subscribers, ends of epochs."""
+"""Parts of a replica by themselves: counts of bytes, waits for an offset, subscribers, ends of epochs."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def test_a_proposal_is_refused_with_the_first_reason_that_holds(
     await node.create(info)
     info = info._replace(leader=change.pop("leader", 1))
     image = ClusterImage("c").apply([
-        *(BrokerRegistered(BrokerInfo(one, None, {})) for one in (1, 2, 4)),
+        *(BrokerRegistered(BrokerInfo(id_, None, {})) for id_ in (1, 2, 4)),
         TopicCreated(TopicInfo(**{"name": "t", "id": TOPIC_ID, "partitions": (info,)} | topic)),
     ])  # fmt: skip
     proposed = IsrChange(**{"isr": frozenset({1, 2, 3}), "leader_epoch": 5, "partition_epoch": 7} | change)

@@ -23,7 +23,7 @@ STATE = znodes.PartitionState(1, 5, (1,), 3)
 
 
 class Meddling:
-    """A session beside which somebody else does something just before its next write of a state."""
+    """A session beside which another one does something just before its next write of a state."""
 
     def __init__(self, session: Any) -> None:
         self.inner = session
@@ -34,15 +34,15 @@ class Meddling:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    async def set(self, *given: Any) -> Any:
+    async def set(self, *args: Any) -> Any:
         self.sets += 1
         if self.acts:
             await self.acts.pop(0)()
-        return await self.inner.set(*given)
+        return await self.inner.set(*args)
 
-    async def create(self, *given: Any, **named: Any) -> Any:
+    async def create(self, *args: Any, **named: Any) -> Any:
         self.creates.append(trio.current_time())
-        return await self.inner.create(*given, **named)
+        return await self.inner.create(*args, **named)
 
 
 class World:
@@ -70,7 +70,7 @@ class World:
         self.isrs.propose(*self.node.proposals[-1])
 
     async def written(self, **fields: Any) -> None:
-        """Somebody else writes the state."""
+        """Another broker writes the state."""
         await self.admin.set(PATH, znodes.encode_state(replace(STATE, **fields)))
 
     def state(self) -> znodes.PartitionState:

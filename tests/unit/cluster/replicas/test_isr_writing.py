@@ -60,9 +60,9 @@ class World:
 @asynccontextmanager
 async def world() -> AsyncIterator[World]:
     async with trio.open_nursery() as nursery:
-        one = World(nursery)
-        await one.start()
-        yield one
+        running = World(nursery)
+        await running.start()
+        yield running
         nursery.cancel_scope.cancel()
 
 

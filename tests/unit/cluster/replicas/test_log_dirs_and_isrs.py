@@ -38,7 +38,7 @@ def topic(*partitions: PartitionInfo, name: str = "t", id: bytes = TOPIC_ID) -> 
 
 
 def brokers() -> list[Change]:
-    return [BrokerRegistered(BrokerInfo(one, None, {})) for one in (1, 2)]
+    return [BrokerRegistered(BrokerInfo(id_, None, {})) for id_ in (1, 2)]
 
 
 # --- disks that fail ----------------------------------------------------------------------------------------------
@@ -68,10 +68,10 @@ async def test_logs_are_created_in_another_dir_after_a_failure(
     node = Node(1, dirs=("/d", "/e"))
     begin, bad = node.logs.begin_creation, ["/d", "/e"][:fails]
 
-    def failing(*given: Any) -> Any:
+    def failing(*args: Any) -> Any:
         if bad:
             raise StorageError(bad.pop(0), BROKEN)
-        return begin(*given)
+        return begin(*args)
 
     monkeypatch.setattr(node.logs, "begin_creation", failing)
     await node.apply([topic(SOLE, SOLE)])
@@ -99,12 +99,12 @@ async def test_logs_that_cannot_be_deleted_are_named() -> None:
 
 def failures(node: Node, *, has_other_replicas: bool = False) -> tuple[LogDirFailures, list[Any]]:
     happened: list[Any] = []
-    found = LogDirFailures(
+    failures_ = LogDirFailures(
         node.logs, lambda: node.now_ms, lambda: happened.append("all"), has_other_replicas=has_other_replicas
     )
-    found.on_lost.append(lambda logs: happened.append([one.name for one in logs]))
-    found.on_lost.append(lambda _: happened.append("second"))
-    return found, happened
+    failures_.on_lost.append(lambda logs: happened.append([log.name for log in logs]))
+    failures_.on_lost.append(lambda _: happened.append("second"))
+    return failures_, happened
 
 
 FULL, NO_FILES, BROKEN = OSError(28, "full"), OSError(24, "too many open files"), OSError(5, "broken")
@@ -121,22 +121,22 @@ async def test_full_dir_goes_offline_if_others_have_room(
     node = Node(1, dirs=("/d", "/e"))
     await node.apply([topic(SOLE)])
     log = node.replica.log
-    found, happened = failures(node, has_other_replicas=has_others)
-    error = found.failed(StorageError(log.log_dir, cause))
+    failures_, happened = failures(node, has_other_replicas=has_others)
+    error = failures_.failed(StorageError(log.log_dir, cause))
     assert error.code == ErrorCode.KAFKA_STORAGE_ERROR
     assert (log.log_dir in node.logs.offline) is goes
     assert happened == ([[log.name], "second"] if goes else [])
-    found.failed(StorageError(log.log_dir, cause))  # what meets it afterwards is answered alike
+    failures_.failed(StorageError(log.log_dir, cause))  # what meets it afterwards is answered alike
     assert len(happened) == (2 if goes else 0)
 
 
 async def test_the_last_dir_that_fails_is_told_once() -> None:
     node = Node(1, dirs=("/d", "/e"))
-    found, happened = failures(node)
-    found.failed(StorageError("/d", BROKEN))
+    failures_, happened = failures(node)
+    failures_.failed(StorageError("/d", BROKEN))
     assert "all" not in happened
     for _ in range(2):
-        found.failed(StorageError("/e", BROKEN))
+        failures_.failed(StorageError("/e", BROKEN))
     assert happened.count("all") == 1
 
 
@@ -156,8 +156,8 @@ class Store:
         self.image = self.image.apply(decide(self.image))
 
 
-def kept(node: Node, *known: bytes) -> tuple[LostDirs, Store]:
-    image = node.image.apply([LogDirsRegistered(1, frozenset(known))]) if known else node.image
+def kept(node: Node, *dir_ids: bytes) -> tuple[LostDirs, Store]:
+    image = node.image.apply([LogDirsRegistered(1, frozenset(dir_ids))]) if dir_ids else node.image
     store = Store(image)
     return LostDirs(1, node.logs, node.replicas, store), store  # type: ignore[arg-type]
 
@@ -166,10 +166,10 @@ async def two_dirs() -> tuple[Node, bytes, bytes]:
     node = Node(1, dirs=("/d", "/e"))
     await node.apply([topic(SOLE, SOLE)])
     node.logs.write_meta("c", 1)
-    one, other = (node.logs.meta[path].directory_id for path in ("/d", "/e"))
-    assert one is not None
+    first, other = (node.logs.meta[path].directory_id for path in ("/d", "/e"))
+    assert first is not None
     assert other is not None
-    return node, one, other
+    return node, first, other
 
 
 async def test_unknown_dir_is_logged_without_an_id(
@@ -194,8 +194,8 @@ async def test_unknown_dir_is_logged_without_an_id(
     ],
 )
 async def test_only_logs_that_cannot_come_back_are_given_up(why: str, is_possible: bool) -> None:
-    node, one, other = await two_dirs()
-    dirs, store = kept(node, one, other)
+    node, first, other = await two_dirs()
+    dirs, store = kept(node, first, other)
     if why in ("lost dir", "offline dir"):
         node.replicas.own_logs.lost_dirs = frozenset({OTHER_ID})
     if why == "missing log":

@@ -52,7 +52,7 @@ async def restarted(node: Node, *changes: Change) -> None:
     node.logs.close()
     image, node.image = node.image, ClusterImage("c")
     node.start()
-    again: list[Change] = [TopicCreated(one) for one in image.topics.values()]
+    again: list[Change] = [TopicCreated(topic) for topic in image.topics.values()]
     await node.apply([*again, *changes])
 
 
@@ -156,12 +156,12 @@ async def test_metadata_that_are_older_than_what_is_known_are_left_out(
 async def test_replicas_that_others_have_too_are_told_apart() -> None:
     node = Node(1)
     await node.apply([topic(SOLE, LED, FOLLOWED, ELSEWHERE)])
-    assert [one.index for one in node.replicas.replicated()] == [1, 2]
+    assert [replica.index for replica in node.replicas.replicated()] == [1, 2]
     await node.apply([PartitionChanged("t", 0, newer(LED)), PartitionChanged("t", 1, newer(SOLE))])
-    assert sorted(one.index for one in node.replicas.replicated()) == [0, 2]
+    assert sorted(replica.index for replica in node.replicas.replicated()) == [0, 2]
     await node.apply([PartitionChanged("t", 2, newer(ELSEWHERE)), PartitionChanged("t", 3, newer(FOLLOWED))])
-    assert sorted(one.index for one in node.replicas.replicated()) == [0, 3]
-    assert sorted(one.index for one in node.replicas) == [0, 1, 3]
+    assert sorted(replica.index for replica in node.replicas.replicated()) == [0, 3]
+    assert sorted(replica.index for replica in node.replicas) == [0, 1, 3]
 
 
 # --- logs that come and go ----------------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ async def test_log_of_another_topic_is_set_aside_if_not_needed(
         node.replicas.begin_empty("t", 0)
     await node.apply([topic(info, id=OTHER_ID)])
     replica = node.replicas.find("t", 0)
-    kept = [one.name for one in node.disk.list("/d") if one.name.endswith("-stray")]
+    kept = [file.name for file in node.disk.list("/d") if file.name.endswith("-stray")]
     assert "kafka-leader-election" not in caplog.text, "that is for a broker that is alone"
     if is_set_aside:
         assert replica is not None
@@ -304,7 +304,7 @@ async def test_only_the_log_of_the_topic_that_was_deleted_goes(deleted: bytes, n
         node.replicas.own_logs.note_deletions([(("t", 0), noted), (("t", 1), noted)])
     assert await node.replicas.delete_logs([("t", 0)], NOW_MS, deleted) == {}
     assert node.logs.get("t", 0) is None
-    kinds = {one.name.rpartition("-")[2] for one in node.disk.list("/d") if one.name.startswith("t-0.")}
+    kinds = {file.name.rpartition("-")[2] for file in node.disk.list("/d") if file.name.startswith("t-0.")}
     assert kinds == ({"stray"} if (noted or deleted) == OTHER_ID else {"delete"})
 
 

@@ -18,13 +18,13 @@ OFFSET_NOT_AVAILABLE, LEADER_NOT_AVAILABLE = 78, 5
 
 
 async def fetch(client: Client, broker_id: int, offset: int, *, rack: str = "", version: int = 11) -> Any:
-    wanted = FetchRequest.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    part = FetchRequest.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
     request = FetchRequest(
         max_wait_ms=10_000 if rack else 0,
         min_bytes=1,
         max_bytes=1 << 20,
         rack_id=rack,
-        topics=[FetchRequest.FetchTopic(topic="t", partitions=[wanted])],
+        topics=[FetchRequest.FetchTopic(topic="t", partitions=[part])],
     )
     response = await client.ask_broker(broker_id, request, version=version)
     return response.responses[0].partitions[0]

@@ -107,7 +107,7 @@ async def test_a_session_names_what_has_changed_and_what_is_gone(version: int) -
     assert (request.session_id, request.session_epoch) == (9, 1)
     [named] = request.topics
     [forgotten] = request.forgotten_topics_data
-    assert [(one.partition, one.fetch_offset) for one in named.partitions] == [(1, 31)]
+    assert [(partition.partition, partition.fetch_offset) for partition in named.partitions] == [(1, 31)]
     assert forgotten.partitions == [2]
     names = (named.topic_id, forgotten.topic_id) if version >= 13 else (named.topic, forgotten.topic)
     assert names == ((T_ID, U_ID) if version >= 13 else ("t", "u"))
@@ -150,15 +150,15 @@ async def test_others_run_while_many_partitions_are_named(count: int) -> None:
 
 def listed(*offsets: tuple[str, int, int, list[int], int]) -> ListOffsetsResponse:
     """An answer with an error code, old offsets and the offset by topic and partition."""
-    found: dict[str, Any] = {}
+    topics: dict[str, Any] = {}
     for name, index, code, old, offset in offsets:
-        topic = found.setdefault(name, ListOffsetsResponse.ListOffsetsTopicResponse(name=name))
+        topic = topics.setdefault(name, ListOffsetsResponse.ListOffsetsTopicResponse(name=name))
         topic.partitions.append(
             ListOffsetsResponse.ListOffsetsPartitionResponse(
                 partition_index=index, error_code=code, old_style_offsets=old, offset=offset
             )
         )
-    return ListOffsetsResponse(topics=list(found.values()))
+    return ListOffsetsResponse(topics=list(topics.values()))
 
 
 @pytest.mark.parametrize("version", [0, 1, 10])
@@ -168,7 +168,7 @@ async def test_the_ends_of_a_leaders_log_are_asked_for_and_read(version: int) ->
         listed(("t", 0, 0, [90, 80], 99), ("t", 1, 3, [1], 2), ("u", 2, 0, [], 77), ("more", 0, 0, [1], 1)),
         listed(("u", 2, 0, [5], 6), ("t", 0, 0, [3], 4), ("t", 1, 0, [7], 8)),
     ]
-    found = await leader(peers).log_ends(iter(ASKS.values()))
+    ends = await leader(peers).log_ends(iter(ASKS.values()))
     partitions = LISTS.ListOffsetsPartition
 
     def request(timestamp: int) -> ListOffsetsRequest:
@@ -188,4 +188,4 @@ async def test_the_ends_of_a_leaders_log_are_asked_for_and_read(version: int) ->
     else:
         last = {("t", 0): (0, 90), ("t", 1): (3, 2), ("u", 2): (ErrorCode.UNKNOWN_SERVER_ERROR, 77)}
         first = {("t", 0): (0, 3), ("t", 1): (0, 7), ("u", 2): (0, 5)}
-    assert found == {key: (OffsetAnswer(*first[key]), OffsetAnswer(*last[key])) for key in ASKS}
+    assert ends == {key: (OffsetAnswer(*first[key]), OffsetAnswer(*last[key])) for key in ASKS}

@@ -1,4 +1,4 @@
-"""A replica in its roles: who waits, who is woken with which error, and what moves the high watermark."""
+"""A replica in its roles: which requests wait, which are woken with which error, and what moves the high watermark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.replicas import FOLLOWED, LAG_MAX_MS, LED, Node, Seen, fetch_
 
 
 async def outcome(wait: Callable[[], Awaitable[None]], *acts: Callable[[], Any]) -> list[int | None]:
-    """After each act, what became of one who waits: None for who still does, 0, or an error code."""
+    """After each act, what became of each wait: None for one that goes on, 0, or an error code."""
     results: list[int | None] = []
     ended: list[int] = []
 

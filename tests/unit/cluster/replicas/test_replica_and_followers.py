@@ -1,4 +1,4 @@
-"""A leader and its followers: who is proposed for the ISR, who may fetch, and what a failed disk ends."""
+"""A leader and its followers: which are proposed for the ISR, which may fetch, and what a failed disk ends."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Leader:
         if request.is_full:
             self.sessions.close(request.session_id)
             session = self.sessions.create(named, uses_topic_ids=uses_ids, now_ms=0)
-            self.seen = {(one.topic, one.index): one.fetch_offset for one in named}
+            self.seen = {(want_.topic, want_.index): want_.fetch_offset for want_ in named}
             return 0, session.id if session else 0, list(self.seen)
         try:
             session = self.sessions.resume(
@@ -38,7 +38,7 @@ class Leader:
         except RequestError as error:
             return error.code, 0, []
         session.update(named, request.forgotten)
-        self.seen = {key: one.fetch_offset for key, one in session.partitions.items()}
+        self.seen = {key: part.fetch_offset for key, part in session.partitions.items()}
         return 0, session.id, list(self.seen)[:1]
 
 
@@ -51,7 +51,7 @@ def test_the_leader_always_serves_what_is_wanted(seed: int) -> None:
     print(f"seed {seed}")
     random = Random(seed)
     session, leader = FetcherSession(), Leader(random.choice((0, 1, 10)))
-    wanted: dict = {}
+    wants: dict = {}
     changed: list | None = None
     full = 0
     for _ in range(300):
@@ -59,15 +59,15 @@ def test_the_leader_always_serves_what_is_wanted(seed: int) -> None:
             changed = [("t", random.randrange(5)), ("u", 0)] if random.random() < 0.5 else []
         for _ in range(random.randrange(3)):
             key = "t", random.randrange(5)
-            wanted[key] = want(random.randrange(10))
+            wants[key] = want(random.randrange(10))
             if changed is not None:
                 changed.append(key)
-        if wanted and random.random() < 0.2:
-            key = random.choice(list(wanted))
-            del wanted[key]
+        if wants and random.random() < 0.2:
+            key = random.choice(list(wants))
+            del wants[key]
             if changed is not None:
                 changed.append(key)
-        request = session.next_request(wanted, uses_ids=False, changed=changed)
+        request = session.next_request(wants, uses_ids=False, changed=changed)
         full += request.is_full
         if random.random() < 0.1:
             leader.answer(request, uses_ids=False)
@@ -79,7 +79,7 @@ def test_the_leader_always_serves_what_is_wanted(seed: int) -> None:
         failure = session.answered(request, error_code=code, session_id=session_id, keys=keys)
         assert bool(failure) == bool(code)
         if not failure:
-            assert leader.seen == {key: one.fetch_offset for key, one in wanted.items()}
+            assert leader.seen == {key: want_.fetch_offset for key, want_ in wants.items()}
     assert full > 5
 
 

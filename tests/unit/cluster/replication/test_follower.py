@@ -13,8 +13,8 @@ OWN = [(0, 4), (2, 7), (3, 9)]  # epoch, offset after its last record
 
 
 def own(epoch: int) -> EpochEnd:
-    known = [entry for entry in OWN if entry[0] <= epoch]
-    return EpochEnd(*known[-1]) if known else EpochEnd(-1, -1)
+    entries = [entry for entry in OWN if entry[0] <= epoch]
+    return EpochEnd(*entries[-1]) if entries else EpochEnd(-1, -1)
 
 
 def cut(epoch: int, end_offset: int, high_watermark: int = 1) -> Truncation:

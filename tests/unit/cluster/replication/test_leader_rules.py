@@ -11,8 +11,8 @@ BEGAN_MS = 1_000
 
 
 def leading(*isr: int, replicas: tuple[int, ...] = (1, 2, 3), **fields: int) -> LeaderState:
-    given = {"leader_epoch": 5, "partition_epoch": 7, "epoch_start_offset": 40, "high_watermark": 30}
-    return LeaderState(1, replicas=replicas, isr=isr, now_ms=BEGAN_MS, **given | fields)
+    values = {"leader_epoch": 5, "partition_epoch": 7, "epoch_start_offset": 40, "high_watermark": 30}
+    return LeaderState(1, replicas=replicas, isr=isr, now_ms=BEGAN_MS, **values | fields)
 
 
 def fetched(

@@ -54,4 +54,4 @@ def test_consumer_reads_in_its_rack_if_the_leader_is_not_there(
     rack: str, followers: list[tuple[int, int, int]], preferred: int | None
 ) -> None:
     racks = {1: "a", 2: "b", 3: "b"}
-    assert preferred_replica(rack, 1, [ReadReplica(*one) for one in followers], racks.get) == preferred
+    assert preferred_replica(rack, 1, [ReadReplica(*values) for values in followers], racks.get) == preferred

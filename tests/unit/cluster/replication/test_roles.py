@@ -38,25 +38,25 @@ def test_who_leads_no_longer_wakes_the_waiters_before_all_else(role: Role, targe
 
 
 def test_a_leader_begins_an_epoch_only_when_it_is_new() -> None:
-    known = info(1, 1, 2, epoch=3)
-    assert steps(Role.LEADER, Role.LEADER, known, info(1, 1, epoch=3)) == (Step.UPDATE_ISR,)
-    assert steps(Role.LEADER, Role.LEADER, known, info(1, 1, 2, epoch=4)) == (
+    before = info(1, 1, 2, epoch=3)
+    assert steps(Role.LEADER, Role.LEADER, before, info(1, 1, epoch=3)) == (Step.UPDATE_ISR,)
+    assert steps(Role.LEADER, Role.LEADER, before, info(1, 1, 2, epoch=4)) == (
         Step.BEGIN_EPOCH,
         Step.UPDATE_ISR,
     )
 
 
 def test_a_follower_fetches_from_the_leader_of_the_image() -> None:
-    known = info(2, 1, 2, 3, epoch=3)
-    assert steps(Role.FOLLOWER, Role.FOLLOWER, known, info(2, 1, 2, epoch=3, partition_epoch=1)) == ()
+    before = info(2, 1, 2, 3, epoch=3)
+    assert steps(Role.FOLLOWER, Role.FOLLOWER, before, info(2, 1, 2, epoch=3, partition_epoch=1)) == ()
     again = (Step.STOP_FETCHING, Step.START_FETCHING)
-    assert steps(Role.FOLLOWER, Role.FOLLOWER, known, info(3, 1, 2, 3, epoch=4)) == again
-    assert steps(Role.FOLLOWER, Role.FOLLOWER, known, info(2, 1, 2, 3, epoch=4)) == again
+    assert steps(Role.FOLLOWER, Role.FOLLOWER, before, info(3, 1, 2, 3, epoch=4)) == again
+    assert steps(Role.FOLLOWER, Role.FOLLOWER, before, info(2, 1, 2, 3, epoch=4)) == again
 
 
 def test_epochs_never_go_back() -> None:
-    known = info(1, 1, epoch=3, partition_epoch=5)
-    assert is_stale(known, info(2, 2, epoch=2, partition_epoch=6))
-    assert is_stale(known, info(1, 1, epoch=3, partition_epoch=4))
-    assert not is_stale(known, info(2, 2, epoch=4, partition_epoch=6))
-    assert not is_stale(known, known)
+    before = info(1, 1, epoch=3, partition_epoch=5)
+    assert is_stale(before, info(2, 2, epoch=2, partition_epoch=6))
+    assert is_stale(before, info(1, 1, epoch=3, partition_epoch=4))
+    assert not is_stale(before, info(2, 2, epoch=4, partition_epoch=6))
+    assert not is_stale(before, before)
