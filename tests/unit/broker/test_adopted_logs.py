@@ -44,7 +44,7 @@ class Logs(list[Any]):
 def log(
     topic: str, partition: int, topic_id: bytes | None = A, *, ids: tuple[int, ...] = (), epoch: int = 0
 ) -> Any:
-    producers = SimpleNamespace(snapshot=lambda: [SimpleNamespace(producer_id=one) for one in ids])
+    producers = SimpleNamespace(snapshot=lambda: [SimpleNamespace(producer_id=id_) for id_ in ids])
     return SimpleNamespace(
         topic=topic, partition=partition, topic_id=topic_id, producers=producers,
         epochs=SimpleNamespace(latest=epoch),
@@ -71,11 +71,11 @@ def adopted(image: ClusterImage, *logs: Any, lost_lines: int = 0) -> list[Any]:
 def test_partitions_of_an_absent_broker_are_led_by_this_one():
     image = image_of(TopicInfo("t", A, led(ME, OTHER, -1, epoch=4)))
     changes = lead_all(ME, image)
-    assert [(one.name, one.index) for one in changes] == [("t", 1), ("t", 2)]
-    assert all(isinstance(one, PartitionChanged) for one in changes)
-    for one in image.apply(changes).topics["t"].partitions[1:]:
-        assert (one.leader, one.replicas, one.isr) == (ME, (ME,), (ME,))
-        assert (one.leader_epoch, one.partition_epoch) == (4, 5)
+    assert [(change.name, change.index) for change in changes] == [("t", 1), ("t", 2)]
+    assert all(isinstance(change, PartitionChanged) for change in changes)
+    for partition in image.apply(changes).topics["t"].partitions[1:]:
+        assert (partition.leader, partition.replicas, partition.isr) == (ME, (ME,), (ME,))
+        assert (partition.leader_epoch, partition.partition_epoch) == (4, 5)
     assert lead_all(ME, image.apply(changes)) == []
 
 
@@ -97,7 +97,7 @@ def test_all_begin_an_epoch_that_none_has_had(latest, of_partitions, of_logs, be
     ]
     image = image_of(*topics)._replace(latest_epoch=latest)
     changes = begin_epoch(Logs(log("t", n, epoch=epoch) for n, epoch in enumerate(of_logs)), image)  # type: ignore[arg-type]
-    assert [one.epoch for one in changes if isinstance(one, EpochBegun)] == ([] if begun is None else [begun])
+    assert [c.epoch for c in changes if isinstance(c, EpochBegun)] == ([] if begun is None else [begun])
 
 
 # --- what is set aside ----------------------------------------------------------------------------------------
@@ -135,16 +135,16 @@ def test_topic_has_as_many_partitions_as_its_highest_log(caplog):
     image = image_of().apply(changes)
     topic = image.topics["t"]
     assert (topic.id, len(topic.partitions)) == (A, 4)
-    assert {(one.leader, one.replicas, one.isr) for one in topic.partitions} == {(ME, (ME,), (ME,))}
+    assert {(part.leader, part.replicas, part.isr) for part in topic.partitions} == {(ME, (ME,), (ME,))}
     assert image.log_dirs == {ME: {b"d" * 16, LOST}}
     assert "no log was found of partitions 2 of topic t: they are offline" in caplog.text
 
 
 def test_log_dirs_are_named_where_something_is_missing_only():
     changes = adopted(image_of(), log("t", 0), log("t", 1))
-    assert not any(isinstance(one, LogDirsRegistered) for one in changes)
-    known = image_of().apply([LogDirsRegistered(ME, frozenset({b"k" * 16}))])
-    [dirs] = [one for one in adopted(known, log("t", 1)) if isinstance(one, LogDirsRegistered)]
+    assert not any(isinstance(change, LogDirsRegistered) for change in changes)
+    known_dirs = image_of().apply([LogDirsRegistered(ME, frozenset({b"k" * 16}))])
+    [dirs] = [change for change in adopted(known_dirs, log("t", 1)) if isinstance(change, LogDirsRegistered)]
     assert (dirs.broker_id, dirs.directory_ids) == (ME, {b"d" * 16, b"k" * 16, LOST})
 
 
@@ -158,14 +158,14 @@ def test_topic_id_is_that_of_most_logs_and_new_without_any(ids, chosen):
 
 def test_user_topics_are_adopted_whole_internal_ones_as_created():
     changes = adopted(image_of(), log("t", 0, A), log("__consumer_offsets", 0, B))
-    settings = {one.resource_name: dict(one.settings) for one in changes if isinstance(one, ConfigChanged)}
+    settings = {c.resource_name: dict(c.settings) for c in changes if isinstance(c, ConfigChanged)}
     assert settings["t"] == KEPT_WHOLE
     assert settings["__consumer_offsets"]["cleanup.policy"] == "compact"
-    assert [one.topic.name for one in changes if isinstance(one, TopicCreated)] == ["__consumer_offsets", "t"]
+    assert [c.topic.name for c in changes if isinstance(c, TopicCreated)] == ["__consumer_offsets", "t"]
 
 
 @pytest.mark.parametrize(
-    ("found", "added"),
+    ("logs", "added"),
     [
         ([(1, A)], 0),
         ([(2, A)], 1),
@@ -175,12 +175,12 @@ def test_user_topics_are_adopted_whole_internal_ones_as_created():
         ([(4, None)], 0),
     ],
 )
-def test_a_topic_grows_by_logs_with_its_id_and_by_no_others(found, added, caplog):
+def test_a_topic_grows_by_logs_with_its_id_and_by_no_others(logs, added, caplog):
     image = image_of(TopicInfo("t", A, led(ME, ME)))
-    changes = adopted(image, *(log("t", partition, topic_id) for partition, topic_id in found))
-    grown = [one for one in changes if isinstance(one, PartitionsAdded)]
+    changes = adopted(image, *(log("t", partition, topic_id) for partition, topic_id in logs))
+    grown = [change for change in changes if isinstance(change, PartitionsAdded)]
     assert changes == grown, "it is no new topic"
-    assert [(one.name, one.partitions) for one in grown] == ([("t", led(*[ME] * added))] if added else [])
+    assert [(c.name, c.partitions) for c in grown] == ([("t", led(*[ME] * added))] if added else [])
     assert (f"topic t has {2 + added} partitions, not 2" in caplog.text) is bool(added)
 
 
@@ -188,11 +188,11 @@ def test_a_topic_grows_by_logs_with_its_id_and_by_no_others(found, added, caplog
 
 
 def next_id(changes: list[Any]) -> int | None:
-    return next((one.next_id for one in changes if isinstance(one, ProducerIdsAllocated)), None)
+    return next((change.next_id for change in changes if isinstance(change, ProducerIdsAllocated)), None)
 
 
 @pytest.mark.parametrize(
-    ("of_adopted", "known", "lost_lines", "expected"),
+    ("of_adopted", "next_at", "lost_lines", "expected"),
     [
         ((), 0, 0, None),
         ((0,), 0, 0, 1),
@@ -205,8 +205,8 @@ def next_id(changes: list[Any]) -> int | None:
         ((7,), 100, 1, 100 + BLOCK_SIZE),
     ],
 )
-def test_no_producer_id_that_may_be_in_use_is_handed_out_again(of_adopted, known, lost_lines, expected):
+def test_no_producer_id_that_may_be_in_use_is_handed_out_again(of_adopted, next_at, lost_lines, expected):
     """Those of topics that are known are known, too, unless places of the metadata cannot be read."""
-    image = image_of(TopicInfo("known", A, led(ME)), next_producer_id=known)
+    image = image_of(TopicInfo("known", A, led(ME)), next_producer_id=next_at)
     logs = log("known", 0, A, ids=(50,)), log("t", 0, B, ids=of_adopted)
     assert next_id(adopted(image, *logs, lost_lines=lost_lines)) == expected

@@ -1,4 +1,4 @@
-"""Logs without a topic, as another broker leaves them: they are served, kept whole, and nobody's producer id is taken."""
+"""Logs without a topic, as another broker leaves them: they are served, kept whole, and no producer id in use is taken."""
 
 from barnabas.cluster.metadata.image import TOPIC
 from barnabas.testing.memory_disk import MemoryDisk
@@ -78,12 +78,12 @@ async def test_partitions_without_logs_are_named_and_offline(caplog):
         for partition in range(4):
             assert (await client.produce("t", partition, b"x")).error_code == 0
     assert set(where.values()) == {"/a", "/b"}
-    known = [partition for partition in range(4) if where[partition] == "/b"]
-    lost = [partition for partition in range(max(known)) if where[partition] == "/a"]
+    kept = [partition for partition in range(4) if where[partition] == "/b"]
+    lost = [partition for partition in range(max(kept)) if where[partition] == "/a"]
     assert lost
     async with running(("/b",), disk) as client:
         text = f"no log was found of partitions {', '.join(map(str, lost))} of topic t: they are offline"
         assert text in caplog.text
-        for partition in range(max(known) + 1):
-            expected = (0, [b"x"]) if partition in known else (ErrorCode.KAFKA_STORAGE_ERROR, [])
+        for partition in range(max(kept) + 1):
+            expected = (0, [b"x"]) if partition in kept else (ErrorCode.KAFKA_STORAGE_ERROR, [])
             assert await client.fetch("t", partition) == expected

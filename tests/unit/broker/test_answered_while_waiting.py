@@ -107,7 +107,7 @@ class Client:
         self.sent: list[str] = []
 
     def framed(self, group: str) -> bytes:
-        """Return a Heartbeat of this group, whose answer has the number of the request."""
+        """Return a Heartbeat of this group; its answer has the number of the request."""
         self.sent.append(group)
         chunks = encode_request(HEARTBEAT, VERSION, len(self.sent) - 1, "c", HeartbeatRequest(group_id=group))
         return b"".join(map(bytes, chunks))
@@ -151,12 +151,12 @@ async def waiting(busy_poll_within_s: float = 0.0) -> AsyncIterator[Client]:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve)
         with trio.socket.from_stdlib_socket(theirs) as client:
-            found = Client(client, connection, handler, steps)
-            found.clock = clock
-            await found.send("first")
-            assert await found.receive() == "first"
+            peer = Client(client, connection, handler, steps)
+            peer.clock = clock
+            await peer.send("first")
+            assert await peer.receive() == "first"
             trio.lowlevel.add_instrument(steps)
-            yield found
+            yield peer
             trio.lowlevel.remove_instrument(steps)
         nursery.cancel_scope.cancel()
     assert not connection.answering

@@ -1,7 +1,7 @@
 """Every API is asked through each broker of a cluster: it answers, or sends its client where Kafka would.
 
 The rule: requests come from the table of the probe, for all versions, with names that are there: partitions, groups and
-transactional ids, one of each for each broker, whose replicas no other broker has.
+transactional ids, one of each for each broker, with replicas that no other broker has.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Place(NamedTuple):
 
 
 def values_for(key: int, names: Names, version: int, place: Place) -> dict[str, Any]:
-    """Return the table's request, with the place's names where it has its own for nobody."""
+    """Return the table's request, with the place's names where it has its own for no client."""
     match apis.BY_KEY[key].name:
         case "DescribeShareGroupOffsets":
             # The partitions of all brokers: the coordinator of a group does not lead most of them.
@@ -78,14 +78,14 @@ def values_for(key: int, names: Names, version: int, place: Place) -> dict[str, 
                 "max_wait_ms": 0, "max_bytes": 1000, "max_records": 1, "batch_size": 1, "topics": [topic],
             }  # fmt: skip
         case _:
-            found = BY_KEY[key].values(names, version)
-            return at_partition(found, place.partition)
+            values = BY_KEY[key].values(names, version)
+            return at_partition(values, place.partition)
 
 
 def at_partition(values: Any, partition: int) -> Any:
     """Return the same about another partition than 0."""
     if isinstance(values, list):
-        return [at_partition(one, partition) for one in values]
+        return [at_partition(value, partition) for value in values]
     if not isinstance(values, dict):
         return values
     changed = {name: at_partition(value, partition) for name, value in values.items()}
@@ -171,7 +171,7 @@ async def settled(client: Client, broker_id: int, name: str, version: int, value
     """Ask until what is loading is loaded; the response, which has no errors."""
     for _ in range(100):
         response = await client.ask_broker(broker_id, make(name, version, values), version=version)
-        codes = {one.code for one in error_codes(response)}
+        codes = {code.code for code in error_codes(response)}
         if not codes:
             return response
         assert codes <= {14, 15, 16, 51}, (name, response)
@@ -190,7 +190,7 @@ def asked_apis(cluster: ZooKeeperCluster) -> list[apis.Api]:
 OF_ONE_BROKER = {
     "ApiVersions", "DescribeLogDirs", "ListGroups", "ListTransactions", "GetTelemetrySubscriptions",
 }  # fmt: skip
-"""APIs whose answer is about the broker that is asked, or made for the one who asks."""
+"""APIs with answers about the broker that is asked, or made for the client."""
 
 
 def is_same_everywhere(api: apis.Api) -> bool:
@@ -219,9 +219,9 @@ def judge(answers: dict[tuple[str, int, int, Place], Counter[int]], controller_i
         if not is_sent_away:
             right[name, version].add(tuple(sorted(codes.elements())))
     wrong += [
-        f"{name} v{version} is answered differently by brokers: {found}"
-        for (name, version), found in right.items()
-        if len(found) > 1
+        f"{name} v{version} is answered differently by brokers: {codes}"
+        for (name, version), codes in right.items()
+        if len(codes) > 1
     ]
     return wrong
 
@@ -248,13 +248,13 @@ def test_each_api_is_answered_or_redirected_by_each_broker() -> None:
                         request = make(api.name, version, values)
                         response = await client.ask_broker(broker_id, request, version=version)
                         answers[api.name, version, broker_id, place] = Counter(
-                            one.code for one in error_codes(response)
+                            code.code for code in error_codes(response)
                         )
                         if is_same_everywhere(api):
                             whole[api.name, version, place].add(repr(response))
         assert len(answers) > 1000
         assert {name for name, _, _ in whole} >= {"Metadata", "DescribeTopicPartitions", "DescribeConfigs"}
-        assert [key for key, found in whole.items() if len(found) > 1] == []
+        assert [key for key, codes in whole.items() if len(codes) > 1] == []
         wrong = judge(answers, cluster.controller_id)
         assert not wrong, "\n".join(wrong)
 
@@ -268,8 +268,8 @@ def test_lags_of_share_groups_count_what_other_brokers_lead() -> None:
                 response = await settled(client, place.broker_id, "DescribeShareGroupOffsets", 1, {
                     "groups": [{"group_id": place.share_group, "topics": topics}],
                 })  # fmt: skip
-                (found,) = response.groups[0].topics
-                told = sorted((one.partition_index, one.start_offset, one.lag) for one in found.partitions)
+                (row,) = response.groups[0].topics
+                told = sorted((part.partition_index, part.start_offset, part.lag) for part in row.partitions)
                 assert told == [(index, START, RECORDS - START) for index in range(3)]
 
     through_each(program)

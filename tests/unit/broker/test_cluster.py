@@ -33,7 +33,7 @@ async def test_brokers_find_each_other_and_replicate(world: World) -> None:
 
 
 async def load(cluster: ZooKeeperCluster, acknowledged: list[bytes], until: trio.Event) -> None:
-    """Produce one record after the other with acks=all, again where nobody has acknowledged it."""
+    """Produce one record after the other with acks=all, again where it was not acknowledged."""
     async with cluster.client(request_timeout_ms=2000) as client:
         number = 0
         while not until.is_set():
@@ -60,7 +60,7 @@ def test_what_was_acknowledged_outlives_a_broker_that_is_killed(seed: int, victi
                 killed = {
                     "leader": leader,
                     "controller": controller,
-                    "follower": next(one for one in (1, 2, 3) if one not in (leader, controller)),
+                    "follower": next(id_ for id_ in (1, 2, 3) if id_ not in (leader, controller)),
                 }[victim]
                 with quiet_logs():
                     cluster.machines[killed].kill()
@@ -73,8 +73,8 @@ def test_what_was_acknowledged_outlives_a_broker_that_is_killed(seed: int, victi
                     await cluster.start(killed)
                 await cluster.until(lambda: cluster.isr() == {1, 2, 3})
                 until.set()
-            found = await consume(client)
-            assert [value for value in dict.fromkeys(found) if value in set(acknowledged)] == acknowledged
+            values = await consume(client)
+            assert [value for value in dict.fromkeys(values) if value in set(acknowledged)] == acknowledged
             await cluster.until_equal()
 
     in_world(program, seed)
@@ -142,7 +142,7 @@ async def test_leader_cut_off_from_zookeeper_learns_its_successor(world: World) 
             async with trio.open_nursery() as waiting:
                 for _ in range(3):
                     waiting.start_soon(wait_for_replicas)
-                await cluster.until(lambda: (known := cluster.known(cut)) is not None and known.leader != cut)
+                await cluster.until(lambda: (info := cluster.known(cut)) is not None and info.leader != cut)
             assert trio.current_time() - moved_at < 1
             assert max(waited) < 1
             assert cut not in cluster.live()
@@ -165,8 +165,8 @@ async def test_brokers_lead_on_while_nobody_reaches_zookeeper(world: World) -> N
             for _ in range(10):
                 await trio.sleep(SESSION_S / 20)
                 await produce(client, b"a")
-            assert (known := cluster.known(leader)) is not None
-            assert known.leader == leader
+            assert (info := cluster.known(leader)) is not None
+            assert info.leader == leader
             for session in sessions:
                 assert session is not None
                 session.connect_soon()
@@ -182,10 +182,10 @@ async def test_broker_that_refuses_connections_but_lives_is_taken_back(
     async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
         await cluster.create(client, "t", partitions=3)
         controller = cluster.controller_id
-        index = next(one for one in range(3) if (cluster.leader("t", one) == controller) is is_controller)
+        index = next(n for n in range(3) if (cluster.leader("t", n) == controller) is is_controller)
         refusing = cluster.leader("t", index)
         host = f"broker-{refusing}"
-        listening = {address: one for address, one in world.network.acceptors.items() if address[0] == host}
+        listening = {address: end for address, end in world.network.acceptors.items() if address[0] == host}
         with quiet_logs():
             for address in listening:
                 del world.network.acceptors[address]
@@ -254,7 +254,7 @@ async def test_a_broker_without_a_number_is_given_one_and_keeps_it(world: World)
 @pytest.mark.parametrize("lost_s", [0.0, 3.0])
 @run_with(in_world)
 async def test_a_broker_stops_soon_when_zookeeper_is_gone(world: World, lost_s: float) -> None:
-    """Nobody can take over what it leads; it waits for no answer, and tries as often as its settings say."""
+    """No broker can take over what it leads; it waits for no answer, and tries as often as its settings say."""
     async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
         await cluster.create(client, "t", partitions=4)
         for machine in cluster.machines.values():

@@ -20,7 +20,7 @@ SOON_S = 1.0
 
 
 def kept_in(disk: MemoryDisk, log_dir: str) -> set[int]:
-    """The partitions whose logs are in a log dir."""
+    """The partitions with logs in a log dir."""
     return {int(entry.name.removeprefix("t-")) for entry in disk.list(log_dir) if entry.name.startswith("t-")}
 
 
@@ -36,7 +36,7 @@ async def test_what_was_in_a_log_dir_that_fails_is_led_by_others(world: World, n
             await produce(client, b"a", index=index)
         victim = cluster.leader("t", 0)
         disk = cluster.machines[victim].disk
-        log_dir = next(one for one in ("/data/a", "/data/b") if 0 in kept_in(disk, one))
+        log_dir = next(path for path in ("/data/a", "/data/b") if 0 in kept_in(disk, path))
         kept = kept_in(disk, log_dir)
         led = [index for index in kept if cluster.leader("t", index) == victim]
 

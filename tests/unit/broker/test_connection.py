@@ -191,7 +191,7 @@ async def test_a_request_waits_for_memory_and_small_ones_do_not(broker) -> None:
 
 
 def much_to_answer() -> bytes:
-    """A request whose answer is larger than what a socket takes."""
+    """A request with an answer larger than what a socket takes."""
     names = b"".join(struct.pack(">h", 6) + b"%06d" % n for n in range(50_000))
     return request(METADATA, 4, struct.pack(">i", 50_000) + names + b"\0")
 

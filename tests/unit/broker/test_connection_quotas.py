@@ -139,13 +139,13 @@ async def test_brokers_are_let_in_and_a_client_that_is_idle_goes(world_of, autoj
     world = world_of(max_connections="3")
     clients = world.clients.dial(count=3)
     await world.settle()
-    for age, one in enumerate(world.connections.open_connections):
-        one.last_active = float(-age)
-    oldest = world.transport_of(min(world.connections.open_connections, key=lambda one: one.last_active))
+    for age, peer in enumerate(world.connections.open_connections):
+        peer.last_active = float(-age)
+    oldest = world.transport_of(min(world.connections.open_connections, key=lambda peer: peer.last_active))
     world.brokers.dial()
     await world.settle()
     assert (world.open_on("CLIENTS"), world.open_on("BROKERS")) == (2, 1)
-    assert [one for one in clients if one.closed_at is not None] == [oldest]
+    assert [client for client in clients if client.closed_at is not None] == [oldest]
 
 
 async def test_a_limit_that_is_lowered_or_raised_has_effect_at_once(world_of, autojump_clock):
@@ -189,7 +189,7 @@ async def test_connections_beyond_the_rate_of_the_broker_wait(world_of, autojump
     await trio.sleep(30)
     await world.settle()
     assert world.open_on("CLIENTS") == 60
-    assert not any(one.closed_at for one in dialled)
+    assert not any(peer.closed_at for peer in dialled)
     pauses = [
         after - before for before, after in zip(world.clients.taken, world.clients.taken[1:], strict=False)
     ]
@@ -214,9 +214,9 @@ async def test_a_storm_from_one_address_does_not_hold_up_another(world_of, autoj
     assert "connections from 10.0.0.1 come faster than its quota allows" in caplog.text
     assert quiet.closed_at is None
     assert world.open_on("CLIENTS") == 11  # ten windows of the storm, and the quiet one
-    assert sum(one.closed_at is None for one in storm) == 10 + THROTTLED_MAX
+    assert sum(peer.closed_at is None for peer in storm) == 10 + THROTTLED_MAX
     await trio.sleep(1.5)
-    assert sum(one.closed_at is None for one in storm) == 10
+    assert sum(peer.closed_at is None for peer in storm) == 10
     assert world.limits.throttled["CLIENTS"].count == 2990
     assert world.limits.delayed["CLIENTS"].count == 0  # what was not taken counts for nobody
 
@@ -240,8 +240,8 @@ async def test_quotas_of_addresses_have_a_default_and_can_be_removed(world_of, a
 async def test_who_waits_to_be_taken_is_closed_when_the_broker_stops(autojump_clock):
     async with trio.open_nursery() as nursery:
         world = World(nursery, {"max.connections": "0"})
-        (one,) = world.clients.dial()
+        (peer,) = world.clients.dial()
         await world.settle()
-        assert one.closed_at is None
+        assert peer.closed_at is None
         nursery.cancel_scope.cancel()
-    assert one.closed_at is not None
+    assert peer.closed_at is not None

@@ -113,7 +113,7 @@ async def test_some_of_many_that_are_left_are_named(
     caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
 ) -> None:
     caplog.set_level("INFO", "barnabas.broker.controlled_shutdown")
-    left = [ControlledShutdownResponse.RemainingPartition("t", number) for number in range(12)]
-    await World(ControlledShutdownResponse(remaining_partitions=left), DONE).stop()
+    remaining = [ControlledShutdownResponse.RemainingPartition("t", number) for number in range(12)]
+    await World(ControlledShutdownResponse(remaining_partitions=remaining), DONE).stop()
     names = ", ".join(f"t-{number}" for number in range(10))
     assert caplog.records[0].getMessage() == f"this broker still leads 12 partitions: {names}"

@@ -131,33 +131,33 @@ async def logged_in(asked: Any) -> AsyncIterator[Peer]:
         nursery.cancel_scope.cancel()
 
 
-async def together(peer: Peer, one: bytes, other: bytes) -> None:
-    await peer.send(one + other)
+async def together(peer: Peer, before: bytes, other: bytes) -> None:
+    await peer.send(before + other)
     peer.expire()
 
 
-async def queued(peer: Peer, one: bytes, other: bytes) -> None:
-    await peer.send(one)
+async def queued(peer: Peer, before: bytes, other: bytes) -> None:
+    await peer.send(before)
     await peer.send(other)
     peer.expire()
 
 
-async def late(peer: Peer, one: bytes, other: bytes) -> None:
-    await peer.send(one)
+async def late(peer: Peer, before: bytes, other: bytes) -> None:
+    await peer.send(before)
     peer.expire()
     await peer.send(other)
 
 
-async def half_late(peer: Peer, one: bytes, other: bytes) -> None:
-    await peer.send(one)
+async def half_late(peer: Peer, before: bytes, other: bytes) -> None:
+    await peer.send(before)
     await peer.send(other[: len(other) // 2])
     peer.expire()
     await peer.send(other[len(other) // 2 :])
 
 
-async def both_late(peer: Peer, one: bytes, other: bytes) -> None:
+async def both_late(peer: Peer, before: bytes, other: bytes) -> None:
     peer.expire()
-    await peer.send(one + other)
+    await peer.send(before + other)
 
 
 ARRIVALS = {
@@ -174,20 +174,20 @@ async def test_each_request_is_answered_or_the_connection_is_closed(
 ) -> None:
     for number, (arrival, second) in enumerate(product(ARRIVALS, SECOND)):
         caplog.clear()
-        one, other = FIRST[first](f"g{number}", 1), SECOND[second](f"g{number}", 2)
+        sent, other = FIRST[first](f"g{number}", 1), SECOND[second](f"g{number}", 2)
         with_what = f"{second} comes {arrival}"
         async with logged_in(asked) as peer:
             await peer.send(FIRST[AT_ONCE]("", 0))
             assert await peer.receive() == 0
             peer.info.muted_ms = muted_ms
-            await ARRIVALS[arrival](peer, one, other)
+            await ARRIVALS[arrival](peer, sent, other)
             answers = []
             while 2 not in answers and (answer := await peer.receive()) is not None:
                 answers.append(answer)
         expected = [[]] if arrival == "with the first, both after the end" else [[1], [1, 2]]
         assert answers in expected, with_what
         if 2 not in answers:
-            refused = other if answers else one
+            refused = other if answers else sent
             correlation_id = len(answers) + 1
             assert (
                 f"{name_of(refused)} (correlation id {correlation_id}) after the login has expired"

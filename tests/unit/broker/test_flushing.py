@@ -1,4 +1,4 @@
-"""`flush.messages`: nothing is acknowledged or seen before it is synced, and nobody else waits for that."""
+"""`flush.messages`: nothing is acknowledged or seen before it is synced, and no other request waits for that."""
 
 import errno
 import threading

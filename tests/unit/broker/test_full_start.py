@@ -17,13 +17,13 @@ SETTINGS = {"log_segment_bytes": "1000", "log_retention_ms": "-1"}
 
 async def values(client):
     """All that a consumer reads from t-0."""
-    found = []
+    read = []
     while True:
-        error, more = await client.fetch("t", 0, len(found))
+        error, more = await client.fetch("t", 0, len(read))
         assert error == 0
         if not more:
-            return found
-        found += more
+            return read
+        read += more
 
 
 async def killed_disk():
@@ -34,9 +34,9 @@ async def killed_disk():
         for n in range(40):
             result = await client.produce("t", 0, b"%d" % n * 50)
             assert result.error_code == 0
-        left = copy.deepcopy(disk)
-    left.locks.clear()
-    return left
+        copied = copy.deepcopy(disk)
+    copied.locks.clear()
+    return copied
 
 
 @pytest.mark.parametrize("room", [0, 1, 7, 40, 200, 500])

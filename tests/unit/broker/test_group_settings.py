@@ -35,7 +35,7 @@ def test_each_limit_of_groups_is_that_of_its_setting() -> None:
         {NAMES[own]: str(value) for own, value in values.items()} | {"offsets.retention.minutes": "7"}
     )
     versions: Any = None
-    found = group_settings(config, versions)
-    assert {own: getattr(found, own) for own in NAMES} == values
-    assert found.offsets_retention_ms == 7 * 60_000
-    assert found.migration_policy.value == "bidirectional"
+    settings = group_settings(config, versions)
+    assert {own: getattr(settings, own) for own in NAMES} == values
+    assert settings.offsets_retention_ms == 7 * 60_000
+    assert settings.migration_policy.value == "bidirectional"

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class SlowThreads:
-    """Threads whose work is done when the test says so; in which order it began is kept."""
+    """Threads with work that is done when the test says so; in which order it began is kept."""
 
     def __init__(self) -> None:
         self.begun: list[Callable[[], object]] = []

@@ -39,7 +39,7 @@ def housekeeping_of(logs, failures, budget, config, *, is_served=lambda _: True)
 
 
 async def test_log_without_a_replica_is_not_shortened_or_compacted(tmp_path):
-    """As one whose topic no controller has named yet: with which settings it should be, nobody knows."""
+    """As one of a topic that no controller has named yet: its settings are not known."""
     logs = Broker(
         tmp_path, cleanup_policy=frozenset({"compact", "delete"}), min_cleanable_dirty_ratio=0.0,
         retention_ms=1,
@@ -50,13 +50,13 @@ async def test_log_without_a_replica_is_not_shortened_or_compacted(tmp_path):
     log.roll()
     log.flush(NOW_MS)
     failures = LogDirFailures(logs.manager, lambda: NOW_MS, lambda: None)
-    for is_served, left in ((False, [b"old", b"new"]), (True, [])):
+    for is_served, remaining in ((False, [b"old", b"new"]), (True, [])):
         housekeeping = housekeeping_of(
             logs, failures, LoopBudget(), BrokerConfig(), is_served=lambda _, is_served=is_served: is_served
         )
         await housekeeping.clean_logs(LogCleaner(lambda: logs.manager))
         await housekeeping.apply_retention()
-        assert values(log) == left
+        assert values(log) == remaining
 
 
 async def test_all_dirty_logs_are_compacted(tmp_path):

@@ -33,7 +33,7 @@ def test_without_the_package_the_start_says_what_to_install(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "reason"),
     [
         ({JAAS: f"{KEY};"}, SERVICE),
         ({SERVICE: "kafka"}, f"set {JAAS}={MODULE} required"),
@@ -44,10 +44,10 @@ def test_without_the_package_the_start_says_what_to_install(monkeypatch):
         ({}, "sasl.enabled.mechanisms is not set, and its default is GSSAPI"),
     ],
 )
-def test_what_is_missing_is_named(settings, said):
+def test_what_is_missing_is_named(settings, reason):
     with pytest.raises(SettingError) as refused:
         sasl_offer(listener(**settings), Parts)
-    assert said in str(refused.value)
+    assert reason in str(refused.value)
 
 
 def test_the_service_is_named_by_the_module_or_by_a_setting():
@@ -57,5 +57,5 @@ def test_the_service_is_named_by_the_module_or_by_a_setting():
         {SERVICE: "other", "listener.name.users.sasl.kerberos.service.name": "kafka", JAAS: f"{KEY};"},
         {SERVICE: "kafka", JAAS: f'{KEY} serviceName="kafka";'},
     ):
-        found = listener(**settings)
-        assert service_name(found, jaas_of(found, GSSAPI)) == "kafka"
+        own = listener(**settings)
+        assert service_name(own, jaas_of(own, GSSAPI)) == "kafka"

@@ -1,4 +1,4 @@
-"""Leader epochs over starts: whoever has read what a start does not find any more learns of it (KIP-320).
+"""Leader epochs over starts: a reader of what a start does not find any more learns of it (KIP-320).
 
 A consumer that has read up to 20 in some epoch asks where that epoch ended. As long as the answer is 20 or more it goes
 on there, so records that take the place of lost ones must be of a later epoch.
@@ -54,7 +54,7 @@ def nothing(disk, sizes):
 
 
 @pytest.mark.parametrize(
-    ("how", "harm", "left"),
+    ("how", "harm", "end"),
     [
         ("stopped", nothing, 20),
         ("stopped", cut_last_batch, 15),
@@ -64,7 +64,7 @@ def nothing(disk, sizes):
         ("killed", damage_last_batch, 15),
     ],
 )
-async def test_reader_beyond_a_lost_start_is_told_where_it_ends(how, harm, left):
+async def test_reader_beyond_a_lost_start_is_told_where_it_ends(how, harm, end):
     disk, sizes = MemoryDisk(), (5, 5, 5, 5)
     async with running(DIRS, disk) as client:
         await client.create("t")
@@ -72,14 +72,14 @@ async def test_reader_beyond_a_lost_start_is_told_where_it_ends(how, harm, left)
         old = epoch_of(client)
         assert await end_of(client, old) == (old, 20)
         killed = disk.fork()
-    found = disk if how == "stopped" else killed
-    harm(found, sizes)
-    async with running(DIRS, found) as client:
-        assert await end_of(client, old) == (old, left)
+    restarted = disk if how == "stopped" else killed
+    harm(restarted, sizes)
+    async with running(DIRS, restarted) as client:
+        assert await end_of(client, old) == (old, end)
         await write(client, 10)
-        assert await end_of(client, old) == (old, left)
+        assert await end_of(client, old) == (old, end)
         assert epoch_of(client) > old
-        assert await end_of(client, epoch_of(client)) == (epoch_of(client), left + 10)
+        assert await end_of(client, epoch_of(client)) == (epoch_of(client), end + 10)
 
 
 async def test_unwritten_start_is_not_mistaken_for_the_next():
@@ -117,15 +117,15 @@ async def test_epoch_exceeds_those_of_logs_with_lost_metadata(keeps_epochs):
     for _ in range(3):
         async with running(DIRS, disk) as client:
             await write(client, 5)
-            known = epoch_of(client)
+            old = epoch_of(client)
     disk.remove_tree("/a/__cluster_metadata-0")
     if not keeps_epochs:
         disk.remove(EPOCHS)
     async with running(DIRS, disk) as client:
-        assert epoch_of(client) > known
+        assert epoch_of(client) > old
         await write(client, 5)
-        assert await end_of(client, known) == (known, 15)
-        assert await end_of(client, known - 1) == (known - 1, 10)
+        assert await end_of(client, old) == (old, 15)
+        assert await end_of(client, old - 1) == (old - 1, 10)
 
 
 async def test_epoch_of_a_full_disk_is_kept_with_the_next_change(caplog):

@@ -1,4 +1,4 @@
-"""Leader epochs where a broker of a cluster comes back with less than consumers have read, and nobody else has it."""
+"""Leader epochs where a broker of a cluster comes back with less than consumers have read, and no other broker has it."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ async def test_reader_beyond_the_only_replica_is_told_where_it_ends(
             await cluster.until(lambda: cluster.leader() == leader)
         for _ in range(4):
             await produce(client, *VALUES)
-        known = cluster.known(leader)
-        assert known is not None
-        old = known.leader_epoch
+        info = cluster.known(leader)
+        assert info is not None
+        old = info.leader_epoch
         assert await end_of(client, old) == (old, 20)
         await end(cluster, leader, how)
         await trio.sleep(pause_s)

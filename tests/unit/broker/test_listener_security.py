@@ -27,8 +27,8 @@ HANDLER = "listener.name.users.oauthbearer.sasl.server.callback.handler.class"
 
 
 def listener(protocol: str, **settings: str) -> ListenerSettings:
-    given = {name.replace("__", "."): text for name, text in settings.items()}
-    return ListenerSettings(BrokerConfig(given), "USERS", protocol)
+    values = {name.replace("__", "."): text for name, text in settings.items()}
+    return ListenerSettings(BrokerConfig(values), "USERS", protocol)
 
 
 UNVERIFIED = {
@@ -43,7 +43,7 @@ def tokens(settings: dict[str, str]) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "reason"),
     [
         ({}, f"listener USERS offers OAUTHBEARER: set {URL} to where the keys that sign tokens are .*{HANDLER}="),
         ({URL: "ftp://keys.example"}, f"{URL}=ftp://keys.example: a URL of https, http or file"),
@@ -51,8 +51,8 @@ def tokens(settings: dict[str, str]) -> Any:
         ({f"listener.name.users.oauthbearer.{URL}": "x:y"}, f"listener.name.users.oauthbearer.{URL}=x:y"),
     ],
 )  # fmt: skip
-def test_tokens_need_keys_that_can_be_had(settings: dict[str, str], said: str) -> None:
-    with pytest.raises(SettingError, match=said):
+def test_tokens_need_keys_that_can_be_had(settings: dict[str, str], reason: str) -> None:
+    with pytest.raises(SettingError, match=reason):
         tokens(UNVERIFIED | settings)
 
 
@@ -97,8 +97,8 @@ def test_each_limit_of_logins_is_that_of_its_setting() -> None:
         "sasl.server.max.receive.size": "60000", "connection.failed.authentication.delay.ms": "50",
     }  # fmt: skip
     offer = sasl_offer(listener("SASL_PLAINTEXT", **settings), PARTS)
-    found = {name: one.max_reauth_ms for name, one in offer.mechanisms.items()}
-    assert found == {"SCRAM-SHA-256": 70_000, "SCRAM-SHA-512": 80_000}
+    limits = {name: mechanism.max_reauth_ms for name, mechanism in offer.mechanisms.items()}
+    assert limits == {"SCRAM-SHA-256": 70_000, "SCRAM-SHA-512": 80_000}
     assert (offer.frame_bytes_max, offer.failure_delay_ms) == (60_000, 50)
 
 
@@ -129,18 +129,18 @@ def tls(name: str, host: str = "localhost", **more: str) -> ListenerSettings:
 
 
 @pytest.mark.parametrize(
-    ("new", "host", "setting", "said"),
+    ("new", "host", "setting", "reason"),
     [
         ("other", "localhost", "ssl.allow.dn.changes", "is for CN=broker, the new one for CN=other"),
         ("broker", "elsewhere", "ssl.allow.san.changes", "lacks DNSName localhost"),
     ],
 )
 def test_certificate_of_another_is_accepted_only_if_allowed(
-    new: str, host: str, setting: str, said: str
+    new: str, host: str, setting: str, reason: str
 ) -> None:
     before = channel_of(tls("broker"), PARTS).tls
     assert before is not None
-    with pytest.raises(SettingError, match=f"listener USERS: .*{said}.*{setting}=true"):
+    with pytest.raises(SettingError, match=f"listener USERS: .*{reason}.*{setting}=true"):
         channel_of(tls(new, host), PARTS, before)
     changed = channel_of(tls(new, host, **{setting: "true"}), PARTS, before).tls
     assert changed is not None

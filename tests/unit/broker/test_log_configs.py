@@ -1,4 +1,4 @@
-"""Settings of logs: shared by topics whose own settings are the same, and made anew when those of the broker change."""
+"""Settings of logs: shared by topics with the same settings of their own, and made anew when those of the broker change."""
 
 from __future__ import annotations
 

@@ -63,11 +63,11 @@ async def test_a_dir_that_fails_goes_offline_alone(disk, operation):
         disk.fault = lambda op, path: (
             OSError(errno.EIO, "broken") if path.startswith("/b/") and op == operation else None
         )
-        one = min(lost)
+        index = min(lost)
         if operation == "write":
-            assert (await client.produce("t", one, b"second")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert (await client.produce("t", index, b"second")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         elif operation == "read":
-            assert await client.fetch("t", one) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
+            assert await client.fetch("t", index) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
         else:
             for task in client.services.logs:
                 if task.log_dir == "/b":
@@ -193,11 +193,11 @@ async def test_answer_is_cut_short_when_no_more_files_can_be_opened(disk):
         async def fetch():
             for log in client.services.logs:
                 log.active.release()
-            wanted = [
+            parts = [
                 FetchRequest.FetchPartition(partition=n, fetch_offset=0, partition_max_bytes=1000)
                 for n in range(3)
             ]
-            topic = FetchRequest.FetchTopic(topic="t", partitions=wanted)
+            topic = FetchRequest.FetchTopic(topic="t", partitions=parts)
             request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=10_000, topics=[topic])
             answer = (await client.ask(request, 11)).responses[0].partitions
             return [(each.error_code, len(each.records) > 0, each.high_watermark) for each in answer]
@@ -264,13 +264,13 @@ async def test_a_move_under_way_is_described(disk):
         await client.produce("t", 0, b"x" * 100)
         asked = DescribeLogDirsRequest.DescribableLogDirTopic(topic="t", partitions=[0])
         response = await client.ask(DescribeLogDirsRequest(topics=[asked]), 4)
-        found = {
+        places_ = {
             result.log_dir: (partition.is_future_key, partition.offset_lag, partition.partition_size > 100)
             for result in response.results
             for topic in result.topics
             for partition in topic.partitions
         }
-        assert found == {before: (False, 0, True), target: (True, 2, False)}
+        assert places_ == {before: (False, 0, True), target: (True, 2, False)}
         assert all(result.total_bytes >= result.usable_bytes > 0 for result in response.results)
 
 
@@ -313,15 +313,15 @@ async def test_log_of_a_deleted_topic_is_not_taken_for_its_successor(disk):
 
 
 async def elected(client, kind, *partitions):
-    wanted = (
+    asked = (
         [ElectLeadersRequest.TopicPartitions(topic="t", partitions=list(partitions))] if partitions else None
     )
-    request = ElectLeadersRequest(election_type=kind, topic_partitions=wanted, timeout_ms=1_000)
+    request = ElectLeadersRequest(election_type=kind, topic_partitions=asked, timeout_ms=1_000)
     response = await client.ask(request, 2)
     return {
-        one.partition_id: one.error_code
+        result.partition_id: result.error_code
         for topic in response.replica_election_results
-        for one in topic.partition_result
+        for result in topic.partition_result
     }
 
 
@@ -330,8 +330,8 @@ async def leaders(client):
         await client.ask(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t")]), 8)
     ).topics[0]
     return {
-        one.partition_index: (one.error_code, one.leader_id, one.leader_epoch, one.offline_replicas)
-        for one in described.partitions
+        part.partition_index: (part.error_code, part.leader_id, part.leader_epoch, part.offline_replicas)
+        for part in described.partitions
     }
 
 
@@ -406,12 +406,12 @@ async def test_of_dirs_without_metadata_what_is_not_found_is_offline(disk):
     """The first dir is gone, and with it what says which topics there are."""
     async with three_dirs(disk) as client:
         last = max(places(client))
-        found = {partition for partition, path in places(client).items() if path in ("/b", "/c")}
-        assert last in found
+        present = {partition for partition, path in places(client).items() if path in ("/b", "/c")}
+        assert last in present
     for _ in range(2):
         async with running(("/new", "/b", "/c"), disk) as client:
             for partition in range(6):
-                expected = (0, [b"first"]) if partition in found else (ErrorCode.KAFKA_STORAGE_ERROR, [])
+                expected = (0, [b"first"]) if partition in present else (ErrorCode.KAFKA_STORAGE_ERROR, [])
                 assert await client.fetch("t", partition) == expected
     async with running(("/new", "/b", "/c"), disk) as client:
-        assert await elected(client, 1) == dict.fromkeys(set(range(6)) - found, 0)
+        assert await elected(client, 1) == dict.fromkeys(set(range(6)) - present, 0)

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[3]
 RUN_TIMEOUT_S = 3_000
 
 TOO_LONG: dict[str, str] = {}
-"""APIs whose worst input still keeps the loop for longer, and why."""
+"""APIs with a worst input that still keeps the loop for longer, and why."""
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +35,8 @@ def turns() -> dict[str, dict[str, Any]]:
         capture_output=True, text=True, cwd=ROOT, env=environment, timeout=RUN_TIMEOUT_S, check=False,
     )  # fmt: skip
     assert done.stdout, done.stderr[-4000:]
-    found: dict[str, dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    figures: dict[str, dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    return figures
 
 
 def _parameters() -> list[Any]:

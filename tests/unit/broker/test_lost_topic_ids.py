@@ -1,7 +1,7 @@
-"""A cluster in whose ZooKeeper a topic's id is lost or another one: no log is removed, and no record is lost.
+"""A cluster with a lost or another topic id in ZooKeeper: no log is removed, and no record is lost.
 
 Tools and controllers before Kafka 2.8 write a topic's znode without its id; Apache Kafka 3.9 then makes another one,
-whose LeaderAndIsr its brokers refuse with INCONSISTENT_TOPIC_ID: their logs stay.
+and its brokers refuse its LeaderAndIsr with INCONSISTENT_TOPIC_ID: their logs stay.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def stored(cluster: ZooKeeperCluster, topic: str = "t") -> znodes.TopicAssignmen
 
 
 def write(cluster: ZooKeeperCluster, topic: znodes.TopicAssignment, *, version: int = 3) -> None:
-    """Write the znode of t as somebody else does."""
+    """Write the znode of t as a foreign tool does."""
     data = znodes.encode_topic(topic, version)
     cluster.zookeeper.tree.set_data(znodes.topic_path("t"), data, ANY_VERSION)
 
@@ -40,8 +40,8 @@ def lose_id(cluster: ZooKeeperCluster) -> None:
 
 def make_again(cluster: ZooKeeperCluster) -> None:
     """Make another topic t, with replicas on all brokers, be they there or not."""
-    made = znodes.TopicAssignment({0: znodes.ReplicaAssignment((1, 2, 3))}, OTHER_ID)
-    data = znodes.encode_topic(made)
+    topic = znodes.TopicAssignment({0: znodes.ReplicaAssignment((1, 2, 3))}, OTHER_ID)
+    data = znodes.encode_topic(topic)
     cluster.zookeeper.tree.create(znodes.topic_path("t"), data, 0, sequence=False, parents=False)
 
 
@@ -214,7 +214,7 @@ async def test_topic_recreated_by_hand_starts_empty_and_keeps_old_logs(world: Wo
         await produce(client, b"old")
         tree = cluster.zookeeper.tree
         path = znodes.topic_path("t")
-        for node in sorted((one for one in tree.nodes if one.startswith(path)), reverse=True):
+        for node in sorted((node for node in tree.nodes if node.startswith(path)), reverse=True):
             tree.delete(node, ANY_VERSION)
         await trio.sleep(1)
         make_again(cluster)
@@ -224,12 +224,12 @@ async def test_topic_recreated_by_hand_starts_empty_and_keeps_old_logs(world: Wo
         await cluster.until_equal()
         assert await consume(client) == [b"new"]
         for broker_id in (1, 2, 3):
-            assert [one for one in directories(cluster, broker_id) if one != "0"] == ["stray"]
+            assert [path for path in directories(cluster, broker_id) if path != "0"] == ["stray"]
 
 
 @run_with(in_world)
 async def test_unassigned_replica_is_deleted_only_by_the_controller(world: World) -> None:
-    """An assignment that somebody has written into a znode asks nobody to delete a log; Apache Kafka keeps it too."""
+    """An assignment written into a znode by hand asks no broker to delete a log; Apache Kafka keeps it too."""
     async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
         await cluster.create(client)
         await produce(client, b"kept")

@@ -66,7 +66,7 @@ async def test_others_wait_for_no_deletion_and_one_that_lasts_is_told(world: Wor
     """A replica on a broker that is gone keeps a deletion from its end; Kafka answers then that the topic exists."""
     async with clustered(world, 1, 2, 3) as cluster, cluster.client() as client:
         assert await made(cluster, client, "t") == 0
-        gone = next(one for one in (1, 2, 3) if one != cluster.controller_id)
+        gone = next(id_ for id_ in (1, 2, 3) if id_ != cluster.controller_id)
         with quiet_logs():
             cluster.machines[gone].kill()
             await cluster.until(lambda: gone not in cluster.live())

@@ -81,10 +81,10 @@ async def test_the_broker_is_shown_under_the_names_that_people_know(tmp_path):
 def documented(name: str, rows: list[list[str]]) -> bool:
     """Say whether a row of docs/metrics.md has the metric, by its name or as `..._end` after a name of the same family."""
     return any(
-        name == one
-        or (one.startswith("...") and name.endswith(one[3:]) and name.split("_")[:2] == row[0].split("_")[:2])
+        name == cel
+        or (cel.startswith("...") and name.endswith(cel[3:]) and name.split("_")[:2] == row[0].split("_")[:2])
         for row in rows
-        for one in row
+        for cel in row
     )
 
 
@@ -229,7 +229,7 @@ async def connected(broker):
 
 
 async def answered(stream):
-    """Read one answer to its end, so that nothing of it is left for who reads next; return it."""
+    """Read one answer to its end, so that nothing of it is left for the next reader; return it."""
     answer = b""
     while True:
         chunk = await stream.receive_some()

@@ -71,7 +71,7 @@ async def test_partition_stays_offline_over_starts_and_the_log_says_so(lose, kil
             assert await client.fetch("t", 0) == OFFLINE
             assert (await client.produce("t", 0, b"refused")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
             assert await client.fetch("u", 0) == (0, [b"kept"])
-        (line,) = [one for one in caplog.records if "t-0 is offline" in one.getMessage()]
+        (line,) = [record for record in caplog.records if "t-0 is offline" in record.getMessage()]
         assert line.levelname == "ERROR"
         assert "/a/t-0" in line.getMessage()
         assert "kafka-leader-election --election-type unclean" in line.getMessage()
@@ -127,7 +127,7 @@ async def test_its_topic_may_be_deleted_and_made_again(lose):
 
 
 async def test_log_without_a_flush_may_be_lost_with_the_power():
-    """A log that a power cut takes is not lost by somebody's hand: with one replica it was never promised."""
+    """A log that a power cut takes is not lost by an operator's hand: with one replica it was never promised."""
     disk = await written(kill=True)
     disk.remove_tree("/a/t-0")
     disk.boots += 1
@@ -142,7 +142,7 @@ def test_a_follower_copies_it_again_and_says_so(lose, caplog) -> None:
             await cluster.create(client)
             await produce(client, b"kept", b"kept too")
             await cluster.until_equal()
-            victim = next(one for one in (1, 2, 3) if one != cluster.leader())
+            victim = next(id_ for id_ in (1, 2, 3) if id_ != cluster.leader())
             await cluster.machines[victim].stop()
             lose(cluster.machines[victim].disk, "/data")
             await cluster.start(victim)
@@ -204,7 +204,7 @@ def test_followers_keep_records_when_an_empty_leader_returns(caplog) -> None:
                 await machine.start()
             for broker_id in {1, 2, 3} - {last}:
                 disk = cluster.machines[broker_id].disk
-                (kept,) = [one.name for one in disk.list("/data/t-0") if ".log.truncated-" in one.name]
+                (kept,) = [file.name for file in disk.list("/data/t-0") if ".log.truncated-" in file.name]
                 assert disk.read(f"/data/t-0/{kept}") == records
 
     in_world(program)
@@ -225,6 +225,6 @@ async def test_properties_that_are_gone_are_written_again_and_named(log_dirs, ca
         assert await client.fetch("t", 0) == (0, [b"kept"])
         now = client.services.metadata.image.cluster_id
         assert (now == cluster_id) == (len(log_dirs) > 1)
-    (line,) = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert "/a/meta.properties is gone" in line
     assert f"cluster.id={now}" in line

@@ -1,4 +1,4 @@
-"""A connection that was just answered reads its next request without a turn of the event loop, if nobody waits for one.
+"""A connection that was just answered reads its next request without a turn of the event loop, if no task waits for one.
 
 Clients are threads with blocking sockets: one in the event loop could not run while a connection looks for its request.
 """

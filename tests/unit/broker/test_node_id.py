@@ -1,4 +1,4 @@
-"""A broker's number is kept with its log dirs, and nobody else opens them by mistake."""
+"""A broker's number is kept with its log dirs, and no other broker opens them by mistake."""
 
 import pytest
 
@@ -14,8 +14,8 @@ CLEAN = "/a/.kafka_cleanshutdown"
 async def leaders(client):
     """The brokers' ids, and the leader of each partition."""
     answer = await client.ask(MetadataRequest(topics=None), 9)
-    found = {(t.name, p.partition_index): p.leader_id for t in answer.topics for p in t.partitions}
-    return [broker.node_id for broker in answer.brokers], found
+    by_place = {(t.name, p.partition_index): p.leader_id for t in answer.topics for p in t.partitions}
+    return [broker.node_id for broker in answer.brokers], by_place
 
 
 async def test_a_broker_without_a_number_takes_that_of_its_log_dirs():

@@ -35,8 +35,8 @@ async def test_isrs_are_changed_by_the_controller_from_its_version_on(
     version: str, has_zookeeper: bool, kind: type
 ) -> None:
     config = BrokerConfig({"inter.broker.protocol.version": version, "zookeeper.connect": "z:2181"})
-    found = _alter_partition(config, NOBODY if has_zookeeper else None, NOBODY, NOBODY, lambda: 1)
-    assert type(found) is kind
+    way = _alter_partition(config, NOBODY if has_zookeeper else None, NOBODY, NOBODY, lambda: 1)
+    assert type(way) is kind
 
 
 UNCLEAN = "unclean.leader.election.enable"
@@ -64,7 +64,7 @@ async def test_controller_hears_of_each_enabled_unclean_election(
 ) -> None:
     heard: list[str | None] = []
     controller: Any = SimpleNamespace(unclean_election_allowed=heard.append)
-    old, new = (SimpleNamespace(settings_of=lambda *_, found=found: found) for found in (before, after))
+    old, new = (SimpleNamespace(settings_of=lambda *_, answer=answer: answer) for answer in (before, after))
     delta: Any = SimpleNamespace(configs=[key], old=old, new=new)
     following = UncleanElections(BrokerConfig({UNCLEAN: of_broker}), controller)
     await following.prepare(delta)

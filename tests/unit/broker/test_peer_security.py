@@ -36,15 +36,15 @@ def test_a_login_and_certificates_are_those_of_the_listener():
             "listener.name.inner.ssl.endpoint.identification.algorithm": "",
         }
     )
-    found = for_peers(config, ClientSettings())
-    assert found.sasl == SaslCredentials("SCRAM-SHA-512", "b", "p")
-    assert found.tls is not None
-    assert not found.tls.check_hostname
-    assert len(found.tls.get_ca_certs()) == 1
+    peers = for_peers(config, ClientSettings())
+    assert peers.sasl == SaslCredentials("SCRAM-SHA-512", "b", "p")
+    assert peers.tls is not None
+    assert not peers.tls.check_hostname
+    assert len(peers.tls.get_ca_certs()) == 1
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "reason"),
     [
         (
             {"sasl.mechanism.inter.broker.protocol": "DIGEST-MD5"},
@@ -69,11 +69,11 @@ def test_a_login_and_certificates_are_those_of_the_listener():
         ),
     ],
 )
-def test_a_login_that_cannot_work_stops_the_start(settings, said):
+def test_a_login_that_cannot_work_stops_the_start(settings, reason):
     config = BrokerConfig({"security.inter.broker.protocol": "SASL_PLAINTEXT", **settings})
     with pytest.raises(StartupError) as refused:
         for_peers(config, ClientSettings())
-    assert said in str(refused.value)
+    assert reason in str(refused.value)
     assert "secret" not in str(refused.value)
 
 
@@ -94,9 +94,9 @@ def test_brokers_log_in_to_each_other_with_a_token_of_a_file(tmp_path):
             JAAS: f'{MODULE} required extension_traceId="5";',
         }
     )
-    found = for_peers(config, ClientSettings()).sasl
-    assert found.tokens() == "t0ken"
-    assert found.extensions == (("traceId", "5"),)
+    login = for_peers(config, ClientSettings()).sasl
+    assert login.tokens() == "t0ken"
+    assert login.extensions == (("traceId", "5"),)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_brokers_log_in_to_each_other_with_oauth_tokens(settings):
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "reason"),
     [
         ({}, "set sasl.oauthbearer.token.endpoint.url"),
         ({"sasl.oauthbearer.token.endpoint.url": "https://host/token"}, "a client id and a client secret"),
@@ -131,10 +131,10 @@ def test_brokers_log_in_to_each_other_with_oauth_tokens(settings):
         ),
     ],
 )
-def test_tokens_that_cannot_be_had_stop_the_start(settings, said):
+def test_tokens_that_cannot_be_had_stop_the_start(settings, reason):
     with pytest.raises(StartupError) as refused:
         for_peers(BrokerConfig({**OAUTH, **settings}), ClientSettings())
-    assert said in str(refused.value)
+    assert reason in str(refused.value)
     assert "secret" not in str(refused.value).replace("client secret", "").replace(
         "credentials.client.secret", ""
     )

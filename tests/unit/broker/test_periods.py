@@ -46,7 +46,7 @@ class Here:
 
 
 class Logs:
-    """No logs, whose checkpoints are up to date."""
+    """No logs, with checkpoints that are up to date."""
 
     checkpoints = type("", (), {"is_outdated": False})
 
@@ -66,9 +66,9 @@ async def test_each_thing_is_done_as_often_as_its_setting_says(
     began = trio.current_time()
     with trio.move_on_after(60):
         await work.run()
-    wanted: dict[str, float] = dict(PERIODS.values())
-    wanted |= {"remove_due": module.REMOVE_INTERVAL_SECONDS, "flush_due": module.FLUSH_INTERVAL_SECONDS}
-    for name, seconds in wanted.items():
+    periods: dict[str, float] = dict(PERIODS.values())
+    periods |= {"remove_due": module.REMOVE_INTERVAL_SECONDS, "flush_due": module.FLUSH_INTERVAL_SECONDS}
+    for name, seconds in periods.items():
         times = [at - began for at in counting.done[name]]
         assert times == pytest.approx([seconds * (n + 1) for n in range(len(times))], abs=0.01), name
         assert len(times) in (int(60 / seconds), int(60 / seconds) - 1), name

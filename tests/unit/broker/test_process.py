@@ -1,4 +1,4 @@
-"""A broker as a process: what a signal does when, who serves beside it, its ready line, and its exit code."""
+"""A broker as a process: what a signal does when, what serves beside it, its ready line, and its exit code."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_a_defect_is_no_line_but_a_traceback() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "endpoint", "said"),
+    ("error", "endpoint", "reason"),
     [
         (OSError(errno.EADDRINUSE, "in use"), "A://h:1", r"A://h:1: port 1 is in use.*--listen HOST:PORT"),
         (OSError(errno.EADDRINUSE, "in use"), f"{METRICS}=h:1", r"port 1 is in use.*--metrics HOST:PORT"),
@@ -167,9 +167,9 @@ def test_a_defect_is_no_line_but_a_traceback() -> None:
     ],
 )  # fmt: skip
 def test_what_keeps_an_address_from_being_bound_is_explained(
-    error: OSError, endpoint: str, said: str
+    error: OSError, endpoint: str, reason: str
 ) -> None:
-    with pytest.raises(StartupError, match=said), explained(endpoint, "h", 1):
+    with pytest.raises(StartupError, match=reason), explained(endpoint, "h", 1):
         raise error
 
 

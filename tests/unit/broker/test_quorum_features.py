@@ -34,7 +34,7 @@ def test_registration_has_a_range_for_each_feature_of_a_cluster(golden: Path):
     log = MetadataLog(OsDisk(read_only=True), str(golden))
     for _ in log.steps(END):
         pass
-    ranges = {one.name: (one.min_level, one.max_level) for one in IN_QUORUM.features}
+    ranges = {feature.name: (feature.min_level, feature.max_level) for feature in IN_QUORUM.features}
     finalized = dict(log.state.image.features)
     assert finalized
     assert all(ranges[name][0] <= level <= ranges[name][1] for name, level in finalized.items())

@@ -164,7 +164,7 @@ def test_without_controllers_records_flow_and_requests_time_out():
             async def create(name):
                 topic = CreateTopicsRequest.CreatableTopic(name, 1, 1)
                 response = await client.ask_broker(1, CreateTopicsRequest([topic]), timeout_ms=90_000)
-                codes.extend(one.error_code for one in response.topics)
+                codes.extend(topic.error_code for topic in response.topics)
 
             for number in range(3):
                 await create(f"u{number}")

@@ -146,7 +146,7 @@ def test_snapshot_is_at_its_id_whatever_its_records_count():
     image = image_of(TopicRecord("t", TOPIC_ID))
     data = b"".join(snapshot_batches(image, Leadership(), now_ms=5))
     batches = [(header, data[at : at + header.size]) for at, header in iter_batches(data)]
-    (snapshot,) = (made for made in snapshot_steps((700, 3), "snapshot", batches) if made is not None)
+    (snapshot,) = (step for step in snapshot_steps((700, 3), "snapshot", batches) if step is not None)
     assert (snapshot.image.position.offset, snapshot.image.position.epoch) == (699, 3)
     loader = Loader()
     loader.load(snapshot)
@@ -398,7 +398,7 @@ async def test_metadata_names_a_live_broker_as_the_controller(machine):
     async with machine.client() as client:
         response = await client.ask_broker(1, MetadataRequest(topics=[]))
     assert response.controller_id != CONTROLLER_ID
-    assert response.controller_id in {one.node_id for one in response.brokers}
+    assert response.controller_id in {broker.node_id for broker in response.brokers}
 
 
 def test_certificate_of_the_image_counts_before_clients_come():

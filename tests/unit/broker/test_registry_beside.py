@@ -1,4 +1,4 @@
-"""The registry beside a broker: to which listener it connects and as whom, and how its users log in."""
+"""The registry beside a broker: to which listener it connects and as which user, and how its users log in."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ PROTOCOLS = "listener.security.protocol.map"
 
 
 def case(listeners: str, **settings: str) -> tuple[BrokerConfig, Any]:
-    """Return settings of a broker, and the broker, whose listeners are on ports 1, 2, ..."""
-    given = {name.replace("__", "."): value for name, value in settings.items()}
+    """Return settings of a broker, and the broker, with listeners on ports 1, 2, ..."""
+    values = {name.replace("__", "."): value for name, value in settings.items()}
     names = listeners.split()
     config = BrokerConfig(
-        {"listeners": ",".join(f"{name}://h:{port}" for port, name in enumerate(names, 1)), **given}
+        {"listeners": ",".join(f"{name}://h:{port}" for port, name in enumerate(names, 1)), **values}
     )
     protocols = config.listener_security_protocols()
-    made = [
+    opened = [
         SimpleNamespace(
             name=name, security_protocol=protocols.get(name, name), addresses=[("h", port)], port=port
         )
         for port, name in enumerate(names, 1)
     ]
-    return config, SimpleNamespace(listeners=made)
+    return config, SimpleNamespace(listeners=opened)
 
 
 def test_registry_uses_an_unencrypted_listener_if_there_is_one(
@@ -60,12 +60,12 @@ def test_users_log_in_by_the_best_mechanism_with_a_password() -> None:
     offers = {"listener.name.two.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256", f"{PROTOCOLS}":
               "ONE:PLAINTEXT,TWO:SASL_PLAINTEXT,THREE:SASL_PLAINTEXT"}  # fmt: skip
     config, broker = case("ONE TWO THREE", **offers)
-    found = logins(config, broker)
-    assert found.bootstrap == [Endpoint("h", 2)]
-    made = found.settings_of("ann", "secret")
-    assert (made.client_id, made.tls) == ("barnabas-registry", None)
-    assert made.sasl is not None
-    assert (made.sasl.mechanism, made.sasl.username, made.sasl.password) == ("SCRAM-SHA-256", "ann", "secret")
+    users = logins(config, broker)
+    assert users.bootstrap == [Endpoint("h", 2)]
+    ann = users.settings_of("ann", "secret")
+    assert (ann.client_id, ann.tls) == ("barnabas-registry", None)
+    assert ann.sasl is not None
+    assert (ann.sasl.mechanism, ann.sasl.username, ann.sasl.password) == ("SCRAM-SHA-256", "ann", "secret")
     for offered, chosen in (
         ("PLAIN", "PLAIN"), ("SCRAM-SHA-256,SCRAM-SHA-512", "SCRAM-SHA-512"), ("OAUTHBEARER,PLAIN", "PLAIN"),
     ):  # fmt: skip
@@ -114,14 +114,14 @@ def test_other_errors_are_no_matter_of_the_person_who_starts_it() -> None:
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_PLAINTEXT"])
 async def test_it_serves_for_the_broker_that_it_is_attached_to(protocol: str) -> None:
-    made: list[Any] = []
+    reached_by: list[Any] = []
     ran: list[Any] = []
 
     class Server:
         url = "http://r"
 
         def __init__(self, address: Any, *, may_be_reached: bool) -> None:
-            made.append((address, may_be_reached))
+            reached_by.append((address, may_be_reached))
 
         async def run(self, bootstrap: Any, own: Any, logins: Any, *, task_status: Any) -> None:
             ran.append((list(bootstrap), own.client_id, logins is not None))
@@ -133,7 +133,7 @@ async def test_it_serves_for_the_broker_that_it_is_attached_to(protocol: str) ->
     assert beside.begin() == " registry=http://r"
     beside.attach(broker)
     await beside.run()
-    assert [reached for _, reached in made] == [has_logins]
+    assert [reached for _, reached in reached_by] == [has_logins]
     port = 2 if has_logins else 1
     assert ran == [([Endpoint("h", port)], "barnabas-registry", has_logins)]
     assert beside.client_tls() is None

@@ -123,7 +123,7 @@ async def test_repeated_classic_heartbeat_learns_of_a_rebalance(
 async def test_throttle_time_is_told_to_the_throttled_heartbeat_alone(client: Client) -> None:
     beat = await joined_consumer(client)
     told = [await client.ask(CONSUMER_GROUP_HEARTBEAT, beat) for _ in range(2)]
-    assert [one.throttle_time_ms for one in told] == [0, 0]
+    assert [answer.throttle_time_ms for answer in told] == [0, 0]
     charged: Any = SimpleNamespace(throttle_ms=lambda _request, _size: 700, end=lambda: None)
     shared: Any = client.request_parts.shared
     shared.quotas = SimpleNamespace(is_set=True, begin=lambda *_: charged)

@@ -26,15 +26,15 @@ def apis() -> list[Api]:
 
 
 def layouts(api: Api) -> list[int]:
-    """The versions of an API whose requests are not laid out as those of the version before, or are answered otherwise."""
+    """The versions of an API with requests laid out otherwise than in the version before, or answered otherwise."""
     seen = set()
-    found = []
+    versions = []
     for version in range(api.min_version, api.max_version + 1):
         kind = api.decoders[version], top_level_response(api, version, 42, "") is None
         if kind not in seen:
             seen.add(kind)
-            found.append(version)
-    return found
+            versions.append(version)
+    return versions
 
 
 async def answered(address: tuple[str, int], frame: bytes) -> bytes | None:
@@ -71,20 +71,20 @@ async def test_one_entry_too_many_is_refused_wherever_it_is(
                     else:
                         assert answer is not None, label
                         codes = error_codes(read_response(answer, api.key, version).message)
-                        assert [int(one.code) for one in codes] == [ErrorCode.INVALID_REQUEST], label
+                        assert [int(code.code) for code in codes] == [ErrorCode.INVALID_REQUEST], label
 
 
 @pytest.mark.parametrize(("name", "version"), [("DescribeGroups", 5), ("ListGroups", 4)])
 async def test_the_log_names_client_api_size_and_setting(
     name: str, version: int, apis: list[Api], tmp_path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (api,) = [one for one in apis if one.name == name]
+    (api,) = [api for api in apis if api.name == name]
     place = next(iter(places(name, version)))
     frame = wide(name, version, place, ENTRIES_MAX + 1)
     async with running([tmp_path], max_request_entries=str(ENTRIES_MAX)) as client:
         with caplog.at_level(logging.WARNING):
             await answered(client.broker.listeners[0].addresses[0], frame)
-    (line,) = [one.getMessage() for one in caplog.records if "max.request.entries" in one.getMessage()]
+    (line,) = [line_.getMessage() for line_ in caplog.records if "max.request.entries" in line_.getMessage()]
     assert f"{name} v{version}" in line
     assert "client 'hostile'" in line
     assert f"{len(frame) - 4:,} bytes" in line

@@ -236,11 +236,11 @@ async def test_records_are_appended_once(asked: Any, what: str) -> None:
     assert (done is True) is is_at_once
     assert done is True or await done  # type: ignore[misc]
     answer = decode_response(transport.sent[4:], PRODUCE, 12)[1]
-    partitions = [one for topic in answer.responses for one in topic.partition_responses]
-    assert [one.error_code for one in partitions] == codes
+    partitions = [response for topic in answer.responses for response in topic.partition_responses]
+    assert [partition.error_code for partition in partitions] == codes
     appended = [after - ago for after, ago in zip(ends(asked), before, strict=True)]
     assert sum(appended) == codes.count(0)
-    assert all(one.base_offset == before[one.index] for one in partitions if not one.error_code)
+    assert all(part.base_offset == before[part.index] for part in partitions if not part.error_code)
 
 
 FETCHES: dict[str, tuple[Callable[[], FetchRequest], int, list[tuple[int, bool]], bool, bool]] = {
@@ -269,7 +269,7 @@ FETCHES: dict[str, tuple[Callable[[], FetchRequest], int, list[tuple[int, bool]]
 
 @pytest.mark.parametrize("what", FETCHES)
 async def test_a_fetch_is_answered(asked: Any, what: str) -> None:
-    request_of, version, wanted, is_at_once, is_sent = FETCHES[what]
+    request_of, version, expected, is_at_once, is_sent = FETCHES[what]
     request_parts = await ready(request_parts_of(asked))
     for index, value in [(1, b"v"), (2, b"w"), (4, b"x" * 30_000)]:
         request = frame_of(PRODUCE, 12, produced(index, records=bytes(batch(value))))
@@ -279,8 +279,8 @@ async def test_a_fetch_is_answered(asked: Any, what: str) -> None:
     assert (done is True) is (is_at_once and is_sent)
     assert done is True or await done  # type: ignore[misc]
     answer = decode_response(transport.sent[4:], FETCH, version)[1]
-    partitions = [one for topic in answer.responses for one in topic.partitions]
-    assert [(one.error_code, bool(one.records)) for one in partitions] == wanted
+    partitions = [partition for topic in answer.responses for partition in topic.partitions]
+    assert [(partition.error_code, bool(partition.records)) for partition in partitions] == expected
     assert (answer.session_id != 0) is (what == "that begins a session")
 
 
@@ -375,8 +375,8 @@ async def test_a_defect_of_a_handler_is_an_error_of_its_request(
         raise ZeroDivisionError
 
     request_parts, transport = await ready(request_parts_of(asked)), Transport()
-    made: Any = request_parts.handlers.made
-    made[HEARTBEAT] = broken
+    table: Any = request_parts.handlers.made
+    table[HEARTBEAT] = broken
     frame = frame_of(HEARTBEAT, 4, HeartbeatRequest(group_id="g"))
     assert start(request_parts, new_connection(), transport, frame) is True
     assert decode_response(transport.now[4:], HEARTBEAT, 4)[1].error_code == ErrorCode.UNKNOWN_SERVER_ERROR

@@ -61,9 +61,9 @@ def usual(set_environment: Callable[..., None]) -> dict[str, str]:
 def test_each_option_is_a_setting_of_its_own(
     usual: dict[str, str], arguments: list[str], name: str, value: str
 ) -> None:
-    found = given(*arguments)
-    assert found.settings == {**usual, name: value}
-    assert found.origins == {name: arguments[0]}
+    options = given(*arguments)
+    assert options.settings == {**usual, name: value}
+    assert options.origins == {name: arguments[0]}
 
 
 def test_login_of_the_console_comes_from_a_file(usual: dict[str, str], tmp_path: Path) -> None:
@@ -94,10 +94,10 @@ def test_a_state_directory_is_in_the_home_unless_one_is_named(set_environment: C
 
 
 def test_a_console_plots_what_it_can_read(usual: dict[str, str]) -> None:
-    found = given("--console", ":8080")
+    options = given("--console", ":8080")
     implied = {"metrics.listener": "127.0.0.1:0", "telemetry.enable": "false"}
-    assert found.settings == {**usual, "console.listener": ":8080", **implied}
-    assert found.origins["metrics.listener"] == "--console"
+    assert options.settings == {**usual, "console.listener": ":8080", **implied}
+    assert options.origins["metrics.listener"] == "--console"
     asked = given("--console", ":8080", "--metrics", ":9404").settings
     assert asked["metrics.listener"] == ":9404"
     assert "telemetry.enable" not in asked
@@ -122,20 +122,20 @@ def test_login_of_a_file_is_sent_to_that_files_registry_alone(
     file.write_text(
         "console.registry.url=https://a:8081\nconsole.registry.basic.auth.user.info=ann:x\nnode.id=1\n"
     )
-    found = given("--config", str(file), *arguments)
-    assert found.settings["console.registry.url"] == url
-    assert ("console.registry.basic.auth.user.info" in found.settings) == has_login
-    assert ("console.registry.basic.auth.user.info" in found.origins) == has_login
-    assert found.settings["node.id"] == "1"
+    options = given("--config", str(file), *arguments)
+    assert options.settings["console.registry.url"] == url
+    assert ("console.registry.basic.auth.user.info" in options.settings) == has_login
+    assert ("console.registry.basic.auth.user.info" in options.origins) == has_login
+    assert options.settings["node.id"] == "1"
 
 
 def test_a_token_of_the_console_is_the_first_line_of_its_file(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("secret\nmore\n")
     file.chmod(0o600)
-    found = given("--console-token-file", str(file))
-    assert found.settings["console.token"] == "secret"
-    assert found.origins["console.token"] == "--console-token-file"
+    options = given("--console-token-file", str(file))
+    assert options.settings["console.token"] == "secret"
+    assert options.origins["console.token"] == "--console-token-file"
     file.write_text("\n")
     with pytest.raises(SettingError, match="--console-token-file"):
         given("--console-token-file", str(file))
@@ -147,8 +147,8 @@ def test_what_is_said_last_counts_and_the_file_is_behind_all(tmp_path: Path) -> 
     file = tmp_path / "broker.properties"
     file.write_text("broker.rack=file\nbroker.id=1\nlog.dirs=relative\nauto.create.topics.enable=false\n")
     demo = {"broker.rack": "demo", "auto.create.topics.enable": "true"}
-    found = given("--config", str(file), "--set", "broker.rack=set", "--broker-id", "2", demo=demo)
-    settings, origins = found.settings, found.origins
+    options = given("--config", str(file), "--set", "broker.rack=set", "--broker-id", "2", demo=demo)
+    settings, origins = options.settings, options.origins
     assert not NO_FILE & settings.keys(), "a file is taken as it is"
     assert (settings["broker.rack"], origins["broker.rack"]) == ("set", "--set")
     assert (settings["broker.id"], origins["broker.id"]) == ("2", "--broker-id")
@@ -167,8 +167,8 @@ def test_what_is_said_last_counts_and_the_file_is_behind_all(tmp_path: Path) -> 
     ],
 )
 def test_log_dirs_are_those_of_either_setting(settings: list[str], dirs: str, origin: str) -> None:
-    found = given(*(word for one in settings for word in ("--set", one)))
-    assert (found.settings["log.dirs"], found.origins["log.dirs"]) == (dirs, origin)
+    options = given(*(word for setting in settings for word in ("--set", setting)))
+    assert (options.settings["log.dirs"], options.origins["log.dirs"]) == (dirs, origin)
 
 
 @pytest.mark.parametrize(
@@ -226,8 +226,8 @@ def test_other_commands_take_a_file_a_data_dir_and_settings(tmp_path: Path) -> N
 def test_unnamed_advertised_address_is_the_unnamed_listeners(
     listen: list[str], advertise: list[str], advertised: str
 ) -> None:
-    words = [word for one in listen for word in ("--listen", one)]
-    words += [word for one in advertise for word in ("--advertise", one)]
+    words = [word for address in listen for word in ("--listen", address)]
+    words += [word for address in advertise for word in ("--advertise", address)]
     assert given(*words).settings["advertised.listeners"] == advertised
 
 
@@ -241,7 +241,7 @@ def test_a_listener_gets_a_protocol_only_where_its_name_is_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("directories", "workers", "is_clustered", "said"),
+    ("directories", "workers", "is_clustered", "reason"),
     [
         ([], 1, True, None),
         ([], 2, True, "a cluster of their own"),
@@ -256,12 +256,12 @@ def test_a_listener_gets_a_protocol_only_where_its_name_is_one() -> None:
     ],
 )
 def test_workers_take_only_directories_of_as_many(
-    tmp_path: Path, directories: list[str], workers: int, is_clustered: bool, said: str | None
+    tmp_path: Path, directories: list[str], workers: int, is_clustered: bool, reason: str | None
 ) -> None:
-    for one in directories:
-        (tmp_path / one).mkdir()
-    if said is None:
+    for directory in directories:
+        (tmp_path / directory).mkdir()
+    if reason is None:
         check_workers([str(tmp_path)], workers, is_clustered=is_clustered)
     else:
-        with pytest.raises(SettingError, match=said):
+        with pytest.raises(SettingError, match=reason):
             check_workers(["/none", str(tmp_path)], workers, is_clustered=is_clustered)

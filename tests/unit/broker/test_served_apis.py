@@ -36,12 +36,12 @@ def test_feature_is_on_by_the_cluster_or_else_by_the_release(
     api: apis.Api, level: Any, release: bool, is_on: bool
 ) -> None:
     levels = None if level is None else {} if level is ... else {api.feature: level}
-    made = handlers(features=levels, release=release)
+    served = handlers(features=levels, release=release)
     if is_on:
-        made.check(api, NOBODY_ASKS, None)
+        served.check(api, NOBODY_ASKS, None)
         return
     with pytest.raises(RequestError, match=f"{api.feature} is 0") as refused:
-        made.check(api, NOBODY_ASKS, None)
+        served.check(api, NOBODY_ASKS, None)
     assert refused.value.code == ErrorCode.UNSUPPORTED_VERSION
 
 

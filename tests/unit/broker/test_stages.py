@@ -29,7 +29,7 @@ CREATE_TOPICS, METADATA, THROTTLE_MS = 19, 3, 700
 
 
 class FixedQuotas:
-    """Throttles everybody alike, and refuses to make topics; remembers what it was charged."""
+    """Throttles all clients alike, and refuses to make topics; remembers what it was charged."""
 
     is_set = True
 
@@ -67,7 +67,7 @@ class Sent:
         self.sent_at: list[float] = []
 
     def report_to(self, _connection: object) -> None:
-        """Nobody falls behind here."""
+        """No client falls behind here."""
 
     def is_only_readable(self, seconds: float) -> bool:
         return False
@@ -118,7 +118,7 @@ def request_parts_of(asked: Any, quotas: FixedQuotas | None = None) -> RequestPa
 
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
 async def test_only_two_apis_are_answered_before_a_mechanism_is_chosen(asked, protocol):
-    found, sent = set(), Sent()
+    keys, sent = set(), Sent()
     for key, api in asked.services.served.items():
         frame = frame_of(METADATA, 1, MetadataRequest())
         frame[:4] = key.to_bytes(2, "big") + api.min_version.to_bytes(2, "big")
@@ -127,8 +127,8 @@ async def test_only_two_apis_are_answered_before_a_mechanism_is_chosen(asked, pr
         except PeerError as error:
             if f"{api.name} (correlation id 7) before authentication" in str(error):
                 continue
-        found.add(key)
-    assert found == {17, 18}
+        keys.add(key)
+    assert keys == {17, 18}
 
 
 async def test_client_over_its_quota_is_answered_and_then_not_read(asked, autojump_clock):

@@ -1,4 +1,4 @@
-"""Listeners: what is a valid address, and what the person who gave a bad one is told."""
+"""Listeners: what is a valid address, and what the error of a bad one says."""
 
 import re
 import socket
@@ -104,10 +104,10 @@ def test_an_empty_advertised_host_is_this_machines_name() -> None:
 
 def test_an_advertised_controller_listener_is_left_out() -> None:
     names = {"controller.listener.names": "CONTROLLER"}
-    found = advertised(
+    addresses = advertised(
         "PLAINTEXT://:9092,CONTROLLER://:9093", "PLAINTEXT://h:9092,CONTROLLER://h:9093", **names
     )
-    assert found == {"PLAINTEXT": ("h", 9092)}
+    assert addresses == {"PLAINTEXT": ("h", 9092)}
 
 
 def endpoints(**settings: str) -> dict[str, tuple[str, int]]:
@@ -115,8 +115,8 @@ def endpoints(**settings: str) -> dict[str, tuple[str, int]]:
     listeners = open_listeners(config.listeners(), config.listener_security_protocols(), NETWORK)
     try:
         bound = {listener.port: index for index, listener in enumerate(listeners)}
-        found = advertised_endpoints(config, NETWORK, listeners)
-        return {name: (host, bound.get(port, port)) for name, (host, port) in found.items()}
+        addresses = advertised_endpoints(config, NETWORK, listeners)
+        return {name: (host, bound.get(port, port)) for name, (host, port) in addresses.items()}
     finally:
         for listener in listeners:
             listener.close()
@@ -131,7 +131,7 @@ def test_a_host_of_listeners_is_advertised_as_it_is_written() -> None:
 
 
 def test_clients_get_a_checked_name_on_all_interfaces() -> None:
-    found = endpoints(
+    addresses = endpoints(
         listeners="PLAINTEXT://:0,SSL://0.0.0.0:0,SASL_SSL://:0,SASL_PLAINTEXT://:0,KERBEROS://:0",
         listener_security_protocol_map="PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,"
         "KERBEROS:SASL_PLAINTEXT",
@@ -139,14 +139,14 @@ def test_clients_get_a_checked_name_on_all_interfaces() -> None:
         listener_name_kerberos_sasl_enabled_mechanisms="PLAIN,GSSAPI",
     )
     name = socket.getfqdn()
-    assert found == {"SSL": (name, 1), "SASL_SSL": (name, 2), "KERBEROS": (name, 4)}
+    assert addresses == {"SSL": (name, 1), "SASL_SSL": (name, 2), "KERBEROS": (name, 4)}
 
 
 def test_what_is_advertised_comes_before_what_is_listened_on() -> None:
-    found = endpoints(
+    addresses = endpoints(
         listeners="PLAINTEXT://localhost:0,SSL://localhost:0", advertised_listeners="SSL://broker.example:9"
     )
-    assert found == {"PLAINTEXT": ("localhost", 0), "SSL": ("broker.example", 9)}
+    assert addresses == {"PLAINTEXT": ("localhost", 0), "SSL": ("broker.example", 9)}
 
 
 @pytest.mark.parametrize(
@@ -183,14 +183,14 @@ def test_second_broker_to_bind_a_port_is_told() -> None:
     (free,) = open_listeners(["PLAINTEXT://127.0.0.1:0"], {}, NETWORK)
     endpoint = f"PLAINTEXT://127.0.0.1:{free.port}"
     free.close()
-    (one,) = open_listeners([endpoint], {}, NETWORK)
+    (bound,) = open_listeners([endpoint], {}, NETWORK)
     (two,) = open_listeners([endpoint], {}, NETWORK)
     try:
-        listen(one)
-        with pytest.raises(StartupError, match=f"port {one.port} is in use"):
+        listen(bound)
+        with pytest.raises(StartupError, match=f"port {bound.port} is in use"):
             listen(two)
     finally:
-        one.close()
+        bound.close()
         two.close()
 
 
@@ -236,15 +236,15 @@ def open_on(host: str, *, authenticates: bool) -> Any:
 def test_what_other_machines_may_do_without_restriction_is_told(
     host: str, authenticates: bool, has_authorizer: bool, told: list[str]
 ) -> None:
-    found = list(exposures([open_on(host, authenticates=authenticates)], has_authorizer=has_authorizer))
-    assert len(found) == len(told)
-    for line, wanted in zip(found, told, strict=True):
-        assert re.search(wanted, line)
+    lines = list(exposures([open_on(host, authenticates=authenticates)], has_authorizer=has_authorizer))
+    assert len(lines) == len(told)
+    for line, pattern in zip(lines, told, strict=True):
+        assert re.search(pattern, line)
         assert "127.0.0.1" not in line
 
 
 def test_cluster_advertises_the_given_or_each_listeners_name() -> None:
     listeners = {"listeners": "PLAINTEXT://localhost:0,SSL://:0", "zookeeper_connect": "z:2181"}
     assert endpoints(**listeners) == {"PLAINTEXT": ("localhost", 0), "SSL": (socket.getfqdn(), 1)}
-    found = endpoints(**listeners, advertised_listeners="SSL://broker.example:9")
-    assert found == {"SSL": ("broker.example", 9)}
+    addresses = endpoints(**listeners, advertised_listeners="SSL://broker.example:9")
+    assert addresses == {"SSL": ("broker.example", 9)}

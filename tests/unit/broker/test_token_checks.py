@@ -20,7 +20,7 @@ GOOD = {"sub": "ann", "exp": NOW + 100}
 
 
 def outcome(claims: dict[str, Any], **expected: Any) -> str:
-    """Return what is wrong with claims, or whose token it is."""
+    """Return what is wrong with claims, or the owner of the token."""
     try:
         return identity_of(claims, Expected(**{"skew_s": 0.0, **expected}), NOW * 1000).name
     except TokenError as error:
@@ -28,7 +28,7 @@ def outcome(claims: dict[str, Any], **expected: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("claims", "expected", "said"),
+    ("claims", "expected", "reason"),
     [
         ({"exp": NOW}, {}, "a token has expired"),
         ({"exp": NOW + 1}, {}, "ann"),
@@ -74,8 +74,8 @@ def outcome(claims: dict[str, Any], **expected: Any) -> str:
     ],
     ids=str,
 )
-def test_each_claim_counts_by_itself(claims: dict[str, Any], expected: dict[str, Any], said: str) -> None:
-    assert outcome({**GOOD, **claims}, **expected) == said
+def test_each_claim_counts_by_itself(claims: dict[str, Any], expected: dict[str, Any], reason: str) -> None:
+    assert outcome({**GOOD, **claims}, **expected) == reason
 
 
 def test_a_login_lasts_as_long_as_the_token() -> None:
@@ -89,7 +89,7 @@ def encoded(text: str | bytes) -> str:
 
 
 @pytest.mark.parametrize(
-    ("token", "said"),
+    ("token", "reason"),
     [
         ("a.b", "form of a JWT"),
         ("a.b.c.d", "form of a JWT"),
@@ -101,8 +101,8 @@ def encoded(text: str | bytes) -> str:
         (f"""{encoded('{"a": 1, "a": 1}')}.b.c""", "a member twice"),
     ],
 )
-def test_what_is_no_part_of_a_token_is_refused(token: str, said: str) -> None:
-    with pytest.raises(TokenError, match=said):
+def test_what_is_no_part_of_a_token_is_refused(token: str, reason: str) -> None:
+    with pytest.raises(TokenError, match=reason):
         _json_part(token, 0, 3)
 
 

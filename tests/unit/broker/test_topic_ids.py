@@ -129,7 +129,7 @@ async def test_copy_of_a_log_under_another_name_is_set_aside_and_named(written, 
             assert await client.fetch(served, 0) == (0, [b"kept"])
     (stray,) = strays(disk)
     assert disk.stat(f"/a/{stray}/00000000000000000000.log").size
-    (line,) = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert f"that is the id of topic {served}: it is kept as /a/{stray}" in line
 
 

@@ -30,8 +30,8 @@ def turns() -> dict[str, dict[str, Any]]:
         capture_output=True, text=True, cwd=ROOT, env=environment, timeout=RUN_TIMEOUT_S, check=False,
     )  # fmt: skip
     assert done.stdout, done.stderr[-4000:]
-    found: dict[str, dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    figures: dict[str, dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    return figures
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""A controller whose session has ended and that does not know it: no request to it, and none of its own, has any effect.
+"""A controller that does not know that its session has ended: no request to it, and none of its own, has any effect.
 
 What administrators have asked it (to make, grow or delete a topic) may be done once it is connected again, as by Kafka's.
 """
@@ -64,7 +64,7 @@ def asked_of_a_controller(cluster: ZooKeeperCluster, leader: int) -> list[tuple[
     broker = cluster.machines[leader].broker
     assert info is not None
     assert broker is not None
-    others = [one for one in info.replicas if one != leader]
+    others = [replica for replica in info.replicas if replica != leader]
     image = broker.services.metadata.image
     return [
         (
@@ -130,7 +130,7 @@ def sent_by_a_controller(
     led = LeaderAndIsrRequest.LeaderAndIsrPartitionState(
         **state, isr=[zombie], partition_epoch=NEW_EPOCH, replicas=replicas
     )
-    known = UpdateMetadataRequest.UpdateMetadataPartitionState(
+    partition = UpdateMetadataRequest.UpdateMetadataPartitionState(
         **state, isr=[zombie], zk_version=NEW_EPOCH, replicas=replicas
     )
     stopped = StopReplicaRequest.StopReplicaPartitionState(
@@ -153,7 +153,7 @@ def sent_by_a_controller(
                 **common,
                 topic_states=[
                     UpdateMetadataRequest.UpdateMetadataTopicState(
-                        topic_name="t", topic_id=topic_id, partition_states=[known]
+                        topic_name="t", topic_id=topic_id, partition_states=[partition]
                     )
                 ],
             ),
@@ -187,7 +187,7 @@ async def test_controller_unaware_of_its_ended_session_is_harmless(world: World)
             await cluster.until(lambda: all(zombie not in cluster.isr("t", index) for index in range(3)))
             assert broker.services.controller.is_active, "it knows"
             leader = cluster.leader()
-            await cluster.until(lambda: (known := cluster.known(leader)) and known.leader == leader)
+            await cluster.until(lambda: (info := cluster.known(leader)) and info.leader == leader)
             kept = what_is_kept(cluster)
 
             for request, version in asked_of_a_controller(cluster, leader):
