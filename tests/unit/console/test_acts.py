@@ -31,7 +31,7 @@ async def test_topics_are_made_enlarged_configured_trimmed_and_deleted(tmp_path:
 
         await visitor.do("PATCH", "/api/topics/t/settings", {"set": {"retention.ms": "7000"}})
         await visitor.do("PATCH", "/api/topics/t/settings", {"set": {"retention.ms": "9000"}, "check": True})
-        settings = {one["name"]: one for one in (await visitor.get("/api/topics/t/settings"))["settings"]}
+        settings = {row["name"]: row for row in (await visitor.get("/api/topics/t/settings"))["settings"]}
         assert settings["retention.ms"]["value"] == "7000"
         await visitor.do("PATCH", "/api/topics/t/settings", {"remove": ["retention.ms"]})
         await refused(visitor, "PATCH", "/api/topics/t/settings", {"set": {"retention.ms": "x"}}, 409)
@@ -67,9 +67,9 @@ async def test_records_are_sent_with_all_that_they_have(tmp_path: Path) -> None:
             "POST", "/api/topics/t/records", {"records": [record], "compression": "zstd"}
         )
         assert answer == {"sent": [{"partition": 1, "offset": 0}]}
-        (found,) = (await visitor.get("/api/topics/t/records"))["records"]
-        assert (found["value"]["text"], found["timestamp"], found["partition"]) == ("00 ff", 1234, 1)
-        assert [(one["name"], one["value"]["form"]) for one in found["headers"]] == [
+        (shown,) = (await visitor.get("/api/topics/t/records"))["records"]
+        assert (shown["value"]["text"], shown["timestamp"], shown["partition"]) == ("00 ff", 1234, 1)
+        assert [(header["name"], header["value"]["form"]) for header in shown["headers"]] == [
             ("h", "text"),
             ("n", "null"),
         ]
@@ -151,8 +151,8 @@ async def test_users_and_quotas_are_edited(tmp_path: Path) -> None:
         assert (await visitor.get("/api/users"))["users"] == []
         quota = {"entity": {"user": "ann", "client-id": None}, "values": {"producer_byte_rate": 1000}}
         await visitor.do("POST", "/api/quotas", quota)
-        (found,) = (await visitor.get("/api/quotas"))["quotas"]
-        assert found == {
+        (shown,) = (await visitor.get("/api/quotas"))["quotas"]
+        assert shown == {
             "entity": {"client-id": None, "user": "ann"},
             "values": {"producer_byte_rate": 1000.0},
         }
@@ -167,8 +167,8 @@ async def test_a_broker_is_configured(tmp_path: Path) -> None:
         (broker,) = (await visitor.get("/api/brokers"))["brokers"]
         path = f"/api/brokers/{broker['id']}/settings"
         await visitor.do("PATCH", path, {"set": {"log.cleaner.threads": "2"}})
-        found = {one["name"]: one for one in (await visitor.get(path))["settings"]}
-        assert (found["log.cleaner.threads"]["value"], found["log.cleaner.threads"]["source"]) == (
+        settings = {setting["name"]: setting for setting in (await visitor.get(path))["settings"]}
+        assert (settings["log.cleaner.threads"]["value"], settings["log.cleaner.threads"]["source"]) == (
             "2",
             "broker",
         )

@@ -71,7 +71,7 @@ class Reader:
 
 
 class Sessions:
-    """Sessions of one visitor, who may be let in."""
+    """Sessions of one visitor, which may be let in."""
 
     def __init__(self, *mechanisms: str, needs_token: bool = False) -> None:
         self.session = Session(NOBODY, "ann", ClientSettings())
@@ -79,7 +79,7 @@ class Sessions:
         self.connects: dict[str, Any] = {}
         self.sandbox: Any = None
         self.gone: list[Session] = []
-        """Those whose login the broker does not take any more."""
+        """Those with a login that the broker does not take any more."""
         self.begun: list[dict[str, str]] = []
         self.ended: list[Session] = []
         self._mechanisms = mechanisms
@@ -90,9 +90,9 @@ class Sessions:
     def find(self, identity: str) -> Session | None:
         return self.session if identity == self.session.identity else None
 
-    async def begin(self, *, address: str, **given: str) -> Session:
-        self.begun.append(given)
-        if given.get("token") == "wrong":
+    async def begin(self, *, address: str, **login: str) -> Session:
+        self.begun.append(login)
+        if login.get("token") == "wrong":
             raise ConsoleError(401, "the token is wrong")
         return self.session
 
@@ -117,8 +117,8 @@ def answering(sessions: Any, **more: Any) -> ConsoleService:
 
 async def ask(served: ConsoleService, method: str, path: str, body: bytes = b"", **headers: str) -> Reader:
     reader: Any = Reader()
-    given = {"host": "localhost", **{name.replace("_", "-"): value for name, value in headers.items()}}
-    assert await served.respond(reader, ConsoleRequest(method, path, {}, given, body))
+    headers_ = {"host": "localhost", **{name.replace("_", "-"): value for name, value in headers.items()}}
+    assert await served.respond(reader, ConsoleRequest(method, path, {}, headers_, body))
     assert HEADERS[0] in reader.headers.items()
     return reader
 
@@ -135,7 +135,7 @@ def test_a_target_that_is_no_path_is_malformed(target: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "given"),
+    ("body", "login"),
     [
         (b"", {}),
         (b"{}", {}),
@@ -143,15 +143,15 @@ def test_a_target_that_is_no_path_is_malformed(target: str) -> None:
          {"token": "t", "user": "ann", "password": "pw", "mechanism": "PLAIN"}),
     ],
 )  # fmt: skip
-async def test_a_login_has_a_cookie_for_this_console_alone(body: bytes, given: dict[str, str]) -> None:
+async def test_a_login_has_a_cookie_for_this_console_alone(body: bytes, login: dict[str, str]) -> None:
     sessions = Sessions()
-    found = await ask(answering(sessions, has_tls=True), "POST", "/api/session", body)
-    assert sessions.begun == [{"token": "", "user": "", "password": "", "mechanism": "", **given}]
+    row = await ask(answering(sessions, has_tls=True), "POST", "/api/session", body)
+    assert sessions.begun == [{"token": "", "user": "", "password": "", "mechanism": "", **login}]
     assert (
-        found.headers["Set-Cookie"]
+        row.headers["Set-Cookie"]
         == f"cookie={sessions.session.identity}; Path=/; HttpOnly; SameSite=Strict; Secure"
     )
-    assert (found.status, found.json["logged_in"], found.json["csrf"]) == (200, True, sessions.session.csrf)
+    assert (row.status, row.json["logged_in"], row.json["csrf"]) == (200, True, sessions.session.csrf)
     plain = await ask(answering(sessions), "POST", "/api/session")
     assert not plain.headers["Set-Cookie"].endswith("Secure")
 
@@ -175,21 +175,21 @@ async def test_viewer_is_named_and_admitted_where_no_login_is_needed() -> None:
     free, guarded, named = Sessions(), Sessions(needs_token=True), Sessions("PLAIN")
     assert "Set-Cookie" in (await ask(answering(free), "GET", "/api/session")).headers
     for sessions in (guarded, named):
-        found = await ask(answering(sessions), "GET", "/api/session")
-        assert (found.json["logged_in"], found.json["user"], found.json["csrf"], sessions.begun) == (
+        row = await ask(answering(sessions), "GET", "/api/session")
+        assert (row.json["logged_in"], row.json["user"], row.json["csrf"], sessions.begun) == (
             False,
             "",
             "",
             [],
         )
-        assert "Set-Cookie" not in found.headers
-        assert (found.json["needs_token"], found.json["mechanisms"]) == (
+        assert "Set-Cookie" not in row.headers
+        assert (row.json["needs_token"], row.json["mechanisms"]) == (
             sessions.needs_token,
             list(sessions.mechanisms()),
         )
         cookie = f"other=1; cookie={sessions.session.identity}"
-        found = await ask(answering(sessions), "GET", "/api/session", cookie=cookie)
-        assert (found.json["logged_in"], found.json["user"], found.json["registry"], found.json["views"]) == (
+        row = await ask(answering(sessions), "GET", "/api/session", cookie=cookie)
+        assert (row.json["logged_in"], row.json["user"], row.json["registry"], row.json["views"]) == (
             True,
             "ann",
             True,
@@ -201,20 +201,20 @@ async def test_viewer_is_named_and_admitted_where_no_login_is_needed() -> None:
 async def test_the_page_is_sent_compressed_to_who_takes_that_and_once() -> None:
     page = files()["/"]
     served = answering(Sessions())
-    found = await ask(served, "GET", "/")
-    assert (found.status, found.content, found.head_only) == (200, page.content, False)
-    assert (found.headers["Content-Type"], found.headers["Cache-Control"]) == (
+    answer = await ask(served, "GET", "/")
+    assert (answer.status, answer.content, answer.head_only) == (200, page.content, False)
+    assert (answer.headers["Content-Type"], answer.headers["Cache-Control"]) == (
         "text/html; charset=utf-8",
         "no-cache",
     )
-    assert found.headers["Content-Length"] == str(len(page.content))
+    assert answer.headers["Content-Length"] == str(len(page.content))
     packed = await ask(served, "HEAD", "/index.html", accept_encoding="br, gzip")
     assert (gzip.decompress(packed.content), packed.headers["Content-Encoding"], packed.head_only) == (
         page.content,
         "gzip",
         True,
     )
-    again = await ask(served, "GET", "/", if_none_match=found.headers["ETag"])
+    again = await ask(served, "GET", "/", if_none_match=answer.headers["ETag"])
     assert (again.status, again.content) == (304, b"")
     assert (await ask(served, "GET", "/", if_none_match='"other"')).status == 200
     missing = await ask(served, "GET", "/nothing")

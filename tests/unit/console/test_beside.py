@@ -29,9 +29,9 @@ from tests.support.secured import SECURED
 @asynccontextmanager
 async def beside(directory: Path, **settings: str) -> AsyncIterator[tuple[Visitor, str]]:
     """Run a broker with its console and its registry; yields a visitor of the one and the URL of the other."""
-    async with running(directory, {name.replace("_", "."): text for name, text in settings.items()}) as found:
-        await found[0].begin()
-        yield found
+    async with running(directory, {name.replace("_", "."): text for name, text in settings.items()}) as pair:
+        await pair[0].begin()
+        yield pair
 
 
 @asynccontextmanager
@@ -86,7 +86,7 @@ async def test_visitor_is_the_brokers_user_at_its_own_registry(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("login", "told"),
     [
         ({}, b""),
         ({"basic.auth.user.info": "op:x"}, b"Basic b3A6eA=="),
@@ -94,10 +94,10 @@ async def test_visitor_is_the_brokers_user_at_its_own_registry(tmp_path: Path) -
     ],
 )
 async def test_no_password_of_a_visitor_goes_to_a_registry_of_others(
-    tmp_path: Path, given: dict[str, str], told: bytes
+    tmp_path: Path, login: dict[str, str], told: bytes
 ) -> None:
     async with standin({"/subjects": []}) as other:
-        settings = {f"console.registry.{name}": text for name, text in {**given, "url": other.url}.items()}
+        settings = {f"console.registry.{name}": text for name, text in {**login, "url": other.url}.items()}
         async with running(tmp_path, SECURED | settings) as (visitor, _):
             for user in ("admin", "ann"):
                 await visitor.begin(user=user, password=f"{user}-secret")

@@ -30,9 +30,9 @@ NULL = {"form": "null", "text": "", "size": -1}
 
 
 def paths(before: str, after: str) -> list[tuple[str, str, str | None, str | None]]:
-    found = difference(of(before), of(after, "AVRO"))
-    assert (found["by"], found["cut"]) == ("path", False)
-    return [(one["path"], one["change"], one["before"], one["after"]) for one in found["rows"]]
+    differing = difference(of(before), of(after, "AVRO"))
+    assert (differing["by"], differing["cut"]) == ("path", False)
+    return [(row["path"], row["change"], row["before"], row["after"]) for row in differing["rows"]]
 
 
 @pytest.mark.parametrize(
@@ -88,19 +88,19 @@ def test_structures_differ_by_path(before: str, after: str, rows: list[tuple[Any
 def test_what_is_no_structure_differs_by_line(
     before: dict[str, Any], after: dict[str, Any], rows: list[str]
 ) -> None:
-    found = difference(before, after)
-    assert (found["by"], found["cut"]) == ("line", False)
+    differing = difference(before, after)
+    assert (differing["by"], differing["cut"]) == ("line", False)
     signs = {SAME: "", ADDED: "+", REMOVED: "-"}
-    assert [signs[one["change"]] + one["text"] for one in found["rows"]] == rows
+    assert [signs[row["change"]] + row["text"] for row in differing["rows"]] == rows
 
 
 def longest_common(old: list[str], new: list[str]) -> int:
     """The length of the longest subsequence of both, by its recurrence."""
     before = [0] * (len(new) + 1)
-    for one in old:
+    for line in old:
         row = [0]
         for at, other in enumerate(new):
-            row.append(before[at] + 1 if one == other else max(before[at + 1], row[at]))
+            row.append(before[at] + 1 if line == other else max(before[at + 1], row[at]))
         before = row
     return before[-1]
 
@@ -154,15 +154,15 @@ def test_depth_costs_no_more_than_size(before: str, after: str) -> None:
 def test_what_is_too_deep_differs_by_line(opening: str) -> None:
     closing = "]" if opening == "[" else "}"
     before, after = (of(f"{opening * 900}{end}{closing * 900}") for end in (1, 2))
-    found = difference(before, after)
-    assert [one["change"] for one in found["rows"]] in ([REMOVED, ADDED], ["changed"])
-    assert all(len(one.get("text", "")) <= TEXT_CHARS_MAX + 2 for one in found["rows"])
+    differing = difference(before, after)
+    assert [row["change"] for row in differing["rows"]] in ([REMOVED, ADDED], ["changed"])
+    assert all(len(row.get("text", "")) <= TEXT_CHARS_MAX + 2 for row in differing["rows"])
 
 
 def test_rows_lines_and_texts_are_bounded() -> None:
     many = {f"k{number}": number for number in range(ROWS_MAX + 1)}
-    found = difference(of("{}"), of(json.dumps(many)))
-    assert (len(found["rows"]), found["cut"]) == (ROWS_MAX, True)
+    differing = difference(of("{}"), of(json.dumps(many)))
+    assert (len(differing["rows"]), differing["cut"]) == (ROWS_MAX, True)
     exactly = difference(of(json.dumps({"k0": 0})), of(json.dumps(many)))
     assert (len(exactly["rows"]), exactly["cut"]) == (ROWS_MAX, False)
     (row,) = difference(of("{}"), of(json.dumps({"k" * 9000: "x" * 9000})))["rows"]

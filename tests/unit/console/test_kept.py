@@ -1,4 +1,4 @@
-"""Answers that take long to read are kept, and read again beside who looks at them."""
+"""Answers that take long to read are kept, and read again beside their readers."""
 
 import trio
 import trio.testing

@@ -69,8 +69,8 @@ def opener(*refusals: Exception | None, view: View = VIEW, deserializer: Any = N
 async def scan(
     consumer: Consumer, spans: dict[Any, Span], opened_by: Opener | None = None
 ) -> dict[Any, Scanned]:
-    given: Any = consumer
-    return await Reader(given, opened_by or opener()).scan(spans)
+    source: Any = consumer
+    return await Reader(source, opened_by or opener()).scan(spans)
 
 
 def offsets(scanned: Scanned) -> list[int]:
@@ -126,14 +126,14 @@ class Deserializer:
 async def test_payloads_of_schemas_are_read_together_and_once() -> None:
     frame = b"\0\0\0\0\3"
     values = [frame + b"x", b"plain", frame + b"x", frame + b"bad", frame + b"none"]
-    known = Deserializer()
+    deserializer = Deserializer()
     results = await scan(
         Consumer([fetched(A, 0, *values, each=5)]), {A: Span(0, 5, 100, 100)},
-        opener(view=View("auto", 100), deserializer=known),
+        opener(view=View("auto", 100), deserializer=deserializer),
     )  # fmt: skip
     shown = [json.loads(row.content)["value"] for row in results[A].rows]
-    assert known.asked == [([values[0], values[3], values[4]], 100, "ann")]
-    assert [one["form"] for one in shown] == ["AVRO", "text", "AVRO", "hex", "hex"]
+    assert deserializer.asked == [([values[0], values[3], values[4]], 100, "ann")]
+    assert [row["form"] for row in shown] == ["AVRO", "text", "AVRO", "hex", "hex"]
     assert shown[0] == {"form": "AVRO", "text": '{"id": 7}', "schema_id": 3, "size": 6}
     assert (shown[3]["problem"].startswith("SchemaError: no such field"), len(shown[3]["problem"])) == (
         True,

@@ -6,7 +6,7 @@ from tools.run import with_console
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("options", "expected"),
     [
         ([], ["--console"]),
         (["--ephemeral"], ["--ephemeral", "--console"]),
@@ -16,5 +16,5 @@ from tools.run import with_console
         (["--workers", "2"], ["--workers", "2"]),
     ],
 )
-def test_checkout_serves_its_console_unless_told_otherwise(given: list[str], expected: list[str]) -> None:
-    assert with_console(given) == expected
+def test_checkout_serves_its_console_unless_told_otherwise(options: list[str], expected: list[str]) -> None:
+    assert with_console(options) == expected

@@ -147,9 +147,9 @@ async def test_a_leader_that_has_changed_is_looked_for() -> None:
     admin = SimpleNamespace(client=SimpleNamespace(broker=None), asked=[])
 
     async def ask(request: Any, version: int) -> Any:
-        topics = [(one.name, [part.partition_index for part in one.partitions]) for one in request.topics]
+        topics = [(row.name, [part.partition_index for part in row.partitions]) for row in request.topics]
         assert topics == [("t", [0, 2])]
-        (time_ms,) = {part.timestamp for one in request.topics for part in one.partitions}
+        (time_ms,) = {part.timestamp for topic in request.topics for part in topic.partitions}
         return ListOffsetsResponse(topics=[ListOffsetsResponse.ListOffsetsTopicResponse("t", [
             ListOffsetsResponse.ListOffsetsPartitionResponse(0, offset=40 + time_ms),
             ListOffsetsResponse.ListOffsetsPartitionResponse(2, ErrorCode.NOT_LEADER_OR_FOLLOWER),

@@ -14,15 +14,15 @@ PATH = "/api/topics/t/records"
 
 async def found(visitor: Visitor, offset: int, partition: int = 0, **query: Any) -> tuple[Any, Any]:
     """Return what was found, None without, and the end."""
-    one = None
+    record = None
     async with visitor.events(f"{PATH}/{partition}/{offset}/previous", **query) as events:
         while True:
             name, value = await events.next()
             assert name in ("progress", "found", "done"), value
             if name == "found":
-                one = value
+                record = value
             if name == "done":
-                return one, value
+                return record, value
 
 
 async def send(visitor: Visitor, *records: tuple[str | None, str | None], partition: int = 0) -> None:
@@ -38,10 +38,10 @@ async def test_previous_record_of_a_key_is_shown_with_differences(tmp_path: Path
             visitor, ("a", '{"n": 1}'), ("a", '{"n": 2, "x": 5}'), ("b", '{"n": 3}'), ("a", '{"n": 4}')
         )
         await send(visitor, ("a", '{"n": 9}'), partition=1)
-        one, end = await found(visitor, 3)
-        assert (one["record"]["offset"], one["previous"]["offset"]) == (3, 1)
-        assert one["record"]["value"]["text"] == '{"n": 4}'
-        assert one["difference"] == {
+        record, end = await found(visitor, 3)
+        assert (record["record"]["offset"], record["previous"]["offset"]) == (3, 1)
+        assert record["record"]["value"]["text"] == '{"n": 4}'
+        assert record["difference"] == {
             "by": "path",
             "rows": [
                 {"path": "$.n", "change": "changed", "before": "2", "after": "4"},
@@ -58,11 +58,11 @@ async def test_previous_record_of_a_key_is_shown_with_differences(tmp_path: Path
             "unread": 0,
             "back_to": 1,
         }
-        one, _ = await found(visitor, 3, before=1)
-        assert one["previous"]["offset"] == 0
+        record, _ = await found(visitor, 3, before=1)
+        assert record["previous"]["offset"] == 0
         for offset, partition, scanned in ((2, 0, 2), (0, 1, 0), (0, 0, 0)):
-            one, end = await found(visitor, offset, partition)
-            assert (one, end["scanned"], end["cut"], end["back_to"]) == (None, scanned, False, 0)
+            record, end = await found(visitor, offset, partition)
+            assert (record, end["scanned"], end["cut"], end["back_to"]) == (None, scanned, False, 0)
 
 
 async def test_it_stops_after_so_many_records_and_can_look_further(tmp_path: Path) -> None:
@@ -73,17 +73,17 @@ async def test_it_stops_after_so_many_records_and_can_look_further(tmp_path: Pat
         for _ in range(2):
             await send(visitor, *((f"{number}", "") for number in range(600)))
         await send(visitor, ("a", "2"))
-        one, end = await found(visitor, 1201, limit=500)
-        assert (one, end["scanned"], end["cut"], end["back_to"]) == (
+        record, end = await found(visitor, 1201, limit=500)
+        assert (record, end["scanned"], end["cut"], end["back_to"]) == (
             None,
             OFFSETS_MIN,
             True,
             1201 - OFFSETS_MIN,
         )
-        one, end = await found(visitor, 1201, before=end["back_to"])
-        assert (one["previous"]["offset"], end["cut"]) == (0, False)
-        one, end = await found(visitor, 1201)
-        assert (one["previous"]["offset"], end["scanned"]) == (0, 1201)
+        record, end = await found(visitor, 1201, before=end["back_to"])
+        assert (record["previous"]["offset"], end["cut"]) == (0, False)
+        record, end = await found(visitor, 1201)
+        assert (record["previous"]["offset"], end["scanned"]) == (0, 1201)
 
 
 async def test_what_transactions_took_back_is_left_out_on_demand(tmp_path: Path) -> None:
@@ -98,10 +98,10 @@ async def test_what_transactions_took_back_is_left_out_on_demand(tmp_path: Path)
             async with producer.transaction():
                 await producer.send("t", b"3", key=b"a")
         visitor = await console.visitor()
-        one, _ = await found(visitor, 4)
-        assert one["previous"]["value"]["text"] == "2"
-        one, end = await found(visitor, 4, committed="true")
-        assert one["previous"]["value"]["text"] == "1"
+        record, _ = await found(visitor, 4)
+        assert record["previous"]["value"]["text"] == "2"
+        record, end = await found(visitor, 4, committed="true")
+        assert record["previous"]["value"]["text"] == "1"
         assert end["scanned"] == 1
 
 
@@ -112,7 +112,7 @@ async def refusals(console: Console) -> list[tuple[int, str]]:
         ("0/1", {"as": "html"}), ("0/1", {"before": -1}),
     )  # fmt: skip
     answers = [await visitor.ask("GET", f"{PATH}/{place}/previous", **query) for place, query in asked]
-    return [(one.status, one.json["error"].partition(" ")[0]) for one in answers]
+    return [(answer.status, answer.json["error"].partition(" ")[0]) for answer in answers]
 
 
 async def test_what_cannot_be_looked_for_is_refused(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_cursor_names_offsets_and_is_kept_within_bounds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "reason"),
     [
         ([], "records[3]: an object expected"),
         ({"headers": {}, "value": "x"}, None),
@@ -47,13 +47,13 @@ def test_cursor_names_offsets_and_is_kept_within_bounds() -> None:
         ({"value": 5}, "records[3].value: a text"),
     ],
 )
-def test_a_record_that_is_none_is_told_by_its_number(row: Any, said: str | None) -> None:
-    if said is None:
+def test_a_record_that_is_none_is_told_by_its_number(row: Any, reason: str | None) -> None:
+    if reason is None:
         assert _record(row, 3)["headers"] == []
         return
     with pytest.raises(ConsoleError) as raised:
         _record(row, 3)
-    assert str(raised.value).startswith(said)
+    assert str(raised.value).startswith(reason)
 
 
 async def checked(text: str, *refusals: Exception, is_regex: bool = False) -> str:

@@ -15,11 +15,11 @@ ACL = Acl("topic", "orders", "literal", "User:ann", "*", "read", "allow")
 async def test_acls_are_changed_only_with_their_principal_named() -> None:
     other = Acl("group", "a", "prefixed", "User:bob", "h", "all", "deny")
     cluster = Cluster(acls=[ACL, other], create_acls={ACL: None}, delete_acls={ACL: None})
-    found = await shown(cluster, "/api/acls", sort="resource")
-    assert [row["resource_name"] for row in found["rows"]] == ["a", "orders"]
-    assert found["words"]["permission"] == ("deny", "allow")
-    assert "any" not in found["words"]["operation"] + found["words"]["resource_type"]
-    assert found["words"]["pattern_type"] == ("literal", "prefixed")
+    answer = await shown(cluster, "/api/acls", sort="resource")
+    assert [row["resource_name"] for row in answer["rows"]] == ["a", "orders"]
+    assert answer["words"]["permission"] == ("deny", "allow")
+    assert "any" not in answer["words"]["operation"] + answer["words"]["resource_type"]
+    assert answer["words"]["pattern_type"] == ("literal", "prefixed")
     assert (await shown(cluster, "/api/acls", filter="BOB"))["total"] == 1
     body = ACL._asdict()
     assert await cluster.ask("POST", "/api/acls", body) == (204, None)
@@ -49,8 +49,8 @@ async def test_users_quotas_and_tokens_are_shown_without_secrets() -> None:
         quotas=[Quota((("user", None),), {"producer_byte_rate": 1.0})],
         tokens=[Token("t", ann, nobody, (ann,), 1, 2, 3, b"secret")],
     )
-    found = await shown(cluster, "/api/users")
-    assert found["users"] == [
+    answer = await shown(cluster, "/api/users")
+    assert answer["users"] == [
         {"name": "ann", "mechanisms": {"SCRAM-SHA-512": 8192}, "error": None},
         {"name": "bob", "mechanisms": {}, "error": REFUSED_TEXT},
     ]
@@ -67,7 +67,7 @@ TOPIC = TopicInfo("t", "", False, tuple(PartitionInfo(number, 1, 0, (1,), (1,), 
 
 @pytest.mark.parametrize("offset", [-1, 21, True, "5", 1.5])
 async def test_a_cut_is_an_offset_up_to_the_end(offset: Any) -> None:
-    cluster = Cluster(topics={"t": TOPIC}, offsets=lambda times: {one: OffsetAt(20, -1, 0) for one in times})
+    cluster = Cluster(topics={"t": TOPIC}, offsets=lambda times: {at: OffsetAt(20, -1, 0) for at in times})
     status, text = await refused(
         cluster, "POST", "/api/topics/t/trim", {"before": {"0": offset}, "check": True}
     )

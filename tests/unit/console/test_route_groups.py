@@ -21,14 +21,14 @@ def groups(**more: Any) -> Cluster:
         "describe_groups": {"old": GroupInfo("old", "classic", "Dead", "range", None, 1, (READER,)), "new": REFUSED},
         "committed": {"old": {("a", 0): CommittedOffset(3), ("b", 1): CommittedOffset(9)}},
         "share_offsets": {"new": {("a", 0): CommittedOffset(2, lag=0)}},
-        "offsets": lambda times: {one: OffsetAt(0 if time == -2 else 10, -1, 0) for one, time in times.items()},
+        "offsets": lambda times: {place: OffsetAt(0 if time == -2 else 10, -1, 0) for place, time in times.items()},
         **more,
     })  # fmt: skip
 
 
 async def test_groups_are_listed_with_lags_and_undescribed_ones() -> None:
     cluster = groups()
-    found = await shown(cluster, "/api/groups", kind="classic", state="Empty")
+    answer = await shown(cluster, "/api/groups", kind="classic", state="Empty")
     assert cluster.asked[0] == ("list_groups", {"kinds": ["classic"], "states": ["Empty"]})
     new = {
         "name": "new",
@@ -48,10 +48,10 @@ async def test_groups_are_listed_with_lags_and_undescribed_ones() -> None:
         "members": 1,
         "topics": 2,
     }
-    assert found["rows"] == [{**new, "error": REFUSED_TEXT}, old]
-    assert found["failures"] == {3: "broker 2 is away"}
+    assert answer["rows"] == [{**new, "error": REFUSED_TEXT}, old]
+    assert answer["failures"] == {3: "broker 2 is away"}
     assert cluster.lags == {"new": 0, "old": 8}
-    assert [one["name"] for one in (await shown(cluster, "/api/groups", filter="OL"))["rows"]] == ["old"]
+    assert [row["name"] for row in (await shown(cluster, "/api/groups", filter="OL"))["rows"]] == ["old"]
     cluster = groups()
     await shown(cluster, "/api/groups")
     assert cluster.asked[0] == ("list_groups", {"kinds": (), "states": ()})

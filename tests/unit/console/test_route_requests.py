@@ -86,8 +86,8 @@ async def test_inside_view_needs_the_same_right_over_the_cluster(
     cluster = Cluster(operations=frozenset(operations))
     if views is not None:
         cluster.live = SimpleNamespace(views=views, log_lines=lambda since: [since], connections=list)
-    found, value = await cluster.ask("GET", path, since="7")
-    assert found == status
+    answered, value = await cluster.ask("GET", path, since="7")
+    assert answered == status
     if status == 403:
         assert (
             value["error"]

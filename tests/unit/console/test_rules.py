@@ -73,16 +73,16 @@ def test_lines_of_the_log_are_told_once_and_the_newest_are_kept() -> None:
     logger.addHandler(lines)
     for number in range(LINES_MAX + 5):
         logger.warning("line %d", number)
-    found = lines.since(0)
-    assert [found[0]["text"], found[-1]["text"]] == ["line 5", f"line {LINES_MAX + 4}"]
-    assert lines.since(found[-1]["id"]) == []
-    assert lines.since(found[-3]["id"]) == found[-2:]
+    told = lines.since(0)
+    assert [told[0]["text"], told[-1]["text"]] == ["line 5", f"line {LINES_MAX + 4}"]
+    assert lines.since(told[-1]["id"]) == []
+    assert lines.since(told[-3]["id"]) == told[-2:]
     try:
         raise ValueError("broken")
     except ValueError:
         logger.exception("x" * 2 * LINE_CHARS_MAX)
         logger.exception("it is")
-    long, short = lines.since(found[-1]["id"])
+    long, short = lines.since(told[-1]["id"])
     assert len(long["text"]) == LINE_CHARS_MAX
     assert (short["text"], short["level"], short["logger"]) == (
         "it is (ValueError: broken)",
@@ -148,7 +148,7 @@ async def test_topics_are_read_in_pages_and_again_when_they_are_old(
         TopicRow("b", 2, 3, 1, 1, is_internal=False, leaders=(1, -1)),
         TopicRow("c", 1, 1, 0, 0, is_internal=False, leaders=(1,)),
     ]
-    assert [one and (one.topic_name, one.partition_index) for one in connection.asked] == [None, ("b", 1)]
+    assert [page and (page.topic_name, page.partition_index) for page in connection.asked] == [None, ("b", 1)]
     await trio.sleep(FRESH_SECONDS)
     assert await index.rows() is rows
     await trio.sleep(1)
@@ -191,12 +191,12 @@ async def test_partitions_without_ends_are_omitted_or_an_error_alone() -> None:
         ("t", 2): (OffsetAt(1, -1, 0), lost),
     }
 
-    async def offsets(wanted: dict[Any, int], **_: bool) -> dict[Any, Any]:
-        return {place: ends[place][which != EARLIEST] for place, which in wanted.items()}
+    async def offsets(places: dict[Any, int], **_: bool) -> dict[Any, Any]:
+        return {place: ends[place][which != EARLIEST] for place, which in places.items()}
 
     backend: Any = SimpleNamespace(admin=SimpleNamespace(offsets=offsets))
-    found = await bounds_of(backend, ends)
-    assert (found.first, found.next) == ({("t", 0): 1}, {("t", 0): 9})
+    bounds = await bounds_of(backend, ends)
+    assert (bounds.first, bounds.next) == ({("t", 0): 1}, {("t", 0): 9})
     for place in (("t", 1), ("t", 2)):
         with pytest.raises(ClientError) as raised:
             await bounds_of(backend, [place])
@@ -206,9 +206,9 @@ async def test_partitions_without_ends_are_omitted_or_an_error_alone() -> None:
 async def test_control_request_has_a_body_where_one_was_given() -> None:
     asked: list[tuple[Any, ...]] = []
 
-    async def control(*given: Any) -> tuple[int, Any]:
-        asked.append(given)
-        return (404, {"error": "there is none"}) if given[1].endswith("/x") else (200, {"done": True})
+    async def control(*args: Any) -> tuple[int, Any]:
+        asked.append(args)
+        return (404, {"error": "there is none"}) if args[1].endswith("/x") else (200, {"done": True})
 
     backend: Any = SimpleNamespace(live=SimpleNamespace(control=control, views={"control"}))
 
@@ -241,19 +241,19 @@ async def test_a_session_keeps_the_client_of_where_the_broker_is_now() -> None:
 
     port = [1]
     where: Any = lambda: SimpleNamespace(bootstrap=port[0], mechanisms=(), settings=ClientSettings)  # noqa: E731
-    found = sessions.Sessions(where, "", None, None, NOBODY, open_backend=opened)
+    sessions_ = sessions.Sessions(where, "", None, None, NOBODY, open_backend=opened)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(found.run)
+        nursery.start_soon(sessions_.run)
         await trio.testing.wait_all_tasks_blocked()
-        session = await found.begin()
-        first = await found.open(session)
-        assert await found.open(session) is first
+        session = await sessions_.begin()
+        first = await sessions_.open(session)
+        assert await sessions_.open(session) is first
         port[0] = 2
-        second: Any = await found.open(session)
+        second: Any = await sessions_.open(session)
         await trio.testing.wait_all_tasks_blocked()
         assert (second.port, ended) == (2, [1])
-        assert await found.open(session) is second, "the end of the first does not count for it"
-        found.end(session)
+        assert await sessions_.open(session) is second, "the end of the first does not count for it"
+        sessions_.end(session)
         await trio.testing.wait_all_tasks_blocked()
         assert (ended, session.backend) == ([1, 2], None)
         nursery.cancel_scope.cancel()
@@ -282,9 +282,9 @@ def test_a_connection_is_shown_with_the_address_of_its_peer(
         request=request, client_software_name="librdkafka", client_software_version="2.2.0", muted_ms=5,
     )  # fmt: skip
     connection: Any = SimpleNamespace(info=info, answering="Fetch")
-    found = described(connection)
+    row = described(connection)
     common = {"id": 7, "listener": "L", "peer": shown, "principal": "User:ann", "client_id": "app"}
-    assert found.items() >= {**common, "software": "librdkafka 2.2.0", "answering": "Fetch"}.items()
+    assert row.items() >= {**common, "software": "librdkafka 2.2.0", "answering": "Fetch"}.items()
     info.request, info.client_software_name, info.client_software_version = None, "", ""
-    found = described(connection)
-    assert (found["client_id"], found["software"]) == (None, "")
+    row = described(connection)
+    assert (row["client_id"], row["software"]) == (None, "")

@@ -31,12 +31,12 @@ async def test_a_page_needs_no_session_and_no_other_host(tmp_path: Path) -> None
 
 
 def test_the_page_names_no_other_host() -> None:
-    for name, one in files().items():
-        text = one.content.decode()
+    for name, file in files().items():
+        text = file.content.decode()
         if "vendor" in name:
             continue
-        found = set(re.findall(r"https?://[^\s\"'`)]+", text)) - {"http://www.w3.org/2000/svg"}
-        assert not found, name
+        urls = set(re.findall(r"https?://[^\s\"'`)]+", text)) - {"http://www.w3.org/2000/svg"}
+        assert not urls, name
         assert "innerHTML" not in text, name
         assert "eval(" not in text, name
         assert not re.search(r"\son\w+=", text) or not name.endswith(".html"), name
@@ -93,8 +93,8 @@ async def test_a_token_is_asked_for_before_anything_is_shown(tmp_path: Path) -> 
 async def test_a_user_sees_and_does_what_the_broker_lets_them(tmp_path: Path) -> None:
     async with console_beside(tmp_path, SECURED) as console:
         stranger = Visitor(console.server.url)
-        found = (await stranger.ask("GET", "/api/session")).json
-        assert (found["logged_in"], found["mechanisms"], found["csrf"]) == (False, ["PLAIN"], "")
+        session = (await stranger.ask("GET", "/api/session")).json
+        assert (session["logged_in"], session["mechanisms"], session["csrf"]) == (False, ["PLAIN"], "")
         assert (await stranger.ask("GET", "/api/topics")).status == 401
         wrong = await stranger.ask("POST", "/api/session", {"user": "ann", "password": "guess"})
         assert wrong.status == 401
@@ -185,4 +185,4 @@ async def test_no_secret_is_in_a_url_or_the_log(tmp_path: Path, caplog: pytest.L
     ):
         assert secret not in caplog.text
         assert secret not in users + settings
-    assert not any(one.name in ("token", "password") for route in router().routes for one in route.query)
+    assert not any(field.name in ("token", "password") for route in router().routes for field in route.query)

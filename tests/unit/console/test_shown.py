@@ -34,19 +34,19 @@ async def test_group_members_are_shown_as_the_coordinator_says(tmp_path: Path) -
                 info: Any = (await admin.describe_groups({name: (await admin.list_groups())[0][name].kind}))[
                     name
                 ]
-                found = await (await console.visitor()).get(f"/api/groups/{name}")
+                group = await (await console.visitor()).get(f"/api/groups/{name}")
                 (member,) = info.members
-                assert found["members"] == [
+                assert group["members"] == [
                     {
                         "id": member.member_id, "instance_id": member.instance_id, "client_id": f"reader-{name}",
                         "host": member.host, "epoch": member.epoch, "subscription": ["t"], "assignment": {"t": [0, 1]},
                         "cut": False,
                     }
                 ]  # fmt: skip
-                assert (found["state"], found["kind"], found["epoch"]) == (info.state, info.kind, info.epoch)
-                assert (found["assignor"], found["coordinator"]) == (info.assignor, info.coordinator)
-                assert found["members_total"] == 1
-                (row,) = [one for one in found["partitions"]["rows"] if one["partition"] == 1]
+                assert (group["state"], group["kind"], group["epoch"]) == (info.state, info.kind, info.epoch)
+                assert (group["assignor"], group["coordinator"]) == (info.assignor, info.coordinator)
+                assert group["members_total"] == 1
+                (row,) = [row for row in group["partitions"]["rows"] if row["partition"] == 1]
                 assert row == {
                     "topic": "t", "partition": 1, "committed": 1, "next": produced, "lag": produced - 1,
                     "member": member.member_id, "client_id": member.client_id, "host": member.host, "error": None,
@@ -66,7 +66,7 @@ async def test_newest_records_are_found_behind_empty_offsets(tmp_path: Path) -> 
                 await producer.abort_transaction()
         visitor = await console.visitor()
         page = await visitor.get("/api/topics/t/records", committed="true", limit=10)
-        assert [one["value"]["text"] for one in page["records"]] == ["4", "3", "2", "1", "0"]
+        assert [record["value"]["text"] for record in page["records"]] == ["4", "3", "2", "1", "0"]
         assert (page["older"], page["newer"], page["late"]) == (None, None, False)
 
 
@@ -88,12 +88,12 @@ async def test_requests_are_watched_by_each_filter(tmp_path: Path) -> None:
             async with open_client(console.bootstrap, ClientSettings(client_id="lost", retries=0)) as other:
                 await Admin(other).topics(["nowhere"])
 
-            def found(**wanted: str) -> set[tuple[str, str]]:
-                return {(one.api, str(one.client_id)) for one in watch.find(wanted, set(), 1_000)}
+            def found(**query: str) -> set[tuple[str, str]]:
+                return {(row.api, str(row.client_id)) for row in watch.find(query, set(), 1_000)}
 
             everything = found()
             assert found(api="OffsetCommit") == {("OffsetCommit", "reader")}
-            assert found(client_id="read*") == {one for one in everything if one[1] == "reader"}
+            assert found(client_id="read*") == {pair for pair in everything if pair[1] == "reader"}
             of_group = {api for api, _ in found(group="readers")}
             assert {"JoinGroup", "OffsetCommit"} <= of_group
             assert not of_group & {"Produce", "Fetch", "ApiVersions"}
@@ -106,7 +106,7 @@ async def test_requests_are_watched_by_each_filter(tmp_path: Path) -> None:
             seen: set[int] = set()
             (newest,) = watch.find({}, seen, 1)
             assert newest.client_id == "lost"
-            assert newest.id not in {one.id for one in watch.find({}, seen, 1_000)}
+            assert newest.id not in {exchange.id for exchange in watch.find({}, seen, 1_000)}
             assert watch.find({}, seen, 1_000) == [], "each is told once"
 
 
@@ -126,13 +126,13 @@ async def test_lists_are_sorted_by_each_of_their_columns(tmp_path: Path) -> None
             await console.make_topic(name, count)
             await admin.commit_offsets(f"group-{name}", {(name, 0): 0})
 
-        found = (await visitor.get("/api/overview"))["groups"]
-        assert found == {"count": 3, "states": {"Empty": 3}, "failures": 0}
+        groups = (await visitor.get("/api/overview"))["groups"]
+        assert groups == {"count": 3, "states": {"Empty": 3}, "failures": 0}
 
         async def order(path: str, column: str, **query: str) -> list[Any]:
             return [row[column] for row in (await visitor.get(path, **query))["rows"]]
 
-        for path, column, sort, wanted in (
+        for path, column, sort, rows in (
             ("/api/acls", "resource_name", "resource", ["a", "b", "c"]),
             ("/api/acls", "resource_name", "principal", ["c", "b", "a"]),
             ("/api/topics", "name", "name", ["a", "b", "c"]),
@@ -143,9 +143,9 @@ async def test_lists_are_sorted_by_each_of_their_columns(tmp_path: Path) -> None
             ("/api/groups", "name", "kind", ["group-a", "group-b", "group-c"]),
             ("/api/groups", "name", "state", ["group-a", "group-b", "group-c"]),
         ):
-            assert await order(path, column, sort=sort) == wanted, (path, sort)
-            assert await order(path, column, sort=sort, order="desc") == wanted[::-1], (path, sort)
-            assert await order(path, column, sort=sort, size="1", page="2") == [wanted[1]], (path, sort)
+            assert await order(path, column, sort=sort) == rows, (path, sort)
+            assert await order(path, column, sort=sort, order="desc") == rows[::-1], (path, sort)
+            assert await order(path, column, sort=sort, size="1", page="2") == [rows[1]], (path, sort)
         assert await order("/api/acls", "principal", filter="USER:W") == ["User:w"]
         await admin.create_acls(
             [

@@ -29,14 +29,14 @@ class Beside(NamedTuple):
     async def add(self, subject: str, *schemas: Schema) -> None:
         """Register versions, whatever they break."""
         await self.client.ask("PUT", f"/config/{quote(subject, safe='')}", {"compatibility": "NONE"})
-        for one in schemas:
-            await self.client.register(subject, one)
+        for schema in schemas:
+            await self.client.register(subject, schema)
 
     async def compare(self, subject: str, **query: Any) -> dict[str, Any]:
-        found: dict[str, Any] = await self.visitor.get(
+        comparison: dict[str, Any] = await self.visitor.get(
             f"/api/subjects/{quote(subject, safe='')}/compare", **query
         )
-        return found
+        return comparison
 
 
 @asynccontextmanager
@@ -58,101 +58,101 @@ NOTE = {"name": "note", "type": "string", "default": ""}
 OWED = {"name": "owed", "type": "double"}
 
 
-def changed(found: dict[str, Any]) -> list[str]:
+def changed(shown: dict[str, Any]) -> list[str]:
     signs = {"added": "+", "removed": "-"}
     return [
-        signs[one["change"]] + one["text"] for one in found["difference"]["rows"] if one["change"] in signs
+        signs[row["change"]] + row["text"] for row in shown["difference"]["rows"] if row["change"] in signs
     ]
 
 
 async def test_lines_that_differ_are_those_of_the_normalised_schemas(tmp_path: Path) -> None:
-    async with beside(tmp_path) as one:
+    async with beside(tmp_path) as compared:
         first = record(ID)
         second = Schema(
             "AVRO",
             '{"fields": [ {"type":"long", "name":"id"}, {"default":"", "type":"string", "name":"note"} ],'
             ' "name": "Order", "type": "record", "doc": "with a <b>note</b>"}',
         )
-        await one.add("orders-value", first, second)
-        found = await one.compare("orders-value")
-        assert (found["older"]["version"], found["newer"]["version"]) == (1, 2)
-        assert (found["older"]["normalized"], found["newer"]["type"], found["problems"]) == (True, "AVRO", [])
-        assert changed(found) == [
+        await compared.add("orders-value", first, second)
+        row = await compared.compare("orders-value")
+        assert (row["older"]["version"], row["newer"]["version"]) == (1, 2)
+        assert (row["older"]["normalized"], row["newer"]["type"], row["problems"]) == (True, "AVRO", [])
+        assert changed(row) == [
             '+  "doc": "with a <b>note</b>",', "+    },", "+    {", '+      "name": "note",', '+      "type": "string",',
             '+      "default": ""',
         ]  # fmt: skip
-        assert json.loads(found["newer"]["text"])["fields"] == [ID, NOTE]
+        assert json.loads(row["newer"]["text"])["fields"] == [ID, NOTE]
 
 
 @pytest.mark.parametrize("level", LEVELS)
 async def test_verdicts_are_those_of_the_registry(tmp_path: Path, level: str) -> None:
     subject = "orders/ü-value"
-    async with beside(tmp_path) as one:
-        await one.add(
+    async with beside(tmp_path) as compared:
+        await compared.add(
             subject, record(ID), record(ID, OWED), record(ID, NOTE), record(ID, OWED, NOTE), record(OWED)
         )
         path = quote(subject, safe="")
-        await one.client.ask("PUT", f"/config/{path}", {"compatibility": level})
+        await compared.client.ask("PUT", f"/config/{path}", {"compatibility": level})
         for newer in range(2, 6):
-            schema = (await one.client.version(subject, newer)).schema.plain()
+            schema = (await compared.client.version(subject, newer)).schema.plain()
             for older in range(1, newer):
-                found = await one.compare(subject, older=older, newer=newer)
-                assert found["compatibility"] == level
-                assert [row["level"] for row in found["levels"]] == list(LEVELS[1:])
+                difference = await compared.compare(subject, older=older, newer=newer)
+                assert difference["compatibility"] == level
+                assert [row["level"] for row in difference["levels"]] == list(LEVELS[1:])
                 if level == "NONE":
                     continue
-                (row,) = [row for row in found["levels"] if row["level"] == level]
+                (row,) = [row for row in difference["levels"] if row["level"] == level]
                 against = [*range(older, newer)] if level.endswith("TRANSITIVE") else [older]
                 assert row["against"] == against
-                said = [
-                    await one.client.ask(
+                verdicts = [
+                    await compared.client.ask(
                         "POST", f"/compatibility/subjects/{path}/versions/{number}?verbose=true", schema
                     )
                     for number in reversed(against)
                 ]
-                assert row["compatible"] == all(answer["is_compatible"] for answer in said)
-                first = next((answer for answer in said if not answer["is_compatible"]), None)
+                assert row["compatible"] == all(answer["is_compatible"] for answer in verdicts)
+                first = next((answer for answer in verdicts if not answer["is_compatible"]), None)
                 if first is None:
                     assert (row["broken"], row["messages"], row["messages_total"]) == (None, [], 0)
                 else:
-                    assert row["broken"] == against[len(against) - 1 - said.index(first)]
+                    assert row["broken"] == against[len(against) - 1 - verdicts.index(first)]
                     assert row["messages"] == first["messages"][: len(row["messages"])]
                     assert len(row["messages"]) == row["messages_total"] > 0
 
 
 async def test_protobuf_json_and_references_are_compared(tmp_path: Path) -> None:
-    async with beside(tmp_path) as one:
-        await one.add("user", record(ID))
+    async with beside(tmp_path) as compared:
+        await compared.add("user", record(ID))
         field = {"name": "order", "type": "Order"}
         refers = (Reference("Order", "user", 1),)
         team = [{"type": "record", "name": "Team", "fields": fields} for fields in ([field], [field, NOTE])]
-        await one.add("team", *(Schema("AVRO", json.dumps(two), refers) for two in team))
-        found = await one.compare("team")
-        assert found["newer"]["references"] == [{"name": "Order", "subject": "user", "version": 1}]
-        assert [row["compatible"] for row in found["levels"]] == [True] * 6
+        await compared.add("team", *(Schema("AVRO", json.dumps(two), refers) for two in team))
+        row = await compared.compare("team")
+        assert row["newer"]["references"] == [{"name": "Order", "subject": "user", "version": 1}]
+        assert [row["compatible"] for row in row["levels"]] == [True] * 6
 
         place = 'syntax = "proto3"; message Place {{ string name = 1; {} }}'
-        await one.add(
+        await compared.add(
             "place",
             *(Schema("PROTOBUF", place.format(more)) for more in ("", "int32 n = 2;", "string n = 2;")),
         )
-        found = await one.compare("place", older=1, newer=2)
-        assert changed(found) == ["+  int32 n = 2;"]
-        found = await one.compare("place")
-        assert (changed(found), found["older"]["version"]) == (["-  int32 n = 2;", "+  string n = 2;"], 2)
-        assert {row["level"]: row["compatible"] for row in found["levels"]}["FULL"] is False
+        row = await compared.compare("place", older=1, newer=2)
+        assert changed(row) == ["+  int32 n = 2;"]
+        row = await compared.compare("place")
+        assert (changed(row), row["older"]["version"]) == (["-  int32 n = 2;", "+  string n = 2;"], 2)
+        assert {row["level"]: row["compatible"] for row in row["levels"]}["FULL"] is False
 
         shape = [Schema("JSON", json.dumps({"type": "object", **more})) for more in ({}, {"required": ["a"]})]
-        await one.add("shape", *shape, Schema("AVRO", '"int"'))
-        found = await one.compare("shape", older=1, newer=2)
-        assert changed(found) == ['+  "required": [', '+    "a"', "+  ],"]
-        found = await one.compare("shape")
-        assert found["levels"][0]["messages"] == ["Incompatible because of different schema type"]
+        await compared.add("shape", *shape, Schema("AVRO", '"int"'))
+        row = await compared.compare("shape", older=1, newer=2)
+        assert changed(row) == ['+  "required": [', '+    "a"', "+  ],"]
+        row = await compared.compare("shape")
+        assert row["levels"][0]["messages"] == ["Incompatible because of different schema type"]
 
 
 async def test_versions_that_cannot_be_compared_are_told(tmp_path: Path) -> None:
-    async with beside(tmp_path) as one:
-        await one.add("s", record(ID), record(ID, NOTE))
+    async with beside(tmp_path) as compared:
+        await compared.add("s", record(ID), record(ID, NOTE))
         for query, status in (
             ({"older": 2, "newer": 1}, 400),
             ({"older": 2, "newer": 2}, 400),
@@ -162,9 +162,9 @@ async def test_versions_that_cannot_be_compared_are_told(tmp_path: Path) -> None
             ({"older": 0}, 400),
             ({"older": "x"}, 400),
         ):
-            answer = await one.visitor.ask("GET", "/api/subjects/s/compare", **query)
+            answer = await compared.visitor.ask("GET", "/api/subjects/s/compare", **query)
             assert answer.status == status, query
-        assert (await one.visitor.ask("GET", "/api/subjects/none/compare")).status == 404
+        assert (await compared.visitor.ask("GET", "/api/subjects/none/compare")).status == 404
 
 
 def test_depth_does_not_multiply_the_size_of_a_schema() -> None:

@@ -27,21 +27,21 @@ async def test_the_cluster_at_a_glance(tmp_path: Path) -> None:
     async with console_beside(tmp_path) as console:
         await console.make_topic("orders", 3)
         visitor = await console.visitor()
-        found = await visitor.get("/api/overview")
-        assert found["topics"] | {"internal": 0} == {
+        shown = await visitor.get("/api/overview")
+        assert shown["topics"] | {"internal": 0} == {
             "count": 1, "internal": 0, "partitions": 3, "under_replicated": 0, "offline": 0,
         }  # fmt: skip
         async with open_client(console.bootstrap) as client:
-            known = await Admin(client).describe_cluster()
-        assert found["cluster"].pop("release")
-        assert found["cluster"] == {"id": known.cluster_id, "controller": known.controller_id, "brokers": 1}
-        assert found["note"] is None
+            about = await Admin(client).describe_cluster()
+        assert shown["cluster"].pop("release")
+        assert shown["cluster"] == {"id": about.cluster_id, "controller": about.controller_id, "brokers": 1}
+        assert shown["note"] is None
         (broker,) = (await visitor.get("/api/brokers"))["brokers"]
         assert broker["controller"]
         assert broker["log_dirs"][0]["path"] == str(tmp_path)
         assert broker["log_dirs"][0]["total_bytes"] > 0
         settings = (await visitor.get(f"/api/brokers/{broker['id']}/settings"))["settings"]
-        assert {"file", "default"} >= {one["source"] for one in settings} - {"broker", "all brokers"}
+        assert {"file", "default"} >= {setting["source"] for setting in settings} - {"broker", "all brokers"}
 
 
 async def test_topics_in_pages_filtered_and_sorted(tmp_path: Path) -> None:
@@ -66,8 +66,8 @@ async def test_a_topic_in_detail(tmp_path: Path) -> None:
         await console.make_topic("orders", 2, **{"retention.ms": "60000"})
         await console.produce("orders", b"1", b"2", partition=1)
         visitor = await console.visitor()
-        found = await visitor.get("/api/topics/orders")
-        rows = found["partitions"]["rows"]
+        topic = await visitor.get("/api/topics/orders")
+        rows = topic["partitions"]["rows"]
         assert [(row["first"], row["next"], row["records"]) for row in rows] == [(0, 0, 0), (0, 2, 2)]
         assert rows[1]["bytes"] > 0
         (second,) = (await visitor.get("/api/topics/orders", size="1", page="2"))["partitions"]["rows"]
@@ -78,7 +78,7 @@ async def test_a_topic_in_detail(tmp_path: Path) -> None:
         row = (await visitor.get("/api/topics"))["rows"][0]
         assert (row["records"], row["bytes"]) == (2, rows[1]["bytes"])
         settings = {
-            one["name"]: one for one in (await visitor.get("/api/topics/orders/settings"))["settings"]
+            row["name"]: row for row in (await visitor.get("/api/topics/orders/settings"))["settings"]
         }
         assert (settings["retention.ms"]["value"], settings["retention.ms"]["source"]) == ("60000", "topic")
         assert settings["cleanup.policy"]["source"] == "default"
@@ -97,22 +97,22 @@ async def test_records_in_pages_from_any_point(tmp_path: Path) -> None:
         await visitor.do("POST", "/api/topics/t/records", {"records": rows})
 
         async def page(**query: object) -> tuple[list[int], dict[str, object]]:
-            found = await visitor.get("/api/topics/t/records", **query)
-            return [int(one["value"]["text"]) for one in found["records"]], found
+            page_ = await visitor.get("/api/topics/t/records", **query)
+            return [int(record["value"]["text"]) for record in page_["records"]], page_
 
-        newest, found = await page(limit=10)
+        newest, records_ = await page(limit=10)
         assert newest == list(range(39, 29, -1)), "the newest of all partitions"
-        assert found["newer"] is None
+        assert records_["newer"] is None
         seen = list(newest)
-        while found["older"]:
-            older, found = await page(limit=10, before=found["older"])
+        while records_["older"]:
+            older, records_ = await page(limit=10, before=records_["older"])
             assert older
             seen += older
         assert seen == list(range(39, -1, -1))
-        oldest, found = await page(**{"from": "oldest"}, partition=0, limit=20)
+        oldest, records_ = await page(**{"from": "oldest"}, partition=0, limit=20)
         assert oldest == list(range(20))
-        following, found = await page(after=found["newer"], partition=0, limit=20)
-        assert (following, found["newer"]) == (list(range(20, 30)), None)
+        following, records_ = await page(after=records_["newer"], partition=0, limit=20)
+        assert (following, records_["newer"]) == (list(range(20, 30)), None)
         assert (await page(**{"from": "offset"}, offset=28, partition=0))[0] == [28, 29]
         assert (await page(**{"from": "offset"}, offset=99, partition=0))[0] == []
         assert (await page(**{"from": "time"}, time=0, partition=1))[0] == list(range(30, 40))
@@ -135,8 +135,8 @@ async def test_a_record_in_full_and_as_a_file(tmp_path: Path) -> None:
         assert (len(listed[0]["value"]["text"]), listed[0]["value"]["cut"]) == (2000, True)
         assert listed[2]["value"]["form"] == "null"
         assert listed[0]["headers"][0]["value"]["text"] == HOSTILE.hex(" ")
-        one = await visitor.get("/api/topics/t/records/0/0")
-        assert one["value"]["text"] == "x" * 5000
+        record = await visitor.get("/api/topics/t/records/0/0")
+        assert record["value"]["text"] == "x" * 5000
         assert (await visitor.ask("GET", "/api/topics/t/records/0/9")).status == 404
         answer = await visitor.ask("GET", "/api/topics/t/export", **{"from": "oldest"})
         assert answer.headers["content-disposition"].startswith("attachment")
@@ -156,7 +156,7 @@ async def test_live_tail_shows_new_records_and_skips_when_behind(tmp_path: Path)
             await console.produce("t", b"one", b"two")
             texts: list[str] = []
             while len(texts) < 2:
-                texts += [one["value"]["text"] for one in (await events.next("records"))["records"]]
+                texts += [record["value"]["text"] for record in (await events.next("records"))["records"]]
             assert texts == ["one", "two"]
             await visitor.do(
                 "POST",
@@ -264,29 +264,29 @@ async def test_groups_with_members_and_lag(tmp_path: Path) -> None:
             await consumer.commit()
             (row,) = (await visitor.get("/api/groups"))["rows"]
             assert (row["name"], row["state"], row["members"], row["lag"]) == ("g/1 <b>", "Stable", 1, 6)
-            found = await visitor.get(f"/api/groups/{part('g/1 <b>')}")
-            assert found["members"][0]["assignment"] == {"t": [0, 1]}
+            group = await visitor.get(f"/api/groups/{part('g/1 <b>')}")
+            assert group["members"][0]["assignment"] == {"t": [0, 1]}
             lags = {
-                one["partition"]: (one["committed"], one["next"], one["lag"])
-                for one in found["partitions"]["rows"]
+                row["partition"]: (row["committed"], row["next"], row["lag"])
+                for row in group["partitions"]["rows"]
             }
             assert lags[0] == (4, 10, 6)
-            assert found["history"][-1]["lag"] == 6
+            assert group["history"][-1]["lag"] == 6
             await console.make_topic("other")
             async with open_client(console.bootstrap) as client:
                 admin = Admin(client)
                 await admin.commit_offsets("behind", {("t", 0): 1, ("other", 0): 0})
                 await admin.commit_offsets("elsewhere", {("other", 0): 0})
             reading = await visitor.get("/api/topics/t/groups")
-            assert [(one["group"], one["lag"], one["members"]) for one in reading["groups"]] == [
+            assert [(group["group"], group["lag"], group["members"]) for group in reading["groups"]] == [
                 ("behind", 9, 0), ("g/1 <b>", 6, 1),
             ]  # fmt: skip
-            assert [(one["state"], one["partitions"]) for one in reading["groups"]] == [
+            assert [(group["state"], group["partitions"]) for group in reading["groups"]] == [
                 ("Empty", 1), ("Stable", 2),
             ]  # fmt: skip
             assert (reading["looked_at"], reading["total"]) == (3, 3)
             alone = await visitor.get("/api/topics/other/groups")
-            assert [one["group"] for one in alone["groups"]] == ["behind", "elsewhere"]
+            assert [group["group"] for group in alone["groups"]] == ["behind", "elsewhere"]
         assert (await visitor.ask("GET", "/api/groups/none")).status == 404
         assert (await visitor.get("/api/groups", kind="share"))["rows"] == []
         assert (await visitor.ask("GET", "/api/groups", kind="odd")).status == 400
@@ -298,12 +298,12 @@ async def test_the_inside_of_the_broker(tmp_path: Path) -> None:
         visitor = await console.visitor()
         rows = (await visitor.get("/api/connections"))["rows"]
         assert {row["client_id"] for row in rows} >= {"barnabas-console"}
-        names = {one["name"] for one in (await visitor.get("/api/metrics"))["families"]}
-        wanted = sorted(names)[0]
-        (family,) = (await visitor.get("/api/metrics", names=wanted))["families"]
-        assert family["name"] == wanted
+        names = {family_["name"] for family_ in (await visitor.get("/api/metrics"))["families"]}
+        name = sorted(names)[0]
+        (family,) = (await visitor.get("/api/metrics", names=name))["families"]
+        assert family["name"] == name
         assert family["samples"]
-        assert family["sum"] == sum(one["value"] for one in family["samples"])
+        assert family["sum"] == sum(sample["value"] for sample in family["samples"])
         await console.make_topic("u")
         await console.produce("t", b"x", b"y")
         await console.produce("u", b"z")
@@ -330,12 +330,12 @@ async def test_the_tap_watches_only_while_somebody_looks(tmp_path: Path) -> None
             await events.next("begun")
             assert requests.interceptor is not before
             await console.produce("t", b"secret record")
-            (one,) = (await events.next("requests"))["requests"]
-            assert (one["api"], one["client_id"], one["error_codes"]) == ("Produce", "barnabas", [])
-            assert (one["topics"], one["topics_total"], one["records"]) == (["t"], 1, 1)
-            assert one["bytes"] > len(b"secret record")
-            assert 0 < one["ms"] < 60_000
-            assert "secret record" not in json.dumps(one)
+            (row,) = (await events.next("requests"))["requests"]
+            assert (row["api"], row["client_id"], row["error_codes"]) == ("Produce", "barnabas", [])
+            assert (row["topics"], row["topics_total"], row["records"]) == (["t"], 1, 1)
+            assert row["bytes"] > len(b"secret record")
+            assert 0 < row["ms"] < 60_000
+            assert "secret record" not in json.dumps(row)
         with trio.fail_after(10):
             while requests.interceptor is not before:
                 await trio.sleep(0.05)
@@ -433,8 +433,8 @@ async def test_records_are_written_by_a_schema_and_read_by_it(tmp_path: Path) ->
                 )
             shown = (await visitor.get(path, **{"from": "oldest"}))["records"]
             values = [
-                (one["value"]["form"], one["value"]["schema_id"], json.loads(one["value"]["text"]))
-                for one in shown
+                (row["value"]["form"], row["value"]["schema_id"], json.loads(row["value"]["text"]))
+                for row in shown
             ]
             assert values == [
                 ("AVRO", avro, {"id": "a"}),

@@ -57,8 +57,8 @@ async def walked(
     reader: Reader, window: Window, limit: int, width: int = 2, records: int = MANY, *, newest: bool
 ) -> tuple[list[tuple[int, int]], Walk]:
     """Return partitions and offsets of what a walk gives."""
-    given: Any = reader
-    walk = Walk(given, window, Limits(limit, records, width), is_newest_first=newest)
+    source: Any = reader
+    walk = Walk(source, window, Limits(limit, records, width), is_newest_first=newest)
     rows: list[Row] = []
     while not walk.is_done:
         rows += await walk.step()
@@ -73,7 +73,7 @@ def in_order(log: Log, *, newest: bool) -> list[tuple[int, int]]:
 
 
 def some_log(seed: int) -> Log:
-    """Return logs whose times grow with their offsets, with gaps in offsets."""
+    """Return logs with times that grow with their offsets, with gaps in offsets."""
     chance = random.Random(seed)
     log = {}
     for place in (A, B, C):

@@ -175,10 +175,10 @@ def _paths(path: str) -> Iterator[str]:
     names = [name for name in PATHS if f"{{{name}}}" in path]
     variants = [{}] + [{name: value} for name in names for value in PATHS[name][1:]]
     for variant in variants:
-        found = path
+        filled = path
         for name in names:
-            found = found.replace(f"{{{name}}}", variant.get(name, PATHS[name][0]))
-        yield found
+            filled = filled.replace(f"{{{name}}}", variant.get(name, PATHS[name][0]))
+        yield filled
 
 
 def requests_of(route: Route) -> Iterator[Asked]:
@@ -245,15 +245,15 @@ async def test_no_request_of_any_route_makes_a_long_step(tmp_path: Path) -> None
     sent = [(route, asked, _sent(asked)) for route, asked in requests]
     async with _world(tmp_path) as (_, visitor):
         with StepWatch(*NOT_WATCHED) as watch:
-            for route, asked, one in sent:
+            for route, asked, request in sent:
                 before = forget_peak()
                 watch.forget()
-                status = await trio.to_thread.run_sync(_answer, visitor, one)
+                status = await trio.to_thread.run_sync(_answer, visitor, request)
                 growth = (peak() - before) >> 20
                 what = f"{route.method} {route.path} {str(asked)[:150]}: {status}"
                 worst.append((watch.worst, growth, f"{what} in {watch.where}"))
                 if status not in ANSWERED:
                     wrong.append(what)
     assert not wrong, wrong
-    assert not [one for one in worst if one[0] > STEP_SECONDS_MAX]
-    assert not [one for one in worst if one[1] > GROWTH_BYTES_MAX >> 20]
+    assert not [step for step in worst if step[0] > STEP_SECONDS_MAX]
+    assert not [step for step in worst if step[1] > GROWTH_BYTES_MAX >> 20]
