@@ -184,11 +184,11 @@ def test_edited_source_is_compiled_with_its_callers_alone(checkout, target, tmp_
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [("", None), ("no", False), ("0", False), ("Off", False), ("false", False), ("yes", True), ("1", True)],
 )
-def test_the_switch_is_read_as_people_write_it(text, wanted):
-    assert hatch_build.switched(text) is wanted
+def test_the_switch_is_read_as_people_write_it(text, expected):
+    assert hatch_build.switched(text) is expected
 
 
 def test_what_was_compiled_with_other_flags_is_not_used(tmp_path, set_environment):

@@ -119,7 +119,7 @@ def test_sample_follows_seed_and_has_slips_of_each_kind():
 
 
 @pytest.fixture
-def one() -> Mutant:
+def mutant() -> Mutant:
     path = "server/barnabas/coordinators/transactions/shard.py"
     return mutants(Source(path, (ROOT / path).read_text()))[0]
 
@@ -150,22 +150,22 @@ def test_missed_mutant_is_retried_when_any_of_its_tests_changes(kept):
     assert kept.result("m", TESTS) is None
 
 
-def test_tests_run_the_line_or_any_line_of_a_changed_function(kept, one):
-    path, unit = one.path, one.unit
+def test_tests_run_the_line_or_any_line_of_a_changed_function(kept, mutant):
+    path, unit = mutant.path, mutant.unit
     noted = {
         "tests": {
             name: {"passed": name != TESTS[1], "seconds": 1.0} for name in (*TESTS, "tests/unit/a.py::three")
         },
         "lines": {
-            path: {one.line: [TESTS[0], TESTS[1]], one.line + 2: ["tests/unit/a.py::three"]},
+            path: {mutant.line: [TESTS[0], TESTS[1]], mutant.line + 2: ["tests/unit/a.py::three"]},
             "server/barnabas/tools/probing/templates/card.html.j2": {1: [TESTS[0]]},
         },
     }
     assert kept.keep("tests/unit/a.py", noted) == [TESTS[1]]
     kept.refresh()
-    assert kept.covering(path, unit, range(one.line, one.line + 1)) == [TESTS[0]]
+    assert kept.covering(path, unit, range(mutant.line, mutant.line + 1)) == [TESTS[0]]
     kept.database.execute("UPDATE covered SET hash = 'another'")
-    assert kept.covering(path, unit, range(one.line, one.line + 1)) == [
+    assert kept.covering(path, unit, range(mutant.line, mutant.line + 1)) == [
         "tests/unit/a.py::one",
         "tests/unit/a.py::three",
     ]
@@ -183,13 +183,13 @@ def test_equivalent_mutants_would_be_planted_otherwise():
         assert any(is_in([entry], mutant) for mutant in result), entry
 
 
-def test_equivalent_mutants_are_named_by_function_and_lines(one):
-    entry = Equivalent(one.path, one.unit.name, one.before, one.after, "for this test")
-    assert is_in([entry], one)
-    assert not is_in([Equivalent(one.path, one.unit.name, one.before, "pass", "another")], one)
-    at = one.line - one.unit.first_line
-    assert is_in([replace(entry, at=at)], one)
-    assert not is_in([replace(entry, at=at + 1)], one)
+def test_equivalent_mutants_are_named_by_function_and_lines(mutant):
+    entry = Equivalent(mutant.path, mutant.unit.name, mutant.before, mutant.after, "for this test")
+    assert is_in([entry], mutant)
+    assert not is_in([Equivalent(mutant.path, mutant.unit.name, mutant.before, "pass", "another")], mutant)
+    at = mutant.line - mutant.unit.first_line
+    assert is_in([replace(entry, at=at)], mutant)
+    assert not is_in([replace(entry, at=at + 1)], mutant)
 
 
 @pytest.mark.slow

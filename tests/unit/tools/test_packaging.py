@@ -66,7 +66,7 @@ def test_each_version_of_python_is_found_once(tmp_path, monkeypatch):
     (tmp_path / "e/bin/python3").write_text("#!/bin/sh\nexit 127\n")
     (tmp_path / "e/bin/python3").chmod(0o755)
     result = pythons.found(["no-such-python"])
-    assert [(one.tag, one.version) for one in result] == [("cp312", "3.12.1"), ("cp314", "3.14.0")]
+    assert [(python.tag, python.version) for python in result] == [("cp312", "3.12.1"), ("cp314", "3.14.0")]
 
 
 def test_records_pass_a_broker_in_written_order(kafka_broker):

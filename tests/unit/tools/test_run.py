@@ -21,7 +21,7 @@ TIMEOUT_S = 60
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A directory with a Makefile instead of ours, whose targets a test writes."""
+    """A directory with a Makefile instead of ours, with targets that a test writes."""
     (tmp_path / ".venv").mkdir()
 
     def write(setup: str, needs: str = "true") -> Path:

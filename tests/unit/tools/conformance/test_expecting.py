@@ -32,7 +32,7 @@ def positive(value: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "expected",
     [
         {"error_code": 0},
         {"error_code": "NONE"},
@@ -42,12 +42,12 @@ def positive(value: int) -> bool:
         {"parts.0.name": {"p", "q"}, "data": b"abc"},
     ],
 )
-def test_an_answer_fits(wanted: dict[str, Any]) -> None:
-    check(Answer(), wanted)
+def test_an_answer_fits(expected: dict[str, Any]) -> None:
+    check(Answer(), expected)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "said"),
+    ("expected", "reason"),
     [
         ({"error_code": "UNKNOWN_TOPIC_OR_PARTITION"}, "error_code is NONE, not UNKNOWN_TOPIC_OR_PARTITION"),
         ({"parts.0.error_code": {"NONE", "NOT_CONTROLLER"}},
@@ -57,10 +57,10 @@ def test_an_answer_fits(wanted: dict[str, Any]) -> None:
         ({"parts.0.name": "q", "parts.len": 3}, "parts.0.name is 'p', not 'q'; parts.len is 2, not 3"),
     ],
 )  # fmt: skip
-def test_what_differs_is_named_by_its_place(wanted: dict[str, Any], said: str) -> None:
+def test_what_differs_is_named_by_its_place(expected: dict[str, Any], reason: str) -> None:
     with pytest.raises(DiffersError) as differs:
-        check(Answer(), wanted)
-    assert str(differs.value) == said
+        check(Answer(), expected)
+    assert str(differs.value) == reason
 
 
 @pytest.mark.parametrize(

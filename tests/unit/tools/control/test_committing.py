@@ -65,12 +65,12 @@ def produced(parts: Parts, code: int = 0) -> ProduceResponse:
 def asked_of(request: ProduceRequest | None) -> Parts | None:
     if request is None:
         return None
-    return {topic.name: [one.index for one in topic.partition_data] for topic in request.topic_data}
+    return {topic.name: [part.index for part in topic.partition_data] for topic in request.topic_data}
 
 
 def told(response: ProduceResponse) -> dict[str, dict[int, int]]:
     return {
-        topic.name: {one.index: one.error_code for one in topic.partition_responses}
+        topic.name: {response.index: response.error_code for response in topic.partition_responses}
         for topic in response.responses
     }
 
@@ -104,7 +104,7 @@ def test_request_is_split_into_faulty_part_and_rest(on, hit, rest):
 def test_topics_that_are_named_by_text_or_alone_are_split_too():
     names = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in ("t", "u")])
     hit, rest = partial.split(names, matching.parse({"topic": "u", "partition": 3}), no_name)
-    assert ([one.name for one in hit.topics], [one.name for one in rest.topics]) == (["u"], ["t"])
+    assert ([topic.name for topic in hit.topics], [topic.name for topic in rest.topics]) == (["u"], ["t"])
 
 
 def test_answers_are_merged_topic_by_topic():
@@ -179,7 +179,7 @@ async def test_where_no_rule_applies_nothing_is_done():
 async def test_an_error_of_some_topics_leaves_the_others_to_be_done():
     run = Committed("Produce topic=t partition=1 -> error=6")
     assert told(await run(produce(EVERYTHING))) == {"t": {0: 0, 1: 6}, "u": {0: 0, 1: 0}, "v": {1: 0}}
-    assert [asked_of(one) for one in run.asked] == [{"t": [0], "u": [0, 1], "v": [1]}]
+    assert [asked_of(request) for request in run.asked] == [{"t": [0], "u": [0, 1], "v": [1]}]
     assert set(told(await run(produce({"t": [1]})))["t"].values()) == {6}
     assert len(run.asked) == 1, "where nothing else is asked for nothing is done"
 

@@ -50,7 +50,7 @@ def samples(schema: dict[str, Any], depth: int = 0) -> Iterator[Any]:
 
 
 def spoilt(schema: dict[str, Any]) -> Iterator[Any]:
-    """Bodies in which one part is wrong, at any depth; and such as have no part, or one that nobody knows."""
+    """Bodies in which one part is wrong, at any depth; and such as have no part, or an unknown one."""
     yield from WRONG
     if schema.get("type") == "object" or "properties" in schema:
         yield {"unknown": 1}
@@ -130,5 +130,5 @@ def test_no_malformed_request_is_a_defect(
     with caplog.at_level(logging.ERROR):
         trio.run(ask_all, clock=clock)
     assert not failed, f"{len(failed)} of {len(asked)}, as {failed[:5]}"
-    assert not [one for one in caplog.records if one.exc_info]
+    assert not [record for record in caplog.records if record.exc_info]
     assert asked

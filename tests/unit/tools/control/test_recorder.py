@@ -128,9 +128,9 @@ async def test_the_last_so_many_are_kept() -> None:
     recorder = Recorder(2)
     for _ in range(3):
         await record(recorder, "Fetch", FetchRequest(), FetchResponse())
-    assert [one.id for one in recorder.find()] == [2, 3]
+    assert [entry.id for entry in recorder.find()] == [2, 3]
     assert recorder.last_id == 3
-    assert [one.id for one in recorder.find(limit=1)] == [3]
+    assert [entry.id for entry in recorder.find(limit=1)] == [3]
     recorder.clear()
     assert recorder.find() == []
 
@@ -177,7 +177,7 @@ async def test_recorder_wakes_waiters_before_the_response() -> None:
         assert not recorder.find()[0].is_answered
         await wait("asked", is_answered=False)
         assert (
-            await recorder.wait(Filter(), lambda one: one.id == 2, timeout_s=0.0, is_answered=False) is None
+            await recorder.wait(Filter(), lambda row: row.id == 2, timeout_s=0.0, is_answered=False) is None
         )
         may_answer.set()
     assert heard == ["asked", "answered"]

@@ -61,7 +61,7 @@ async def test_records_are_appended_and_shown_from_any_place_on(api: Api) -> Non
     }
 
     async def values(**query: Any) -> list[Any]:
-        return [one["value"] for one in (await api.get("topics/t/records", **query))["records"]]
+        return [record["value"] for record in (await api.get("topics/t/records", **query))["records"]]
 
     assert await values() == ["b", "a", "c"]
     assert await values(partition=1) == ["a", "c"]
@@ -103,7 +103,7 @@ async def test_groups_have_offsets_and_are_deleted(api: Api) -> None:
     result = await api.do("PUT", "groups/g/offsets", {"t": {"0": 1}})
     assert result["offsets"] == [{"topic": "t", "partition": 0, "offset": 1, "lag": 2}]
     assert await api.get("groups/g") == result
-    assert [one["group"] for one in (await api.get("groups"))["groups"]] == ["g"]
+    assert [group["group"] for group in (await api.get("groups"))["groups"]] == ["g"]
     assert await api.refused("GET", "groups/h") == (404, "there is no group h")
     assert (await api.refused("PUT", "groups/g/offsets", {"none": {"0": "latest"}}))[0] == 400
     assert await api("DELETE", "groups/g") == (204, None)
@@ -170,7 +170,7 @@ async def test_the_broker_is_shown_and_restarted_on_its_ports(api: Api, tmp_path
     assert len(before["cluster_id"]) == 22
     for number, body in enumerate((None, {}, {"crash": True}, {"down_ms": 1, "crash": False}), 2):
         assert await api.do("POST", "broker/restart", body) == {**before, "starts": number}
-        assert [one["value"] for one in (await api.get("topics/t/records"))["records"]] == ["a"]
+        assert [record["value"] for record in (await api.get("topics/t/records"))["records"]] == ["a"]
     for down_ms in (-1, 3_600_001, True, "1", 1.5):
         assert await api.refused("POST", "broker/restart", {"down_ms": down_ms}) == (
             400, "down_ms: a whole number from 0 to 3600000 expected",
@@ -194,10 +194,10 @@ async def test_a_broker_that_is_down_says_so(api: Api) -> None:
 
 async def test_connections_are_shown_and_closed(api: Api) -> None:
     assert await api.get("connections") == {"connections": []}
-    async with await connected(api, "one") as one, await connected(api, "two") as two:
+    async with await connected(api, "one") as peer, await connected(api, "two") as two:
         first, second = (await api.get("connections"))["connections"]
         assert (first["client_id"], second["client_id"]) == ("one", "two")
-        here = one.socket.getsockname()
+        here = peer.socket.getsockname()
         assert first == {
             "id": first["id"], "listener": "PLAINTEXT", "peer": f"{here[0]}:{here[1]}", "principal": "User:ANONYMOUS",
             "client_id": "one", "software": "", "answering": False,
@@ -207,7 +207,7 @@ async def test_connections_are_shown_and_closed(api: Api) -> None:
         assert [each["id"] for each in (await api.get("connections"))["connections"]] == [first["id"]]
         await api.do("DELETE", f"connections/{first['id']}", reset="true")
         with pytest.raises(trio.BrokenResourceError):
-            await one.receive_some()
+            await peer.receive_some()
         assert await api.refused("DELETE", "connections/99") == (404, "there is no connection 99")
 
 
@@ -241,9 +241,9 @@ async def test_broker_is_prepared_once_and_announced(tmp_path: Path) -> None:
         between: list[bool] = []
 
         def look() -> None:
-            with socket.socket() as one:
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                one.bind(("127.0.0.1", port))  # nobody listens meanwhile
+            with socket.socket() as other:
+                other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                other.bind(("127.0.0.1", port))  # nobody listens meanwhile
                 between.append(host.broker is None)
 
         first = host.broker
@@ -262,16 +262,16 @@ async def test_broker_is_prepared_once_and_announced(tmp_path: Path) -> None:
 def test_document_has_every_route_with_parameters_and_body() -> None:
     described = document()
     assert {(method, path) for path, of in described["paths"].items() for method in of} == {
-        (one.method.lower(), one.path) for one in router().routes
+        (route.method.lower(), route.path) for route in router().routes
     }
     for route in router().routes:
         operation = described["paths"][route.path][route.method.lower()]
         assert (operation["operationId"], operation["summary"]) == (route.handler.__name__, route.summary)
-        parameters = [(one["name"], one["in"]) for one in operation.get("parameters", ())]
+        parameters = [(parameter["name"], parameter["in"]) for parameter in operation.get("parameters", ())]
         in_path = [(part[1:-1], "path") for part in route.path.split("/") if part.startswith("{")]
-        assert parameters == [*in_path, *((one.name, "query") for one in route.query)]
+        assert parameters == [*in_path, *((field.name, "query") for field in route.query)]
         assert ("parameters" in operation) is bool(parameters)
-        assert all(one["required"] for one in operation.get("parameters", ()) if one["in"] == "path")
+        assert all(row["required"] for row in operation.get("parameters", ()) if row["in"] == "path")
         body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
         assert body == (None if route.body is None else dict(route.body))
         assert operation["responses"]["200"]["content"]["application/json"]["schema"] == dict(

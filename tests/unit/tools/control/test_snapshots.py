@@ -30,7 +30,7 @@ async def broker(directory: Path, **seeds: Any) -> AsyncIterator[Asked]:
 
 
 async def values(asked: Asked, topic: str = "t") -> list[object]:
-    return [one["value"] for one in await Looking(LocalRequests(asked.broker)).records(topic)]
+    return [record["value"] for record in await Looking(LocalRequests(asked.broker)).records(topic)]
 
 
 def snapshots_of(directory: Path) -> Snapshots:
@@ -56,7 +56,7 @@ async def test_a_snapshot_is_opened_without_recovery(
         assert (await Looking(LocalRequests(asked.broker)).group("g"))["offsets"][0]["offset"] == 1
         assert "new" not in asked.services.metadata.image.topics
         assert not asked.services.logs.is_unclean
-    assert [one for one in caplog.records if one.name != "barnabas.serving.stalls"] == []
+    assert [record for record in caplog.records if record.name != "barnabas.serving.stalls"] == []
     snapshots.put_back("one")
     async with broker(tmp_path) as asked:
         assert await values(asked) == ["one", LARGE]

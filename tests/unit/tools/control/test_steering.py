@@ -96,7 +96,7 @@ async def test_faults_are_added_changed_counted_and_removed(api: Api) -> None:
 
 async def test_named_sets_of_faults_are_told_and_used(api: Api) -> None:
     sets = (await api.get("faults/sets"))["sets"]
-    assert all(one["name"] and one["text"] and isinstance(one["parameters"], dict) for one in sets)
+    assert all(row["name"] and row["text"] and isinstance(row["parameters"], dict) for row in sets)
     name = sets[0]["name"]
     used = (await api.do("POST", f"faults/sets/{name}"))["faults"]
     assert used == (await api.get("faults"))["faults"]

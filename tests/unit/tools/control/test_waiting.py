@@ -26,7 +26,7 @@ def clock(monkeypatch):
 
 
 class Looks:
-    """Stands for a broker whose state is another one at each look; the last one stays."""
+    """Stands for a broker with another state at each look; the last one stays."""
 
     def __init__(self, *states: Any, counts: Any = None, topic: Any = None) -> None:
         self.states = list(states)

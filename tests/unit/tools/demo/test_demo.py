@@ -1,4 +1,4 @@
-"""A broker of a demonstration: who may log in, with what, and what they may do; and the settings that clients are given."""
+"""A broker of a demonstration: users, their logins, and what they may do; and the settings that clients are given."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ KEY, VERSION, NUMBER = 3, 8, 77
 
 def asked(key: int = KEY, version: int = VERSION, message: Any = None) -> bytes:
     result = MetadataRequest() if message is None else message
-    return b"".join(bytes(one) for one in encode_request(key, version, NUMBER, "app", result))[4:]  # type: ignore[arg-type]
+    return b"".join(bytes(c) for c in encode_request(key, version, NUMBER, "app", result))[4:]  # type: ignore[arg-type]
 
 
 # --- frames ---------------------------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ def test_records_are_shown_up_to_a_number_and_bytes_up_to_a_size() -> None:
 
     def values(records_max: int) -> Any:
         result = RecordsView(records_max, 5)(data)
-        return [[one["value"] for one in each["records"]] if "records" in each else each for each in result]
+        return [[row["value"] for row in each["records"]] if "records" in each else each for each in result]
 
     rest, last = len(batch(b"3") + batch(b"4")), len(batch(b"4"))
     assert values(9) == values(5) == [["0", "1", "2"], ["3"], ["4"]]
@@ -160,7 +160,7 @@ def test_plain_values_come_back_as_the_same_bytes() -> None:
     for data in (None, b"", "ä".encode(), b"\xff\x00"):
         assert bytes_of(plain(data)) == data
     assert bytes_of({"base64": "/w==", "more": 1}) == b'{"base64":"/w==","more":1}'
-    assert [bytes_of(one) for one in (5, [1, "ä"], {"a": None}, True)] == [
+    assert [bytes_of(value) for value in (5, [1, "ä"], {"a": None}, True)] == [
         b"5",
         '[1,"ä"]'.encode(),
         b'{"a":null}',

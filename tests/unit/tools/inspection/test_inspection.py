@@ -26,7 +26,7 @@ from tests.support.messages import all_messages, random_message
 
 
 def _joined(chunks: list[object]) -> bytes:
-    return b"".join(bytes(one) for one in chunks)  # type: ignore[call-overload]
+    return b"".join(bytes(chunk) for chunk in chunks)  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("key", registry.keys())
@@ -100,7 +100,7 @@ def test_sensitive_settings_are_masked() -> None:
         ]
     )
     configs = as_json(request)["resources"][0]["configs"]
-    assert [one["value"] for one in configs] == [MASK, "7"]
+    assert [config["value"] for config in configs] == [MASK, "7"]
 
 
 @pytest.mark.parametrize("codec", list(Codec))

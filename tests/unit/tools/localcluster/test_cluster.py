@@ -145,7 +145,7 @@ async def test_zookeeper_is_the_one_that_is_wanted(tmp_path, new_lines, way):
         assert broker.command[4:6] == ("--zookeeper", where)
         lines = new_lines()
         assert f" zookeeper={where} " in lines[-2]
-        assert [one.name for one in others] == (["ZooKeeper"] if "ready Apache" in EVENTS else [])
+        assert [process.name for process in others] == (["ZooKeeper"] if "ready Apache" in EVENTS else [])
         if others:
             assert f"starting ZooKeeper: jars {way == '--fetch'}" in lines
         EVENTS.clear()

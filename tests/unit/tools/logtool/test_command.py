@@ -37,7 +37,7 @@ def test_checkpoints_are_told_by_what_they_say_of_each_log(tmp_path):
     (tmp_path / names.LOG_START_CHECKPOINT).write_bytes(b"0\n3\nt 0 5\nt 1 6\nu 0 1\n")
     (tmp_path / names.HIGH_WATERMARK_CHECKPOINT).write_bytes(b"0\n2\nt 0 5\nt 1 6\n")
     verify_log_dir(OsDisk(), str(tmp_path), {("t", 0): 5, ("t", 1): 5}, result.append)
-    assert [(one.severity, one.path.rpartition("/")[2], one.text) for one in result] == [
+    assert [(finding.severity, finding.path.rpartition("/")[2], finding.text) for finding in result] == [
         (Severity.NOTE, "meta.properties", "is missing: no broker has used the dir yet, or it is a copy"),
         (Severity.ERROR, names.LOG_START_CHECKPOINT, "says 6 for t-1, which ends at 5"),
         (Severity.NOTE, names.LOG_START_CHECKPOINT, "speaks of u-0, which is not here"),
@@ -46,6 +46,6 @@ def test_checkpoints_are_told_by_what_they_say_of_each_log(tmp_path):
     result.clear()
     (tmp_path / "meta.properties").write_bytes(b"version=x")
     verify_log_dir(OsDisk(), str(tmp_path), {("t", 0): 5, ("t", 1): 6, ("u", 0): 1}, result.append)
-    assert [(one.severity, one.path.rpartition("/")[2]) for one in result] == [
+    assert [(finding.severity, finding.path.rpartition("/")[2]) for finding in result] == [
         (Severity.ERROR, "meta.properties")
     ]

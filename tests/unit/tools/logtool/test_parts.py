@@ -125,13 +125,13 @@ class Checked:
 
     def index(self, *entries: tuple[int, int]) -> list[tuple[str, int]]:
         path = self.directory / f"{100:020}.index"
-        path.write_bytes(b"".join(struct.pack(">ii", *one) for one in entries))
+        path.write_bytes(b"".join(struct.pack(">ii", *entry) for entry in entries))
         self.verifier._offset_index(str(path), self.segment)
         return self.texts()
 
     def times(self, *entries: tuple[int, int]) -> list[tuple[str, int]]:
         path = self.directory / f"{100:020}.timeindex"
-        path.write_bytes(b"".join(struct.pack(">qi", *one) for one in entries))
+        path.write_bytes(b"".join(struct.pack(">qi", *entry) for entry in entries))
         self.verifier._time_index(str(path), self.segment)
         return self.texts()
 
@@ -240,4 +240,4 @@ def test_what_ends_as_it_was_is_no_change(tmp_path: Path) -> None:
         Change("remove", "x"),
         Change("write", "x"),
     ]
-    assert [one.describe() for one in result] == ["rename to y", "cut to 5 bytes", "remove", "write"]
+    assert [change.describe() for change in result] == ["rename to y", "cut to 5 bytes", "remove", "write"]

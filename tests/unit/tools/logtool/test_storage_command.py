@@ -1,4 +1,4 @@
-"""`barnabas storage`: log dirs that are prepared before a broker starts, with users who can log in."""
+"""`barnabas storage`: log dirs that are prepared before a broker starts, with users that can log in."""
 
 import pytest
 import trio

@@ -277,7 +277,7 @@ async def test_the_broker_that_answers_is_found_by_its_address(
     ]
 
     async def cluster(*_: Any, with_topics: bool) -> Any:
-        brokers = [of(node_id=one, host="h", port=number) for one, number in nodes]
+        brokers = [of(node_id=id_, host="h", port=number) for id_, number in nodes]
         topics = [of(name="__consumer_offsets"), of(name="t")]
         return 9, of(brokers=brokers, topics=topics, cluster_id="c", controller_id=3)
 
@@ -317,7 +317,7 @@ async def test_the_broker_that_answers_is_found_by_its_address(
         "c",
         f"h:{port}",
     )
-    assert result.brokers == [f"{one}: h:{number}" for one, number in sorted(nodes)]
+    assert result.brokers == [f"{id_}: h:{number}" for id_, number in sorted(nodes)]
     assert (arguments["names"].node_id, arguments["limits_of"]) == (node_id, node_id)
     names = arguments["names"]
     topics = (names.has_offsets_topic, names.has_transactions_topic, names.has_shares_topic)

@@ -37,7 +37,7 @@ NAMED = {
     "tx": (24,),
     "gx": (25,),
 }  # fmt: skip
-"""APIs whose requests name topic (t), group (g) and transactional id (x), in all versions alike."""
+"""APIs with requests that name topic (t), group (g) and transactional id (x), in all versions alike."""
 CHANGING = {
     0: ("t",) * 13 + ("i",),
     1: ("t",) * 13 + ("i",) * 6,

@@ -69,18 +69,18 @@ async def test_a_probe_says_who_answers_and_leaves_nothing(client, target, monke
     assert "Fetch" in result["release"]["differing"]
     apis = {api["name"]: api for api in result["apis"]}
     assert apis["Metadata"]["advertised"] == [0, 13]
-    assert [one["version"] for one in apis["Metadata"]["versions"]] == list(range(14))
-    assert {one["status"] for one in apis["Metadata"]["versions"]} == {"honoured"}
-    assert [one["errors"] for one in apis["Metadata"]["versions"]] == [[]] * 4 + [[3]] * 10
-    assert [one["status"] for one in apis["FindCoordinator"]["versions"]] == ["not tried"] + ["honoured"] * 6
+    assert [row["version"] for row in apis["Metadata"]["versions"]] == list(range(14))
+    assert {row["status"] for row in apis["Metadata"]["versions"]} == {"honoured"}
+    assert [row["errors"] for row in apis["Metadata"]["versions"]] == [[]] * 4 + [[3]] * 10
+    assert [row["status"] for row in apis["FindCoordinator"]["versions"]] == ["not tried"] + ["honoured"] * 6
     assert {"name": "group.version", "supported": (0, 1), "finalized": 1} in result["features"]
-    assert [one["name"] for one in result["features"]] == sorted(one["name"] for one in result["features"])
+    assert [row["name"] for row in result["features"]] == sorted(row["name"] for row in result["features"])
     assert result["limits"]["settings"]["num.partitions"] == "3"
     assert (result["limits"]["problem"], result["written"]) == ("", [])
-    assert [(one["what"], one["count"]) for one in result["timings"]] == [
+    assert [(row["what"], row["count"]) for row in result["timings"]] == [
         ("connection", 2), ("ApiVersions v5", 3), ("Metadata v13", 3),
     ]  # fmt: skip
-    assert all(0 < one["p50_ms"] <= one["p99_ms"] for one in result["timings"])
+    assert all(0 < row["p50_ms"] <= row["p99_ms"] for row in result["timings"])
 
 
 async def test_questions_are_answered_as_by_kafka_here(client, target):
@@ -159,7 +159,7 @@ async def test_what_may_make_a_topic_or_is_unknown_is_not_tried(target):
 async def test_a_connection_that_was_closed_is_opened_again(target):
     handshake, authenticate = 17, 36
     result = await ask_all(target, {handshake: (0, 1), authenticate: (0, 2), METADATA: (1, 2)}, NOWHERE)
-    assert [(one.key, one.status) for one in result] == [
+    assert [(row.key, row.status) for row in result] == [
         (METADATA, Status.HONOURED), (METADATA, Status.HONOURED), (handshake, Status.HONOURED),
         (handshake, Status.HONOURED), (authenticate, Status.HONOURED), (authenticate, Status.HONOURED),
         (authenticate, Status.HONOURED),
@@ -169,14 +169,14 @@ async def test_a_connection_that_was_closed_is_opened_again(target):
 async def test_probe_writes_in_every_version_and_cleans_up(client, target):
     versions, _ = await learn_versions(target)
     written = await try_writing(target, versions, "probed")
-    assert [(one.what, one.seen) for one in written] == [
+    assert [(row.what, row.seen) for row in written] == [
         ("make a topic", "done"),
         *((f"Produce v{version}", "done") for version in range(14)),
         ("the log end", "14 after 14 records"),
         ("commit an offset", "done"),
         ("remove the topic probed", "done"),
     ]
-    assert all(one.is_good for one in written)
+    assert all(row.is_good for row in written)
     assert sorted(client.services.metadata.image.topics) == ["__consumer_offsets"]
 
 
@@ -184,12 +184,12 @@ async def test_writing_says_what_is_refused(client, target):
     versions, _ = await learn_versions(target)
     await client.create("taken")
     written = await try_writing(target, versions, "taken")
-    assert [(one.what, one.seen, one.is_good) for one in written] == [
+    assert [(row.what, row.seen, row.is_good) for row in written] == [
         ("make a topic", "TOPIC_ALREADY_EXISTS", False),
         ("remove the topic taken", "done", True),
     ]
     without = {key: value for key, value in versions.items() if key not in (19, 42)}
-    assert [(one.what, one.seen, one.is_good) for one in await try_writing(target, without, "x")] == [
+    assert [(row.what, row.seen, row.is_good) for row in await try_writing(target, without, "x")] == [
         ("make a topic", "CreateTopics is not served", False)
     ]
 
@@ -206,7 +206,7 @@ async def test_settings_are_read_where_they_can_be(client, target):
 
 
 async def answering(*answers: bytes | None) -> Target:
-    """A target whose connections are answered with these bytes, None for nothing."""
+    """A target with connections that are answered with these bytes, None for nothing."""
 
     class Fake(Target):
         async def _dial(self):

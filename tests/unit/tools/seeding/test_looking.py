@@ -44,7 +44,7 @@ async def test_what_was_deleted_is_not_there(asked, looking):
     await produce(asked, b"0", b"1", b"2")
     parts = [{"PartitionIndex": 0, "Offset": 2}]
     await ask(asked, "DeleteRecords", 2, {"Topics": [{"Name": "t", "Partitions": parts}], "TimeoutMs": 5000})
-    assert [one.offset for one in await looking.read("t", 0, limit=9)] == [2]
+    assert [record.offset for record in await looking.read("t", 0, limit=9)] == [2]
     assert await looking.count("t", 0) == (1, 3)
     first = looking.topic("t")["partitions"][0]
     assert (first["log_start_offset"], first["high_watermark"], first["last_stable_offset"]) == (2, 3, 3)

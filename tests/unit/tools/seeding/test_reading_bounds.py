@@ -84,7 +84,7 @@ def test_an_acl_that_lacks_something_or_has_too_much_is_refused(change, reason):
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("quota", "reason"),
     [
         ({"user": "u"}, "a quota is missing"),
         ({"producer_byte_rate": 5}, "the quotas' user, client or address is missing"),
@@ -98,8 +98,8 @@ def test_an_acl_that_lacks_something_or_has_too_much_is_refused(change, reason):
     ],
     ids=str,
 )
-def test_a_quota_that_nobody_could_obey_is_refused(said, reason):
-    assert reason in refused({"quotas": [said]})
+def test_a_quota_that_nobody_could_obey_is_refused(quota, reason):
+    assert reason in refused({"quotas": [quota]})
 
 
 PARTS = {

@@ -106,7 +106,7 @@ async def test_what_gets_no_line_is_counted_and_keeps_its_number() -> None:
     await watch.ask(context(PRODUCE), message, None)
     full = False
     await watch.ask(context(PRODUCE), message, ProduceResponse())
-    assert [one.number for one in watch.seen.exchanges] == [1, 4, 5, 6, 7]
+    assert [exchange.number for exchange in watch.seen.exchanges] == [1, 4, 5, 6, 7]
     assert skipped == ["Produce", "Metadata"]
 
 
@@ -115,7 +115,7 @@ async def test_a_brokers_refusals_and_ends_are_told() -> None:
     refused = await watch.ask(
         context(PRODUCE), ProduceRequest(), RequestError(ErrorCode.INVALID_REQUEST, "no")
     )
-    assert [(one.code, one.path, one.about) for one in refused.errors] == [(42, "error_code", "no")]
+    assert [(error.code, error.path, error.about) for error in refused.errors] == [(42, "error_code", "no")]
     assert refused.response is not None
     assert (refused.response.message, refused.response.correlation_id, refused.answered_at is not None) == (
         None,
@@ -170,7 +170,7 @@ async def test_an_interceptor_within_answers_and_names_are_the_brokers() -> None
     assert await watch.tap.around(inner)(context(PRODUCE), ProduceRequest(), handler) == "inner"
     names = watch.seen.exchanges[0].names
     assert names.name_of(b"i" * 16) is None
-    metadata_ = SimpleNamespace(image=SimpleNamespace(topic_name=lambda one: f"topic {one!r}"))
+    metadata_ = SimpleNamespace(image=SimpleNamespace(topic_name=lambda topic_id: f"topic {topic_id!r}"))
     watch.tap.attach(SimpleNamespace(services=SimpleNamespace(metadata=metadata_)))
     assert names.name_of(b"i") == "topic b'i'"
 

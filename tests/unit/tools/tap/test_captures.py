@@ -25,7 +25,7 @@ CLIENT, BROKER = ("10.0.0.1", 40_000), ("10.0.0.2", 9092)
 def written(
     *steps: tuple[bool, bytes], client: tuple[str, int] = CLIENT, broker: tuple[str, int] = BROKER
 ) -> bytes:
-    """The capture of a conversation: who sends what."""
+    """The capture of a conversation: which side sends what."""
     file = io.BytesIO()
     writer = writing.CaptureWriter(file, "test")
     stream = writer.stream(client, broker, 1_700_000_000.0)
@@ -60,8 +60,8 @@ def read(data: bytes, *ports: int) -> tuple[Seen, Captured]:
 )
 def test_what_is_written_is_read_again(addresses: tuple[tuple[str, int], tuple[str, int]]) -> None:
     seen, captured = read(written(*CONVERSATION, client=addresses[0], broker=addresses[1]))
-    assert [one.request.correlation_id for one in seen.exchanges] == [1, 2, 3]
-    assert all(one.response is not None and one.response.message == metadata() for one in seen.exchanges)
+    assert [exchange.request.correlation_id for exchange in seen.exchanges] == [1, 2, 3]
+    assert all(row.response is not None and row.response.message == metadata() for row in seen.exchanges)
     assert seen.exchanges[0].latency_ms == pytest.approx(1.0, abs=0.01)
     assert captured.report.connections == 1
     assert captured.report.missing_bytes == 0

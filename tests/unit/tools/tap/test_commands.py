@@ -23,7 +23,7 @@ from tests.unit.tools.tap.test_session import metadata, request, response
 
 
 def tap(*arguments: object) -> int:
-    return command.main([str(one) for one in arguments])
+    return command.main([str(argument) for argument in arguments])
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def test_json_goes_to_a_file_or_alone_to_standard_output(
     assert out.splitlines()[6].startswith("app")
     assert tap("--read", capture, "--json", "-", "--summary") == DONE
     result = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [one["type"] for one in result] == [*kinds, "client", "client"]
-    assert [one["client_id"] for one in result[-2:]] == ["app", "other"]
+    assert [row["type"] for row in result] == [*kinds, "client", "client"]
+    assert [row["client_id"] for row in result[-2:]] == ["app", "other"]
     assert tap("--read", capture, "--json", "-") == DONE
     assert "client" not in [json.loads(line)["type"] for line in capsys.readouterr().out.splitlines()]
 
@@ -256,7 +256,7 @@ async def test_proxy_serves_until_a_signal_and_writes_its_summary(
     assert ("Metadata v12" in out, "  1 request on 1 connection" in out) == (True, True)
     assert tap("--read", path, "--json", "-") == DONE
     again = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [one["type"] for one in again] == ["opened", "exchange", "closed"]
+    assert [row["type"] for row in again] == ["opened", "exchange", "closed"]
     assert again[2]["reason"] == "closed"
 
 

@@ -1,4 +1,4 @@
-"""Values that a replay replaces, and those that it calls different: whose a value is, and where it stands."""
+"""Values that a replay replaces, and those that it calls different: what a value belongs to, and where it stands."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def named(*names: str) -> list[Any]:
 
 
 def numbers(pairs: Any) -> list[Any]:
-    return [tuple(None if one is None else one.topic_id[0] for one in pair) for pair in pairs]
+    return [tuple(None if topic is None else topic.topic_id[0] for topic in pair) for pair in pairs]
 
 
 def test_entries_are_paired_by_name_and_else_by_place() -> None:
@@ -99,7 +99,7 @@ def test_entries_are_paired_by_name_and_else_by_place() -> None:
 def found(
     recorded: Any, live: Any, substitutes: Substitutes | None = None, **more: Any
 ) -> list[tuple[str, str, str]]:
-    return [tuple(one) for one in differences(recorded, live, substitutes or Substitutes(), 1, "", **more)]
+    return [tuple(row) for row in differences(recorded, live, substitutes or Substitutes(), 1, "", **more)]
 
 
 def produced(*parts: Any) -> ProduceResponse:

@@ -24,13 +24,13 @@ _Partition = MetadataResponse.MetadataResponsePartition
 
 
 def _found(recorded: Any, live: Any) -> list[str]:
-    return [one.path.rpartition(".")[2] for one in differences(recorded, live, Substitutes(), 1, "")]
+    return [row.path.rpartition(".")[2] for row in differences(recorded, live, Substitutes(), 1, "")]
 
 
 def _metadata(*ids: int, **partition: Any) -> MetadataResponse:
     """A cluster of these brokers, with a partition on all of them that the first one leads."""
     whole = {"leader_id": ids[0], "replica_nodes": list(ids), "isr_nodes": list(ids)} | partition
-    nodes = [MetadataResponse.MetadataResponseBroker(one, f"host-{one}", 9092) for one in ids]
+    nodes = [MetadataResponse.MetadataResponseBroker(id_, f"host-{id_}", 9092) for id_ in ids]
     topic = MetadataResponse.MetadataResponseTopic(name="t", partitions=[_Partition(**whole)])
     return MetadataResponse(brokers=nodes, cluster_id="c", controller_id=ids[0], topics=[topic])
 
@@ -120,7 +120,7 @@ def _of_a_fetch(replica: int) -> FetchResponse:
 
 
 def _of_endpoints(*ids: int) -> ProduceResponse:
-    return ProduceResponse(node_endpoints=[ProduceResponse.NodeEndpoint(one, "h", 9092) for one in ids])
+    return ProduceResponse(node_endpoints=[ProduceResponse.NodeEndpoint(id_, "h", 9092) for id_ in ids])
 
 
 def _of_append(time_ms: int) -> ProduceResponse:

@@ -1,4 +1,4 @@
-"""Conversations in detail: who logs in, which answer is to which request, what is kept, what the observer is told."""
+"""Conversations in detail: logins, which answer is to which request, what is kept, what the observer is told."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def test_requests_before_one_that_is_answered_stay_unanswered() -> None:
     ask(session, 1, 2, 3, at=1.0)
     assert not session.is_answered
     answer(session, 3, at=2.0)
-    assert [(one.number, one.request.correlation_id, one.unanswered, one.answered_at) for one in seen.exchanges] == [
+    assert [(x.number, x.request.correlation_id, x.unanswered, x.answered_at) for x in seen.exchanges] == [
         (1, 1, "the broker answered a later request", None), (2, 2, "the broker answered a later request", None),
         (3, 3, "", 2.0),
     ]  # fmt: skip
     assert session.is_answered
-    assert [one.sent_at for one in seen.exchanges] == [1.0] * 3
+    assert [exchange.sent_at for exchange in seen.exchanges] == [1.0] * 3
     ask(session, 4, 5)
     large = MetadataResponse(
         brokers=[MetadataResponse.MetadataResponseBroker(n, "broker", 1) for n in range(500)]
@@ -72,11 +72,11 @@ def test_so_many_requests_wait_for_answers_and_no_more(monkeypatch: pytest.Monke
     ask(session, 1, 2)
     assert seen.exchanges == []
     ask(session, 3)
-    assert [(one.number, one.unanswered) for one in seen.exchanges] == [
+    assert [(exchange.number, exchange.unanswered) for exchange in seen.exchanges] == [
         (1, "no answer among the ones after it")
     ]
     answer(session, 2, 3)
-    assert [one.number for one in seen.exchanges] == [1, 2, 3]
+    assert [exchange.number for exchange in seen.exchanges] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("version", [0, 2, 3, 8, 9, 11])
@@ -89,7 +89,7 @@ def test_large_produce_is_answered_unless_acks_is_0(version: int) -> None:
         message = ProduceRequest(name if version >= 3 else None, acks, 30_000, topics)
         session.from_client(request(PRODUCE, version, 1, message), 0.0)
         assert session.is_answered is (acks == 0)
-        assert [one.unanswered for one in seen.exchanges] == ["acks=0"] * (acks == 0)
+        assert [exchange.unanswered for exchange in seen.exchanges] == ["acks=0"] * (acks == 0)
     seen = Seen()
     session = session_of(seen, memory=0)
     big = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t" * 30_000)] * 3)
@@ -195,7 +195,7 @@ def test_connection_is_named_by_first_client_id_and_software() -> None:
 
 def named(*topics: tuple[bytes, str | None]) -> MetadataResponse:
     return MetadataResponse(
-        topics=[MetadataResponse.MetadataResponseTopic(name=name, topic_id=one) for one, name in topics]
+        topics=[MetadataResponse.MetadataResponseTopic(name=name, topic_id=id_) for id_, name in topics]
     )
 
 
@@ -310,7 +310,7 @@ def test_secrets_are_overwritten_in_all_kept_frames() -> None:
     )
     asked = request(33, 1, 1, AlterConfigsRequest([resource]))[4:]
     hidden = read_request(bytes(masked(exchange_of(asked), asked, from_client=True)))
-    assert [one.value for one in hidden.message.resources[0].configs] == ["*" * 7, "12345", None]
+    assert [config.value for config in hidden.message.resources[0].configs] == ["*" * 7, "12345", None]
     asked = request(38, 3, 7, CreateDelegationTokenRequest())[4:]
     answered = response(38, 3, 7, CreateDelegationTokenResponse(token_id="id", hmac=b"secret"))[4:]
     result = bytes(masked(exchange_of(asked), answered, from_client=False))

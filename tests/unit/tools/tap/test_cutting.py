@@ -151,7 +151,7 @@ def test_kept_part_of_a_large_response_takes_room() -> None:
         assert cut.feed(data[:-10]) == data[: -10 if is_lost else -end]
         assert cut.budget.used == (0 if is_lost else len(data) - 4)
         assert cut.feed(data[-10:]) == data[-10 if is_lost else -end :]
-        assert [one[3] for one in cut.owner.skimmed] == [is_lost]
+        assert [row[3] for row in cut.owner.skimmed] == [is_lost]
         assert cut.budget.used == 0
     cut = Cut()
     cut.feed(data[:-10])
@@ -165,5 +165,5 @@ def test_gap_in_records_loses_only_that_response() -> None:
     cut.feed(data[:100])
     assert cut.cutter.skip(50)
     cut.feed(data[150:] + framed(b"Kept"))
-    assert [one[3] for one in cut.owner.skimmed] == [True]
+    assert [row[3] for row in cut.owner.skimmed] == [True]
     assert cut.owner.given == [(b"Kept", 4)]

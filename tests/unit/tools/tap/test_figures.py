@@ -69,7 +69,7 @@ def test_a_figure_is_unusual_from_its_limit_on(
             "errors": Counter({("A", 3): 7}),
             **more,
         }
-        return {one.name for one in findings(Client("c", 0.0, **values))}
+        return {finding.name for finding in findings(Client("c", 0.0, **values))}
 
     assert found(**figures) == {name}
     assert found(**figures | usual) == set()
@@ -241,13 +241,13 @@ def test_so_many_clients_are_counted_and_no_more(monkeypatch: pytest.MonkeyPatch
     summary.noted(connection, 1.0, "odd")
     summary.opened(connection, 1.0)
     summary.closed(connection, 1.0, "closed")
-    assert [(one.name, one.count) for one in summary.clients()] == [("first", 2), ("second", 1)]
+    assert [(client.name, client.count) for client in summary.clients()] == [("first", 2), ("second", 1)]
     assert summary.left_out == 3
     assert as_text(summary)[-1] == "3 events of further clients are not counted: there are 10000"
 
 
 def busy() -> Summary:
-    """A summary of two clients whose figures all differ."""
+    """A summary of two clients with figures that all differ."""
     summary = Summary()
     for name, opened_at in (("app", 100.0), ("idle", 50.0)):
         summary.noted(Connection(1, "10.0.0.1:1000", "10.0.0.2:9092", opened_at, name), opened_at, "odd")

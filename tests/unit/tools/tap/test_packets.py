@@ -89,7 +89,7 @@ def padded(data: bytes) -> bytes:
 
 def test_a_simple_packet_without_a_limit_is_whole() -> None:
     data = pcapng(interface(101, 0), (3, struct.pack("<I", 5) + padded(b"klmno")))
-    assert [one.data for one in CaptureReader(io.BytesIO(data)).packets()] == [b"klmno"]
+    assert [packet.data for packet in CaptureReader(io.BytesIO(data)).packets()] == [b"klmno"]
 
 
 @pytest.mark.parametrize(

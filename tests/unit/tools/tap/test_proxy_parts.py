@@ -120,7 +120,7 @@ async def test_closing_broker_ends_connection_after_its_bytes() -> None:
         await stream.send_all(ASKED * 2)
         assert await received(stream) == ANSWERED + b"\0\0\0"
         assert await told.end() == "the broker closed"
-    assert [one.unanswered for one in told.exchanges] == ["", "the broker closed"]
+    assert [exchange.unanswered for exchange in told.exchanges] == ["", "the broker closed"]
 
 
 @pytest.mark.parametrize("who", ["client", "broker"])
@@ -206,7 +206,7 @@ async def test_a_large_answer_arrives_as_it_is(is_usable: bool, reads_records: b
         await stream.send_eof()
         assert await received(stream) == answer + response(18, 3, 2, ApiVersionsResponse())
         await told.end()
-    assert [one.request.api for one in told.exchanges] == ["Fetch", "ApiVersions"]
+    assert [exchange.request.api for exchange in told.exchanges] == ["Fetch", "ApiVersions"]
     records = told.exchanges[0].response.message.responses[0].partitions[0].records  # type: ignore[union-attr]
     assert (len(records), isinstance(records, bytes | memoryview)) == (300_000, reads_records)
 
@@ -312,7 +312,7 @@ def test_the_reason_of_an_error_in_words(error: BaseException, words: str | None
         assert _reason(error) == "wrong version number"
         error.verify_message = "Self_signed"  # type: ignore[attr-defined]
         assert _reason(error) == "self signed"
-    assert [_text(one) for one in (("h", 1), ("::1", 2, 0, 0))] == ["h:1", "[::1]:2"]
+    assert [_text(address) for address in (("h", 1), ("::1", 2, 0, 0))] == ["h:1", "[::1]:2"]
 
 
 async def test_metadata_through_a_tap_has_its_advertised_host() -> None:

@@ -33,7 +33,7 @@ COMMIT = 8
 
 
 def exchange(key: int, message: Any = None, answer: Any = None, **more: Any) -> Exchange:
-    """An exchange whose numbers all differ; without an answer if there is none."""
+    """An exchange with numbers that all differ; without an answer if there is none."""
     connection = Connection(
         3, "10.0.0.1:1000", "10.0.0.2:9092", 5.0, "of-connection", "lib 1.2", user="User:u"
     )
@@ -142,9 +142,9 @@ def test_a_topic_is_named_with_its_first_partitions(count: int, words: str) -> N
     assert rendering.describe_request(exchange(COMMIT, message)) == words
 
 
-def produced(*found: tuple[int, int], throttle_ms: int = 0) -> ProduceResponse:
+def produced(*results: tuple[int, int], throttle_ms: int = 0) -> ProduceResponse:
     part = ProduceResponse.PartitionProduceResponse
-    parts = [part(number, code, offset) for number, (code, offset) in enumerate(found)]
+    parts = [part(number, code, offset) for number, (code, offset) in enumerate(results)]
     return ProduceResponse(
         [ProduceResponse.TopicProduceResponse("t", partition_responses=parts)], throttle_ms
     )
@@ -166,7 +166,7 @@ def committed(*codes: int) -> OffsetCommitResponse:
 
 
 def brokers(*ids: int) -> MetadataResponse:
-    return MetadataResponse(brokers=[MetadataResponse.MetadataResponseBroker(one, "h", 9092) for one in ids])
+    return MetadataResponse(brokers=[MetadataResponse.MetadataResponseBroker(id_, "h", 9092) for id_ in ids])
 
 
 def found(*nodes: tuple[int, str, int]) -> FindCoordinatorResponse:

@@ -20,7 +20,7 @@ from tests.unit.tools.tap.test_session import request, response
 
 
 def replay(outcomes: list[Outcome], *arguments: object, sent: int = 4) -> tuple[int, dict[str, Any]]:
-    """Run the command against brokers whose answers are these outcomes; with what the replay was made."""
+    """Run the command against brokers with these outcomes as answers; with what the replay was made."""
     created: dict[str, Any] = {}
 
     async def brokers_of(endpoints: Any, settings: Any) -> Any:

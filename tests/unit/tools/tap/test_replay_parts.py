@@ -51,7 +51,7 @@ def test_ids_of_brokers_are_replaced_where_requests_name_brokers() -> None:
         [resource(4, "2", []), resource(2, "2", []), resource(4, "", [])]
     )
     substitutes.apply(1, "", message)
-    assert [one.resource_name for one in message.resources] == ["12", "2", ""]
+    assert [resource.resource_name for resource in message.resources] == ["12", "2", ""]
     part = AlterPartitionReassignmentsRequest.ReassignablePartition(0, [1, 2, 3])
     topic = AlterPartitionReassignmentsRequest.ReassignableTopic("t", [part])
     substitutes.apply(1, "", AlterPartitionReassignmentsRequest(topics=[topic]))
@@ -78,7 +78,7 @@ def test_what_differs_is_named_and_what_may_differ_is_not() -> None:
     recorded = ProduceResponse([topic("t", partition_responses=[part(0, 0, 5, log_append_time_ms=1)])], 50)
     live = ProduceResponse([topic("t", partition_responses=[part(0, 6, 9, log_append_time_ms=2)])], 100)
     result = differences(recorded, live, Substitutes(), 1, "")
-    assert [str(one.path).rpartition(".")[2] for one in result] == ["error_code", "base_offset"]
+    assert [str(difference.path).rpartition(".")[2] for difference in result] == ["error_code", "base_offset"]
     assert result[0].recorded == "NONE"
     assert result[0].live == "NOT_LEADER_OR_FOLLOWER"
     assert result[0].path == "responses[t].partition_responses[0].error_code"

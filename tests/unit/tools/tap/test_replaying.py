@@ -158,10 +158,10 @@ async def test_failures_are_outcomes_and_hold_nobody_up(autojump_clock, broker):
     seen: list[Outcome] = []
     result = await replay_of(capture, broker, on_outcome=seen.append).run()
     assert result.different == seen
-    assert [(one.exchange, one.failure) for one in seen] == [
+    assert [(outcome.exchange, outcome.failure) for outcome in seen] == [
         (refused[0], "nobody listens"), (refused[1], "nobody listens"), (failing, "lost"), (other, ""),
     ]  # fmt: skip
-    assert [len(one.differences) for one in seen] == [0, 0, 0, 1]
+    assert [len(outcome.differences) for outcome in seen] == [0, 0, 0, 1]
     assert (result.sent, result.compared) == (1, 1)
     assert len(broker.opened) == 2
     assert broker.closed == [Endpoint("live", 9092)]

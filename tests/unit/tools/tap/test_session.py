@@ -38,11 +38,11 @@ class Seen:
 
 
 def request(key: int, version: int, correlation_id: int, message: Any, client_id: str = "app") -> bytes:
-    return b"".join(bytes(one) for one in encode_request(key, version, correlation_id, client_id, message))  # type: ignore[arg-type]
+    return b"".join(bytes(c) for c in encode_request(key, version, correlation_id, client_id, message))  # type: ignore[arg-type]
 
 
 def response(key: int, version: int, correlation_id: int, message: Any) -> bytes:
-    return b"".join(bytes(one) for one in encode_response(key, version, correlation_id, message))  # type: ignore[arg-type]
+    return b"".join(bytes(c) for c in encode_response(key, version, correlation_id, message))  # type: ignore[arg-type]
 
 
 def session_of(seen: Seen, *, rewrites: bool = False, memory: int = 1 << 20, keeper: Any = None) -> Session:
@@ -115,7 +115,7 @@ def test_large_produce_without_acks_is_not_waited_for_either() -> None:
         if version >= 3:
             message.transactional_id = "transaction"
         session.from_client(request(0, version, 1, message), 0)
-    assert [one.unanswered for one in seen.exchanges] == ["acks=0"] * 3
+    assert [exchange.unanswered for exchange in seen.exchanges] == ["acks=0"] * 3
     assert "not decoded: only 4096 of" in seen.exchanges[0].request.problem
     assert session.is_answered
 

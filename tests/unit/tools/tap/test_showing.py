@@ -33,7 +33,7 @@ def exchange(
 
 
 @pytest.mark.parametrize(
-    ("filter_", "taken", "left"),
+    ("filter_", "taken", "omitted"),
     [
         (Filter(("metadata",)), exchange(), exchange("Fetch")),
         (Filter(("FETCH", "Meta*")), exchange(), exchange("Produce")),
@@ -51,12 +51,12 @@ def exchange(
     ],
 )
 def test_an_exchange_passes_where_all_conditions_are_met(
-    filter_: Filter, taken: Exchange, left: Exchange
+    filter_: Filter, taken: Exchange, omitted: Exchange
 ) -> None:
     assert not filter_.is_empty
-    assert (filter_.takes(taken), filter_.takes(left)) == (True, False)
+    assert (filter_.takes(taken), filter_.takes(omitted)) == (True, False)
     assert Filter().is_empty
-    assert Filter().takes(left)
+    assert Filter().takes(omitted)
 
 
 def test_what_has_failed() -> None:
@@ -171,11 +171,11 @@ def test_json_lines_have_every_event_and_the_exchanges_that_pass() -> None:
     writer.closed(secured, 4.5, "why")
     assert all(" " not in line.replace("TLS to the client", "") for line in lines)
     result = [json.loads(line) for line in lines]
-    assert [one["type"] for one in result] == ["opened", "opened", "exchange", "noted", "noted", "closed"]
-    assert [one["connection"] for one in result] == [4, 5, 1, 4, 4, 5]
-    assert [one["at"][17:21] for one in result] == ["01.5", "02.5", "05.5", "03.5", "03.5", "04.5"]
-    assert [one["tls"] for one in result[:2]] == [None, "TLS to the client"]
-    assert [(one["text"], one["hex"]) for one in result[3:5]] == [("odd", None), ("odd", "0a0b")]
+    assert [row["type"] for row in result] == ["opened", "opened", "exchange", "noted", "noted", "closed"]
+    assert [row["connection"] for row in result] == [4, 5, 1, 4, 4, 5]
+    assert [row["at"][17:21] for row in result] == ["01.5", "02.5", "05.5", "03.5", "03.5", "04.5"]
+    assert [row["tls"] for row in result[:2]] == [None, "TLS to the client"]
+    assert [(row["text"], row["hex"]) for row in result[3:5]] == [("odd", None), ("odd", "0a0b")]
     assert result[5]["reason"] == "why"
 
 

@@ -1,4 +1,4 @@
-"""Large Fetch answers whose records pass unread: the same bytes, and the same message but for the records."""
+"""Large Fetch answers with records that pass unread: the same bytes, and the same message but for the records."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def answer(rng: random.Random, version: int) -> FetchResponse:
 
 
 def passed(session: Session, data: bytes, rng: random.Random) -> bytes:
-    """Send bytes of a broker through a session, those that nobody looks at aside; returns what is forwarded."""
+    """Send bytes of a broker through a session, those that are not looked at aside; returns what is forwarded."""
     result = b""
     while data:
         aside = min(session.unread, len(data))
@@ -121,7 +121,7 @@ def test_the_same_bytes_and_the_same_message_but_for_the_records(version: int) -
 
 
 def moved(host: str) -> FetchResponse:
-    """Return an answer with records, and a partition whose leader has moved to this host."""
+    """Return an answer with records, and a partition with a leader that has moved to this host."""
     gone = Partition(1, 6, -1, current_leader=FetchResponse.LeaderIdAndEpoch(2, 5))
     return FetchResponse(
         responses=[Topic(topic_id=bytes(16), partitions=[Partition(records=bytes(80_000)), gone])],
@@ -193,14 +193,14 @@ def test_interrupted_response_is_shown_as_far_as_kept() -> None:
         map(bytes, session.from_broker(sent[:50_000], 2.0) + session.from_broker(sent[50_000:], 3.0))
     )
     assert forwarded == sent
-    (one,) = seen.exchanges
-    assert one.response is not None
-    kept = len(one.response_bytes or b"")
+    (row,) = seen.exchanges
+    assert row.response is not None
+    kept = len(row.response_bytes or b"")
     assert 8 < kept < 256
-    assert one.response_bytes == broken[:kept]
-    assert (one.response.message, one.response.size, one.answered_at) == (None, len(broken), 3.0)
-    assert one.response.problem == f"not decoded: only {kept} of {len(broken)} bytes are kept"
-    assert seen.notes == [f"addresses in an answer to Fetch are not changed: {one.response.problem}"]
+    assert row.response_bytes == broken[:kept]
+    assert (row.response.message, row.response.size, row.answered_at) == (None, len(broken), 3.0)
+    assert row.response.problem == f"not decoded: only {kept} of {len(broken)} bytes are kept"
+    assert seen.notes == [f"addresses in an answer to Fetch are not changed: {row.response.problem}"]
     part = Partition(records=bytes(70_000))
     session.from_broker(response(FETCH, 16, 2, FetchResponse(responses=[Topic("", b"i" * 16, [part])])), 4.0)
     assert [each.response.problem for each in seen.exchanges[1:] if each.response] == [""]
@@ -247,7 +247,7 @@ async def test_large_answers_reach_the_client_as_they_are_over_sockets() -> None
             while proxy.open_count:
                 await trio.sleep(0.01)
         nursery.cancel_scope.cancel()
-    assert [one.response.size for one in seen.exchanges if one.response] == [len(one) - 4 for one in answers]
+    assert [row.response.size for row in seen.exchanges if row.response] == [len(row) - 4 for row in answers]
     assert not seen.notes
 
 
@@ -283,5 +283,5 @@ async def test_who_goes_in_the_middle_of_records_ends_the_connection(who: str) -
                 await trio.sleep(0.01)
         nursery.cancel_scope.cancel()
     assert proxy.open_count == 0
-    assert [one.response for one in seen.exchanges] == [None]
+    assert [exchange.response for exchange in seen.exchanges] == [None]
     assert seen.exchanges[0].unanswered.startswith(f"the {who}")

@@ -95,7 +95,7 @@ def read(*conversations: Conversation, ports: tuple[int, ...] = ()) -> tuple[Wat
 
 
 def answered(seen_: Seen) -> list[int]:
-    return [one.request.correlation_id for one in seen_.exchanges if one.response is not None]
+    return [exchange.request.correlation_id for exchange in seen_.exchanges if exchange.response is not None]
 
 
 def test_without_syn_port_or_request_tells_the_client() -> None:

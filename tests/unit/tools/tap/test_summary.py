@@ -23,7 +23,7 @@ TOPIC = ProduceRequest.TopicProduceData
 
 
 class Watched:
-    """A summary of one client, whose requests take no time."""
+    """A summary of one client, with requests that take no time."""
 
     def __init__(self) -> None:
         self.summary = Summary()
@@ -47,7 +47,7 @@ class Watched:
         (client,) = self.summary.clients()
         as_text(self.summary)
         as_json(self.summary)
-        return {one.name for one in findings(client)}
+        return {finding.name for finding in findings(client)}
 
 
 def produce(data: bytes, acks: int = -1) -> ProduceRequest:

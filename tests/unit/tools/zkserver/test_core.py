@@ -1,4 +1,4 @@
-"""The state machine by itself: each request with its answer, what is left to write, and who is told."""
+"""The state machine by itself: each request with its answer, what is left to write, and which sessions are told."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_a_journal_is_replayed(client):
         again.replay(transaction, 70)
     assert again.tree.nodes == client.core.tree.nodes
     assert (again.zxid, again.last_session_id) == (client.core.zxid, other.id)
-    assert [(one.session_id, one.timeout_ms, one.password) for one in again.sessions] == [
+    assert [(session.session_id, session.timeout_ms, session.password) for session in again.sessions] == [
         (client.id, 500, b"p" * 16)
     ]
     assert again.sessions.expired(569) == []
@@ -177,7 +177,7 @@ def test_znodes_expire_each_in_a_transaction_of_its_own(client):
     assert client.paths() == ["/t"]
     client.core.remove_expired_nodes(NOW_MS + 1000)
     assert client.paths() == []
-    assert [one.changes for one in client.core.transactions] == [(NodeDeleted("/c"),), (NodeDeleted("/t"),)]
+    assert [txn.changes for txn in client.core.transactions] == [(NodeDeleted("/c"),), (NodeDeleted("/t"),)]
     assert client.told() == [(CHILDREN, "/")]
 
 

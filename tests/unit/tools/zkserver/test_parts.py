@@ -1,4 +1,4 @@
-"""Znodes, ACLs, watches and sessions by themselves: what a change does and takes back, who may, who is told, what ends."""
+"""Znodes, ACLs, watches and sessions by themselves: what a change does and takes back, rights, notifications, what ends."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_the_stock_client_does_all_that_it_can(kazoo):
     transaction = kazoo.transaction()
     transaction.create("/b")
     transaction.create("/missing/c")
-    assert [type(one).__name__ for one in transaction.commit()] == ["RolledBackError", "NoNodeError"]
+    assert [type(outcome).__name__ for outcome in transaction.commit()] == ["RolledBackError", "NoNodeError"]
     assert kazoo.exists("/b") is None
     assert kazoo.command(b"ruok") == "imok"
     assert "Mode: standalone" in kazoo.command(b"srvr")
@@ -231,7 +231,7 @@ def auth(credentials):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "reason"),
     [
         (None, "No such file"),
         ("Client { a.B required; };", "there is no section Server"),
@@ -239,7 +239,7 @@ def auth(credentials):
         ("Server { a.DigestLoginModule required user_a=secret };", "does not end with ;"),
     ],
 )
-def test_a_jaas_file_that_cannot_be_used_stops_the_start(tmp_path, text, said):
+def test_a_jaas_file_that_cannot_be_used_stops_the_start(tmp_path, text, reason):
     path = tmp_path / "jaas"
     if text is not None:
         path.write_text(text)
@@ -248,7 +248,7 @@ def test_a_jaas_file_that_cannot_be_used_stops_the_start(tmp_path, text, said):
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert f"--jaas {path}" in done.stderr
-    assert said in done.stderr
+    assert reason in done.stderr
     assert "secret" not in done.stderr
 
 

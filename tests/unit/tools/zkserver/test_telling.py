@@ -1,4 +1,4 @@
-"""Watches by requests: those that are set, looked for, removed, and set again by who comes again."""
+"""Watches by requests: those that are set, looked for, removed, and set again after a reconnect."""
 
 from __future__ import annotations
 
