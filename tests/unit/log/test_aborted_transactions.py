@@ -66,7 +66,7 @@ def log(broker):
 
 def affecting(start: int, upper: int) -> set[AbortedTransaction]:
     """Those that have a record, or their marker, from `start` on, and began before `upper`."""
-    return {one for one in TOLD if one.last_offset >= start and one.first_offset < upper}
+    return {entry for entry in TOLD if entry.last_offset >= start and entry.first_offset < upper}
 
 
 @pytest.mark.parametrize("way", ["written", "clean", "crashed", "index gone", "index damaged"])

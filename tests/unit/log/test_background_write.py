@@ -36,7 +36,7 @@ class WatchedFile:
 
 
 class WatchedDisk(OsDisk):
-    """Knows who has written to segments; threads wait for `gate`, if there is one."""
+    """Knows which threads have written to segments; threads wait for `gate`, if there is one."""
 
     def __init__(self):
         super().__init__()

@@ -11,7 +11,7 @@ from tests.support.logs import NOW_MS, Broker, append, batch, read_all
 
 @pytest.fixture
 def broker():
-    """A topic whose log start is at 20, as the checkpoint says."""
+    """A topic with a log start of 20, as the checkpoint says."""
     broker = Broker("/a", disk=MemoryDisk())
     log = broker.log()
     for _ in range(20):

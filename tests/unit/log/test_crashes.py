@@ -282,8 +282,8 @@ def test_logs_of_old_releases_are_read(broker, magic, codec, clean):
         (Path(broker.dirs[0]) / names.CLEAN_SHUTDOWN).unlink()
     log = reopened(broker)
     assert log.log_end_offset == 30
-    found = log.offset_for_timestamp(NOW_MS + 5)
-    assert (found.offset if found else None) == (15 if magic else None)
+    place = log.offset_for_timestamp(NOW_MS + 5)
+    assert (place.offset if place else None) == (15 if magic else None)
     middle = log.read(16, max_bytes=10_000, upper_offset=30).to_bytes()
     from_15 = b"".join(sets[5:])
     assert middle == (from_15 if codec else from_15[len(sets[5]) // 3 :])

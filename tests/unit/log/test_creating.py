@@ -121,11 +121,11 @@ def test_deleted_logs_are_renamed_and_removed_later():
     broker = make(disk, "/data")
     create(broker)
     delete(broker)
-    kinds = [names.parse_dir_name(one.name) for one in disk.list("/data") if one.is_dir]
-    assert [one.kind for one in kinds if one] == [names.DirKind.DELETE] * COUNT
+    kinds = [names.parse_dir_name(dir_.name) for dir_ in disk.list("/data") if dir_.is_dir]
+    assert [kind.kind for kind in kinds if kind] == [names.DirKind.DELETE] * COUNT
     create(broker, 3)  # under the same names
     assert broker.manager.remove_due(NOW_MS + 100_000) == COUNT
-    assert len([one for one in disk.list("/data") if one.is_dir]) == 3
+    assert len([dir_ for dir_ in disk.list("/data") if dir_.is_dir]) == 3
     broker.manager.close()
 
 
@@ -150,18 +150,18 @@ def test_cancelled_removal_is_resumed_by_a_later_start():
     delete(broker)
     task = broker.manager.begin_removal(NOW_MS + 100_000)
     assert task is not None
-    left = 10
+    countdown = 10
 
     def check_cancelled() -> None:
-        nonlocal left
-        left -= 1
-        if left < 0:
+        nonlocal countdown
+        countdown -= 1
+        if countdown < 0:
             raise InterruptedError
 
     with pytest.raises(InterruptedError):
         task.run(check_cancelled)
     broker.manager.close()
-    assert len([one for one in disk.list("/data") if one.is_dir]) == COUNT - 10
+    assert len([dir_ for dir_ in disk.list("/data") if dir_.is_dir]) == COUNT - 10
     broker.start(NOW_MS)
     assert broker.manager.remove_due(NOW_MS) == COUNT - 10
     broker.manager.close()

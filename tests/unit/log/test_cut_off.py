@@ -1,4 +1,4 @@
-"""Copies whose move was cut off: none becomes a log that lacks records, and none goes that nobody has given up."""
+"""Copies of interrupted moves: none becomes a log that lacks records, and none goes that was not given up."""
 
 import errno
 import logging

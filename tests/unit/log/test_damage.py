@@ -66,7 +66,7 @@ def test_one_damaged_byte_costs_one_batch(broker, caplog, at, number):
     broker.start()
     assert offsets(broker) == all_but(number)
     if number != 199:
-        (message,) = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+        (message,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
         assert f"t-0: lost offsets {2 * number} to {2 * number + 1}" in message
         kept = Path(f"{path}.damaged-{2 * number}")
         assert str(kept) in message
@@ -101,7 +101,7 @@ def test_several_damaged_batches_cost_no_more_than_they_are(broker, caplog):
         flip(path, position + 70)
     broker.start()
     assert offsets(broker) == all_but(*numbers)
-    lost = [one.getMessage() for one in caplog.records if "lost offsets" in one.getMessage()]
+    lost = [record.getMessage() for record in caplog.records if "lost offsets" in record.getMessage()]
     assert len(lost) == 5  # neighbours are one damage
 
 
@@ -113,10 +113,10 @@ def test_renamed_copy_of_a_segment_costs_no_offset(broker, caplog):
     (first.parent / names.file_name(4, names.LOG)).write_bytes(first.read_bytes())
     broker.start()
     assert offsets(broker) == all_but()
-    said = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
-    assert said
-    assert all("lost no offset: " in one for one in said)
-    assert not any("gap in the offsets" in one for one in said)
+    lines = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert lines
+    assert all("lost no offset: " in line for line in lines)
+    assert not any("gap in the offsets" in line for line in lines)
 
 
 def test_the_last_batch_of_a_segment_costs_no_later_segment(broker):
@@ -160,7 +160,7 @@ def test_recovered_log_ends_before_a_hole_and_keeps_the_rest(broker, caplog):
     flip(path, position + 70)
     broker.start()
     assert offsets(broker) == list(range(72))
-    (message,) = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+    (message,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert "barnabas log repair --salvage" in message
     assert "offset 74 on follow" in message
     kept = Path(f"{path}.damaged-72").read_bytes()
@@ -194,7 +194,7 @@ def test_a_crash_while_damage_is_cut_out_loses_no_more(step, number):
 
 
 def test_a_batch_in_the_value_of_a_record_is_no_batch_of_the_log(tmp_path):
-    """A search that begins in a damaged batch passes over what somebody has put into its records."""
+    """A search that begins in a damaged batch passes over what a client has put into its records."""
     inner = bytearray(encode_batch([Record(0, NOW_MS, b"k", b"inner")]))
     inner[:8] = (500).to_bytes(8, "big")
     outer = bytearray(batch(b"before" + bytes(inner) + b"behind", b"more"))
@@ -203,8 +203,8 @@ def test_a_batch_in_the_value_of_a_record_is_no_batch_of_the_log(tmp_path):
     outer[11] ^= 0x40  # its length, so that what follows must be searched for
     path = tmp_path / "x.log"
     path.write_bytes(outer + following)
-    found = find_sound_batch(OsDisk().open(str(path)), 0, len(outer) + len(following), first_offset=0)
-    assert found == (len(outer), 2)
+    batch_ = find_sound_batch(OsDisk().open(str(path)), 0, len(outer) + len(following), first_offset=0)
+    assert batch_ == (len(outer), 2)
 
 
 # --- a disk that fails while indexes are built again ---

@@ -61,7 +61,7 @@ def test_log_dir_that_fails_during_close_is_left_unmarked() -> None:
     with disk.failing("write", f"/d/{names.CLEAN_SHUTDOWN}.tmp"):
         broker.manager.close()
     assert broker.manager.offline.keys() == {"/d"}
-    marks = [path for path in ("/d", "/e") if names.CLEAN_SHUTDOWN in {one.name for one in disk.list(path)}]
+    marks = [path for path in ("/d", "/e") if names.CLEAN_SHUTDOWN in {file.name for file in disk.list(path)}]
     assert marks == ["/e"]
 
 
@@ -170,7 +170,7 @@ def test_a_swap_that_fails_gives_the_log_its_name_again(fails: str) -> None:
         broker.manager.finish_move(move, NOW_MS)
     assert failure.value.log_dir == ("/b" if fails == "once" else "/a")
     assert [target for _, target in seen][-2:] == ["/b/t-0", "/a/t-0"]
-    assert ("t-0" in {one.name for one in disk.list("/a")}) is (fails == "once")
+    assert ("t-0" in {file.name for file in disk.list("/a")}) is (fails == "once")
 
 
 def test_a_swap_that_may_not_last_is_in_doubt() -> None:
@@ -179,7 +179,7 @@ def test_a_swap_that_may_not_last_is_in_doubt() -> None:
     sync_dir = disk.sync_dir
 
     def failing(path: str) -> None:
-        if path == "/b" and "t-0" in {one.name for one in disk.list("/b")}:
+        if path == "/b" and "t-0" in {file.name for file in disk.list("/b")}:
             raise OSError(errno.ENOSPC, "full", path)
         sync_dir(path)
 
@@ -223,13 +223,13 @@ def test_a_log_whose_cleaning_cannot_begin_is_left_out(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     broker, cleaner = dirty()
-    made = cleaner._make_task
+    make_task = cleaner._make_task
     first, other = broker.log("t"), broker.log("u")
 
     def make(log: PartitionLog, *args: Any) -> Any:
         if log is first:
             raise error
-        return made(log, *args)
+        return make_task(log, *args)
 
     monkeypatch.setattr(cleaner, "_make_task", make)
     due: Any = [(log, cleaner.due_range(log, NOW_MS)) for log in (first, other)]
@@ -264,12 +264,12 @@ def test_our_own_fault_in_a_cleaning_is_not_hidden() -> None:
 def test_a_write_goes_on_until_all_of_it_is_written(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, counts: list[int]
 ) -> None:
-    file, left, pwrite = OsFile(f"{tmp_path}/x", os.O_RDWR | os.O_CREAT), list(counts), os.pwrite
-    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: pwrite(fd, data[: left.pop(0)], at))
+    file, counts_left, pwrite = OsFile(f"{tmp_path}/x", os.O_RDWR | os.O_CREAT), list(counts), os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: pwrite(fd, data[: counts_left.pop(0)], at))
     file.write(b"0123456789", 3)
-    assert left == []
+    assert counts_left == []
     assert file.read(20, 0) == b"\0\0\0" + b"0123456789"
-    left[:] = [4, 0]
+    counts_left[:] = [4, 0]
     with pytest.raises(OSError, match="nothing could be written"):
         file.write(b"0123456789", 3)
 

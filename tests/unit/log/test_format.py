@@ -30,10 +30,10 @@ UUID = bytes.fromhex("31f15db93e4fe253c7984bdb6c6710b0")
     ],
 )
 def test_segment_files_are_recognised_by_name(name, expected):
-    found = names.parse_file_name(name)
-    assert found == expected
-    if found:
-        assert names.file_name(*found) == name
+    parsed = names.parse_file_name(name)
+    assert parsed == expected
+    if parsed:
+        assert names.file_name(*parsed) == name
 
 
 @pytest.mark.parametrize(
@@ -81,12 +81,12 @@ def test_an_offset_index_finds_the_nearest_position_before():
     assert [index.slots_before(position) for position in (0, 4_000, 4_001, 15_000, 15_001)] == [0, 0, 1, 2, 3]
 
 
-@pytest.mark.parametrize(("offset", "left"), [(100, 0), (110, 0), (111, 1), (121, 2), (130, 2), (131, 3)])
-def test_an_offset_index_is_truncated(offset, left):
+@pytest.mark.parametrize(("offset", "count"), [(100, 0), (110, 0), (111, 1), (121, 2), (130, 2), (131, 3)])
+def test_an_offset_index_is_truncated(offset, count):
     index = make_offset_index((110, 4_000), (120, 9_000), (130, 15_000))
     index.truncate(offset)
-    assert len(index) == left
-    assert index.last_offset == (99, 110, 120, 130)[left]
+    assert len(index) == count
+    assert index.last_offset == (99, 110, 120, 130)[count]
 
 
 @pytest.mark.parametrize(
@@ -124,12 +124,12 @@ def test_a_time_index_keeps_rising_timestamps_only():
     assert TimeIndex(7).last() == (-1, 7)
 
 
-@pytest.mark.parametrize(("offset", "left"), [(100, 0), (110, 0), (111, 1), (130, 1), (131, 2)])
-def test_a_time_index_is_truncated(offset, left):
+@pytest.mark.parametrize(("offset", "count"), [(100, 0), (110, 0), (111, 1), (130, 1), (131, 2)])
+def test_a_time_index_is_truncated(offset, count):
     index = make_time_index((1_000, 110), (2_000, 130))
     index.truncate(offset)
-    assert len(index) == left
-    assert index.last_timestamp == (-1, 1_000, 2_000)[left]
+    assert len(index) == count
+    assert index.last_timestamp == (-1, 1_000, 2_000)[count]
 
 
 @pytest.mark.parametrize(

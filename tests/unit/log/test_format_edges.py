@@ -59,7 +59,7 @@ def test_an_offset_index_is_held_against_its_log(entries, taken):
         index = OffsetIndex.decode(BASE, data, 1_000)
         assert index.entries == data
         assert len(index) == len(entries)
-        assert [index.entry(n) for n in range(len(index))] == [(BASE + one, at) for one, at in entries]
+        assert [index.entry(n) for n in range(len(index))] == [(BASE + own, at) for own, at in entries]
         assert index.last_offset == BASE + (entries[-1][0] if entries else -1)
 
 
@@ -76,12 +76,12 @@ def test_an_offset_index_at_every_offset_and_position(count):
         assert index.lookup(offset) == (upto[-1][1] if upto else 0)
         shorter = OffsetIndex(BASE, index.entries)
         shorter.truncate(offset)
-        left = [entry for entry in entries if entry[0] < offset]
-        assert [shorter.entry(n) for n in range(len(shorter))] == left
-        assert shorter.last_offset == (left[-1][0] if left else BASE - 1)
+        kept = [entry for entry in entries if entry[0] < offset]
+        assert [shorter.entry(n) for n in range(len(shorter))] == kept
+        assert shorter.last_offset == (kept[-1][0] if kept else BASE - 1)
         if offset >= BASE:
             shorter.append(offset, 1 << 30)
-            assert shorter.entry(len(left)) == (offset, 1 << 30)
+            assert shorter.entry(len(kept)) == (offset, 1 << 30)
     for position in range(45, 140):
         assert index.slots_before(position) == len([entry for entry in entries if entry[1] < position])
 
@@ -113,9 +113,9 @@ def test_a_time_index_rises_from_its_first_entry_to_its_last(entries, taken):
         assert not is_taken(lambda more=more: TimeIndex.decode(BASE, data + bytes(more)))
     if taken:
         index = TimeIndex.decode(BASE, data)
-        found = [(time, BASE + offset) for time, offset in entries]
-        assert [index.entry(n) for n in range(len(index))] == found
-        assert index.last() == (found[-1] if found else (-1, BASE))
+        expected = [(time, BASE + offset) for time, offset in entries]
+        assert [index.entry(n) for n in range(len(index))] == expected
+        assert index.last() == (expected[-1] if expected else (-1, BASE))
         assert index.last_timestamp == (entries[-1][0] if entries else -1)
 
 
@@ -135,9 +135,9 @@ def test_a_time_index_at_every_time_and_offset(count):
     for offset in range(BASE - 1, BASE + 20):
         shorter = TimeIndex(BASE, index.entries)
         shorter.truncate(offset)
-        left = [entry for entry in entries if entry[1] < offset]
-        assert [shorter.entry(n) for n in range(len(shorter))] == left
-        assert shorter.last_timestamp == (left[-1][0] if left else -1)
+        kept = [entry for entry in entries if entry[1] < offset]
+        assert [shorter.entry(n) for n in range(len(shorter))] == kept
+        assert shorter.last_timestamp == (kept[-1][0] if kept else -1)
 
 
 @pytest.mark.parametrize(
@@ -163,10 +163,10 @@ def test_transactions_follow_each_other(entries, taken):
     for more in (1, 33):
         assert not is_taken(lambda more=more: txn_index.decode(data + bytes(more), 100))
     if taken:
-        found = txn_index.decode(data, 100)
-        assert found == [AbortedTransaction(*entry[1:]) for entry in entries]
-        assert [tuple(one) for one in found] == [entry[1:] for entry in entries]
-        assert txn_index.encode(found) == data
+        decoded = txn_index.decode(data, 100)
+        assert decoded == [AbortedTransaction(*entry[1:]) for entry in entries]
+        assert [tuple(entry_) for entry_ in decoded] == [entry[1:] for entry in entries]
+        assert txn_index.encode(decoded) == data
 
 
 # --- snapshots ----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Logs that are gone when a broker starts: they stay known until somebody deletes them or makes them anew."""
+"""Logs that are gone when a broker starts: they stay known until they are deleted or made anew."""
 
 from __future__ import annotations
 
@@ -116,8 +116,8 @@ def test_a_log_is_missed_until_somebody_decides(ends: str) -> None:
     else:
         assert broker.log().log_end_offset == 0
     assert broker.manager.missing == {}
-    found = [one.name for one in disk.list("/d") if one.name.startswith("t-0.")]
-    assert [name.rpartition("-")[2] for name in found] == ["delete" if ends == "deleted" else "stray"]
+    names_ = [entry.name for entry in disk.list("/d") if entry.name.startswith("t-0.")]
+    assert [name.rpartition("-")[2] for name in names_] == ["delete" if ends == "deleted" else "stray"]
     assert broker.manager.remove_due(NOW_MS) == (ends == "deleted")
 
 
@@ -135,9 +135,9 @@ def test_a_log_is_missed_until_somebody_decides(ends: str) -> None:
 def test_log_that_was_never_flushed_may_vanish_in_a_power_cut(
     recovery_point: int | None, intact: bool, clean: bool, expected: bool
 ) -> None:
-    known = {} if recovery_point is None else {KEY: recovery_point}
-    assert had_log(Checkpoints(known, is_clean=clean, is_cache_intact=intact), KEY) is expected
-    assert not had_log(Checkpoints(known, is_clean=clean, is_cache_intact=intact), ("t", 1))
+    points = {} if recovery_point is None else {KEY: recovery_point}
+    assert had_log(Checkpoints(points, is_clean=clean, is_cache_intact=intact), KEY) is expected
+    assert not had_log(Checkpoints(points, is_clean=clean, is_cache_intact=intact), ("t", 1))
 
 
 # --- checkpoints --------------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ def test_failed_checkpoint_does_not_stop_those_of_other_dirs(failing: tuple[str,
     assert failure.value.log_dir == told
     written = [
         path for path in ("/d", "/e", "/f")
-        if names.RECOVERY_POINT_CHECKPOINT in {one.name for one in disk.list(path)}
+        if names.RECOVERY_POINT_CHECKPOINT in {entry.name for entry in disk.list(path)}
     ]  # fmt: skip
     assert written == [path for path in ("/d", "/e", "/f") if path not in failing]
 
@@ -171,8 +171,8 @@ def test_only_a_log_that_was_cleaned_has_a_clean_offset(clean_offset: int | None
     log.clean_offset = clean_offset
     broker.manager.write_checkpoints()
     disk: Any = broker.disk
-    found = decode_offsets(disk.read(f"/d/{names.CLEANER_CHECKPOINT}"))
-    assert found == ({} if clean_offset is None else {KEY: clean_offset})
+    offsets = decode_offsets(disk.read(f"/d/{names.CLEANER_CHECKPOINT}"))
+    assert offsets == ({} if clean_offset is None else {KEY: clean_offset})
     broker.restart(clean=True)
     assert broker.log().clean_offset == clean_offset
 
@@ -190,10 +190,10 @@ def test_a_log_that_cannot_be_measured_is_not_cleaned(
     log = filled(broker, 4)
     log.flush(NOW_MS)
     cleaner = LogCleaner(lambda: broker.manager)
-    found: Any = cleaner.due_range(log, NOW_MS)
-    assert found is not None
+    range_: Any = cleaner.due_range(log, NOW_MS)
+    assert range_ is not None
     log.config = LogConfig(cleanup_policy=frozenset(("compact",)), min_cleanable_dirty_ratio=1.0)
-    assert cleaner.take([(log, found)], NOW_MS) is None  # it has changed since
+    assert cleaner.take([(log, range_)], NOW_MS) is None  # it has changed since
     log.config = broker.config
 
     def fail(*_: Any) -> Any:
@@ -243,13 +243,13 @@ def segment_at(disk: Any, base_offset: int, content: bytes = b"") -> Segment:
 def test_a_segment_that_is_made_where_a_file_is_begins_empty() -> None:
     disk: Any = MemoryDisk()
     segment_at(disk, 5, b"rubbish")
-    made = Segment.create(disk, OpenFiles(10), "/d/t-0", 5, LogConfig())
-    assert made.file.size() == made.size == 0
-    assert made.load_first_timestamp() == -1
-    made = Segment.create(disk, OpenFiles(10), "/d/t-0", 6, LogConfig(preallocate=True, segment_bytes=100))
-    assert (made.file.size(), made.size, made.is_preallocated) == (100, 0, True)
-    made = Segment.create(disk, OpenFiles(10), "/d/t-0", 7, LogConfig(preallocate=True), names.CLEANED)
-    assert (made.file.size(), made.is_preallocated) == (0, False)
+    segment = Segment.create(disk, OpenFiles(10), "/d/t-0", 5, LogConfig())
+    assert segment.file.size() == segment.size == 0
+    assert segment.load_first_timestamp() == -1
+    segment = Segment.create(disk, OpenFiles(10), "/d/t-0", 6, LogConfig(preallocate=True, segment_bytes=100))
+    assert (segment.file.size(), segment.size, segment.is_preallocated) == (100, 0, True)
+    segment = Segment.create(disk, OpenFiles(10), "/d/t-0", 7, LogConfig(preallocate=True), names.CLEANED)
+    assert (segment.file.size(), segment.is_preallocated) == (0, False)
 
 
 def test_a_write_in_the_background_is_taken_back_once() -> None:
@@ -279,12 +279,12 @@ def test_what_follows_damage_is_kept_and_put_back() -> None:
     broken[-2] ^= 1
     segment = segment_at(disk, 0, first + broken + rest)
     path = segment.path(names.LOG)
-    found = damage_module.Damage(path, len(first), len(first) + len(broken), 1, 5, "why")
-    split_off(disk, "/d/t-0", found, segment.size)
+    damage = damage_module.Damage(path, len(first), len(first) + len(broken), 1, 5, "why")
+    split_off(disk, "/d/t-0", damage, segment.size)
     target = f"/d/t-0/{names.file_name(5, names.LOG)}"
     assert disk.read(target) == rest
     disk.remove(target)
-    kept = keep_damaged(disk, found, segment.size)
+    kept = keep_damaged(disk, damage, segment.size)
     assert kept == f"{path}{names.DAMAGED}1"
     assert disk.read(kept) == bytes(broken) + rest
     assert put_back(disk, "/d/t-0", 7) == [kept]  # its offsets have been used again
@@ -296,18 +296,18 @@ def test_what_follows_damage_is_kept_and_put_back() -> None:
     disk.open(whole, create=True).write(placed(9), 0)
     assert put_back(disk, "/d/t-0", 9) == []
     assert disk.read(f"/d/t-0/{names.file_name(9, names.LOG)}") == placed(9)
-    assert whole.rpartition("/")[2] not in {one.name for one in disk.list("/d/t-0")}
+    assert whole.rpartition("/")[2] not in {entry.name for entry in disk.list("/d/t-0")}
 
 
 @pytest.mark.parametrize(("number", "text"), [(errno.ENOSPC, "make room"), (errno.EIO, "write failed")])
 def test_a_copy_that_fails_leaves_nothing(number: int, text: str) -> None:
     disk: Any = MemoryDisk()
     segment = segment_at(disk, 0, placed(0) + placed(5))
-    found = damage_module.Damage(segment.path(names.LOG), 0, 10, 0, 5, "why")
+    damage = damage_module.Damage(segment.path(names.LOG), 0, 10, 0, 5, "why")
     with disk.failing("write", ".tmp", number=number), pytest.raises(OSError, match=text) as failure:
-        keep_damaged(disk, found, segment.size)
+        keep_damaged(disk, damage, segment.size)
     assert failure.value.errno == number
-    assert {one.name for one in disk.list("/d/t-0")} == {names.file_name(0, names.LOG)}
+    assert {entry.name for entry in disk.list("/d/t-0")} == {names.file_name(0, names.LOG)}
 
 
 def test_search_behind_damage_stops_at_its_checksum_budget(
@@ -321,8 +321,8 @@ def test_search_behind_damage_stops_at_its_checksum_budget(
     for count, is_found in ((5, True), (40, True)):
         content = bytes(liar) * count + placed(5)
         segment = segment_at(disk, 0, content)
-        found = find_sound_batch(segment.file, 0, len(content))
-        assert (found is not None) is is_found
+        sound = find_sound_batch(segment.file, 0, len(content))
+        assert (sound is not None) is is_found
     huge = bytearray(liar)
     size = 61 * 2_000
     content = b""
@@ -364,8 +364,8 @@ def test_a_timestamp_is_found_in_a_batch_of_any_size(codec: Codec, count: int) -
     assert log.offset_of_max_timestamp() is None
     records = [Record(n, NOW_MS + n, None, None) for n in range(count)]
     append(log, bytearray(encode_batch(records, codec=codec)))
-    for wanted in {0, count // 2, count - 1}:
-        assert log.offset_for_timestamp(NOW_MS + wanted) == (NOW_MS + wanted, wanted, 0)
+    for after_ms in {0, count // 2, count - 1}:
+        assert log.offset_for_timestamp(NOW_MS + after_ms) == (NOW_MS + after_ms, after_ms, 0)
     assert log.offset_for_timestamp(NOW_MS + count) is None
     assert log.offset_of_max_timestamp() == (NOW_MS + count - 1, count - 1, 0)
 

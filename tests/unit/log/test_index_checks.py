@@ -58,8 +58,8 @@ def test_no_lookup_is_wrong(broker, directory, suffix, count):
         log = broker.log()
         log.advance_high_watermark(log.log_end_offset)
         for n in rng.sample(range(BATCHES), 50):
-            found = find(log, NOW_MS + n * STEP_MS)
-            wrong += (found.timestamp, found.offset) != (NOW_MS + n * STEP_MS, 2 * n)
+            place = find(log, NOW_MS + n * STEP_MS)
+            wrong += (place.timestamp, place.offset) != (NOW_MS + n * STEP_MS, 2 * n)
             read = log.read(2 * n + 1, max_bytes=400, upper_offset=log.high_watermark)
             wrong += int.from_bytes(read.to_bytes()[:8], "big") != 2 * n
             wrong += read.next_offset < 2 * n + 2
@@ -136,9 +136,9 @@ def test_aborted_transactions_are_not_missed_for_a_damaged_index(directory):
     log.advance_high_watermark(log.log_end_offset)
     for offset in range(0, 180, 3):
         result = log.read(offset, max_bytes=1_000, upper_offset=log.high_watermark)
-        known = log.aborted_transactions(offset, result.next_offset)
-        wanted = {3 * n for n in range(60) if offset <= 3 * n and 3 * n + 2 < offset + 12}
-        assert wanted <= {entry.first_offset for entry in known}
+        aborted = log.aborted_transactions(offset, result.next_offset)
+        expected = {3 * n for n in range(60) if offset <= 3 * n and 3 * n + 2 < offset + 12}
+        assert expected <= {entry.first_offset for entry in aborted}
     broker.manager.close()
 
 

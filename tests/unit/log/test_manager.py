@@ -70,8 +70,8 @@ def test_dir_of_a_zookeeper_cluster_opens_in_kafka(broker):
     expected = alone.replace("version=1", "version=0").replace("node.id", "broker.id")
     assert sorted(path.read_text().splitlines()) == sorted(expected.splitlines())
     broker.restart(clean=True)
-    found = broker.manager.meta[broker.dirs[0]]
-    assert (found.version, found.node_id, found.directory_id) == (0, 7, directory_id)
+    meta = broker.manager.meta[broker.dirs[0]]
+    assert (meta.version, meta.node_id, meta.directory_id) == (0, 7, directory_id)
     broker.manager.write_meta("c1", 7)
     assert broker.manager.meta[broker.dirs[0]].version == 0, "it goes both ways"
 

@@ -42,13 +42,13 @@ def log(broker: Broker) -> PartitionLog:
 
 @pytest.fixture
 def move(broker: Broker) -> Move:
-    found = broker.manager.begin_move("t", 0, "/b", NOW_MS)
-    assert found is not None
-    return found
+    begun = broker.manager.begin_move("t", 0, "/b", NOW_MS)
+    assert begun is not None
+    return begun
 
 
 def planned(move: Move, *, whole: bool = False) -> list[tuple[int, str, int, int]]:
-    return [(one.base_offset, one.suffix, one.start, one.end) for one in move.plan(whole=whole)]
+    return [(part.base_offset, part.suffix, part.start, part.end) for part in move.plan(whole=whole)]
 
 
 def size_of(log: PartitionLog, base_offset: int, suffix: str) -> int:
@@ -92,7 +92,7 @@ def test_files_are_copied_in_pieces_and_told_one_after_the_other(
         lambda count: told.append((count, move.copied_end_offset, move.size_bytes)),
         chunk_bytes=chunk_bytes,
     )
-    sizes = [one.end for one in plan]
+    sizes = [part.end for part in plan]
     assert [count for count, _, _ in told] == [
         min(chunk_bytes, size - at) for size in sizes for at in range(0, size, chunk_bytes)
     ]
@@ -119,13 +119,13 @@ def test_finished_copy_has_exactly_the_files_of_the_log(
     ):
         log.disk.open(f"{move.directory}/{name}", create=True)
     move.complete()
-    found = copies(move)
+    files = copies(move)
     segments = {names.file_name(base, suffix) for base in (0, 3, 6) for suffix in (LOG, OFFSETS, TIMES)}
     snapshots = {names.file_name(base, names.SNAPSHOT) for base in (3, 6, 8)}
     small = {names.LEADER_EPOCH_CHECKPOINT} | ({names.PARTITION_METADATA} if topic_id else set())
-    assert found.keys() == segments | {names.file_name(3, ABORTED)} | snapshots | small
-    for name in found.keys() - small:
-        assert found[name] == log.disk.read(f"{log.dir}/{name}"), name
+    assert files.keys() == segments | {names.file_name(3, ABORTED)} | snapshots | small
+    for name in files.keys() - small:
+        assert files[name] == log.disk.read(f"{log.dir}/{name}"), name
     assert move.copied_end_offset == 8
 
 

@@ -153,12 +153,12 @@ def test_a_target_that_fails_leaves_the_log_where_it_is(broker, disk, number):
     before = read_all(broker.log())
     for writes in range(100):
         started = begin(broker)
-        left = writes
+        countdown = writes
 
         def fault(operation, path):
-            nonlocal left
-            left -= operation == "write" and path.startswith("/b")
-            return OSError(number, "failed") if left < 0 else None
+            nonlocal countdown
+            countdown -= operation == "write" and path.startswith("/b")
+            return OSError(number, "failed") if countdown < 0 else None
 
         disk.fault = fault
         failure = None
@@ -270,7 +270,7 @@ def test_whole_copy_is_not_the_log_while_a_dir_is_offline(broker, disk):
 
 
 def test_cut_off_copy_does_not_replace_a_missing_log(broker, disk, caplog):
-    """Somebody has removed the log, or its log dir was exchanged: what the copy lacks would be lost without a word."""
+    """The log was removed by hand, or its log dir was exchanged: what the copy lacks would be lost without a word."""
     started = begin(broker)
     started.run(started.plan()[:1])
     disk.remove_tree("/a/t-0")

@@ -132,7 +132,7 @@ def test_log_start_is_checkpointed_unless_its_segment_says_it(
 
 
 @pytest.mark.parametrize(
-    ("start", "upper", "found"),
+    ("start", "upper", "producers"),
     [
         (0, 10, [1, 2]),
         (0, 3, [1]),
@@ -147,7 +147,7 @@ def test_log_start_is_checkpointed_unless_its_segment_says_it(
 )
 @pytest.mark.parametrize("segment_bytes", [1 << 20, 300])
 def test_aborted_transactions_are_those_with_records_in_between(
-    start: int, upper: int, found: list[int], segment_bytes: int
+    start: int, upper: int, producers: list[int], segment_bytes: int
 ) -> None:
     """Producer 1 has written at 2 and 4 and was aborted at 6, producer 2 at 3 and 5, at 8; producer 3 committed at 7."""
     broker = Broker("/d", disk=MemoryDisk(), segment_bytes=segment_bytes)  # type: ignore[arg-type]
@@ -160,7 +160,7 @@ def test_aborted_transactions_are_those_with_records_in_between(
     end(log, 2, commit=False)
     append(log, batch(b"v"))
     assert offsets(log) == (0, 10, 10, 10)
-    assert [one.producer_id for one in log.aborted_transactions(start, upper)] == found
+    assert [transaction.producer_id for transaction in log.aborted_transactions(start, upper)] == producers
 
 
 @pytest.mark.parametrize("index_interval_bytes", [0, 200, 1 << 20])
@@ -238,15 +238,15 @@ def test_every_result_says_where_the_log_begins(broker: Broker) -> None:
         log.append_as_follower(at(12, batch(b"c")), now_ms=NOW_MS),
         append(log, b""[:0], api_version=2),  # type: ignore[arg-type]
     ]
-    found = [
-        (one.base_offset, one.last_offset, one.log_start_offset, one.record_count, one.duplicate)
-        for one in results
+    appended = [
+        (row.base_offset, row.last_offset, row.log_start_offset, row.record_count, row.duplicate)
+        for row in results
     ]
-    assert found == [
+    assert appended == [
         (10, 11, 4, 2, False),
         (10, 11, 4, 0, True),
         (12, 12, 4, 1, False),
         (-1, -1, 4, 0, False),
     ]
-    assert [one.size for one in results] == [len(batch(b"a", b"b")), 0, SIZE, 0]
+    assert [result.size for result in results] == [len(batch(b"a", b"b")), 0, SIZE, 0]
     assert results[1].log_append_time_ms == NOW_MS

@@ -311,8 +311,8 @@ def test_readers_that_keep_up_find_what_follows_after_any_change(log, max_bytes)
             values.append(b"%d " % step + b"x" * (len(values) * 37 % 300))
             append(log, batch(values[-1]))
         at = readers[step % 3]
-        found = read_all(log, at, max_bytes=max_bytes)
-        assert [record.value for record in found] == values[at:]
+        records = read_all(log, at, max_bytes=max_bytes)
+        assert [record.value for record in records] == values[at:]
         readers[step % 3] = len(values)
         if step % 13 == 12:
             log.truncate_to(len(values) - 2, now_ms=NOW_MS)

@@ -71,7 +71,7 @@ def test_retention_asks_the_oldest_segment_again_and_again(seed):
         def age(base, end, size, latest, looked_at=looked_at):
             return SegmentAge(base, end, size, lambda: looked_at.append(base) or latest)
 
-        found = plan_retention(
+        plan = plan_retention(
             [age(*segment) for segment in segments],
             config=config,
             now_ms=NOW_MS,
@@ -79,7 +79,7 @@ def test_retention_asks_the_oldest_segment_again_and_again(seed):
             high_watermark=high_watermark,
         )
         expected = ", ".join(sorted(set(reasons), key=ORDER.index))
-        assert (found.segment_count, found.reason) == (count, expected), (seed, segments, config, log_start)
+        assert (plan.segment_count, plan.reason) == (count, expected), (seed, segments, config, log_start)
         if config.retention_ms < 0 or not config.is_deleted:
             assert not looked_at  # that costs a look into the time index
 
@@ -116,7 +116,7 @@ def test_what_may_be_cleaned(seed):
         segments = drawn_segments(random)
         dirty_offset, stable, flushed = (random.randint(0, 22) for _ in range(3))
         min_lag_ms, max_lag_ms = random.choice((0, 1, 3, 5)), random.choice((-1, 0, 2, 4, 9))
-        found = cleanable_range(
+        range_ = cleanable_range(
             segments,
             dirty_offset=dirty_offset,
             last_stable_offset=stable,
@@ -127,21 +127,21 @@ def test_what_may_be_cleaned(seed):
         )
         closed = [(segment, following.base_offset) for segment, following in pairwise(segments)]
         dirty = [segment for segment, end in closed if end > dirty_offset]
-        young = [one for one in dirty if min_lag_ms and NOW_MS - one.largest_timestamp < min_lag_ms]
-        limit = min([stable, flushed, segments[-1].base_offset, *(one.base_offset for one in young[:1])])
+        young = [part for part in dirty if min_lag_ms and NOW_MS - part.largest_timestamp < min_lag_ms]
+        limit = min([stable, flushed, segments[-1].base_offset, *(part.base_offset for part in young[:1])])
         limit = max(limit, dirty_offset)
         beyond = [segment.base_offset for segment, end in closed if end > limit]
         end_offset = beyond[0] if beyond else segments[-1].base_offset
-        cleanable = sum(one.size for one in dirty if one.base_offset < end_offset)
+        cleanable = sum(part.size for part in dirty if part.base_offset < end_offset)
         clean = sum(segment.size for segment, end in closed if end <= dirty_offset)
-        stamps = [one.first_timestamp for one in dirty if one.first_timestamp > 0]
-        assert found == CleanableRange(
+        stamps = [part.first_timestamp for part in dirty if part.first_timestamp > 0]
+        assert range_ == CleanableRange(
             dirty_offset,
             end_offset,
             cleanable,
             cleanable / (clean + cleanable) if clean + cleanable else 0.0,
             bool(stamps) and NOW_MS - min(stamps) > max(max_lag_ms, 0),
         ), (seed, segments)
-        for ratio in (0.0, 0.3, 0.5, found.ratio, 1.0):
-            is_due = cleanable > 0 and (found.is_overdue or found.ratio > ratio)
-            assert found.is_due(ratio) is is_due
+        for ratio in (0.0, 0.3, 0.5, range_.ratio, 1.0):
+            is_due = cleanable > 0 and (range_.is_overdue or range_.ratio > ratio)
+            assert range_.is_due(ratio) is is_due

@@ -1,4 +1,4 @@
-"""Disks that fail in the middle of something, files that somebody has removed, and files that nobody expects."""
+"""Disks that fail in the middle of something, files that were removed by hand, and unexpected files."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_foreign_files_beside_a_log_do_not_end_its_recovery(name: str) -> None:
 
 
 def test_recovered_log_ends_before_an_impossible_sequence() -> None:
-    """A control batch of a producer, with a sound checksum, whose record is none."""
+    """A control batch of a producer, with a sound checksum, and no valid record."""
     broker = broker_of()
     log = filled(broker, 2)
     raw = batch(
@@ -187,7 +187,7 @@ def test_rebuilt_transaction_index_tolerates_only_a_full_disk(number: int, is_fa
             with pytest.raises(StorageError):
                 log.aborted_transactions(0, 2)
         else:
-            assert [one.producer_id for one in log.aborted_transactions(0, 2)] == [7]
+            assert [transaction.producer_id for transaction in log.aborted_transactions(0, 2)] == [7]
 
 
 # --- appends and reads --------------------------------------------------------------------------------------------
@@ -263,12 +263,12 @@ def test_snapshots_that_are_damaged_or_gone_are_passed_over() -> None:
     disk.remove(snapshots.path(10))
 
     def loaded(start: int, end: int, *, peeks: bool) -> int:
-        found = ProducerState()
+        state = ProducerState()
         if peeks:
-            snapshots.peek(found, start, end)
+            snapshots.peek(state, start, end)
         else:
-            snapshots.load(found, start, end, NOW_MS)
-        return found.end_offset
+            snapshots.load(state, start, end, NOW_MS)
+        return state.end_offset
 
     for start, end, expected in (
         (0, 4, 0),
@@ -312,10 +312,10 @@ def test_what_somebody_has_removed_is_found(what: str, also_logs: bool) -> None:
         disk.remove("/d/meta.properties")
     elif what == "lock":
         disk.remove("/d/.lock")
-    found = broker.manager.find_missing(also_logs=also_logs)
+    errors = broker.manager.find_missing(also_logs=also_logs)
     is_noticed = what in ("all", "lock") or (what == "segment" and also_logs)
-    assert [error.log_dir for error in found] == ["/d"] * is_noticed
-    lost = [one for error in found for one in broker.manager.lose_missing(error)]
+    assert [error.log_dir for error in errors] == ["/d"] * is_noticed
+    lost = [log for error in errors for log in broker.manager.lose_missing(error)]
     assert lost == [log] * is_noticed
     assert broker.manager.offline.keys() == ({"/d"} if what in ("all", "lock") else set())
     assert broker.manager.missing == ({("t", 0): "/d/t-0"} if lost and what == "segment" else {})

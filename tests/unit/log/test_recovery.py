@@ -59,11 +59,11 @@ def test_the_inventory_is_in_order_and_names_orphans():
         name(20, ".log"), name(20, ".index"), name(20, ".timeindex"), name(20, ".txnindex"),
         name(3, ".log"), name(5, ".index"), name(20, ".snapshot"), name(4, ".snapshot"), "other",
     ]  # fmt: skip
-    found = take_inventory(files)
-    assert [segment.base_offset for segment in found.segments] == [3, 20]
-    assert [segment.has_indexes for segment in found.segments] == [False, True]
-    assert [segment.has_txn_index for segment in found.segments] == [False, True]
-    assert (found.snapshots, found.orphans) == ([4, 20], [name(5, ".index")])
+    inventory = take_inventory(files)
+    assert [segment.base_offset for segment in inventory.segments] == [3, 20]
+    assert [segment.has_indexes for segment in inventory.segments] == [False, True]
+    assert [segment.has_txn_index for segment in inventory.segments] == [False, True]
+    assert (inventory.snapshots, inventory.orphans) == ([4, 20], [name(5, ".index")])
 
 
 @pytest.mark.parametrize(("recovery_point", "first"), [(0, 0), (9, 0), (10, 1), (19, 1), (20, 2), (1_000, 2)])

@@ -64,15 +64,15 @@ def test_headers_are_read_with_few_bytes(chunk_bytes: int) -> None:
         expected = list(zip(positions(parts), map(len, parts), strict=True))
         for behind in (b"", b"\xff" * 100):
             file = Memory(data + behind)
-            found = [
+            headers = [
                 (at, header.size) for at, header in iter_headers(file, 0, len(data), chunk_bytes=chunk_bytes)
             ]
-            assert found == expected
+            assert headers == expected
             assert all(size <= chunk_bytes and at + size <= len(data) for at, size in file.reads)
             assert len({at for at, _ in file.reads}) == len(file.reads) <= count
         for n, start in enumerate(positions(parts)):
-            found = [(at, header.size) for at, header in iter_headers(Memory(data), start, len(data))]
-            assert found == expected[n:]
+            headers = [(at, header.size) for at, header in iter_headers(Memory(data), start, len(data))]
+            assert headers == expected[n:]
         for cut in range(1, len(parts[-1]) if parts else 1):
             walk = iter_headers(Memory(data), 0, len(data) - cut, chunk_bytes=chunk_bytes)
             assert len([next(walk) for _ in parts[:-1]]) == count - 1
@@ -88,11 +88,11 @@ def test_whole_batches_are_read_in_one_piece_each(sweep_bytes: int) -> None:
         data = b"".join(parts)
         for behind in (b"", b"\xff" * 100):
             file = Memory(data + behind)
-            found = [
+            whole = [
                 (at, header.size, bytes(view))
                 for at, header, view in iter_whole(file, len(data), chunk_bytes=sweep_bytes)
             ]
-            assert found == [(at, len(part), part) for at, part in zip(positions(parts), parts, strict=True)]
+            assert whole == [(at, len(part), part) for at, part in zip(positions(parts), parts, strict=True)]
             longest = max(map(len, parts), default=0)
             assert all(
                 size <= max(sweep_bytes, longest) and at + size <= len(data) for at, size in file.reads
@@ -147,28 +147,28 @@ def test_checks_stop_at_the_first_batch_that_is_not_sound(check_bytes: int, how:
     for count in (1, 2, 6):
         parts = chain(random, count)
         for bad in range(count):
-            made = [spoiled(part, how) if how and n == bad else part for n, part in enumerate(parts)]
-            data = b"".join(made)
+            spoilt = [spoiled(part, how) if how and n == bad else part for n, part in enumerate(parts)]
+            data = b"".join(spoilt)
             problems: list[tuple[int, str]] = []
             file = Memory(data)
-            found = [
+            headers = [
                 (at, header.size)
                 for at, header in iter_checked(
                     file,
                     len(data),
                     base_offset=BASE,
-                    on_problem=lambda *one, told=problems: told.append(one),
+                    on_problem=lambda *problem, told=problems: told.append(problem),
                     chunk_bytes=check_bytes,
                 )
             ]
             sound = list(zip(positions(parts), map(len, parts), strict=True))
             assert all(size <= check_bytes for _, size in file.reads)
             if how is None:
-                assert (found, problems) == (sound, [])
+                assert (headers, problems) == (sound, [])
             else:
-                assert found == sound[:bad]
+                assert headers == sound[:bad]
                 [(at, text)] = problems
-                assert at == positions(made)[bad]
+                assert at == positions(spoilt)[bad]
                 assert TOLD[how] in text
 
 
@@ -180,7 +180,7 @@ def test_offsets_are_in_reach_of_the_segments_base(base_offset: int, offset: int
     data = placed(offset, 1, 5)
     problems: list[tuple[int, str]] = []
     walk = iter_checked(
-        Memory(data), len(data), base_offset=base_offset, on_problem=lambda *one: problems.append(one)
+        Memory(data), len(data), base_offset=base_offset, on_problem=lambda *problem: problems.append(problem)
     )
     assert len(list(walk)) == is_sound
     assert bool(problems) is not is_sound
@@ -192,9 +192,9 @@ def test_a_batch_alone_is_sound_or_not(check_bytes: int, magic: int) -> None:
     for size in (0, 1, 50, 300):
         part = placed(100, 1, size, magic)
         data = b"before" + part + b"behind"
-        found = sound_header_at(Memory(data), 6, len(data), chunk_bytes=check_bytes)
-        assert found == read_any_header(part)
-        assert sound_header_at(Memory(data), 6, 6 + len(part), chunk_bytes=check_bytes) == found
+        header = sound_header_at(Memory(data), 6, len(data), chunk_bytes=check_bytes)
+        assert header == read_any_header(part)
+        assert sound_header_at(Memory(data), 6, 6 + len(part), chunk_bytes=check_bytes) == header
         for end in (0, 5, 6, 7, 6 + len(part) - 1):
             assert sound_header_at(Memory(data), 6, end, chunk_bytes=check_bytes) is None
         for at in (len(part) - 1, 16, 17, 21) if magic == 2 else (len(part) - 1, 16, 12):
@@ -269,10 +269,10 @@ def test_what_is_sound_behind_damage_is_found(copy_bytes: int, seed: int) -> Non
         end = len(b"".join(parts)) - random.choice((0, 0, 3))
         position = positions(parts)[bad]
         first, limit = random.choice((0, 100, 103)), random.choice((1 << 63, 107))
-        found = find_sound_batch(
+        sound = find_sound_batch(
             Memory(data), position, end, first_offset=first, offset_limit=limit, chunk_bytes=copy_bytes
         )
-        assert found == expected_sound(data, position, end, first, limit), (seed, how)
+        assert sound == expected_sound(data, position, end, first, limit), (seed, how)
 
 
 @pytest.mark.parametrize(
@@ -292,8 +292,8 @@ def test_batch_at_a_damaged_ones_declared_end_needs_no_chain(
     """Its place is told twice: by the length and by the offsets of the damaged one. Any other must be in a chain."""
     damaged = spoiled(placed(100, 1, 5, magic), how)
     data = damaged + placed(following, 1, 5) + b"\xff" * 100
-    found = find_sound_batch(Memory(data), 0, len(data))
-    assert found == (SoundBatch(len(damaged), following) if is_found else None)
+    sound = find_sound_batch(Memory(data), 0, len(data))
+    assert sound == (SoundBatch(len(damaged), following) if is_found else None)
     in_chain = damaged + placed(following, 1, 5)
     assert find_sound_batch(Memory(in_chain), 0, len(in_chain)) == SoundBatch(len(damaged), following)
     for first, limit in ((following + 1, 1 << 63), (0, following)):

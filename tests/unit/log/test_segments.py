@@ -113,8 +113,8 @@ def test_rolled_segment_is_sealed_and_dropped_if_empty(is_empty: bool) -> None:
     assert log.active is new is log.segments[-1]
     assert len(log.active.time_index) == 0
     assert is_empty or log.segments[0].time_index.last() == (NOW_MS + 7, 0)
-    found = {entry.name for entry in log.disk.list(log.dir)}
-    assert (names.file_name(0, names.LOG) in found) is not is_empty
+    files = {entry.name for entry in log.disk.list(log.dir)}
+    assert (names.file_name(0, names.LOG) in files) is not is_empty
     broker.manager.remove_due(NOW_MS)
     assert not [entry.name for entry in log.disk.list(log.dir) if entry.name.endswith(names.DELETED)]
 
@@ -136,7 +136,7 @@ def three() -> PartitionLog:
 
 
 @pytest.mark.parametrize(
-    ("offset", "segment", "after", "found"),
+    ("offset", "segment", "after", "place"),
     [
         (-1, 0, 20, (0, 0)),
         (0, 0, 20, (0, 0)),
@@ -155,13 +155,13 @@ def three() -> PartitionLog:
     ],
 )
 def test_an_offset_is_in_a_segment_and_in_a_batch(
-    three: PartitionLog, offset: int, segment: int, after: int, found: tuple[int, int] | None
+    three: PartitionLog, offset: int, segment: int, after: int, place: tuple[int, int] | None
 ) -> None:
     store = three.store
     assert store.index_of(offset) == segment
     assert store.base_after(store.all[segment], 44) == after
     size = store.all[0].size // 2
-    expected = None if found is None else (store.all[found[0]], found[1] * size)
+    expected = None if place is None else (store.all[place[0]], place[1] * size)
     for _ in range(2):  # what was found last is known
         assert store.find(offset) == expected
         assert store.find(0) == (store.all[0], 0)
@@ -192,9 +192,9 @@ def test_a_reader_stops_before_what_it_may_not_see(
     three: PartitionLog, segment: int, upper: int, batches: int, end: int
 ) -> None:
     store = three.store
-    one = store.all[segment]
+    own = store.all[segment]
     for _ in range(2):
-        assert store.end_within(one, upper, 44) == (batches * one.size // 2, end)
+        assert store.end_within(own, upper, 44) == (batches * own.size // 2, end)
 
 
 def test_a_reader_that_follows_the_end_has_nothing_looked_for() -> None:
@@ -312,7 +312,7 @@ def test_files_are_marked_and_named_again(has_index: bool) -> None:
         segment.append_aborted(AbortedTransaction(1, 0, 0, 1))
     segment.seal()
     suffixes = [names.LOG, names.OFFSET_INDEX, names.TIME_INDEX] + [names.TXN_INDEX] * has_index
-    assert sorted(segment.index_paths()) == sorted(segment.path(one) for one in suffixes[1:])
+    assert sorted(segment.index_paths()) == sorted(segment.path(suffix) for suffix in suffixes[1:])
 
     def there() -> set[str]:
         return {entry.name for entry in log.disk.list(log.dir) if entry.name.startswith("0000")}
@@ -320,7 +320,7 @@ def test_files_are_marked_and_named_again(has_index: bool) -> None:
     for mark in (names.SWAP, names.DELETED, ""):
         segment.mark_files(mark)
         assert segment.mark == mark
-        assert there() == {names.file_name(0, one, mark) for one in suffixes}
+        assert there() == {names.file_name(0, suffix, mark) for suffix in suffixes}
     log.disk.remove(segment.path(names.OFFSET_INDEX))
     segment.mark_files(names.DELETED)
     log.disk.remove(segment.path(names.LOG))

@@ -50,9 +50,9 @@ def test_answers_are_those_of_a_walk_over_all_records(tmp_path, seed):
         append(log, batch(b"v" * chance.randrange(60), timestamp=stamp))
         stamps.append(stamp)
         asked = NOW_MS + chance.randrange(55)
-        found = log.offset_for_timestamp(asked)
+        place = log.offset_for_timestamp(asked)
         expected = next(((s, n, 0) for n, s in enumerate(stamps) if s >= asked), None)
-        assert found == expected, f"seed {seed}"
+        assert place == expected, f"seed {seed}"
         assert log.offset_of_max_timestamp() == (max(stamps), stamps.index(max(stamps)), 0), f"seed {seed}"
 
 

@@ -119,9 +119,9 @@ def test_batch_is_found_by_the_largest_of_its_times(broker, log, as_follower, cl
             broker.restart(clean=clean)
             again = broker.log()
             again.advance_high_watermark(4)
-        found = again.offset_of_max_timestamp()
-        assert found is not None
-        assert (found.timestamp, found.offset) == (NOW_MS - 2, 2)
+        place = again.offset_of_max_timestamp()
+        assert place is not None
+        assert (place.timestamp, place.offset) == (NOW_MS - 2, 2)
         first = again.offset_for_timestamp(NOW_MS - 4)
         assert first is not None
         assert (first.timestamp, first.offset) == (NOW_MS - 2, 2)
@@ -143,9 +143,9 @@ def test_first_of_several_largest_timestamps_is_found(tmp_path, settings, way):
         broker.restart(clean=way == "clean")
         log = broker.log()
         log.advance_high_watermark(5)
-    found = log.offset_of_max_timestamp()
-    assert found is not None
-    assert (found.timestamp, found.offset) == (NOW_MS + 7, 1)
+    place = log.offset_of_max_timestamp()
+    assert place is not None
+    assert (place.timestamp, place.offset) == (NOW_MS + 7, 1)
     broker.crash()
 
 

@@ -68,11 +68,11 @@ def test_readers_may_begin_at_any_offset_of_a_cleaned_log(broker):
     for n in range(100):
         write(log, (b"%d" % (n % 30), b"x" * 50))
     clean(broker)
-    left = contents(log)
-    assert len(left) < 60
+    remaining = contents(log)
+    assert len(remaining) < 60
     for offset in range(100):
         assert [record.offset for record in read_all(log, offset, max_bytes=100)] == [
-            pair[0] for pair in left if pair[0] >= offset
+            pair[0] for pair in remaining if pair[0] >= offset
         ]
 
 
@@ -213,8 +213,8 @@ def test_aborted_records_go_and_their_marker_later(broker):
     assert [(key, value) for _, key, value in contents(log) if value in (b"ok", b"aborted")] == [
         (b"k%d" % n, b"ok") for n in range(5, 10)
     ]
-    left = [(header.base_offset, header.is_control, header.delete_horizon_ms) for header in headers(log)]
-    assert left == [
+    remaining = [(header.base_offset, header.is_control, header.delete_horizon_ms) for header in headers(log)]
+    assert remaining == [
         (5, True, None), *((n, False, None) for n in range(6, 11)), (11, True, None), (12, False, None),
     ]  # fmt: skip
     # The first round has still seen the aborted batches, so the index keeps the entry for those who read on.
@@ -222,8 +222,8 @@ def test_aborted_records_go_and_their_marker_later(broker):
     write(log, (b"y", b"1"))
     log.roll()
     clean(broker)
-    left = [header for header in headers(log) if header.is_control]
-    assert [header.delete_horizon_ms for header in left] == [NOW_MS + DAY_MS, None]
+    remaining = [header for header in headers(log) if header.is_control]
+    assert [header.delete_horizon_ms for header in remaining] == [NOW_MS + DAY_MS, None]
     assert log.aborted_transactions(0, 12) == []
     write(log, (b"x", b"1"))
     log.roll()
@@ -379,13 +379,13 @@ def test_old_formats_are_cleaned_and_kept(broker, magic, codec):
     log.advance_high_watermark(30)
     log.roll()
     clean(broker)
-    left = [
+    remaining = [
         (record.offset, record.key)
         for segment in log.segments
         for position, header in segment.headers()
         for record in read_legacy(segment.file.read(header.size, position))
     ]
-    assert left == [*((3 * n + 1, b"b%d" % n) for n in range(9)), (27, b"a"), (28, b"b9"), (29, b"gone")]
+    assert remaining == [*((3 * n + 1, b"b%d" % n) for n in range(9)), (27, b"a"), (28, b"b9"), (29, b"gone")]
     assert {header.magic for header in headers(log)} == {magic}
     assert log.log_end_offset == 30
 
@@ -405,15 +405,15 @@ def test_tombstones_of_old_formats_expire_with_their_segment(tmp_path):
     log.advance_high_watermark(2)
     log.roll()
     clean(broker)
-    left = [[0, 1]]
+    offsets = [[0, 1]]
     for day in (0.9, 1.1, 5):
         write(log, (b"%d" % day, b"v" * 150))
         log.roll()
         modified = NOW_MS / 1000 + day * 86_400
         os.utime(log.segments[-2].path(".log"), (modified, modified))
         clean(broker)
-        left.append([header.base_offset for _, header in log.segments[0].headers()])
-    assert left == [[0, 1], [0, 1], [0, 1], [1]]
+        offsets.append([header.base_offset for _, header in log.segments[0].headers()])
+    assert offsets == [[0, 1], [0, 1], [0, 1], [1]]
 
 
 def test_the_age_of_files_survives(broker):

@@ -69,19 +69,19 @@ def test_a_log_that_changes_between_two_steps_is_not_harmed(broker, change, done
         pass
     if change == "delete":
         return
-    left = contents(log)
+    remaining = contents(log)
     assert log.missing_file(all_segments=True) is None
     assert {Path(segment.path(".log")).suffix for segment in log.segments} == {".log"}
     if change in ("truncate", "begin again"):
-        assert set(left) <= {record for record in before if start <= record[0] < old_bases[2]}
+        assert set(remaining) <= {record for record in before if start <= record[0] < old_bases[2]}
     elif change == "cancel":
-        assert last_of_each_key(left) == last_of_each_key(before)
+        assert last_of_each_key(remaining) == last_of_each_key(before)
     else:
-        assert last_of_each_key(left) == last_of_each_key([*before, (60, b"0", b"new")])
+        assert last_of_each_key(remaining) == last_of_each_key([*before, (60, b"0", b"new")])
     end_offset = log.log_end_offset
     broker.restart(clean=False)
     broker.log().advance_high_watermark(1_000)
-    assert contents(broker.log()) == left
+    assert contents(broker.log()) == remaining
     if change != "truncate":  # what is compacted away leaves no trace of where the log ended
         assert broker.log().log_end_offset == end_offset
     assert [path.name for path in Path(log.dir).iterdir() if path.suffix in (".swap", ".cleaned")] == []
@@ -178,12 +178,12 @@ def test_a_crash_while_segments_are_swapped_loses_nothing(tmp_path, renames):
     broker.restart(clean=False)
     log = broker.log()
     log.advance_high_watermark(1_000)
-    left = contents(log)
-    assert left[-5:] == before[-5:]
-    assert last_of_each_key(left) == last_of_each_key(before)
-    assert set(left) <= set(before)
+    remaining = contents(log)
+    assert remaining[-5:] == before[-5:]
+    assert last_of_each_key(remaining) == last_of_each_key(before)
+    assert set(remaining) <= set(before)
     assert log.log_end_offset == 60
-    assert crashed or left == last_of_each_key(before)
+    assert crashed or remaining == last_of_each_key(before)
     assert [
         path for path in Path(log.dir).iterdir() if path.suffix in (".swap", ".cleaned", ".deleted")
     ] == []

@@ -1,4 +1,4 @@
-"""The rest of a batch after a cleaning, condition by condition: keys, tombstones, horizons, markers, who wrote last."""
+"""The rest of a batch after a cleaning, condition by condition: keys, tombstones, horizons, markers, the last writer."""
 
 import pytest
 

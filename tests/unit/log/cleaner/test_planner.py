@@ -44,17 +44,17 @@ def test_dirty_part_begins_at_a_checkpoint_within_the_log(checkpoint, expected):
     [(0, 600, 1.0), (5, 600, 1.0), (10, 500, 500 / 600), (20, 300, 0.5), (30, 0, 0.0), (35, 0, 0.0)],
 )
 def test_dirt_is_what_was_written_since(dirty, cleanable, ratio):
-    found = measure(dirty=dirty)
-    assert (found.cleanable_bytes, found.ratio, found.end_offset) == (cleanable, ratio, 30)
+    dirt = measure(dirty=dirty)
+    assert (dirt.cleanable_bytes, dirt.ratio, dirt.end_offset) == (cleanable, ratio, 30)
 
 
 @pytest.mark.parametrize(
     ("stable", "end"), [(1_000, 30), (30, 30), (29, 20), (20, 20), (19, 10), (9, 0), (0, 0)]
 )
 def test_open_transactions_are_not_cleaned(stable, end):
-    found = measure(stable=stable)
-    assert found.end_offset == end
-    assert found.cleanable_bytes == sum(segment.size for segment in SEGMENTS if segment.base_offset < end)
+    dirt = measure(stable=stable)
+    assert dirt.end_offset == end
+    assert dirt.cleanable_bytes == sum(segment.size for segment in SEGMENTS if segment.base_offset < end)
 
 
 @pytest.mark.parametrize(("lag", "end"), [(0, 30), (200, 30), (201, 20), (300, 20), (301, 10), (401, 0)])
