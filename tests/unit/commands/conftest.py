@@ -101,7 +101,7 @@ def cluster(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
 def _nobody_at_a_terminal(
     monkeypatch: pytest.MonkeyPatch, set_environment: Callable[..., None], tmp_path: Any
 ) -> None:
-    """Have no terminal to ask at, and no profiles and variables of whoever runs the tests."""
+    """Have no terminal to ask at, and no profiles and variables of the user that runs the tests."""
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     set_environment(XDG_CONFIG_HOME=str(tmp_path / "config"))
     for name in ("BARNABAS_BOOTSTRAP", "BARNABAS_PROFILE", "BARNABAS_PASSWORD", "BARNABAS_REGISTRY"):
@@ -110,7 +110,7 @@ def _nobody_at_a_terminal(
 
 @pytest.fixture
 def at_terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Have somebody at a terminal who answers so."""
+    """Have a user at a terminal that answers so."""
 
     def answer(text: str) -> None:
         terminal = io.StringIO(text)
@@ -129,7 +129,7 @@ def broker() -> Iterator[KafkaBroker]:
 
 @pytest.fixture(scope="module")
 def secured() -> Iterator[KafkaBroker]:
-    """A broker with an authorizer, whose users log in."""
+    """A broker with an authorizer, and users that log in."""
     started = start_thread(USERS)
     yield started
     started.close()

@@ -18,14 +18,14 @@ REFUSED_TEXT = "CLUSTER_AUTHORIZATION_FAILED"
 
 
 def values(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    return [tuple(one.values()) for one in rows]
+    return [tuple(row.values()) for row in rows]
 
 
 # --- ACLs ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_new_acl_is_for_any_host_and_for_a_literal_name(cluster: StandIn) -> None:
-    cluster.answers["create_acls"] = lambda made: dict.fromkeys(made)
+    cluster.answers["create_acls"] = lambda acls: dict.fromkeys(acls)
     cluster("acls", "create", "--group", "a", "--operation", "all", "--deny", "User:bob")
     assert cluster.asked_for("create_acls") == [
         [[Acl("group", "a", "literal", "User:bob", "*", "all", "deny")]]
@@ -36,7 +36,7 @@ def test_acls_are_shown_once_before_they_are_deleted(
     cluster: StandIn, at_terminal: Callable[[str], None]
 ) -> None:
     entry, two = (Acl("topic", name, "literal", "User:ann", "*", "read", "allow") for name in "ab")
-    cluster.answers["acls"] = lambda wanted: [entry, two] if wanted.resource_name == "a" else [two]
+    cluster.answers["acls"] = lambda filter_: [entry, two] if filter_.resource_name == "a" else [two]
     at_terminal("n\n")
     _, err = cluster("acls", "delete", "--topic", "a", "--topic", "b", code=1)
     shown = "topic a literal User:ann * read allow\ntopic b literal User:ann * read allow\n"
@@ -74,7 +74,7 @@ def test_token_secret_is_shown_on_creation_and_on_request(cluster: StandIn) -> N
     with_secret = cluster.rows(
         "tokens", "tokens", "describe", "--secret", "--owner", "User:ann", "--owner", "User:bob"
     )
-    assert [one["hmac"] for one in with_secret] == [b64encode(b"one").decode(), b64encode(b"two").decode()]
+    assert [row["hmac"] for row in with_secret] == [b64encode(b"one").decode(), b64encode(b"two").decode()]
     assert cluster.asked_for("tokens") == [[None], [(ANN, BOB)]]
     options = "--owner User:ann --renewer User:bob --renewer User:ann --lifetime 0s"
     cluster("tokens", "create", *options.split())
@@ -99,7 +99,7 @@ def test_quotas_are_set_and_removed_of_one_entity(cluster: StandIn) -> None:
         ("ann", "<default>", None, "b", "set"),
     ]  # fmt: skip
     dry = cluster.rows("quotas", *alter, "--dry-run")
-    assert [one["outcome"] for one in dry] == ["would be removed", "would be set", "would be set"]
+    assert [row["outcome"] for row in dry] == ["would be removed", "would be set", "would be set"]
     entity, changes = {"user": "ann", "client-id": None}, {"c": None, "a": 1000.0, "b": 0.0}
     assert cluster.asked_for("alter_quotas") == [
         [entity, changes, {"only_check": only_check}] for only_check in (False, True)
@@ -107,7 +107,7 @@ def test_quotas_are_set_and_removed_of_one_entity(cluster: StandIn) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "reason"),
     [
         ("alter --set a=1", "give --name or --default, and --set or --delete"),
         ("alter --name user=ann", "give --name or --default, and --set or --delete"),
@@ -119,8 +119,8 @@ def test_quotas_are_set_and_removed_of_one_entity(cluster: StandIn) -> None:
         ("resolve --name ip=1 --name user=ann", "give --name user=NAME"),
     ],
 )
-def test_what_quotas_are_not_of_is_told(cluster: StandIn, arguments: str, said: str) -> None:
-    assert said in cluster("quotas", *arguments.split(), code=2)[1]
+def test_what_quotas_are_not_of_is_told(cluster: StandIn, arguments: str, reason: str) -> None:
+    assert reason in cluster("quotas", *arguments.split(), code=2)[1]
     assert cluster.asked == []
 
 

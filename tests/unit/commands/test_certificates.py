@@ -54,7 +54,7 @@ def test_a_certificate_is_good_from_its_first_second_to_its_last(
     findings: Findings, before: datetime, after: datetime, status: str, text: str
 ) -> None:
     judge_certificate(certificate(before, after, OURS), HERE, findings, NOW)
-    assert [(one.check, one.status, one.text) for one in findings.all] == [("certificate", status, text)]
+    assert [(row.check, row.status, row.text) for row in findings.all] == [("certificate", status, text)]
     assert bool(findings.all[0].advice) == (status != OK)
 
 
@@ -62,7 +62,7 @@ def test_the_time_is_that_of_this_machine(findings: Findings) -> None:
     now = datetime.now(UTC)
     judge_certificate(certificate(now - YEAR, now + YEAR, OURS), HERE, findings)
     judge_certificate(certificate(now - YEAR, now - SECOND, OURS), HERE, findings)
-    assert [one.status for one in findings.all] == [OK, PROBLEM]
+    assert [finding.status for finding in findings.all] == [OK, PROBLEM]
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_nodes_of_a_quorum_lag_behind_the_furthest_of_them(cluster: StandIn) -> 
     cluster.answers["quorum"] = (4, 12, nodes)
     out = json.loads(cluster("brokers", "quorum", "--json")[0])
     assert out["quorum"] == {"leader": 4, "epoch": 12}
-    assert [tuple(one.values()) for one in out["nodes"]] == [
+    assert [tuple(row.values()) for row in out["nodes"]] == [
         (3, "voter", 90, 10, 0, 5), (4, "voter", 100, 0, None, None), (7, "observer", 1, 99, 8, 0),
     ]  # fmt: skip
     cluster.answers["quorum"] = (4, 12, [])
@@ -67,7 +67,7 @@ def test_log_dirs_count_replicas_of_named_topics(cluster: StandIn) -> None:
     }
     cluster.answers["topics"] = {}
     out = json.loads(cluster("brokers", "log-dirs", "--topic", "a", "--topic", "c", "--json", code=1)[0])
-    assert [tuple(one.values()) for one in out["log_dirs"]] == [
+    assert [tuple(row.values()) for row in out["log_dirs"]] == [
         (1, "/x", 2, 30, 1000, 0, None),
         (1, "/y", 0, 0, None, None, "gone"),
         (2, "/z", 0, 0, 0, 500, None),
@@ -75,7 +75,7 @@ def test_log_dirs_count_replicas_of_named_topics(cluster: StandIn) -> None:
         (2, "/w", 0, 0, None, 9, None),
         (3, None, None, None, None, None, REFUSED_TEXT),
     ]
-    assert [tuple(one.values()) for one in out["replicas"]] == [
+    assert [tuple(row.values()) for row in out["replicas"]] == [
         (1, "/x", "a", 0, 10, 3, False), (1, "/x", "a", 2, 20, 0, True),
     ]  # fmt: skip
     every = json.loads(cluster("brokers", "log-dirs", "--broker", "1", "--broker", "2", "--json", code=1)[0])
@@ -112,7 +112,7 @@ MOVING = {
 def test_moves_are_listed_by_partition(cluster: StandIn) -> None:
     cluster.answers["reassignments"] = MOVING
     rows = cluster.rows("reassignments", "brokers", "reassign", "list")
-    assert [tuple(one.values()) for one in rows] == [
+    assert [tuple(row.values()) for row in rows] == [
         ("a", 0, [5], [], [6], None), ("a", 2, [7], [8], [], None),
         ("ab", 0, [1], [2], [], None), ("b", 1, [1, 2], [3], [4], None),
     ]  # fmt: skip
@@ -131,7 +131,7 @@ def test_moves_are_listed_by_partition(cluster: StandIn) -> None:
 def test_moves_are_cancelled_all_or_of_topics_or_of_partitions(
     cluster: StandIn, named: list[str], cancelled: list[tuple[str, int]]
 ) -> None:
-    cluster.answers |= {"reassignments": MOVING, "reassign": lambda wanted: dict.fromkeys(wanted)}
+    cluster.answers |= {"reassignments": MOVING, "reassign": lambda targets: dict.fromkeys(targets)}
     rows = cluster.rows("partitions", "brokers", "reassign", "cancel", *named, "--yes")
     assert [(row["topic"], row["partition"], row["outcome"]) for row in rows] == [
         (*row, "cancelled") for row in cancelled
@@ -161,7 +161,7 @@ def test_leaders_are_elected_unclean_only_if_that_was_said(
 ) -> None:
     cluster.answers["elect_leaders"] = {("a", 0): None, ("b", 3): REFUSED}
     rows = cluster.rows("partitions", "brokers", "elect", *arguments, code=1)
-    assert [tuple(one.values()) for one in rows] == [
+    assert [tuple(row.values()) for row in rows] == [
         ("a", 0, "leads", None),
         ("b", 3, "failed", REFUSED_TEXT),
     ]

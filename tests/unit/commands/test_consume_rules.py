@@ -89,7 +89,7 @@ FIRST, LAST = {A: 5, B: 0, C: 7}, {A: 10, B: 3, C: 7}
 
 
 class StandIn:
-    """A consumer of a topic with three partitions, whose offsets go from FIRST to LAST."""
+    """A consumer of a topic with three partitions, with offsets from FIRST to LAST."""
 
     def __init__(self, *batches: list[ConsumedRecord]) -> None:
         self.batches = list(batches)
@@ -148,9 +148,9 @@ class StandIn:
         return [tuple(arguments) for call, *arguments in self.calls if call == name]
 
 
-async def print_topics(consumer: StandIn, made: Printer, **options: Any) -> None:
+async def print_topics(consumer: StandIn, printer: Printer, **options: Any) -> None:
     arguments: Any = consumer
-    await _print_topics(arguments, {**OPTIONS, **options}, made)
+    await _print_topics(arguments, {**OPTIONS, **options}, printer)
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ async def test_what_a_port_speaks_is_held_against_the_settings(
     findings = Findings(lambda _: None)
     seen = await listening.look_at(Endpoint("here", 1), ClientSettings(tls=tls), findings)
     assert seen == (listening.Seen(speaks, ("PLAIN",)) if is_seen else None)
-    assert [(one.status, one.text) for one in findings.all] == told
+    assert [(finding.status, finding.text) for finding in findings.all] == told
     for name in ("connect", "resolve"):
         stand_in(name, [])
         assert await listening.look_at(Endpoint("here", 1), ClientSettings(tls=tls), findings) is None
@@ -146,7 +146,7 @@ def test_logins_that_do_not_fit_are_told(
     assert text == "the listener wants no login, and the settings have one"
     set_environment(BARNABAS_PASSWORD="secret")
     result = examined(capsys, secured.bootstrap, "--user", "admin", "--mechanism", "PLAIN", code=0)
-    assert ("login", "ok") in {(one["check"], one["status"]) for one in result}
+    assert ("login", "ok") in {(row["check"], row["status"]) for row in result}
 
 
 @contextmanager
@@ -247,7 +247,7 @@ def test_certificates_are_judged_by_names_and_time(
     findings = Findings(lambda _: None)
     data = certificate(names, timedelta(days=days[0]), timedelta(days=days[1]))
     judge_certificate(data, Endpoint("broker.test", 9093), findings, NOW)
-    assert [(one.status, one.text) for one in findings.all] == expected
+    assert [(finding.status, finding.text) for finding in findings.all] == expected
 
 
 @linux_only
@@ -262,6 +262,6 @@ def test_open_files_of_a_local_broker_are_counted() -> None:
         for limit in (1_000_000, 2000, 1):
             processes = Processes(open_files=lambda _, most=limit: (10, most))  # type: ignore[misc]
             check_local_files(endpoint, ["127.0.0.1"], findings, processes)
-    assert [one.status for one in findings.all] == ["ok", "note", "problem"]
+    assert [finding.status for finding in findings.all] == ["ok", "note", "problem"]
     check_local_files(Endpoint("kafka.example", 9092), ["192.0.2.1"], findings)
     assert findings.all[-1].text == "the broker is not on this machine"

@@ -30,7 +30,7 @@ def findings() -> Findings:
 
 
 def brief(findings: Findings) -> list[tuple[str, str, str, str]]:
-    return [(one.check, one.subject, one.status, one.text) for one in findings.all]
+    return [(finding.check, finding.subject, finding.status, finding.text) for finding in findings.all]
 
 
 # --- the order of checks -------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ async def test_doctor_checks_addresses_then_the_cluster(findings: Findings, step
         ("files", B, ["b-address"]), ("files", A, ["a-address"]), ("open", [B, A]), ("refresh",), ("controller", {}),
         ("partitions", {}), ("log dirs", {}), ("clock", {"writes": True}),
     ]  # fmt: skip
-    assert [one.subject for one in findings.all if one.check == "advertised"] == [
+    assert [finding.subject for finding in findings.all if finding.check == "advertised"] == [
         "broker 1 at a:1",
         "broker 2 at b:2",
     ]
@@ -112,7 +112,7 @@ async def test_doctor_checks_addresses_then_the_cluster(findings: Findings, step
 async def test_refused_checks_are_skipped_and_others_made(findings: Findings, steps: SimpleNamespace) -> None:
     steps.failing = {"controller": ClientError("not you"), "clock": ClientError("nor you")}
     await _examine(connecting(A), findings, writes=False)
-    assert [(one.check, one.status, one.text) for one in findings.all if one.check != "advertised"] == [
+    assert [(row.check, row.status, row.text) for row in findings.all if row.check != "advertised"] == [
         ("controller", SKIPPED, "not you"), ("partitions", OK, ""), ("log dirs", OK, ""),
         ("clock", SKIPPED, "nor you"),
     ]  # fmt: skip
@@ -164,7 +164,7 @@ async def test_an_advertised_address_is_one_that_clients_reach(
 
 
 @pytest.mark.parametrize(
-    ("seen", "found", "told"),
+    ("seen", "own", "told"),
     [
         (Seen(PLAINTEXT), [(NOTE, "first"), (PROBLEM, "second"), (PROBLEM, "third")], (PROBLEM, "second")),
         (None, [(NOTE, "first"), (PROBLEM, "second")], (PROBLEM, "second")),
@@ -172,11 +172,11 @@ async def test_an_advertised_address_is_one_that_clients_reach(
     ],
 )
 async def test_the_first_problem_of_an_advertised_address_is_told(
-    findings: Findings, steps: SimpleNamespace, seen: Seen | None, found: list[Any], told: tuple[str, str]
+    findings: Findings, steps: SimpleNamespace, seen: Seen | None, own: list[Any], told: tuple[str, str]
 ) -> None:
-    steps.looks[B], steps.findings[B] = seen, found
+    steps.looks[B], steps.findings[B] = seen, own
     await _check_advertised(7, B, [A], connecting(A), findings)
-    assert [(one.status, one.text) for one in findings.all] == [told]
+    assert [(finding.status, finding.text) for finding in findings.all] == [told]
 
 
 async def test_an_advertised_address_that_refuses_clients_is_a_problem(

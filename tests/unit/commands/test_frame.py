@@ -64,8 +64,8 @@ SERVING = (("registry",), ("http",), ("console",))
 EVERY = dict(leaves(Root(), click.Context(Root())))
 ASKING = [
     path
-    for path, one in EVERY.items()
-    if any(option.name == "bootstrap" for option in one.params)
+    for path, command_ in EVERY.items()
+    if any(option.name == "bootstrap" for option in command_.params)
     and path not in (*SERVING, ("profiles", "create"), ("mcp",))
 ]
 
@@ -247,7 +247,7 @@ def test_a_password_is_that_of_the_user_beside_whom_it_stands(
 
 
 def login(*arguments: str) -> tuple[str, str]:
-    """Return as whom options have a command log in."""
+    """Return the user as which options have a command log in."""
     result = []
 
     @click.command()

@@ -43,7 +43,7 @@ def topic(name: str, *numbers: int) -> TopicInfo:
 
 
 def values(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    return [tuple(one.values()) for one in rows]
+    return [tuple(row.values()) for row in rows]
 
 
 # --- listing -------------------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def test_a_group_may_be_there_while_a_broker_does_not_tell(cluster: StandIn) -> 
     cluster.answers |= {
         "describe_groups": {"old": info(members=())}, "committed": {"old": {}}, "share_offsets": {}, "offsets": {},
     }  # fmt: skip
-    assert [one["group"] for one in cluster.rows("groups", "groups", "describe", "old")] == ["old"]
+    assert [row["group"] for row in cluster.rows("groups", "groups", "describe", "old")] == ["old"]
 
 
 # --- offsets set anew ----------------------------------------------------------------------------------------------
@@ -301,8 +301,8 @@ def test_offsets_of_topics_and_partitions_are_forgotten(
         "committed": {
             "old": {entry: CommittedOffset(1) for entry in (("a", 0), ("a", 2), ("b", 0), ("ab", 0))}
         },
-        "delete_offsets": lambda group, wanted: {
-            entry: REFUSED if entry == ("a", 2) else None for entry in wanted
+        "delete_offsets": lambda group, places: {
+            entry: REFUSED if entry == ("a", 2) else None for entry in places
         },
     }
     code = int(("a", 2) in forgotten)
@@ -337,7 +337,7 @@ def crowd(cluster: StandIn) -> StandIn:
     cluster.answers |= {
         "list_groups": ({"old": CLASSIC}, {}),
         "describe_groups": {"old": info()},
-        "remove_members": lambda group, wanted: {one.member_id: None for one in wanted},
+        "remove_members": lambda group, members: {member.member_id: None for member in members},
     }
     return cluster
 
@@ -355,9 +355,9 @@ def test_members_are_removed_all_or_by_id_or_by_instance(
     crowd: StandIn, options: list[str], removed: list[str]
 ) -> None:
     rows = crowd.rows("members", "groups", "remove-members", "old", *options, "--yes")
-    assert values(rows) == [("old", one, "removed", None) for one in removed]
+    assert values(rows) == [("old", member, "removed", None) for member in removed]
     ((group, requested),) = crowd.asked_for("remove_members")
-    assert (group, [one.member_id for one in requested]) == ("old", removed)
+    assert (group, [member.member_id for member in requested]) == ("old", removed)
     assert crowd.asked_for("describe_groups") == [[{"old": "classic"}]]
 
 

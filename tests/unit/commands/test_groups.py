@@ -114,11 +114,11 @@ def test_offsets_are_reset_only_with_execute(
 ) -> None:
     reset = ("groups", "reset-offsets", "readers", "-t", "read", *target)
     rows = run.rows("offsets", *reset)
-    assert [(one["new"], one["is_done"]) for one in rows] == [(at, False) for at in new]
+    assert [(row["new"], row["is_done"]) for row in rows] == [(at, False) for at in new]
     assert filled.committed("readers")["read", 0] == 5
     _, err = run(*reset)
     assert "nothing was changed; --execute does it" in err
-    assert [one["is_done"] for one in run.rows("offsets", *reset, "--execute")] == [True, True]
+    assert [row["is_done"] for row in run.rows("offsets", *reset, "--execute")] == [True, True]
     assert [filled.committed("readers")["read", number] for number in (0, 1)] == new
 
 
@@ -132,7 +132,7 @@ def test_offsets_are_shifted_and_read_from_files(run: Commands, filled: KafkaBro
     assert row["error"] == "nothing is committed that could be shifted"
     file = tmp_path / "offsets.csv"
     file.write_text("# of Kafka's tool\nread,0,7\nread 1 8\n")
-    assert [one["new"] for one in run.rows("offsets", *reset, "--from-file", str(file))] == [7, 8]
+    assert [row["new"] for row in run.rows("offsets", *reset, "--from-file", str(file))] == [7, 8]
     assert filled.committed("readers") == {("read", 0): 7, ("read", 1): 8}
     file.write_text("read,0\n")
     assert (

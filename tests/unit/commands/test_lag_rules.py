@@ -75,8 +75,8 @@ async def test_lag_is_the_brokers_or_the_distance_to_the_end(three: StandIn) -> 
     ]  # fmt: skip
     assert places(result["old"]) == [("a", 0, 4, 9, 5, "")]
     assert places(result["some"]) == [("a", 0, 2, 9, 0, ""), ("c", 1, 2, 10, 3, "")]
-    assert [one.total for one in result.values()] == [2, 5, 3]
-    assert [one.error for one in result["new"].partitions] == [None, None, None, REFUSED]
+    assert [lag_.total for lag_ in result.values()] == [2, 5, 3]
+    assert [partition.error for partition in result["new"].partitions] == [None, None, None, REFUSED]
     first = result["new"].partitions[0]
     assert (first.group, first.member_id, first.host) == ("new", "id-1", "/10.0.0.1")
     assert result["old"].info is REFUSED
@@ -88,26 +88,26 @@ async def test_lag_is_the_brokers_or_the_distance_to_the_end(three: StandIn) -> 
 async def test_lags_in_one_topic_ask_of_that_topic_alone(three: StandIn) -> None:
     admin: Any = three
     result = await lags_of(admin, {"new": NEW, "old": OLD, "some": SHARE}, topic="c")
-    assert [places(one) for one in result.values()] == [
+    assert [places(lag_) for lag_ in result.values()] == [
         [("c", 1, 12, 10, 0, "")],
         [],
         [("c", 1, 2, 10, 3, "")],
     ]
-    assert [one.total for one in result.values()] == [0, None, 3]
+    assert [lag_.total for lag_ in result.values()] == [0, None, 3]
     assert three.asked_for("offsets") == [[{("c", 1): -1}]]
 
 
 def test_the_table_has_all_groups_or_those_that_are_named(three: StandIn) -> None:
     out = json.loads(three("lag", "--json", code=1)[0])
-    assert [tuple(one.values()) for one in out["groups"]] == [
+    assert [tuple(row.values()) for row in out["groups"]] == [
         ("new", "consumer", "Stable", 1, 2, None),
         ("old", "classic", None, None, 5, "GROUP_AUTHORIZATION_FAILED"),
         ("some", "share", "Stable", 0, 3, None),
     ]
-    assert [one["group"] for one in out["offsets"]] == ["new"] * 4 + ["old"] + ["some"] * 2
+    assert [row["group"] for row in out["offsets"]] == ["new"] * 4 + ["old"] + ["some"] * 2
     out = json.loads(three("lag", "-r", "so.*", "--json")[0])
-    assert [one["group"] for one in out["groups"]] == ["some"]
-    assert [one["group"] for one in out["offsets"]] == ["some"] * 2
+    assert [row["group"] for row in out["groups"]] == ["some"]
+    assert [row["group"] for row in out["offsets"]] == ["some"] * 2
     assert "COMMITTED" not in three("lag", "some")[0]
     assert "COMMITTED" in three("lag", "some", "--partitions")[0]
 
@@ -176,9 +176,9 @@ def test_signal_after_ready_line_is_a_clean_end(three: StandIn, monkeypatch: pyt
 
 
 def test_a_total_is_of_what_is_known() -> None:
-    def lag(*known: int | None) -> GroupLag:
+    def lag(*lags: int | None) -> GroupLag:
         rows = [
-            PartitionLag("old", "a", number, 0, 0, entry, "", "", "") for number, entry in enumerate(known)
+            PartitionLag("old", "a", number, 0, 0, entry, "", "", "") for number, entry in enumerate(lags)
         ]
         return GroupLag(OLD, info(OLD), rows)
 

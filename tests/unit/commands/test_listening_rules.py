@@ -42,7 +42,7 @@ def findings() -> Findings:
 
 
 def brief(findings: Findings) -> list[tuple[str, str, str]]:
-    return [(one.check, one.status, one.text) for one in findings.all]
+    return [(finding.check, finding.status, finding.text) for finding in findings.all]
 
 
 # --- names and ports -----------------------------------------------------------------------------------------------
@@ -156,8 +156,8 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     }  # fmt: skip
 
     def stand_in(name: str) -> Callable[..., Any]:
-        async def answered(*given: Any) -> Any:
-            answers["asked"].append((name, *(one for one in given if isinstance(one, str | int | list))))
+        async def answered(*args: Any) -> Any:
+            answers["asked"].append((name, *(arg for arg in args if isinstance(arg, str | int | list))))
             return answers[name]
 
         return answered
@@ -236,7 +236,7 @@ async def test_a_listener_offers_the_mechanism_of_the_settings_or_not(
     connection.answer = SimpleNamespace(error_code=33, mechanisms=list(mechanisms))
     assert await _offered(HERE, ClientSettings(sasl=sasl), findings) == mechanisms
     assert brief(findings) == [("login", PROBLEM, text) for text in told]
-    assert [one.advice for one in findings.all] == [advice] * len(told)
+    assert [finding.advice for finding in findings.all] == [advice] * len(told)
     assert connection.settings == ClientSettings(), "it is asked before any login"
     assert connection.asked == [("SaslHandshakeRequest", 1)]
 

@@ -31,18 +31,18 @@ async def test_a_disk_is_nearly_full_where_less_than_a_tenth_is_free(
     replicas: Any = ("a", "b")
     dirs = {7: [LogDir(7, "/full", total, usable, None, replicas), LogDir(7, "/free", 10, 9, None, ())]}
     await check_log_dirs(admin_of(dirs), result)
-    assert [(one.check, one.subject, one.status, one.text) for one in result.all] == [
+    assert [(finding.check, finding.subject, finding.status, finding.text) for finding in result.all] == [
         ("log dirs", "broker 7 /full", status, words),
         ("log dirs", "broker 7 /free", OK, "0 replicas"),
     ]
-    assert [bool(one.advice) for one in result.all] == [status == PROBLEM, False]
+    assert [bool(finding.advice) for finding in result.all] == [status == PROBLEM, False]
 
 
 async def test_a_dir_that_has_failed_and_a_broker_that_does_not_tell() -> None:
     result = Findings(lambda _: None)
     failed = LogDir(1, "/a", 1000, 1, ClientError("no"), ())
     await check_log_dirs(admin_of({1: [failed], 2: ClientError("refused")}), result)
-    assert [(one.subject, one.status) for one in result.all] == [
+    assert [(finding.subject, finding.status) for finding in result.all] == [
         ("broker 1 /a", PROBLEM),
         ("broker 2", SKIPPED),
     ]

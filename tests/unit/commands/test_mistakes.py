@@ -66,7 +66,7 @@ NEEDS_NONE = {
 
 
 def text_parameters(command: click.Command) -> list[click.Parameter]:
-    return [one for one in command.params if one.type.name not in ("boolean", "integer", "choice", "file")]
+    return [p for p in command.params if p.type.name not in ("boolean", "integer", "choice", "file")]
 
 
 def words_of(path: tuple[str, ...], text: str) -> list[str]:
@@ -229,7 +229,7 @@ def test_a_member_is_told_that_its_topic_is_not_there(run: Commands) -> None:
 
 @pytest.fixture(scope="module")
 def hostile() -> Iterator[KafkaBroker]:
-    """A broker whose groups, clients, transactions and quotas have names for terminals."""
+    """A broker with groups, clients, transactions and quotas that have names for terminals."""
     started = start_thread({"group.initial.rebalance.delay.ms": "0"})
     started.create_topic("t")
     started.produce("t", {"key": HOSTILE, "value": HOSTILE, "headers": [[HOSTILE, HOSTILE]]})

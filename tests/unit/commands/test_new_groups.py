@@ -1,4 +1,4 @@
-"""`barnabas groups` with share and streams groups, whose members are heartbeats of a bare client."""
+"""`barnabas groups` with share and streams groups; their members are heartbeats of a bare client."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def test_a_share_group_is_described_reset_and_forgets(run: Commands, client: Blo
     assert "is Stable: stop its members first" in run(*reset, "--to-earliest", code=1)[1]
     ask(client, "shares", ShareGroupHeartbeatRequest("shares", SHARE, -1))
     rows = run.rows("offsets", *reset, "--to-offset", "1", "--execute")
-    assert [(one["new"], one["is_done"], one["error"]) for one in rows] == [(1, True, None)] * 2
+    assert [(row["new"], row["is_done"], row["error"]) for row in rows] == [(1, True, None)] * 2
     lags = run.rows("offsets", "groups", "describe", "shares")
-    assert [(one["partition"], one["committed"], one["lag"]) for one in lags] == [(0, 1, 2), (1, 1, 2)]
+    assert [(lag["partition"], lag["committed"], lag["lag"]) for lag in lags] == [(0, 1, 2), (1, 1, 2)]
     assert (
         "leave out the partition" in run("groups", "delete-offsets", "shares", "read:0", "--yes", code=2)[1]
     )
@@ -79,7 +79,7 @@ def test_a_streams_group_is_described_by_its_tasks(run: Commands, client: Blocki
     (member,) = run.rows("members", "groups", "describe", "flows")
     assert (member["partitions"], member["subscription"]) == (2, ["read"])
     lags = run.rows("offsets", "groups", "describe", "flows")
-    assert [(one["topic"], one["partition"], one["latest"], one["member_id"]) for one in lags] == [
+    assert [(lag["topic"], lag["partition"], lag["latest"], lag["member_id"]) for lag in lags] == [
         ("read", 0, 3, STREAMS), ("read", 1, 3, STREAMS),
     ]  # fmt: skip
-    assert [one["group"] for one in run.rows("groups", "groups", "list", "--kind", "streams")] == ["flows"]
+    assert [row["group"] for row in run.rows("groups", "groups", "list", "--kind", "streams")] == ["flows"]

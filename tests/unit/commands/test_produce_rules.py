@@ -37,7 +37,7 @@ async def read(values: tuple[str, ...] = (), **options: Any) -> list[Parsed]:
     arguments = {**OPTIONS, **options}
     records = _records(values, _reading(values, arguments), arguments)
     async with contextlib.aclosing(records):
-        return [one async for one in records]
+        return [record async for record in records]
 
 
 async def test_files_are_read_in_turn_with_their_last_lines(tmp_path: Path) -> None:
@@ -45,9 +45,9 @@ async def test_files_are_read_in_turn_with_their_last_lines(tmp_path: Path) -> N
     files[0].write_bytes(b"1\n2")
     files[1].write_bytes(b"3\n")
     names = tuple(map(str, files))
-    assert [one.value for one in await read(files=names)] == [b"1", b"2", b"3"]
-    assert [one.value for one in await read(files=names, whole=True)] == [b"1\n2", b"3\n"]
-    assert [one.value for one in await read(("x", "", "y\n"))] == [b"x", b"", b"y\n"]
+    assert [record.value for record in await read(files=names)] == [b"1", b"2", b"3"]
+    assert [record.value for record in await read(files=names, whole=True)] == [b"1\n2", b"3\n"]
+    assert [record.value for record in await read(("x", "", "y\n"))] == [b"x", b"", b"y\n"]
     with pytest.raises(CommandError, match=r"gone: No such file or directory$"):
         await read(files=(str(tmp_path / "gone"),))
 
@@ -60,7 +60,7 @@ async def test_without_files_standard_input_is_read_and_left_open(files: tuple[s
         os.dup2(reader, 0)
         os.write(writer, b"one\ntwo\n")
         os.close(writer)
-        assert [one.value for one in await read(files=files)] == [b"one", b"two"]
+        assert [record.value for record in await read(files=files)] == [b"one", b"two"]
         assert os.read(0, 1) == b""
     finally:
         os.dup2(kept, 0)
@@ -111,12 +111,12 @@ class StandIn:
         self.sent: list[tuple[float, dict[str, Any]]] = []
         self.failure: Exception | None = None
 
-    async def send(self, topic: str, value: bytes | None, **given: Any) -> Any:
+    async def send(self, topic: str, value: bytes | None, **fields: Any) -> Any:
         if self.failure is not None:
             raise self.failure
         number = len(self.sent)
         self.calls.append(number)
-        self.sent.append((trio.current_time(), {"topic": topic, "value": value, **given}))
+        self.sent.append((trio.current_time(), {"topic": topic, "value": value, **fields}))
         metadata = RecordMetadata(topic, number % 3, number, 0)
         return SimpleNamespace(partition=number % 3, result=lambda: metadata)
 

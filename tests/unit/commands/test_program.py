@@ -46,7 +46,7 @@ def ending(monkeypatch: pytest.MonkeyPatch, outcome: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "code", "said"),
+    ("outcome", "code", "shown"),
     [
         (None, 0, ""),
         (0, 0, ""),
@@ -63,11 +63,11 @@ def ending(monkeypatch: pytest.MonkeyPatch, outcome: Any) -> None:
     ],
 )
 def test_a_command_ends_with_the_code_of_what_came_of_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], outcome: Any, code: int, said: str
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], outcome: Any, code: int, shown: str
 ) -> None:
     ending(monkeypatch, outcome)
     assert run(["topics", "list", "a", "list"]) == code
-    assert capsys.readouterr() == ("", said)
+    assert capsys.readouterr() == ("", shown)
 
 
 def test_a_wrong_command_is_told_where_it_was_looked_for(capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,9 +80,9 @@ def test_a_wrong_command_is_told_where_it_was_looked_for(capsys: pytest.CaptureF
     assert run(["topics", "-h"]) == run(["topics", "list", "--help"]) == 0
 
 
-@pytest.mark.parametrize(("given", "code"), [(None, 0), (0, 0), (1, 1)])
+@pytest.mark.parametrize(("returned", "code"), [(None, 0), (0, 0), (1, 1)])
 def test_rows_decide_about_the_code_where_the_work_does_not(
-    cluster: StandIn, monkeypatch: pytest.MonkeyPatch, given: int | None, code: int
+    cluster: StandIn, monkeypatch: pytest.MonkeyPatch, returned: int | None, code: int
 ) -> None:
     from barnabas.commands.session import Session, asking
 
@@ -93,7 +93,7 @@ def test_rows_decide_about_the_code_where_the_work_does_not(
     @group.command("list")
     @asking()
     async def command(session: Session) -> int | None:
-        return given
+        return returned
 
     class Module:
         COMMAND = group
@@ -175,8 +175,8 @@ def test_subcommands_are_completed_with_their_summaries() -> None:
     command = converted("nested")
     assert isinstance(command, click.Group)
     assert command.help == "another"
-    assert {name: one.help for name, one in command.commands.items()} == {"first": "the first", "second": ""}
-    assert [one.name for one in command.commands["first"].params] == ["one"]
+    assert {name: sub.help for name, sub in command.commands.items()} == {"first": "the first", "second": ""}
+    assert [param.name for param in command.commands["first"].params] == ["one"]
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,7 @@ def test_progress_is_shown_at_a_terminal_unless_it_is_quiet(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "reason"),
     [
         (("consume", "no-such-topic"), "there is no topic"),
         (("consume", "{topic}", "-p", "7"), "has no partition 7"),
@@ -233,11 +233,11 @@ def test_progress_is_shown_at_a_terminal_unless_it_is_quiet(
         (("produce", "{topic}", "{{", "--input-json"), "record 1"),
     ],
 )
-def test_what_is_wrong_is_one_line(run: Run, topic: str, arguments: tuple[str, ...], said: str) -> None:
+def test_what_is_wrong_is_one_line(run: Run, topic: str, arguments: tuple[str, ...], reason: str) -> None:
     code, out, error = run(*(argument.format(topic=topic) for argument in arguments))
     assert code in (1, 2)
     assert out == b""
-    assert said in error.splitlines()[0]
+    assert reason in error.splitlines()[0]
     assert "Traceback" not in error
 
 

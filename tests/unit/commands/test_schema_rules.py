@@ -143,7 +143,7 @@ def test_registry_trusts_the_clients_authorities_by_default(tmp_path: Path) -> N
         tls = at(url, typed, **properties).tls
         if tls is None:
             return []
-        return [dict(part for (part,) in one["subject"])["commonName"] for one in tls.get_ca_certs()]
+        return [dict(part for (part,) in cert["subject"])["commonName"] for cert in tls.get_ca_certs()]
 
     assert trusted("https://r:1", ssl_ca_location=ours) == ["a"]
     assert trusted("https://r:1", ssl_ca_location=ours, schema_registry_ssl_ca_location=other) == ["b"]

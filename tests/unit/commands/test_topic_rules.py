@@ -37,7 +37,7 @@ def topic(name: str, *numbers: int, is_internal: bool = False) -> TopicInfo:
 
 
 def values(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    return [tuple(one.values()) for one in rows]
+    return [tuple(row.values()) for row in rows]
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_internal_topics_are_listed_only_by_name_or_on_request(
     topics: StandIn, arguments: list[str], shown: list[str]
 ) -> None:
     rows = topics.rows("topics", "topics", "list", *arguments, code=int("c" in shown))
-    assert [one["name"] for one in rows] == shown
+    assert [row["name"] for row in rows] == shown
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_what_is_deleted_is_told_to_who_has_to_agree(
 
 @pytest.fixture
 def ends(topics: StandIn) -> StandIn:
-    """Partitions of `a` whose first offsets are 10, 11, 12 and whose ends are 20, 22, 24."""
+    """Partitions of `a` with first offsets 10, 11, 12 and ends 20, 22, 24."""
 
     def offsets(times: dict[tuple[str, int], int], **_: object) -> dict[tuple[str, int], Any]:
         return {
@@ -236,7 +236,7 @@ def resources(topics: StandIn) -> StandIn:
         "describe_cluster": ClusterInfo("id", 2, brokers),
         "list_groups": ({"g": ListedGroup("g", "classic", "", "", 1)}, {7: REFUSED}),
         "config_resources": lambda kinds=(): [Resource(kinds[0] if kinds else "topic", "m")],
-        "describe_configs": lambda wanted, **_: {one: [] for one in wanted},
+        "describe_configs": lambda asked, **_: {resource: [] for resource in asked},
         "alter_configs": lambda changes, **_: dict.fromkeys(changes),
     }
     return topics
@@ -257,7 +257,7 @@ def test_resources_appear_once_and_default_means_all_brokers(
 ) -> None:
     kind = arguments[0]
     rows = resources.rows("resources", "configs", "alter", *arguments, "--set", "x=1")
-    assert [one["name"] for one in rows] == [name or "default" for name in names]
+    assert [row["name"] for row in rows] == [name or "default" for name in names]
     ((changes, _),) = resources.asked_for("alter_configs")
     assert list(changes) == [Resource(kind, name) for name in names]
 

@@ -11,7 +11,7 @@ def test_topics_are_created_and_listed(run: Commands) -> None:
     out, _ = run("topics", "create", "a", "b", "-p", "3", "-c", "retention.ms=1000")
     assert out.splitlines() == ["NAME  OUTCOME", "a     created", "b     created"]
     result = run.rows("topics", "topics", "list", "a")
-    assert [{**one, "id": len(one["id"])} for one in result] == [
+    assert [{**row, "id": len(row["id"])} for row in result] == [
         {"name": "a", "partitions": 3, "replicas": 1, "is_internal": False, "id": 22, "error": None}
     ]
     out, _ = run("topics", "list")
@@ -30,7 +30,7 @@ def test_nothing_is_created_by_a_dry_run(run: Commands) -> None:
 
 def test_patterns_match_the_whole_name(run: Commands) -> None:
     run("topics", "create", "pat", "pat-1", "pat-2")
-    assert [one["name"] for one in run.rows("topics", "topics", "list", "-r", r"pat-\d")] == [
+    assert [row["name"] for row in run.rows("topics", "topics", "list", "-r", r"pat-\d")] == [
         "pat-1",
         "pat-2",
     ]
@@ -44,7 +44,7 @@ def test_partitions_are_described_and_added(run: Commands) -> None:
     run("topics", "create", "grows", "-p", "2")
     assert "has 4 partitions" in run("topics", "alter", "grows", "-p", "4")[0]
     partitions = run.rows("partitions", "topics", "describe", "grows")
-    assert [one["partition"] for one in partitions] == [0, 1, 2, 3]
+    assert [partition["partition"] for partition in partitions] == [0, 1, 2, 3]
     assert partitions[0]["replicas"] == partitions[0]["in_sync"] == [1]
     out, _ = run("topics", "alter", "grows", "-p", "1", code=1)
     assert "INVALID_PARTITIONS" in out

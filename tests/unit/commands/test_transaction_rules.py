@@ -19,7 +19,7 @@ REFUSED_TEXT = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
 NOW_MS = 1_700_000_000_000
 MINUTE_MS = 60_000
 LIMIT_MS = NOW_MS - 15 * MINUTE_MS - GRACE_MS
-"""A transaction hangs whose last batch is older, with the default of --max-timeout."""
+"""A transaction hangs if its last batch is older, with the default of --max-timeout."""
 COLUMNS = [
     "topic",
     "partition",
@@ -46,7 +46,7 @@ def test_transactions_are_filtered_by_the_brokers_that_tell_them(cluster: StandI
     result = [ListedTransaction("t", 8, "Ongoing", 2), ListedTransaction("u", 9, "Empty", 1)]
     cluster.answers["list_transactions"] = result, {3: REFUSED}
     rows = cluster.rows("transactions", "transactions", "list", code=1)
-    assert [tuple(one.values()) for one in rows] == [
+    assert [tuple(row.values()) for row in rows] == [
         ("t", 2, 8, "Ongoing", None), ("u", 1, 9, "Empty", None), (None, 3, None, None, REFUSED_TEXT),
     ]  # fmt: skip
     arguments = "--state Ongoing --state Empty --producer-id 8 --producer-id 0 --running-for 0s --pattern a.*"
@@ -64,7 +64,7 @@ def test_transaction_is_described_with_its_start_if_open(
     info = TransactionInfo("t", 8, 3, "Ongoing", 60_000, started, 2, (("a", 0), ("b", 1)))
     cluster.answers["describe_transactions"] = {"t": info, "u": REFUSED}
     rows = cluster.rows("transactions", "transactions", "describe", "t", "u", code=1)
-    assert [tuple(one.values()) for one in rows] == [
+    assert [tuple(row.values()) for row in rows] == [
         ("t", 2, 8, 3, "Ongoing", 60_000, shown, ["a:0", "b:1"], None), ("u", *[None] * 7, REFUSED_TEXT),
     ]  # fmt: skip
     assert cluster.asked == [("describe_transactions", ("t", "u"))]
@@ -83,14 +83,14 @@ def test_producers_are_those_of_the_partitions_that_are_named(
 ) -> None:
     cluster.answers |= {"topics": {"a": topic("a", 0, 1), "b": topic("b", 0, 1)}, "producers": {}}
     assert cluster("transactions", "producers", *named)[0] == "no producers\n"
-    assert cluster.asked == [("topics", {one.partition(":")[0] for one in named}), ("producers", meant)]
+    assert cluster.asked == [("topics", {place.partition(":")[0] for place in named}), ("producers", meant)]
 
 
 def test_producers_have_first_offset_of_open_transaction(cluster: StandIn) -> None:
     states = [ProducerState(8, 1, 41, 1000, 6, 0), ProducerState(9, 2, 42, 2000, -1, -1)]
     cluster.answers |= {"topics": {"a": topic("a", 0, 1)}, "producers": {("a", 0): states, ("a", 1): REFUSED}}
     rows = cluster.rows("producers", "transactions", "producers", "a", code=1)
-    assert [tuple(one.values()) for one in rows] == [
+    assert [tuple(row.values()) for row in rows] == [
         ("a", 0, 8, 1, 6, 41, 1000, 0, None),
         ("a", 0, 9, 2, -1, 42, 2000, None, None),
         ("a", 1, *[None] * 6, REFUSED_TEXT),
@@ -162,7 +162,7 @@ def test_open_transaction_hangs_after_max_timeout_and_grace(
     }  # fmt: skip
     rows = hanging(cluster, *options, code=int(hangs))
     row = ("a", 4, 8, 1, state.transaction_offset, state.last_at_ms, None, None)
-    assert [tuple(one.values()) for one in rows] == ([row] if hangs else [])
+    assert [tuple(row.values()) for row in rows] == ([row] if hangs else [])
     assert len(cluster.asked_for("list_transactions")) == int(hangs), "coordinators are asked only of those"
 
 
@@ -177,7 +177,7 @@ OLD = ProducerState(8, 1, 0, LIMIT_MS - 1, 0, 10)
         (KNOWN._replace(producer_epoch=2), True),
         (KNOWN._replace(partitions=(("a", 5), ("b", 4))), True),
         (KNOWN._replace(state="PrepareCommit"), False),
-        *((KNOWN._replace(state=one), True) for one in ("Empty", "CompleteCommit", "CompleteAbort", "Dead")),
+        *((KNOWN._replace(state=s), True) for s in ("Empty", "CompleteCommit", "CompleteAbort", "Dead")),
     ],
 )
 @pytest.mark.usefixtures("clock")
@@ -192,9 +192,9 @@ def test_transaction_known_to_its_coordinator_does_not_hang(
         "describe_transactions": {"t": info},
     }
     rows = hanging(cluster, "a", code=int(hangs))
-    assert [one["transactional_id"] for one in rows] == (["t"] if hangs else [])
+    assert [row["transactional_id"] for row in rows] == (["t"] if hangs else [])
     assert cluster.asked_for("list_transactions") == [[{"producer_ids": [8]}]]
-    assert [list(one) for [one] in cluster.asked_for("describe_transactions")] == [["t"]]
+    assert [list(ids) for [ids] in cluster.asked_for("describe_transactions")] == [["t"]]
 
 
 @pytest.mark.usefixtures("clock")
@@ -207,12 +207,12 @@ def test_failing_partitions_and_coordinators_are_reported(cluster: StandIn) -> N
     }
     rows = hanging(cluster, code=1)
     assert list(rows[0]) == COLUMNS
-    assert [(one["partition"], one["producer_id"], one["error"]) for one in rows] == [
+    assert [(row["partition"], row["producer_id"], row["error"]) for row in rows] == [
         (4, None, REFUSED_TEXT), (5, 8, None),
     ]  # fmt: skip
     assert cluster.asked_for("topics") == [[None]], "without names all partitions are looked at"
     cluster.answers["producers"] = {("a", 4): REFUSED, ("a", 5): []}
-    assert [one["partition"] for one in hanging(cluster, code=1)] == [4], "what is not told is a failure too"
+    assert [row["partition"] for row in hanging(cluster, code=1)] == [4], "what is not told is a failure too"
     cluster.answers["producers"] = {("a", 5): [OLD]}
     cluster.answers["list_transactions"] = [], {2: ClientError("broker 2 is away")}
     _, err = cluster("transactions", "find-hanging", code=1)

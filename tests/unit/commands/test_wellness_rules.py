@@ -53,7 +53,7 @@ class StandIn:
 
 
 def brief(findings: Findings) -> list[tuple[str, str, str, str]]:
-    return [(one.check, one.subject, one.status, one.text) for one in findings.all]
+    return [(finding.check, finding.subject, finding.status, finding.text) for finding in findings.all]
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ async def test_a_controller_is_known_or_not(
 
 
 def topic(name: str, *partitions: tuple[int, int]) -> TopicInfo:
-    """A topic whose partitions have a leader, and so many replicas in sync of three."""
+    """A topic of partitions with a leader, and so many replicas in sync of three."""
     return TopicInfo(
         name, "", False,
         tuple(
@@ -133,7 +133,7 @@ async def test_partitions_are_told_by_their_worst_trouble(findings: Findings) ->
         ("partitions", "a-3, b-1", PROBLEM, "2 of 9 have fewer replicas in sync than min.insync.replicas"),
         ("partitions", "a-2, b-0, e-0, f-0", PROBLEM, "4 of 9 have replicas that are not in sync"),
     ]
-    assert ["elect" in one.advice for one in findings.all] == [True, False, False]
+    assert ["elect" in finding.advice for finding in findings.all] == [True, False, False]
     assert admin.asked[1:] == [
         (
             "describe_configs",
@@ -265,7 +265,7 @@ async def test_a_topic_that_cannot_be_deleted_is_named(findings: Findings, delet
     admin = broker(NOW_MS, delete_topics=delete)
     await check_clock(admin, findings, writes=True, clock=clock)
     name = admin.asked[1][1][0]
-    assert [one.status for one in findings.all] == [OK, NOTE, SKIPPED]
+    assert [finding.status for finding in findings.all] == [OK, NOTE, SKIPPED]
     assert findings.all[1].text.startswith(f"topic {name}, made for this, is left: ")
     assert findings.all[1].advice == f"delete it: `barnabas topics delete {name}`"
 
@@ -298,7 +298,7 @@ def test_files_are_not_counted_where_nobody_tells(findings: Findings) -> None:
     check_local_files(Endpoint("h", 9), ["192.0.2.1"], findings, untold)
     check_local_files(Endpoint("h", 9), ["127.0.0.1"], findings, untold)
     check_local_files(Endpoint("h", 9), ["127.0.0.1"], findings, Processes(are_shown=False))
-    assert [(one.status, one.text) for one in findings.all] == [
+    assert [(finding.status, finding.text) for finding in findings.all] == [
         (SKIPPED, "the broker is not on this machine"),
         (SKIPPED, "the process that listens belongs to another user, or is in a container"),
         (SKIPPED, "this system does not show the files of other processes"),
