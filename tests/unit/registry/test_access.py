@@ -54,8 +54,8 @@ class Broker:
         topic = MetadataResponse.MetadataResponseTopic
         return MetadataResponse(
             topics=[
-                topic(self._code, one.name, topic_authorized_operations=self._bits(self._may))
-                for one in request.topics
+                topic(self._code, row.name, topic_authorized_operations=self._bits(self._may))
+                for row in request.topics
             ],
             cluster_authorized_operations=self._bits(self._may_cluster),
         )
@@ -63,15 +63,15 @@ class Broker:
 
 async def allowed(broker: Broker, subject: str | None = "t-value") -> set[str]:
     client: Any = broker
-    found = set()
+    needs = set()
     for need in NEEDS:
         try:
             await User(client).check(need, subject)
-            found.add(need)
+            needs.add(need)
         except RegistryError as error:
             if (error.status, error.code) != (403, 40301):
                 raise
-    return found
+    return needs
 
 
 @pytest.mark.parametrize(
@@ -118,11 +118,11 @@ async def test_the_settings_of_all_are_for_who_may_alter_the_cluster(subject: st
 
 async def test_readable_subjects_are_those_of_described_topics() -> None:
     subjects = ["t-key", "t-value", "u"]
-    for code, found in (
+    for code, expected in (
         (0, set(subjects)), (Code.UNKNOWN_TOPIC_OR_PARTITION, set(subjects)), (Code.TOPIC_AUTHORIZATION_FAILED, set()),
     ):  # fmt: skip
         client: Any = Broker(code)
-        assert await User(client).readable(subjects) == found
+        assert await User(client).readable(subjects) == expected
     assert await User(client).readable([]) == set()
     many = [f"s{number}" for number in range(2500)]
     asking = Broker()
@@ -137,7 +137,7 @@ def basic(text: bytes, scheme: bytes = b"Basic") -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("header", "found"),
+    ("header", "login"),
     [
         (basic(b"ann:secret"), ("ann", "secret")),
         (basic(b"ann:a:b", b"bAsIc"), ("ann", "a:b")),
@@ -145,8 +145,8 @@ def basic(text: bytes, scheme: bytes = b"Basic") -> bytes:
         (basic("änn:sécret".encode()), ("änn", "sécret")),
     ],
 )
-def test_a_user_comes_with_a_password(header: bytes, found: tuple[str, str]) -> None:
-    assert basic_credentials(header) == found
+def test_a_user_comes_with_a_password(header: bytes, login: tuple[str, str]) -> None:
+    assert basic_credentials(header) == login
 
 
 @pytest.mark.parametrize(
@@ -167,21 +167,21 @@ def test_reference_to_the_newest_version_names_the_current_one() -> None:
     for number in (1, 2, 4, 5):
         schema = Schema("JSON", f'{{"title":"{number}"}}')
         state.put(Version("other", number, number, schema, is_deleted=number == 5))
-    given = (
+    references = (
         Reference("a", "other", -1), Reference("b", "other", 1), Reference("c", "not there", -1),
         Reference("d", "other", 9),
     )  # fmt: skip
-    found = pinned(state, "s", Schema("JSON", "{}", given))
-    assert [one.version for one in found.references] == [4, 1, -1, 9]
-    plain = Schema("JSON", "{}", given[1:2])
+    resolved = pinned(state, "s", Schema("JSON", "{}", references))
+    assert [reference.version for reference in resolved.references] == [4, 1, -1, 9]
+    plain = Schema("JSON", "{}", references[1:2])
     assert pinned(state, "s", plain) is plain
 
 
 def test_references_that_lead_in_a_circle_end() -> None:
-    """As another registry, or whoever has written the topic by hand, may have left them."""
+    """As another registry, or a writer of the topic by hand, may have left them."""
     state = State()
     for number, (subject, other) in enumerate((("a", "b"), ("b", "a")), 1):
         references = (Reference(f"{other}.json", other, 1),)
         state.put(Version(subject, 1, number, Schema("JSON", f'{{"title":"{subject}"}}', references)))
-    found = dependencies_of(state, "c", [Reference("a.json", "a", 1)])
-    assert found == [("b.json", '{"title":"b"}'), ("a.json", '{"title":"a"}')]
+    dependencies = dependencies_of(state, "c", [Reference("a.json", "a", 1)])
+    assert dependencies == [("b.json", '{"title":"b"}'), ("a.json", '{"title":"a"}')]

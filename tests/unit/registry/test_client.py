@@ -61,15 +61,15 @@ async def test_who_asks_for_the_same_schema_at_the_same_time_asks_once() -> None
     async with standin({"/schemas/ids/1": {"schema": USER}}) as registry:
         registry.delay_s = 0.05
         client = RegistryClient(registry.url)
-        found: list[Schema] = []
+        schemas: list[Schema] = []
 
         async def ask() -> None:
-            found.append(await client.schema(1))
+            schemas.append(await client.schema(1))
 
         async with trio.open_nursery() as nursery:
             for _ in range(5):
                 nursery.start_soon(ask)
-        assert found == [Schema("AVRO", USER)] * 5
+        assert schemas == [Schema("AVRO", USER)] * 5
         assert registry.asked == ["GET /schemas/ids/1"]
 
 
@@ -140,5 +140,5 @@ async def test_a_login_does_not_go_where_a_registry_points() -> None:
             registry.answers["/subjects"] = (status, b"", f"Location: {other.url}/subjects")
             with pytest.raises(RegistryError, match=f"status {status}"):
                 await RegistryClient(registry.url, user="ann", password="x").subjects()
-        assert [b"Authorization: Basic" in one for one in registry.heads] == [True] * 5
+        assert [b"Authorization: Basic" in head for head in registry.heads] == [True] * 5
         assert other.heads == []

@@ -23,16 +23,16 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     """Return paths of certificates and keys, by name."""
     directory = tmp_path_factory.mktemp("certificates")
     ours, others = signed({"CN": "ours"}), signed({"CN": "others"})
-    made: dict[str, Signed] = {
+    certificates: dict[str, Signed] = {
         "server": signed({"CN": "registry"}, ours),
         "elsewhere": signed({"CN": "x"}, ours, host="elsewhere.example", has_address=False),
         "me": signed({"CN": "me"}, ours),
         "stranger": signed({"CN": "stranger"}, others),
     }
-    for name, one in {"ca": ours, "other-ca": others, **made}.items():
-        (directory / f"{name}.pem").write_text(one.pem)
-        (directory / f"{name}.key").write_text(one.key_pem)
-        (directory / f"{name}.locked.key").write_text(one.encrypted_key_pem("opens"))
+    for name, certificate in {"ca": ours, "other-ca": others, **certificates}.items():
+        (directory / f"{name}.pem").write_text(certificate.pem)
+        (directory / f"{name}.key").write_text(certificate.key_pem)
+        (directory / f"{name}.locked.key").write_text(certificate.encrypted_key_pem("opens"))
     return lambda name: str(directory / name)
 
 
@@ -42,13 +42,13 @@ async def registry(
 ) -> AsyncIterator[tuple[str, list[bytes]]]:
     """Serve one that has no subjects, or answers so; yields host and port, and the heads of requests."""
     heads: list[bytes] = []
-    found = answer or b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]"
+    content = answer or b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]"
 
     async def serve(stream: trio.abc.Stream) -> None:
         with suppress(trio.BrokenResourceError):
             async with stream:
                 heads.append(bytes(await stream.receive_some(65536)))
-                await stream.send_all(found)
+                await stream.send_all(content)
 
     async with trio.open_nursery() as nursery:
         if files is None:
@@ -67,14 +67,14 @@ async def registry(
         nursery.cancel_scope.cancel()
 
 
-def at(url: str, **given: str) -> RegistryAt:
-    found = RegistryAt.of({PREFIX + name.replace("_", "."): text for name, text in given.items()}, url)
-    assert found is not None
-    return found
+def at(url: str, **options: str) -> RegistryAt:
+    place = RegistryAt.of({PREFIX + name.replace("_", "."): text for name, text in options.items()}, url)
+    assert place is not None
+    return place
 
 
-async def refusal(one: RegistryAt, timeout_s: float = 10) -> str:
-    client = one.client()
+async def refusal(place_: RegistryAt, timeout_s: float = 10) -> str:
+    client = place_.client()
     client._timeout_s = timeout_s
     with pytest.raises(RegistryError) as error:
         await client.subjects()
@@ -108,10 +108,10 @@ async def test_broker_user_is_told_to_the_brokers_own_registry_alone() -> None:
             "Basic YW5uOnBAc3M=": {"basic_auth_user_info": "ann:p@ss"},
             "Bearer t": {"bearer_auth_token": "t"},
         }
-        for wanted, given in logins.items():
-            assert await at(url, **given).client_of("bob", "secret").subjects() == []
+        for login, options in logins.items():
+            assert await at(url, **options).client_of("bob", "secret").subjects() == []
             told = [line for line in heads[-1].split(b"\r\n") if line.startswith(b"Authorization")]
-            assert told == ([f"Authorization: {wanted}".encode()] if wanted else []), "its own login or none"
+            assert told == ([f"Authorization: {login}".encode()] if login else []), "its own login or none"
         assert await at(f"http://ann:p%40ss@{place}").client_of("bob", "secret").subjects() == []
         assert b"Basic YW5uOnBAc3M=" in heads[-1]
         assert await RegistryAt(url, is_of_the_broker=True).client_of("bob", "x").subjects() == []
@@ -121,7 +121,7 @@ async def test_broker_user_is_told_to_the_brokers_own_registry_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("above", "found"),
+    ("above", "result"),
     [
         ({}, {"url": "https://a:8081/x", "user": "ann:x", "ca": "1"}),
         ({"url": "https://A:8081/y"}, {"url": "https://A:8081/y", "user": "ann:x", "ca": "1"}),
@@ -134,7 +134,7 @@ async def test_broker_user_is_told_to_the_brokers_own_registry_alone() -> None:
         ({"url": "nonsense:x"}, {"url": "nonsense:x"}),
     ],
 )  # fmt: skip
-def test_settings_of_one_registry_are_not_for_another(above: dict[str, str], found: dict[str, str]) -> None:
+def test_settings_of_one_registry_are_not_for_another(above: dict[str, str], result: dict[str, str]) -> None:
     names = {
         "url": "schema.registry.url",
         "user": "schema.registry.basic.auth.user.info",
@@ -142,22 +142,22 @@ def test_settings_of_one_registry_are_not_for_another(above: dict[str, str], fou
     }
     below = {"url": "https://a:8081/x", "user": "ann:x", "ca": "1"}
 
-    def settings(given: dict[str, str]) -> dict[str, str]:
-        return {names[name]: text for name, text in given.items()}
+    def settings(values: dict[str, str]) -> dict[str, str]:
+        return {names[name]: text for name, text in values.items()}
 
-    assert over(settings(below) | {"sasl.username": "u"}, settings(above)) == settings(found) | {
+    assert over(settings(below) | {"sasl.username": "u"}, settings(above)) == settings(result) | {
         "sasl.username": "u"
     }
 
 
 async def test_whom_nobody_trusts_and_who_has_another_name(files: Files) -> None:
     async with registry(files) as (place, _):
-        for given in ({}, {"ssl_ca_location": files("other-ca.pem")}):
-            said = await refusal(at(f"https://{place}", **given))
-            assert said.startswith(f"https://{place} cannot be reached: its certificate is not trusted (")
-            assert said.endswith("): name its CA")
-        said = await refusal(at(f"http://{place}"))
-        assert said == f"http://{place} closed the connection without a response"
+        for options in ({}, {"ssl_ca_location": files("other-ca.pem")}):
+            reason = await refusal(at(f"https://{place}", **options))
+            assert reason.startswith(f"https://{place} cannot be reached: its certificate is not trusted (")
+            assert reason.endswith("): name its CA")
+        reason = await refusal(at(f"http://{place}"))
+        assert reason == f"http://{place} closed the connection without a response"
     async with registry(files, name="elsewhere") as (place, _):
         assert "its certificate is of another name" in await refusal(
             at(f"https://{place}", ssl_ca_location=files("ca.pem"))
@@ -167,7 +167,7 @@ async def test_whom_nobody_trusts_and_who_has_another_name(files: Files) -> None
 
 
 @pytest.mark.parametrize(
-    ("answer", "given", "said"),
+    ("answer", "options", "reason"),
     [
         ("401 x", {}, "{url} requires a login (401)"),
         ("401 x", {"basic_auth_user_info": "a:b"}, "{url} refused the login (401)"),
@@ -181,17 +181,17 @@ async def test_whom_nobody_trusts_and_who_has_another_name(files: Files) -> None
         ("503 x", {}, "{url} responded to /subjects with status 503 (503)"),
     ],
 )  # fmt: skip
-async def test_answers_that_are_none(answer: str, given: dict[str, str], said: str) -> None:
+async def test_answers_that_are_none(answer: str, options: dict[str, str], reason: str) -> None:
     status, _, body = answer.partition(" x")
     content = body.strip().encode()
     head = f"HTTP/1.1 {status} x\r\nContent-Length: {len(content)}\r\n\r\n".encode()
     async with registry(None, answer=head + content) as (place, _):
         url = f"http://{place}"
-        assert await refusal(at(url, **given)) == said.format(url=url)
+        assert await refusal(at(url, **options)) == reason.format(url=url)
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("options", "message"),
     [
         ({"url": "https://r", "ssl.ca.file": "x"}, r"schema.registry.ssl.ca.file is not a setting; there are: "),
         ({"url": "https://r", "ssl.ca.location": "/nowhere"}, r"schema.registry.ssl.ca.location '/nowhere'"),
@@ -202,6 +202,6 @@ async def test_answers_that_are_none(answer: str, given: dict[str, str], said: s
         ({"url": "r:8081"}, "is not the address of a registry"),
     ],
 )  # fmt: skip
-def test_settings_that_make_no_sense(given: dict[str, str], message: str) -> None:
+def test_settings_that_make_no_sense(options: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        RegistryAt.of({PREFIX + name: text for name, text in given.items()})
+        RegistryAt.of({PREFIX + name: text for name, text in options.items()})

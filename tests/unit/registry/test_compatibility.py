@@ -16,9 +16,9 @@ TABLES = Path(__file__).resolve().parents[2] / "golden" / "registry"
 
 
 def cases(name: str) -> list[Any]:
-    found = [json.loads(line) for line in (TABLES / name).read_text().splitlines()]
-    ids = [f"{number}-{'+'.join(one['changes'])[:60]}" for number, one in enumerate(found)]
-    return [pytest.param(one, id=name) for one, name in zip(found, ids, strict=True)]
+    rows = [json.loads(line) for line in (TABLES / name).read_text().splitlines()]
+    ids = [f"{number}-{'+'.join(row['changes'])[:60]}" for number, row in enumerate(rows)]
+    return [pytest.param(row, id=name) for row, name in zip(rows, ids, strict=True)]
 
 
 def avro_cases() -> list[Any]:
@@ -33,11 +33,11 @@ def parsed(format_name: str, case: Any, side: str) -> Any:
 @pytest.mark.parametrize("case", cases("json_schema.jsonl"))
 def test_json_schemas(case: Any) -> None:
     old, new = parsed("JSON", case, "old"), parsed("JSON", case, "new")
-    found = json_compatibility.changes(old.node(), new.node())
-    assert json_compatibility.fits(found) == case["fits"]
+    changes = json_compatibility.changes(old.node(), new.node())
+    assert json_compatibility.fits(changes) == case["fits"]
     assert (not new.breaks(old)) == case["fits"]
     if case["changes"]:  # what is told where nothing is left of a schema is nobody's business
-        told = [f"{kind} {json_compatibility.shown(path)}" for kind, path in found]
+        told = [f"{kind} {json_compatibility.shown(path)}" for kind, path in changes]
         assert sorted(told) == case["changes"]
 
 
@@ -51,14 +51,14 @@ DESCRIPTIONS += [
 @pytest.mark.parametrize(("word", "draft", "kind"), DESCRIPTIONS)
 def test_what_only_describes_may_change(word: str, draft: str, kind: str) -> None:
     base = {"$schema": draft, "type": "string"}
-    without, one, other = (
+    without, with_word, other = (
         parse(Schema("JSON", json.dumps(base | more)), [], is_new=True)
         for more in ({}, {word: "http://a.example/x"}, {word: "http://a.example/y"})
     )
-    for old, new in ((without, one), (one, without), (one, other)):
+    for old, new in ((without, with_word), (with_word, without), (with_word, other)):
         assert json_compatibility.changes(old.node(), new.node()) == [(f"{kind}_CHANGED", "")]  # type: ignore[attr-defined]
         assert new.breaks(old) == []
-    assert json_compatibility.changes(one.node(), one.node()) == []  # type: ignore[attr-defined]
+    assert json_compatibility.changes(with_word.node(), with_word.node()) == []  # type: ignore[attr-defined]
 
 
 LEFT_OVER = {"absent": None, "false": False, "true": True, "text": {"type": "string"}}
@@ -85,23 +85,23 @@ def test_unjudged_schema_may_grow_and_not_shrink(kind: str, word: str, old: str,
     name = f"unevaluated{word}"
     before, after = (
         parse(
-            Schema("JSON", json.dumps({"$schema": DRAFT, "type": kind} | ({} if one is None else {name: one}))), [],
+            Schema("JSON", json.dumps({"$schema": DRAFT, "type": kind} | ({} if schema is None else {name: schema}))), [],
             is_new=True,
         )
-        for one in (LEFT_OVER[old], LEFT_OVER[new])
+        for schema in (LEFT_OVER[old], LEFT_OVER[new])
     )  # fmt: skip
-    found: Any = json_compatibility.changes(before.node(), after.node())
+    changes: Any = json_compatibility.changes(before.node(), after.node())
     change = LEFT_OVER_CHANGES.get((old, new))
-    wanted = [] if change is None else [f"UNEVALUATED_{word.upper()}_{change} #/{name}"]
-    assert [f"{what} {json_compatibility.shown(path)}" for what, path in found] == wanted
+    expected = [] if change is None else [f"UNEVALUATED_{word.upper()}_{change} #/{name}"]
+    assert [f"{what} {json_compatibility.shown(path)}" for what, path in changes] == expected
     assert (not after.breaks(before)) == (change in (None, "ADDED", "EXTENDED"))
 
 
 @pytest.mark.parametrize("case", cases("protobuf.jsonl"))
 def test_protobuf_schemas(case: Any) -> None:
     old, new = parsed("PROTOBUF", case, "old"), parsed("PROTOBUF", case, "new")
-    found = protobuf_compatibility.changes(old.descriptor(), new.descriptor())
-    assert sorted(f"{kind} {path}" for kind, path in found) == case["changes"]
+    changes = protobuf_compatibility.changes(old.descriptor(), new.descriptor())
+    assert sorted(f"{kind} {path}" for kind, path in changes) == case["changes"]
     assert (not new.breaks(old)) == case["fits"]
 
 
@@ -134,4 +134,4 @@ def test_recursive_schema_is_compared_to_the_end() -> None:
 
     assert node("integer").breaks(node("integer")) == []
     assert node("number").breaks(node("integer")) == []
-    assert any("TYPE_CHANGED" in one for one in node("string").breaks(node("integer")))
+    assert any("TYPE_CHANGED" in difference for difference in node("string").breaks(node("integer")))

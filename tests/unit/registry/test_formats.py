@@ -61,13 +61,13 @@ def proto(text: str, *dependencies: tuple[str, str]) -> Any:
 def test_avro_goes_through_json() -> None:
     schema = avro(ORDER)
     value = {"id": "1", "raw": "\x00\xff", "price": "NaN", "before": {"id": "0", "state": "DONE"}}
-    found = schema.decode(schema.encode(value))
-    assert found == {
+    decoded = schema.decode(schema.encode(value))
+    assert decoded == {
         "id": "1", "state": "NEW", "at": 0, "raw": "\x00\xff", "price": "NaN",
         "before": {"id": "0", "state": "DONE", "at": 0, "raw": None, "price": 0.0, "before": None},
     }  # fmt: skip
-    assert schema.decode(schema.encode(found)) == found
-    assert json.loads(json.dumps(found)) == found
+    assert schema.decode(schema.encode(decoded)) == decoded
+    assert json.loads(json.dumps(decoded)) == decoded
 
 
 def test_a_union_is_written_by_the_branch_that_fits_or_is_named() -> None:
@@ -148,19 +148,19 @@ def test_defaults_within_defaults_are_judged_once_each() -> None:
     ],
 )
 def test_each_draft_is_applied(draft: str, schema: Any) -> None:
-    found = parse(Schema("JSON", json.dumps({"$schema": draft, **schema})), is_new=True)
-    assert found.decode(found.encode(4)) == 4
+    parsed = parse(Schema("JSON", json.dumps({"$schema": draft, **schema})), is_new=True)
+    assert parsed.decode(parsed.encode(4)) == 4
     with pytest.raises(SchemaError, match=r"\$: 5 "):
-        found.encode(5)
+        parsed.encode(5)
 
 
 def test_json_schemas_refer_by_name_also_beside_their_address() -> None:
     city = '{"type":"object","required":["name"]}'
     for root in ({}, {"$id": "http://example.com/person.json"}):
         text = json.dumps({**root, "properties": {"c": {"$ref": "city.json"}}})
-        found = parse(Schema("JSON", text), [("city.json", city)], is_new=True)
+        parsed = parse(Schema("JSON", text), [("city.json", city)], is_new=True)
         with pytest.raises(SchemaError, match="'name' is a required property"):
-            found.encode({"c": {}})
+            parsed.encode({"c": {}})
 
 
 @pytest.mark.parametrize(
@@ -186,28 +186,28 @@ COMPILED = [
 
 def _without_usual_names(message: Any) -> None:
     """Put entries of maps behind other messages, and leave out names in JSON: protoc spells out the usual ones too."""
-    nested = [type(one).FromString(one.SerializeToString()) for one in message.nested_type]
+    nested = [type(message_).FromString(message_.SerializeToString()) for message_ in message.nested_type]
     del message.nested_type[:]
-    message.nested_type.extend(sorted(nested, key=lambda one: one.options.map_entry))
-    for one in (*message.field, *message.extension):
-        if one.json_name != "see":
-            one.ClearField("json_name")
-    for one in message.nested_type:
-        _without_usual_names(one)
+    message.nested_type.extend(sorted(nested, key=lambda nested_: nested_.options.map_entry))
+    for field in (*message.field, *message.extension):
+        if field.json_name != "see":
+            field.ClearField("json_name")
+    for nested_ in message.nested_type:
+        _without_usual_names(nested_)
 
 
 @pytest.mark.parametrize("case", COMPILED, ids=[str(number) for number in range(len(COMPILED))])
 def test_protobuf_text_says_what_protoc_makes_of_it(case: Any) -> None:
     schema = proto(case["text"])
     compiled = descriptor_pb2.FileDescriptorProto.FromString(b64decode(case["descriptor"]))
-    found = type(compiled).FromString(schema.file.SerializeToString())
-    for file in (compiled, found):
+    parsed = type(compiled).FromString(schema.file.SerializeToString())
+    for file in (compiled, parsed):
         around: Any = descriptor_pb2.DescriptorProto(nested_type=file.message_type, extension=file.extension)
         _without_usual_names(around)
         for name, parts in (("message_type", around.nested_type), ("extension", around.extension)):
             file.ClearField(name)
             getattr(file, name).extend(parts)
-    assert found == compiled
+    assert parsed == compiled
     assert proto(schema.canonical).canonical == schema.canonical
     from_descriptor = proto(case["descriptor"])
     assert proto(from_descriptor.text).canonical == from_descriptor.canonical
@@ -240,7 +240,7 @@ def test_map_entries_count_when_they_precede_other_messages() -> None:
     order = file.message_type[0]
     line, entry = order.nested_type[0], order.nested_type[1]
     assert entry.options.map_entry
-    compiled = [type(line).FromString(one.SerializeToString()) for one in (entry, line)]
+    compiled = [type(line).FromString(part.SerializeToString()) for part in (entry, line)]
     del order.nested_type[:]
     order.nested_type.extend(compiled)  # as compilers order them
     schema = proto(b64encode(file.SerializeToString()).decode())

@@ -25,7 +25,7 @@ SCHEMA = json.dumps({"schemaType": "JSON", "schema": "{}"}).encode()
 
 
 class Nobody(Caller):
-    """A caller who may do nothing."""
+    """A caller that may do nothing."""
 
     async def check(self, need: str, subject: str | None) -> None:
         raise RegistryError(403, 40301, f"{need} {subject}")
@@ -73,24 +73,24 @@ async def answered(
 
 
 def unchunked(content: bytes) -> bytes:
-    found = b""
+    body = b""
     while content:
         size, _, content = content.partition(b"\r\n")
-        found += content[: int(size, 16)]
+        body += content[: int(size, 16)]
         content = content[int(size, 16) + 2 :]
-    return found
+    return body
 
 
 def request(method: str, path: str, body: bytes = b"", **headers: str) -> bytes:
-    given = {"Host": "localhost", "Content-Length": str(len(body))} | {
+    headers_ = {"Host": "localhost", "Content-Length": str(len(body))} | {
         name.replace("_", "-"): text for name, text in headers.items()
     }
-    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {text}" for name, text in given.items()), "", ""]
+    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {text}" for name, text in headers_.items()), "", ""]
     return "\r\n".join(lines).encode() + body
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "body", "headers", "status", "found"),
+    ("method", "path", "body", "headers", "status", "expected"),
     [
         ("GET", "/", b"", {}, 200, {}),
         ("GET", "/subjects", b"", {}, 200, []),
@@ -119,7 +119,7 @@ def request(method: str, path: str, body: bytes = b"", **headers: str) -> bytes:
     ],
 )
 async def test_requests_and_their_answers(
-    method: str, path: str, body: bytes, headers: dict[str, str], status: int, found: Any
+    method: str, path: str, body: bytes, headers: dict[str, str], status: int, expected: Any
 ) -> None:
     got, told, content = await answered(request(method, path, body, **headers))
     answer = json.loads(content)
@@ -127,11 +127,11 @@ async def test_requests_and_their_answers(
     assert told["content-type"] == OWN_TYPE
     if isinstance(answer, dict):
         answer = {
-            name: one
-            for name, one in answer.items()
+            name: value
+            for name, value in answer.items()
             if name not in ("message", "version", "schema", "schemaType")
         }
-    assert answer == (found if status == 200 else {"error_code": found})
+    assert answer == (expected if status == 200 else {"error_code": expected})
 
 
 async def test_answer_is_named_by_accept_and_empty_for_head() -> None:
@@ -231,7 +231,7 @@ async def test_a_request_of_a_page_of_another_site_is_refused(
 ) -> None:
     sent = {"Content_Type": "text/plain;json", "Authorization": "Basic YTpi", **headers}
     data = request("POST", "/subjects/s/versions", SCHEMA, **sent)
-    found = [
+    codes = [
         (await answered(data, logins, is_local=is_local))[0]
         for is_local, logins in (
             (True, None),
@@ -240,7 +240,7 @@ async def test_a_request_of_a_page_of_another_site_is_refused(
             (False, Known(Everybody())),
         )
     ]
-    assert found == [local, local_with_logins, open_, with_logins]
+    assert codes == [local, local_with_logins, open_, with_logins]
 
 
 async def test_who_has_not_logged_in_is_asked_to() -> None:

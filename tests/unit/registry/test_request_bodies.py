@@ -56,8 +56,8 @@ def is_taken(body: Any) -> bool:
     ],
 )
 def test_a_part_of_the_wrong_kind_is_refused(name: str, taken: list[Any]) -> None:
-    found = [value for value in VALUES if is_taken({"schema": SCHEMA, name: value})]
-    assert found == taken
+    accepted = [value for value in VALUES if is_taken({"schema": SCHEMA, name: value})]
+    assert accepted == taken
 
 
 @pytest.mark.parametrize("body", VALUES)
@@ -98,8 +98,8 @@ def test_a_reference_lacks_nothing(changes: dict[str, Any], expected: tuple[int,
 def test_a_rule_that_makes_no_sense_is_refused(
     changes: dict[str, Any], expected: tuple[int, int] | None
 ) -> None:
-    found = answer({"schema": SCHEMA, "ruleSet": {"domainRules": [{**RULE, **changes}]}})
-    assert (found if isinstance(found, tuple) else None) == expected
+    answered = answer({"schema": SCHEMA, "ruleSet": {"domainRules": [{**RULE, **changes}]}})
+    assert (answered if isinstance(answered, tuple) else None) == expected
 
 
 @pytest.mark.parametrize(
@@ -130,8 +130,8 @@ async def test_a_setting_that_is_null_is_taken_back() -> None:
     ):
         assert await asked("PUT", "/config/s", body) == answered
         for query in ("", "?defaultToGlobal=true"):
-            found = await asked("GET", f"/config/s{query}")
-            assert (found["compatibilityLevel"], found.get("normalize")) == (level, shown)
+            config = await asked("GET", f"/config/s{query}")
+            assert (config["compatibilityLevel"], config.get("normalize")) == (level, shown)
     assert await asked("DELETE", "/config/s") == {"compatibilityLevel": "BACKWARD", "normalize": False}
     assert await asked.refused("GET", "/config/s") == (404, 40408)
 

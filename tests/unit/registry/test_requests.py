@@ -28,7 +28,7 @@ NUMBERS = ["0", "2147483648", "1.0", "+1", "٣", "one", "", "-2", "9" * 5000]
 
 
 class Everybody(Caller):
-    """A caller who may do everything."""
+    """A caller that may do everything."""
 
     async def check(self, need: str, subject: str | None) -> None:
         """Refuse nothing."""
@@ -39,7 +39,7 @@ class Everybody(Caller):
 
 
 class Watched(Everybody):
-    """A caller who may read what begins with m, and remembers what the broker was asked about."""
+    """A caller that may read what begins with m, and remembers what the broker was asked about."""
 
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
@@ -163,7 +163,7 @@ async def test_an_import_gives_ids_and_versions(asked: Asked) -> None:
 async def test_a_list_is_answered_in_parts(asked: Asked) -> None:
     for subject in ("t", "u"):
         await asked.register(subject, "a")
-    for query, found in (
+    for query, expected in (
         ("", ["s", "t", "u"]),
         ("?limit=-1", ["s", "t", "u"]),
         ("?limit=0", []),
@@ -173,12 +173,12 @@ async def test_a_list_is_answered_in_parts(asked: Asked) -> None:
         ("?offset=3", []),
         ("?subjectPrefix=t", ["t"]),
     ):
-        assert await asked("GET", f"/subjects{query}") == found, query
+        assert await asked("GET", f"/subjects{query}") == expected, query
     assert await asked.refused("GET", "/subjects?limit=x") == (404, 404)
 
 
 def filled(asked: Asked, count: int) -> Asked:
-    """Fill a registry with subjects whose names begin with m, and the same with n, each with an id of its own."""
+    """Fill a registry with subjects with names that begin with m, and the same with n, each with an id of its own."""
     for number in range(count):
         for letter in "nm":
             schema = Schema("JSON", f'{{"title":"{letter}{number}"}}')
@@ -292,8 +292,8 @@ async def test_permanent_deletion_covers_each_spelling_of_its_key(path: str) -> 
     await asked("DELETE", path)
     assert log.left().subjects["old"][1].id == 7, "only marked"
     await asked("DELETE", f"{path}?permanent=true")
-    left = log.left()
-    assert (left.subjects, left.configs, left.modes) == ({}, {}, {})
+    kept = log.left()
+    assert (kept.subjects, kept.configs, kept.modes) == ({}, {}, {})
 
 
 async def test_settings_are_taken_back_in_each_spelling_of_their_key() -> None:
@@ -304,8 +304,8 @@ async def test_settings_are_taken_back_in_each_spelling_of_their_key() -> None:
         log.write(spelled("MODE", subject), {"mode": "READONLY_OVERRIDE"})
     for path in ("/mode", "/mode/old", "/config", "/config/old"):
         await asked("DELETE", path)
-    left = log.left()
-    assert (left.configs, left.modes) == ({}, {})
+    kept = log.left()
+    assert (kept.configs, kept.modes) == ({}, {})
     assert len(asked.written.records) == 8, "each in both spellings"
     await asked("PUT", "/config/old", {"compatibility": "FULL"})
     await asked("DELETE", "/config/old")

@@ -1,4 +1,4 @@
-"""A registry whose schemas are worked on in child processes: limits, who waits for whom, and who has gone."""
+"""A registry with schemas worked on in child processes: limits, which requests wait, and which clients have gone."""
 
 from __future__ import annotations
 

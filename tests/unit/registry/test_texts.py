@@ -37,8 +37,8 @@ def test_avro_takes_and_prints_what_avro_for_java_does() -> None:
     for case in golden("avro"):
         text = case["text"]
         printed = text if case.get("printed") is True else case.get("printed")
-        if (found := kept("AVRO", text)) != printed:
-            differing[text] = found
+        if (printed_ := kept("AVRO", text)) != printed:
+            differing[text] = printed_
     assert differing == {WRAPPED_NAME: PLAIN_NAME}
 
 
@@ -62,13 +62,13 @@ def test_what_avro_has_printed_is_taken_and_stays_as_it_is() -> None:
 )  # fmt: skip
 def test_what_older_releases_have_kept_is_read_and_is_json(text: str) -> None:
     assert kept("AVRO", text) is None
-    found = kept("AVRO", text, is_new=False)
-    assert found is not None
+    printed = kept("AVRO", text, is_new=False)
+    assert printed is not None
 
     def refuse(name: str) -> None:
         raise AssertionError(f"{name} is no JSON")
 
-    json.loads(found, parse_constant=refuse)
+    json.loads(printed, parse_constant=refuse)
 
 
 JSON_LOOSER = {

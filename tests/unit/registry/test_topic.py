@@ -35,22 +35,22 @@ THERE = ResponseError(ErrorCode.TOPIC_ALREADY_EXISTS, "making")
 class Topics:
     """Stands for an administrator's client: what it is asked for in turn, and what it finds."""
 
-    def __init__(self, found: list[Any], made: Any = None, policy: str = "compact") -> None:
-        self.found, self.made, self.policy = found, made, policy
-        self.wanted: list[Any] = []
+    def __init__(self, listings: list[Any], created: Any = None, policy: str = "compact") -> None:
+        self.listings, self.created, self.policy = listings, created, policy
+        self.requested: list[Any] = []
 
     async def topics(self, names: list[str]) -> dict[str, Any]:
         """Find the topic, or not."""
-        return {names[0]: self.found.pop(0)}
+        return {names[0]: self.listings.pop(0)}
 
     async def describe_cluster(self) -> Any:
         """Return a cluster of two brokers."""
         return SimpleNamespace(brokers=[1, 2])
 
-    async def create_topics(self, wanted: list[Any]) -> dict[str, Any]:
+    async def create_topics(self, requested: list[Any]) -> dict[str, Any]:
         """Make it, or fail to."""
-        self.wanted += wanted
-        return {wanted[0].name: self.made}
+        self.requested += requested
+        return {requested[0].name: self.created}
 
     async def describe_configs(self, resources: list[Any]) -> dict[Any, Any]:
         """Return its policy."""
@@ -105,8 +105,8 @@ def store_of(topics: Topics, records: list[Any] | None = None, open_producer: An
 async def test_a_topic_that_is_not_there_is_made(nursery: trio.Nursery) -> None:
     topics = Topics([GONE])
     await nursery.start(store_of(topics).run)
-    assert topics.found == []
-    assert topics.wanted == [NewTopic("kept", 1, 2, {"cleanup.policy": "compact"})], (
+    assert topics.listings == []
+    assert topics.requested == [NewTopic("kept", 1, 2, {"cleanup.policy": "compact"})], (
         "no more copies than brokers"
     )
     nursery.cancel_scope.cancel()
@@ -117,7 +117,7 @@ async def test_a_topic_that_is_not_there_is_made(nursery: trio.Nursery) -> None:
     [
         (Topics([of_partitions(2)]), "topic kept has 2 partitions"),
         (Topics([of_partitions(1)], policy="compact,delete"), "cleanup.policy=compact,delete"),
-        (Topics([GONE, of_partitions(1)], made=THERE, policy="delete"), "cleanup.policy=delete"),
+        (Topics([GONE, of_partitions(1)], created=THERE, policy="delete"), "cleanup.policy=delete"),
     ],
 )
 async def test_a_topic_that_would_lose_schemas_is_refused(topics: Topics, words: str) -> None:
