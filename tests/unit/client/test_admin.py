@@ -53,11 +53,11 @@ async def test_topics_are_made_as_they_are_described(tmp_path: Path) -> None:
         assert await admin.topics() == {}
         await admin.create_topics(requested)
         again = await admin.create_topics([NewTopic("few", 2), NewTopic("a b", 1)])
-        assert {name: code_of(one) for name, one in again.items()} == {
+        assert {name: code_of(result_) for name, result_ in again.items()} == {
             "few": ErrorCode.TOPIC_ALREADY_EXISTS, "a b": ErrorCode.INVALID_TOPIC_EXCEPTION,
         }  # fmt: skip
         result: Any = await admin.topics()
-        assert {name: len(one.partitions) for name, one in result.items()} == {
+        assert {name: len(description.partitions) for name, description in result.items()} == {
             "by-hand": 2,
             "few": 2,
             "usual": 3,
@@ -71,7 +71,7 @@ async def test_topics_are_made_as_they_are_described(tmp_path: Path) -> None:
             (),
         )
         assert second.number == 1
-        assert len({one.id for one in result.values()}) == 3
+        assert len({topic.id for topic in result.values()}) == 3
         assert await admin.create_partitions({"few": 4}, only_check=True) == {"few": None}
         assert await admin.create_partitions({"few": 3}) == {"few": None}
         assert code_of((await admin.create_partitions({"few": 3}))["few"]) == ErrorCode.INVALID_PARTITIONS
@@ -100,7 +100,7 @@ async def test_offsets_are_looked_up_and_records_cut_off(tmp_path: Path) -> None
         assert await look(NOW_MS) == OffsetAt(0, NOW_MS, 0)
         assert (await look(NOW_MS + 1)).offset == -1
         result: Any = await admin.offsets({place: LATEST, other: LATEST})
-        assert [result[one].offset for one in (place, other)] == [3, 0]
+        assert [result[part].offset for part in (place, other)] == [3, 0]
         assert await admin.delete_records({place: 2, other: -1}) == {place: 2, other: 0}
         assert (await look(EARLIEST)).offset == 2
         refused: Any = await admin.delete_records({place: 9})
@@ -158,11 +158,11 @@ async def test_groups_are_listed_by_kind_and_state_and_emptied(tmp_path: Path) -
         settings = ConsumerSettings(group_id="classic", instance_id="i", offset_reset="earliest")
         modern = ConsumerSettings(group_id="modern", group_protocol="consumer", offset_reset="earliest")
         async with (
-            open_consumer(address, "t", settings=settings) as one,
+            open_consumer(address, "t", settings=settings) as first,
             open_consumer(address, "t", settings=modern) as two,
         ):
             await broker.produce("t", 0, b"x")
-            await one.receive()
+            await first.receive()
             await two.receive()
             listed, failures = await admin.list_groups()
             assert failures == {}

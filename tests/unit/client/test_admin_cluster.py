@@ -169,7 +169,7 @@ async def test_leaders_are_elected_of_some_partitions_or_of_all(version: int) ->
             "why",
         )
         sent = admin.request
-        assert [(one.topic, one.partitions) for one in sent.topic_partitions] == [("t", [0, 1, 2])]
+        assert [(part.topic, part.partitions) for part in sent.topic_partitions] == [("t", [0, 1, 2])]
         assert (sent.election_type, sent.timeout_ms) == (1 if version else 0, 24_000)
         await admin.elect_leaders(None)
         assert (admin.request.topic_partitions, admin.request.election_type) == (None, 0)
@@ -193,7 +193,7 @@ async def test_a_quorum_has_voters_and_observers() -> None:
         nodes = [QuorumNode(3, "voter", 6, 7, 8, ("c3:9093",)), QuorumNode(9, "observer", 10, 11, 12)]
         assert await admin.quorum() == (3, 4, nodes)
         (topic,) = admin.request.topics
-        assert (topic.topic_name, [one.partition_index for one in topic.partitions]) == (
+        assert (topic.topic_name, [partition.partition_index for partition in topic.partitions]) == (
             "__cluster_metadata",
             [0],
         )
@@ -237,7 +237,7 @@ async def test_replicas_are_moved_or_their_move_is_cancelled() -> None:
         outcomes: Any = await admin.reassign({("t", 2): None, PLACE: (2, 1)})
         assert (outcomes[PLACE], code_of(outcomes["t", 2]), outcomes["t", 2].message) == (None, 85, "why")
         (topic,) = admin.request.topics
-        assert [(one.partition_index, one.replicas) for one in topic.partitions] == [(0, [2, 1]), (2, None)]
+        assert [(row.partition_index, row.replicas) for row in topic.partitions] == [(0, [2, 1]), (2, None)]
         answer.error_code = DENIED
         with pytest.raises(ResponseError, match="reassigning partitions"):
             await admin.reassign({PLACE: None})

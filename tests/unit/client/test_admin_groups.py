@@ -72,7 +72,7 @@ async def test_groups_are_filtered_also_where_brokers_do_not(version: int) -> No
         for states, kinds, result in filters:
             admin.asked.clear()
             groups, failures = await admin.list_groups(states=states, kinds=kinds)
-            assert list(groups.items()) == [(one, by_id[one]) for one in result[tells_state + tells_kind]]
+            assert list(groups.items()) == [(row, by_id[row]) for row in result[tells_state + tells_kind]]
             assert {broker: code_of(error) for broker, error in failures.items()} == {2: DENIED}
             assert admin.request.states_filter == states * tells_state
             assert admin.request.types_filter == kinds * tells_kind
@@ -112,7 +112,7 @@ async def test_a_classic_group_is_described_with_what_its_members_say() -> None:
         assert admin.request.groups == ["g"]
         group.protocol_type = "connect"
         actual: Any = (await admin.describe_groups({"g": "classic"}))["g"]
-        assert [(one.subscription, one.assignment) for one in actual.members] == [((), ())] * 3
+        assert [(member.subscription, member.assignment) for member in actual.members] == [((), ())] * 3
         for code, state, result in (
             (0, "Dead", ErrorCode.GROUP_ID_NOT_FOUND),
             (DENIED, "Dead", DENIED),
@@ -324,7 +324,7 @@ async def test_offsets_of_share_groups_have_their_epochs_and_lags() -> None:
         assert list(result.items()) == [
             (("t", 0), CommittedOffset(3, 1, lag=-1)), (("t", 2), CommittedOffset(0, 5, lag=7)),
         ]  # fmt: skip
-        assert [(one.group_id, one.topics) for one in admin.request.groups] == [("s", None)]
+        assert [(group.group_id, group.topics) for group in admin.request.groups] == [("s", None)]
         group.error_code = DENIED
         assert code_of((await admin.share_offsets(["s"]))["s"]) == DENIED
 
@@ -340,7 +340,7 @@ async def test_offsets_of_share_groups_are_set_by_partition() -> None:
         outcomes: Any = await admin.set_share_offsets("s", {("t", 1): 8, PLACE: 5})
         assert (code_of(outcomes[PLACE]), outcomes[PLACE].message, outcomes["t", 1]) == (DENIED, "why", None)
         (topic,) = admin.request.topics
-        assert [(one.partition_index, one.start_offset) for one in topic.partitions] == [(0, 5), (1, 8)]
+        assert [(part.partition_index, part.start_offset) for part in topic.partitions] == [(0, 5), (1, 8)]
 
 
 # --- transactions -----------------------------------------------------------------------------------------------------
@@ -366,7 +366,7 @@ async def test_transactions_are_listed_by_filters_that_the_version_has(version: 
             result, failures = await admin.list_transactions(**arguments)
             if version < since:
                 assert result == []
-                assert [type(one) for one in failures.values()] == [UnsupportedVersionError] * 2
+                assert [type(failure) for failure in failures.values()] == [UnsupportedVersionError] * 2
                 continue
             assert result == [ListedTransaction("a", 4, "Ongoing", 2), ListedTransaction("b", 5, "Empty", 1)]
             assert failures == {}
@@ -420,7 +420,7 @@ async def test_producers_are_described_by_leader_in_id_order() -> None:
             PLACE: [ProducerState(6, 0, -1, -1, 0, -1), ProducerState(7, 1, 2, 3, 4, 5)]
         }
         assert admin.hosts == ["one"]
-        assert [(one.name, one.partition_indexes) for one in admin.request.topics] == [("t", [0])]
+        assert [(topic.name, topic.partition_indexes) for topic in admin.request.topics] == [("t", [0])]
         part.error_code, part.error_message = DENIED, "why"
         result: Any = (await admin.producers([PLACE]))[PLACE]
         assert (result.code, result.message) == (DENIED, "why")
@@ -437,7 +437,7 @@ async def test_a_transaction_that_hangs_is_aborted_at_the_leader(epoch: int, sen
         (marker,) = admin.request.markers
         assert (marker.producer_id, marker.producer_epoch, marker.coordinator_epoch) == (7, 1, sent)
         assert not marker.transaction_result, "an abort"
-        assert [(one.name, one.partition_indexes) for one in marker.topics] == [("t", [0])]
+        assert [(topic.name, topic.partition_indexes) for topic in marker.topics] == [("t", [0])]
         part.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         with pytest.raises(ResponseError, match="CLUSTER_AUTHORIZATION_FAILED"):
             await admin.abort_transaction(PLACE, ProducerState(7, 1, 2, 3, epoch, 5))

@@ -85,7 +85,7 @@ async def test_topics_are_told_in_the_order_of_their_names(version: int) -> None
         assert await admin.topics([]) == {}
         assert len(cluster.requests) == asked
         await admin.topics(["u", "t", "u"])
-        assert [one.name for one in cluster.requests[-1].topics] == ["u", "t"]
+        assert [topic.name for topic in cluster.requests[-1].topics] == ["u", "t"]
 
 
 async def test_topics_are_made_with_what_is_said_of_them(autojump_clock: trio.testing.MockClock) -> None:
@@ -120,14 +120,14 @@ async def test_topics_are_made_with_what_is_said_of_them(autojump_clock: trio.te
             2,
             [],
         )
-        assert [(one.name, one.value) for one in first.configs] == [("x", "1")]
+        assert [(config.name, config.value) for config in first.configs] == [("x", "1")]
         assert (second.name, second.num_partitions, second.replication_factor, second.configs) == (
             "b",
             -1,
             -1,
             [],
         )
-        assert [(one.partition_index, one.broker_ids) for one in second.assignments] == [
+        assert [(assignment.partition_index, assignment.broker_ids) for assignment in second.assignments] == [
             (0, [1, 2]),
             (1, [2]),
         ]
@@ -148,7 +148,7 @@ async def test_topics_are_deleted_by_the_names_that_the_version_takes(version: i
         assert (code_of(outcomes["b"]), outcomes["a"]) == (DENIED, None)
         assert outcomes["b"].message == ("why" if version >= 5 else None)
         sent = admin.request
-        assert [one.name for one in sent.topics] == ["b", "a"] * (version >= 6)
+        assert [topic.name for topic in sent.topics] == ["b", "a"] * (version >= 6)
         assert sent.topic_names == ["b", "a"] * (version < 6)
         assert (sent.timeout_ms, admin.hosts) == (24_000, ["one"])
 
@@ -178,7 +178,7 @@ async def test_offsets_are_looked_up_as_the_version_has_it(version: int) -> None
         assert result[PLACE] == OffsetAt(9, timestamp, epoch)
         assert result["u", 0] == OffsetAt(8, 88 if version else -1, 4 if version >= 4 else -1)
         sent = admin.request
-        assert [(one.name, one.partitions[0].timestamp) for one in sent.topics] == [
+        assert [(topic.name, topic.partitions[0].timestamp) for topic in sent.topics] == [
             ("t", 77),
             ("u", EARLIEST),
         ]
@@ -263,7 +263,7 @@ async def test_a_broker_is_asked_for_its_own_settings(kind: str, name: str, numb
         assert await admin.alter_configs({resource: change}, only_check=True) == {resource: None}
         (sent,) = admin.request.resources
         assert (sent.resource_type, sent.resource_name, admin.request.validate_only) == (number, name, True)
-        assert [(one.name, one.config_operation, one.value) for one in sent.configs] == [("n", 3, "v")]
+        assert [(row.name, row.config_operation, row.value) for row in sent.configs] == [("n", 3, "v")]
         assert admin.hosts == [host]
         result.error_code, result.error_message = DENIED, "why"
         outcome = (await admin.alter_configs({resource: change}))[resource]
@@ -308,7 +308,7 @@ async def test_a_token_is_made_for_who_is_logged_in_or_for_another(
         sent = admin.request
         nobody = (None, None) if version >= 3 else ("", "")
         assert (sent.owner_principal_type, sent.owner_principal_name) == (owner or nobody)
-        assert [(one.principal_type, one.principal_name) for one in sent.renewers] == [renewer]
+        assert [(renewer.principal_type, renewer.principal_name) for renewer in sent.renewers] == [renewer]
         assert (sent.max_lifetime_ms, admin.hosts) == (9, ["one"])
         answer.error_code = DENIED
         with pytest.raises(ResponseError, match="creating a delegation token"):

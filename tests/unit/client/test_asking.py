@@ -225,7 +225,7 @@ async def test_what_is_forgotten_is_asked_for_again_and_nothing_else() -> None:
         client.forget("t", "nothing")
         for name in ("u", "t", "t"):
             await client.topic(name)
-        assert [[one.name for one in request.topics or ()] for request in cluster.wanted] == [["t"]]
+        assert [[topic.name for topic in request.topics or ()] for request in cluster.wanted] == [["t"]]
         client.forget()
         for name in ("u", "t"):
             await client.topic(name)

@@ -41,7 +41,7 @@ def wanted(members: list[Member], counts: dict[str, int]) -> set[TopicPartition]
     return {
         TopicPartition(topic, number)
         for topic, count in counts.items()
-        if any(topic in one.topics for one in members)
+        if any(topic in member.topics for member in members)
         for number in range(count)
     }
 
@@ -122,7 +122,7 @@ def test_cooperative_members_never_have_the_same_partition(drawn, counts, later)
 def test_a_range_is_shared_out_as_kafka_does() -> None:
     members = [Member("c", frozenset("ab")), Member("b", frozenset("ab"), "z"), Member("a", frozenset("a"))]
     assignment = ASSIGNORS["range"].assign(members, {"a": 4, "b": 3})
-    assert {key: [f"{one}" for one in value] for key, value in assignment.items()} == {
+    assert {key: [f"{place}" for place in value] for key, value in assignment.items()} == {
         "b": ["a-0", "a-1", "b-0", "b-1"],  # a static member comes first
         "a": ["a-2"],
         "c": ["a-3", "b-2"],

@@ -1,4 +1,4 @@
-"""The client for programs without Trio: its thread ends, and nobody waits for one that has."""
+"""The client for programs without Trio: its thread ends, and no call waits for one that has."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Case:
 
     def of(self, kind: type) -> Any:
         """Return the newest request of a kind."""
-        return [one for one in self.client.asked if isinstance(one, kind)][-1]
+        return [request for request in self.client.asked if isinstance(request, kind)][-1]
 
 
 # --- what it says -----------------------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ async def test_a_member_joins_as_the_version_has_it(version: int) -> None:
     assert sent.session_timeout_ms == 11_000
     assert sent.rebalance_timeout_ms == (22_000 if version else -1)
     assert sent.group_instance_id == ("i" if version >= 5 else None)
-    assert [one.name for one in sent.protocols] == ["roundrobin", "range"], "the preferred one first"
+    assert [row.name for row in sent.protocols] == ["roundrobin", "range"], "the preferred one first"
     output, _ = subscription_data.CODEC.decode(sent.protocols[0].metadata, 2, 3)
     assert (output.topics, output.owned_partitions, output.generation_id, output.rack_id) == (
         ["t", "u"],
@@ -231,7 +231,7 @@ async def test_only_what_may_pass_is_tried_again(
     case.member.wake()
     with trio.move_on_after(2):
         await case.member.run()
-    assert sum(isinstance(one, JoinGroupRequest) for one in case.client.asked) == joins
+    assert sum(isinstance(request, JoinGroupRequest) for request in case.client.asked) == joins
     assert case.host.failures == [failure] * (joins == 1)
     assert case.client.forgotten == ["g"]
 

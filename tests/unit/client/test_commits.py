@@ -26,7 +26,7 @@ T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u",
 
 
 class Committing:
-    """Commits of T0 and T1, at 5 and 6, whose program is done with what is before 4 and 6."""
+    """Commits of T0 and T1, at 5 and 6, of a program that is done with what is before 4 and 6."""
 
     def __init__(self, *outcomes: Any, member: str = "m", retries: int = 2) -> None:
         self.partitions = {place: Partition(place) for place in (T0, T1)}
@@ -71,7 +71,7 @@ async def test_positions_are_committed_with_all_that_was_handed_out() -> None:
     case = Committing()
     await case.commits.commit_positions()
     assert case.sent[0][1] == {T0: OffsetAndMetadata(5, 3), T1: OffsetAndMetadata(6, 3)}
-    assert [one.done_offset for one in case.partitions.values()] == [5, 6]
+    assert [partition.done_offset for partition in case.partitions.values()] == [5, 6]
     case.partitions[T0].seek(0)
     case.partitions[T1].seek_to("latest")
     await case.commits.commit_positions()

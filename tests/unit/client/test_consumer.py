@@ -69,7 +69,7 @@ async def numbers(consumer: Consumer, count: int) -> list[int]:
 
 
 async def until_shared(*consumers: Consumer) -> None:
-    """Wait until each has an even share, and all partitions are somebody's."""
+    """Wait until each has an even share, and all partitions have an owner."""
     while True:
         shares = [consumer.assignment for consumer in consumers]
         if len(set().union(*shares)) == 4 and {len(share) for share in shares} == {4 // len(consumers)}:
@@ -322,7 +322,7 @@ async def test_commits_have_metadata_and_epochs(bootstrap: str) -> None:
         }
         await consumer.commit({("t", 3): OffsetAndMetadata(7, -1, "note"), PLACE: 1})
         result = await consumer.committed([("t", 3), PLACE])
-        assert [one.offset for one in result.values() if one] == [7, 1]
+        assert [offset.offset for offset in result.values() if offset] == [7, 1]
         assert result[TopicPartition("t", 3)].metadata == "note"  # type: ignore[union-attr]
 
 

@@ -1,4 +1,4 @@
-"""A consumer's fetcher: what it asks for in each version, from whom, and what each answer does to a partition."""
+"""A consumer's fetcher: what it asks for in each version, from which broker, and what each answer does to a partition."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Topics:
 
 
 class Case:
-    """A fetcher of partitions that stand at offset 5, and whose log they last saw in epoch 4."""
+    """A fetcher of partitions that stand at offset 5, and last saw the log in epoch 4."""
 
     def __init__(self, *places: TopicPartition, version: int = 17, **settings: Any) -> None:
         self.response: Any = FetchResponse()
@@ -81,7 +81,7 @@ class Case:
             self.client, self.topics, ConsumerSettings(**settings), self.partitions, self._locate
         )  # type: ignore[arg-type]
         self.started: list[Any] = []
-        self.fetcher._nursery = SimpleNamespace(start_soon=lambda _, *given: self.started.append(given))  # type: ignore[assignment]
+        self.fetcher._nursery = SimpleNamespace(start_soon=lambda _, *args: self.started.append(args))  # type: ignore[assignment]
 
     def _locate(self) -> None:
         self.located += 1
@@ -91,7 +91,7 @@ class Case:
         return self.partitions[T0]
 
     def asked(self) -> Any:
-        return {place: (one, one.seeks, one.fetch_offset) for place, one in self.partitions.items()}
+        return {place: (part, part.seeks, part.fetch_offset) for place, part in self.partitions.items()}
 
     async def ask(self, broker: _Broker | None = None, size: int = 1000) -> Any:
         """Send a request; returns it."""
@@ -146,7 +146,7 @@ async def test_a_request_has_what_the_version_has(version: int, isolation: str) 
 async def test_topics_without_an_id_are_named() -> None:
     case = Case(T0, U0)
     case.topics.ids["u"] = bytes(16)
-    assert [one.topic for one in (await case.ask()).topics] == ["t", "u"]
+    assert [topic.topic for topic in (await case.ask()).topics] == ["t", "u"]
 
 
 @pytest.mark.parametrize("version", [7, 12, 13, 17])
@@ -160,7 +160,7 @@ async def test_a_session_names_only_what_is_new_and_what_is_gone(version: int) -
     del case.partitions[T1]
     sent = await case.ask(broker)
     (topic,) = sent.topics
-    assert [(one.partition, one.fetch_offset) for one in topic.partitions] == [(0, 6)]
+    assert [(partition.partition, partition.fetch_offset) for partition in topic.partitions] == [(0, 6)]
     (gone,) = sent.forgotten_topics_data
     assert (gone.topic, gone.topic_id) == (("", IDS["t"]) if version >= 13 else ("t", bytes(16)))
     assert gone.partitions == [1]
@@ -231,14 +231,14 @@ def test_failed_broker_is_paused_and_others_are_fetched_from() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fetch_epoch", "known", "source", "located", "epoch"),
+    ("fetch_epoch", "known_epoch", "source", "located", "epoch"),
     [(3, 4, 1, 0, 4), (3, 5, 1, 0, 5), (3, 3, -1, 1, 3), (0, 3, -1, 1, 3), (-1, 3, 1, 0, 4)],
 )
 def test_new_leader_is_fetched_from_after_validation(
-    fetch_epoch: int, known: int, source: int, located: int, epoch: int
+    fetch_epoch: int, known_epoch: int, source: int, located: int, epoch: int
 ) -> None:
     case = Case()
-    case.one.fetch_epoch, case.one.leader_epoch = fetch_epoch, known
+    case.one.fetch_epoch, case.one.leader_epoch = fetch_epoch, known_epoch
     assert case.fetcher.source_of(case.one, 0.0) == source
     assert (case.located, case.one.leader_epoch) == (located, epoch)
 
@@ -269,7 +269,7 @@ async def test_a_failure_that_does_not_pass_goes_to_the_program() -> None:
     case = Case(T0, U0)
     case.response = ResponseError(ErrorCode.UNSUPPORTED_VERSION, "fetching")
     await case.fetcher.fetch_from(1, _Broker(), case.asked(), 0)
-    assert [one.failure for one in case.partitions.values()] == [case.response] * 2
+    assert [partition.failure for partition in case.partitions.values()] == [case.response] * 2
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------

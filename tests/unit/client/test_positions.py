@@ -31,7 +31,7 @@ DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def watch(**counts: int) -> Any:
-    """Return metadata of topics whose partitions broker 1 leads, in epoch 4."""
+    """Return metadata of topics with partitions that broker 1 leads, in epoch 4."""
     topics = topics_with(**(counts or {"t": 2, "u": 1}))
     for info in topics.infos.values():
         info.partitions = {
@@ -40,7 +40,7 @@ def watch(**counts: int) -> Any:
     return topics
 
 
-def listed(*found: tuple[TopicPartition, int, int]) -> ListOffsetsResponse:
+def listed(*offsets: tuple[TopicPartition, int, int]) -> ListOffsetsResponse:
     """Answer with partition, code and offset."""
     created = ListOffsetsResponse
     return created(
@@ -48,7 +48,7 @@ def listed(*found: tuple[TopicPartition, int, int]) -> ListOffsetsResponse:
             created.ListOffsetsTopicResponse(
                 place.topic, [created.ListOffsetsPartitionResponse(place.partition, code, 77, offset, 3)]
             )
-            for place, code, offset in found
+            for place, code, offset in offsets
         ]
     )
 
@@ -164,8 +164,8 @@ class Case:
         self.locator = Locator(client, self.topics, chosen, self.partitions, lambda: place, requests)
 
     def _answering(self, kind: str) -> Any:
-        async def answer(*given: Any, **options: Any) -> Any:
-            requested = given[2]
+        async def answer(*args: Any, **options: Any) -> Any:
+            requested = args[2]
             self.asked.append(
                 (kind, list(requested) if kind == "committed" else dict(requested), *options.values())
             )
@@ -178,7 +178,7 @@ class Case:
         return answer
 
     def states(self) -> list[tuple[int, str]]:
-        return [(one.offset, one.reset) for one in self.partitions.values()]
+        return [(partition.offset, partition.reset) for partition in self.partitions.values()]
 
 
 @pytest.mark.parametrize(("reset", "time", "committed_only"), [("earliest", -2, False), ("latest", -1, True)])
@@ -219,7 +219,7 @@ async def test_retriable_lookups_are_retried_and_others_raised(
     case.partitions[T1].seek(7)
     case.committed = failure
     assert await case.locator.locate_all() is not is_left
-    assert [one.failure for one in case.partitions.values()] == [failure if is_told else None, None]
+    assert [part.failure for part in case.partitions.values()] == [failure if is_told else None, None]
 
 
 async def test_it_looks_again_after_longer_and_longer_pauses(autojump_clock: trio.testing.MockClock) -> None:

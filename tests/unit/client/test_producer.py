@@ -240,7 +240,7 @@ async def test_keys_choose_partitions_and_others_stick_for_a_batch(autojump_cloc
     cluster = AppendingCluster(4)
     async with producing(cluster, batch_bytes=3_000) as producer:
         keyed = [await producer.send("t", b"", key=b"abc") for _ in range(3)]
-        assert {one.partition for one in keyed} == {(479470107 & 0x7FFFFFFF) % 4}
+        assert {metadata.partition for metadata in keyed} == {(479470107 & 0x7FFFFFFF) % 4}
         runs = [(await producer.send("t", bytes(700))).partition for _ in range(12)]
         assert len(set(runs[0:4])) == len(set(runs[4:8])) == 1
         assert runs[0] != runs[4] != runs[8]

@@ -158,7 +158,7 @@ async def test_committed_offsets_are_requested_by_version(version: int) -> None:
     assert await found(client) == {PLACE: OffsetAndMetadata(7, 3, "note")}
     request = client.request
     assert request.require_stable is (version >= 7)
-    assert [one.group_id for one in request.groups] == ["g"] * (version >= 8)
+    assert [group.group_id for group in request.groups] == ["g"] * (version >= 8)
     if version >= 8:
         (asked,) = request.groups
         assert (asked.member_id, asked.member_epoch) == (("m", 5) if version >= 9 else (None, -1))

@@ -43,7 +43,7 @@ class Case:
         self.identity.is_v2 = v2
         self.sender = Sender(self.client, topics, self.settings, self.identity)
         self.started: list[Any] = []
-        self.sender._nursery = SimpleNamespace(start_soon=lambda _, *given: self.started.append(given))  # type: ignore[assignment]
+        self.sender._nursery = SimpleNamespace(start_soon=lambda _, *args: self.started.append(args))  # type: ignore[assignment]
         self.begun: list[Any] = []
 
     def need(self) -> None:
@@ -86,7 +86,7 @@ def test_a_batch_that_is_not_due_is_looked_at_when_it_will_be() -> None:
     assert case.sender.look(100.015) == pytest.approx(100.02)
     assert case.started == []
     assert case.sender.look(100.02) == pytest.approx(100.03)
-    assert [(leader, [one.outbox.index for one in batches]) for leader, _, batches in case.started] == [
+    assert [(leader, [batch.outbox.index for batch in batches]) for leader, _, batches in case.started] == [
         (1, [0])
     ]
     assert case.sender.look(100.03) == pytest.approx(105.0), "when the first expires"
@@ -239,7 +239,7 @@ async def test_missing_partition_in_response_is_an_error() -> None:
         responses=[ProduceResponse.TopicProduceResponse("t", partition_responses=answers)]
     )
     case.sender.settle_all(batches, response)
-    assert [one.base_offset for one in batches] == [10, -1, 20]
+    assert [batch.base_offset for batch in batches] == [10, -1, 20]
     assert getattr(batches[1].failure, "code", None) == ErrorCode.UNKNOWN_SERVER_ERROR
 
 

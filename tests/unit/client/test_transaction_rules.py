@@ -95,7 +95,7 @@ class Case:
 
     @property
     def kinds(self) -> list[str]:
-        return [type(one).__name__.removesuffix("Request") for one in self.client.asked]
+        return [type(request).__name__.removesuffix("Request") for request in self.client.asked]
 
 
 def outcome(call: Any) -> str:
@@ -138,7 +138,7 @@ def test_each_state_allows_what_it_does_and_nothing_else(what: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "numbered", "v2", "known", "sends", "adds"),
+    ("state", "numbered", "v2", "is_known", "sends", "adds"),
     [
         (State.NEW, True, True, True, False, False),
         (State.READY, True, True, True, False, False),
@@ -154,13 +154,13 @@ def test_each_state_allows_what_it_does_and_nothing_else(what: str) -> None:
     ],
 )
 def test_records_are_sent_to_partitions_of_the_transaction(
-    state: State, numbered: bool, v2: bool, known: bool, sends: bool, adds: bool
+    state: State, numbered: bool, v2: bool, is_known: bool, sends: bool, adds: bool
 ) -> None:
     case = Case(state, v2=v2)
     outbox = Outbox("t", 0)
     batch = outbox.open_batch(1, 1, 0.0)
     batch.sequence = 0 if numbered else -1
-    if known:
+    if is_known:
         case.it.added_outboxes.add(outbox)
     assert case.it.may_send(outbox) is sends
     assert (case.it.outboxes_to_add == {outbox}, case.it._needed.is_set()) == (adds, adds)
@@ -255,7 +255,7 @@ async def test_partitions_are_added_once_and_then_sent_to(version: int) -> None:
     (sent,) = case.client.asked
     assert (sent.v3_and_below_transactional_id, sent.v3_and_below_producer_id) == ("x", 7)
     assert sent.v3_and_below_producer_epoch == 2
-    assert [(one.name, sorted(one.partitions)) for one in sent.v3_and_below_topics] == [("t", [0, 1])]
+    assert [(topic.name, sorted(topic.partitions)) for topic in sent.v3_and_below_topics] == [("t", [0, 1])]
     assert [case.it.may_send(box) for box in boxes] == [True, True]
     assert (case.it.outboxes_to_add, case.it.has_begun, case.woken) == (set(), True, 1)
 

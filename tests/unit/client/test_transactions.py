@@ -59,7 +59,7 @@ async def committed(address: str, partition: int = 0) -> list[bytes | None]:
         ends = await consumer.end_offsets([place])
         result: list[bytes | None] = []
         while records := await consumer.receive_until(ends):
-            result += [one.value for one in records]
+            result += [record.value for record in records]
         return result
 
 

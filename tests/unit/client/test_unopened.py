@@ -57,17 +57,17 @@ async def test_what_was_fetched_is_handed_out_as_it_came() -> None:
 
 async def test_partitions_take_turns_until_there_is_enough() -> None:
     world = World((A, 0, data(0, 1), None), (A, 1, data(1, 1), None), (B, 0, data(0, 1), None))
-    assert [(one.partition, one.offset) for one in world.take(150)] == [(0, 0), (1, 0)]
-    assert [(one.partition, one.offset) for one in world.take(150)] == [(0, 1)]
+    assert [(batch.partition, batch.offset) for batch in world.take(150)] == [(0, 0), (1, 0)]
+    assert [(batch.partition, batch.offset) for batch in world.take(150)] == [(0, 1)]
 
 
 async def test_a_partition_at_its_end_is_paused_and_others_go_on() -> None:
     world = World((A, 0, data(0, 5), None), (A, 5, data(5, 5), None), (B, 0, data(0, 5), None))
-    assert [(one.partition, one.end_offset) for one in world.take(a=3, b=10)] == [(0, 5), (1, 5)]
+    assert [(batch.partition, batch.end_offset) for batch in world.take(a=3, b=10)] == [(0, 5), (1, 5)]
     assert (world.partitions[A].is_paused, world.partitions[B].is_paused) == (True, False)
 
 
 async def test_a_partition_that_is_gone_is_not_handed_out() -> None:
     world = World((A, 0, data(0, 1), None), (B, 0, data(0, 1), None))
     del world.partitions[A]
-    assert [one.partition for one in world.take()] == [1]
+    assert [batch.partition for batch in world.take()] == [1]
