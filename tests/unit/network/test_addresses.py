@@ -13,7 +13,7 @@ from barnabas.network.transport import host_and_port, is_loopback
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "pair"),
     [
         ("host:1", ("host", 1)),
         (":65535", ("", 65535)),
@@ -29,8 +29,8 @@ from barnabas.network.transport import host_and_port, is_loopback
         ("", None),
     ],
 )
-def test_an_address_is_a_host_and_a_port(text: str, found: tuple[str, int] | None) -> None:
-    assert host_and_port(text) == found
+def test_an_address_is_a_host_and_a_port(text: str, pair: tuple[str, int] | None) -> None:
+    assert host_and_port(text) == pair
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_an_address_that_only_this_machine_reaches(host: str, is_local: bool) ->
 
 
 async def failing(monkeypatch: pytest.MonkeyPatch, *numbers: int) -> OSError:
-    """Return what a dial raises of a host whose addresses fail so."""
+    """Return what a dial raises of a host with addresses that fail so."""
     failures = [OSError(number, os.strerror(number)) for number in numbers]
 
     async def open_stream(host: str, port: int) -> trio.SocketStream:

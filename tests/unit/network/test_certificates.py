@@ -28,10 +28,10 @@ def test_keys_are_signed_by_the_authority_for_the_hosts(tmp_path: Path) -> None:
     authority = certificate(directory / f"{AUTHORITY}.crt")
     assert common_name(authority.subject) == common_name(authority.issuer) == "Ours"
     for name, path in (("server", "server.crt"), ("ann", "ann.pem")):
-        one = certificate(directory / path)
-        one.verify_directly_issued_by(authority)
-        assert (common_name(one.subject), common_name(one.issuer)) == (name, "Ours")
-        assert not one.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+        cert = certificate(directory / path)
+        cert.verify_directly_issued_by(authority)
+        assert (common_name(cert.subject), common_name(cert.issuer)) == (name, "Ours")
+        assert not cert.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     names = (
         certificate(directory / "server.crt")
         .extensions.get_extension_for_class(x509.SubjectAlternativeName)
@@ -64,5 +64,5 @@ def test_nobody_else_can_read_a_key(tmp_path: Path, is_there: bool) -> None:
     write_private(path, b"secret")
     assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"secret", 0o600)
     make_all(tmp_path, "server")
-    modes = {one.suffix: one.stat().st_mode & 0o777 for one in tmp_path.iterdir() if one != path}
+    modes = {file.suffix: file.stat().st_mode & 0o777 for file in tmp_path.iterdir() if file != path}
     assert (modes[".key"], modes[".pem"]) == (0o600, 0o600)

@@ -136,7 +136,7 @@ async def test_a_visitor_that_does_not_read_is_not_waited_for_longer(autojump_cl
 
 
 def of(bodies: BodyPool) -> tuple[HttpReader, Any]:
-    """A reader of an address whose bodies share a pool, and the visitor's end."""
+    """A reader of an address with bodies that share a pool, and the visitor's end."""
     client, server = trio.testing.memory_stream_pair()
     return HttpReader(Visitor(server, bodies), header_bytes_max=200), client
 
@@ -150,8 +150,8 @@ async def read_large(reader: HttpReader) -> Any:
 
 async def test_large_bodies_wait_for_each_other_and_small_for_none(autojump_clock):
     bodies = BodyPool(LARGE)
-    (first, one), (second, other), (third, last) = of(bodies), of(bodies), of(bodies)
-    await one.send_all(HEAD % LARGE + bytes(LARGE))
+    (first, near), (second, other), (third, last) = of(bodies), of(bodies), of(bodies)
+    await near.send_all(HEAD % LARGE + bytes(LARGE))
     assert (await read_large(first))[1] == bytes(LARGE)
     await last.send_all(HEAD % SMALL_BYTES_MAX + bytes(SMALL_BYTES_MAX))
     assert (await read_large(third))[1] == bytes(SMALL_BYTES_MAX)
@@ -172,8 +172,8 @@ async def test_large_bodies_wait_for_each_other_and_small_for_none(autojump_cloc
 )
 async def test_a_body_without_a_place_in_the_pool_is_refused(autojump_clock, head):
     bodies = BodyPool(LARGE)
-    first, one = of(bodies)
-    await one.send_all(HEAD % LARGE + bytes(LARGE))
+    first, near = of(bodies)
+    await near.send_all(HEAD % LARGE + bytes(LARGE))
     assert await read_large(first) is not None
     second, other = of(bodies)
     refused: list[int] = []

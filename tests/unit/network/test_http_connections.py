@@ -116,9 +116,9 @@ HEADERS = [("Transfer-Encoding", "chunked")]
 
 
 async def test_a_stream_is_what_the_work_hands_over_and_its_end() -> None:
-    made = pair()
-    await asked(made)
-    reader, visitor, client = made
+    parts = pair()
+    await asked(parts)
+    reader, visitor, client = parts
 
     async def work(send: Any) -> None:
         await send(b"one")
@@ -133,9 +133,9 @@ async def test_a_stream_is_what_the_work_hands_over_and_its_end() -> None:
 
 @pytest.mark.parametrize("goes", [True, False])
 async def test_the_work_ends_when_the_visitor_goes_or_says_more(goes: bool, autojump_clock: object) -> None:
-    made = pair()
-    await asked(made)
-    reader, _, client = made
+    parts = pair()
+    await asked(parts)
+    reader, _, client = parts
     ended: list[str] = []
 
     async def work(send: Any) -> None:

@@ -1,4 +1,4 @@
-"""A plain transport: what it asks of its socket, and tells whoever watches how the peer reads."""
+"""A plain transport: what it asks of its socket, and tells its watcher how the peer reads."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def transport(sock: Any, **more: Any) -> tuple[PlainTransport, Watching]:
-    made, watching = PlainTransport(sock, **more), Watching()
-    made.report_to(watching)
-    return made, watching
+    plain, watching = PlainTransport(sock, **more), Watching()
+    plain.report_to(watching)
+    return plain, watching
 
 
 def test_what_would_block_is_none_and_the_end_is_0() -> None:
@@ -57,18 +57,18 @@ def test_what_would_block_is_none_and_the_end_is_0() -> None:
     ours.setblocking(False)
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     with ours, theirs:
-        made = PlainTransport(ours)
+        plain = PlainTransport(ours)
         view = memoryview(bytearray(4))
-        assert made.receive_now(view) is None
+        assert plain.receive_now(view) is None
         theirs.sendall(b"abcdef")
-        assert made.receive_now(view) == 4
+        assert plain.receive_now(view) == 4
         assert view == b"abcd"
-        assert made.receive_now(view) == 2
-        assert made.send_now(b"xy") == 2
-        while made.send_now(bytes(4096)):
+        assert plain.receive_now(view) == 2
+        assert plain.send_now(b"xy") == 2
+        while plain.send_now(bytes(4096)):
             pass
         theirs.shutdown(socket.SHUT_WR)
-        assert made.receive_now(view) == 0
+        assert plain.receive_now(view) == 0
 
 
 @pytest.mark.parametrize(("has_sets", "is_soon"), [(True, True), (True, False), (False, True)])
@@ -76,17 +76,17 @@ async def test_a_task_that_waits_is_woken_and_sees_that_it_was_closed(has_sets: 
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     sets = WaitSets()
-    made = PlainTransport(ours, wait_sets=sets if has_sets else None)
+    plain = PlainTransport(ours, wait_sets=sets if has_sets else None)
 
     async def wait() -> None:
-        await made.wait_readable(soon=is_soon)
+        await plain.wait_readable(soon=is_soon)
 
     async def wait_until_closed() -> None:
         with pytest.raises(trio.ClosedResourceError):
             await wait()
 
     with theirs, trio.fail_after(10):
-        for leave, waits in ((made.wake, wait), (made.close, wait_until_closed)):
+        for leave, waits in ((plain.wake, wait), (plain.close, wait_until_closed)):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(waits)
                 await trio.testing.wait_all_tasks_blocked()
@@ -118,19 +118,19 @@ async def test_an_acceptor_knows_its_address_and_stops_listening() -> None:
     async with await network.dial(host, port):
         with trio.fail_after(10):
             await acceptor.wait_acceptable()
-        made = acceptor.accept_now()
-        assert made is not None
-        assert made.local_address == (host, port)
-        made.close()
+        accepted = acceptor.accept_now()
+        assert accepted is not None
+        assert accepted.local_address == (host, port)
+        accepted.close()
     acceptor.close()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((host, port)).close()
     assert network.host_name() == socket.getfqdn()
 
 
-@pytest.mark.parametrize("found", [None, ()])
-def test_a_connection_without_an_address_has_gone_already(found: Any) -> None:
+@pytest.mark.parametrize("address", [None, ()])
+def test_a_connection_without_an_address_has_gone_already(address: Any) -> None:
     with pytest.raises(ConnectionAbortedError) as raised:
-        _address(found)
+        _address(address)
     assert raised.value.errno == errno.ECONNABORTED
     assert _address(("::1", 9, 0, 0)) == ("::1", 9)

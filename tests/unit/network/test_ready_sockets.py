@@ -10,11 +10,11 @@ from barnabas.network.sockets import PlainTransport
 
 @pytest.fixture
 def pairs():
-    made = [socket.socketpair() for _ in range(3)]
-    for ours, _ in made:
+    pairs_ = [socket.socketpair() for _ in range(3)]
+    for ours, _ in pairs_:
         ours.setblocking(False)
-    yield made
-    for ours, theirs in made:
+    yield pairs_
+    for ours, theirs in pairs_:
         ours.close()
         theirs.close()
 
@@ -65,8 +65,8 @@ def test_two_ready_sockets_during_a_look_wait_as_any_other(pairs, monkeypatch):
             self.answers = [[], []]
 
         def poll(self, timeout, events_max):
-            found = self.answers.pop() if self.answers else [(one, 1) for one in descriptors]
-            return found[:events_max]
+            ready = self.answers.pop() if self.answers else [(descriptor, 1) for descriptor in descriptors]
+            return ready[:events_max]
 
     monkeypatch.setattr(ready, "_set", LateSet())
     assert not transport.is_only_readable(10.0)

@@ -200,10 +200,10 @@ async def test_unwatchable_connection_is_closed_and_the_next_accepted(listening,
 
 
 def ports_of(sockets: list[socket.socket]) -> list[tuple[str, int]]:
-    found = [sock.getsockname()[:2] for sock in sockets]
+    ports = [sock.getsockname()[:2] for sock in sockets]
     for sock in sockets:
         sock.close()
-    return found
+    return ports
 
 
 @pytest.fixture
@@ -265,6 +265,6 @@ def test_port_taken_on_one_address_is_bound_on_none(taken, has_addresses):
 )
 def test_small_answer_is_sent_at_once_with_file_records(region, sizes, is_joined):
     regions = [region(number, size) for number, size in enumerate(sizes)]
-    found = in_memory([b"head", *regions, b"end"])
-    whole = b"".join(CONTENT[one.position : one.position + one.size] for one in regions)
-    assert found == (b"head" + whole + b"end" if is_joined else None)
+    joined = in_memory([b"head", *regions, b"end"])
+    whole = b"".join(CONTENT[region.position : region.position + region.size] for region in regions)
+    assert joined == (b"head" + whole + b"end" if is_joined else None)

@@ -29,8 +29,8 @@ def inline(owner=KEY, **changes) -> StoreSettings:
     return replace(NO_KEY, key=owner.key_pem, certificates=owner.pem + authority().pem, **changes)
 
 
-def trusting(one=None) -> StoreSettings:
-    return replace(NO_TRUST, certificates=(one or authority()).pem)
+def trusting(ca=None) -> StoreSettings:
+    return replace(NO_TRUST, certificates=(ca or authority()).pem)
 
 
 SERVER = TlsSettings(inline(), trusting())
@@ -61,7 +61,7 @@ def test_a_key_store_in_pem_with_an_encrypted_key(file):
 
 
 @pytest.mark.parametrize(
-    ("data", "changes", "said"),
+    ("data", "changes", "reason"),
     [
         (b"\xfe\xed\xfe\xed\0\0", {"type": "JKS"}, "keytool -importkeystore"),
         (KEY.pkcs12("secret"), {"type": "PKCS12", "password": "wrong"}, "cannot be read as PKCS12"),
@@ -79,15 +79,15 @@ def test_a_key_store_in_pem_with_an_encrypted_key(file):
         ),
     ],
 )
-def test_a_key_store_that_cannot_be_used_is_explained(file, data, changes, said):
+def test_a_key_store_that_cannot_be_used_is_explained(file, data, changes, reason):
     with pytest.raises(TlsError) as refused:
         read_key_store(replace(NO_KEY, location=file(data), **changes))
-    assert said in str(refused.value)
+    assert reason in str(refused.value)
     assert "secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "reason"),
     [
         (TlsSettings(NO_KEY, NO_TRUST), "needs a key and certificate"),
         (TlsSettings(replace(NO_KEY, location="/nowhere"), NO_TRUST), "No such file"),
@@ -115,8 +115,8 @@ def test_a_key_store_that_cannot_be_used_is_explained(file, data, changes, said)
         ),
     ],
 )
-def test_settings_that_cannot_be_honoured_are_explained(settings, said):
-    with pytest.raises(TlsError, match=said):
+def test_settings_that_cannot_be_honoured_are_explained(settings, reason):
+    with pytest.raises(TlsError, match=reason):
         server_tls(settings)
 
 
@@ -232,17 +232,17 @@ async def test_large_request_in_any_tls_records_is_received_whole():
                     await client.send_all(data[at : at + size])
                     at += size
 
-            found, view = b"", memoryview(bytearray(100_000))
+            received, view = b"", memoryview(bytearray(100_000))
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(send)
                 with trio.fail_after(60):
-                    while len(found) < len(data):
-                        transport.expect(len(data) - len(found))
+                    while len(received) < len(data):
+                        transport.expect(len(data) - len(received))
                         await transport.wait_readable()
                         count = transport.receive_now(view[: rng.choice((10, 5_000, 100_000))])
-                        found += view[: count or 0]
+                        received += view[: count or 0]
             transport.expect(0)
-            assert found == data
+            assert received == data
 
 
 async def test_what_openssl_has_decrypted_already_is_not_waited_for():
@@ -252,9 +252,9 @@ async def test_what_openssl_has_decrypted_already_is_not_waited_for():
         for expected in b"0123456789":
             with trio.fail_after(10):
                 await transport.wait_readable()
-            one = memoryview(bytearray(1))
-            assert transport.receive_now(one) == 1
-            assert one[0] == expected
+            view = memoryview(bytearray(1))
+            assert transport.receive_now(view) == 1
+            assert view[0] == expected
         assert transport.receive_now(memoryview(bytearray(1))) is None
 
 
@@ -307,18 +307,18 @@ async def test_a_reader_that_does_not_keep_up_is_reported():
 
 async def test_what_cannot_be_sent_at_once_is_sent_later_and_once():
     async with connected(size=65536) as (transport, _, client):
-        pieces, left = [], b""
-        while not left:
+        pieces, unsent = [], b""
+        while not unsent:
             piece = os.urandom(50_000)
             sent = transport.send_now(piece)
             assert sent in (0, len(piece))
             pieces.append(piece)
-            left = piece[sent:]
+            unsent = piece[sent:]
         assert len(pieces) > 1
         assert transport.send_now(bytes(1_000_000)) == 0, "that much is not even begun"
         whole = b"".join(pieces)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(transport.send, [memoryview(left), b"end"])
+            nursery.start_soon(transport.send, [memoryview(unsent), b"end"])
             assert await read_exactly(client, len(whole) + 3) == whole + b"end"
 
 
@@ -346,13 +346,13 @@ async def handshake_error(server, client) -> ssl.SSLError | OSError:
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     transport = TlsTransport(PlainTransport(ours), server_tls(server))
-    found: list[ssl.SSLError | OSError] = []
+    errors: list[ssl.SSLError | OSError] = []
 
     async def serve() -> None:
         try:
             await transport.handshake(at_once)
         except (ssl.SSLError, OSError) as error:
-            found.append(error)
+            errors.append(error)
         transport.close()
 
     theirs.setblocking(False)
@@ -366,7 +366,7 @@ async def handshake_error(server, client) -> ssl.SSLError | OSError:
         except (trio.BrokenResourceError, OSError):
             pass
         await trio.aclose_forcefully(stream)
-    (error,) = found
+    (error,) = errors
     return error
 
 

@@ -37,12 +37,12 @@ def named(subject: x509.Name, *names: x509.GeneralName) -> Signed:
 
 
 def subject(*parts: str) -> x509.Name:
-    """A name whose parts are in this order, `+` joining several values of one part."""
+    """A name with parts in this order, `+` joining several values of one part."""
     oids = {"CN": x509.NameOID.COMMON_NAME, "O": x509.NameOID.ORGANIZATION_NAME}
     return x509.Name(
         [
             x509.RelativeDistinguishedName(
-                [x509.NameAttribute(oids[one.split("=")[0]], one.split("=")[1]) for one in part.split("+")]
+                [x509.NameAttribute(oids[pair.split("=")[0]], pair.split("=")[1]) for pair in part.split("+")]
             )
             for part in parts
         ]
@@ -81,14 +81,14 @@ def test_a_renewed_certificate_takes_the_place_of_the_one_before():
     ],
 )
 def test_names_are_compared_without_case_and_spaces(old, new, is_same):
-    said = refusal(named(subject(*old)), named(subject(*new)))
-    assert said == "" if is_same else "ssl.allow.dn.changes=true" in said
+    reason = refusal(named(subject(*old)), named(subject(*new)))
+    assert reason == "" if is_same else "ssl.allow.dn.changes=true" in reason
     assert not refusal(named(subject(*old)), named(subject(*new)), subject_may_change=True)
 
 
 def test_alternative_names_may_come_and_not_go():
     name = BROKER.certificate.subject
-    more = named(name, *(x509.DNSName(one) for one in "abc"))
+    more = named(name, *(x509.DNSName(letter) for letter in "abc"))
     assert not refusal(BROKER, more)
     for fewer in (
         named(name, x509.DNSName("a")),

@@ -1,4 +1,4 @@
-"""TLS contexts as settings ask for them: versions, suites, whom they trust, what is said of a store that is wrong."""
+"""TLS contexts as settings ask for them: versions, suites, trusted authorities, what is said of a store that is wrong."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ def test_versions_are_the_enabled_ones_with_a_suite(
     allowed: frozenset[str],
 ) -> None:
     settings = replace(SERVER, protocol=protocol, enabled_protocols=enabled, cipher_suites=suites)
-    made = server_tls(settings)
-    assert (made.context.minimum_version, made.context.maximum_version) == (lowest, highest)
-    assert made.suites == allowed
-    older = [one["name"] for one in made.context.get_ciphers() if one["protocol"] != "TLSv1.3"]
+    tls = server_tls(settings)
+    assert (tls.context.minimum_version, tls.context.maximum_version) == (lowest, highest)
+    assert tls.suites == allowed
+    older = [cipher["name"] for cipher in tls.context.get_ciphers() if cipher["protocol"] != "TLSv1.3"]
     if OLD in suites:
         assert older == [openssl_name(OLD)]
     else:
         assert len(older) > 1
-    assert made.context.options & ssl.OP_NO_RENEGOTIATION
-    assert made.context.verify_flags & ssl.VERIFY_X509_PARTIAL_CHAIN
+    assert tls.context.options & ssl.OP_NO_RENEGOTIATION
+    assert tls.context.verify_flags & ssl.VERIFY_X509_PARTIAL_CHAIN
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "why"),
     [
         ({"enabled_protocols": ()}, "ssl.enabled.protocols=: there are TLSv1.2 and TLSv1.3"),
         ({"enabled_protocols": ("TLSv1.3", "SSLv3")}, "ssl.enabled.protocols=TLSv1.3,SSLv3: there are"),
@@ -80,25 +80,25 @@ def test_versions_are_the_enabled_ones_with_a_suite(
         ),
     ],
 )
-def test_what_openssl_cannot_honour_is_an_error_of_its_setting(changes: dict[str, object], said: str) -> None:
+def test_what_openssl_cannot_honour_is_an_error_of_its_setting(changes: dict[str, object], why: str) -> None:
     with pytest.raises(TlsError) as refused:
         server_tls(replace(SERVER, **changes))  # type: ignore[arg-type]
-    assert said in str(refused.value)
+    assert why in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("store", "said"),
+    ("store", "reason"),
     [
         (replace(OWN, location="/x"), "ssl.keystore.location is set, and PEM in the settings too"),
         (replace(OWN, type="PKCS12"), "ssl.keystore.type=PKCS12: what is in the settings themselves is PEM"),
     ],
 )
-def test_what_is_in_the_settings_is_pem_and_in_no_file(store: StoreSettings, said: str) -> None:
+def test_what_is_in_the_settings_is_pem_and_in_no_file(store: StoreSettings, reason: str) -> None:
     with pytest.raises(TlsError) as refused:
         read_key_store(store)
-    assert said in str(refused.value)
+    assert reason in str(refused.value)
     trust = replace(store, what="ssl.truststore", key=None)
     with pytest.raises(TlsError) as refused:
         read_trust_store(trust)
-    assert said.replace("keystore", "truststore") in str(refused.value)
+    assert reason.replace("keystore", "truststore") in str(refused.value)
     assert read_trust_store(replace(TRUST, type="pem")) == authority().pem

@@ -64,7 +64,7 @@ async def test_only_a_defect_is_logged_with_its_traceback(failure, is_defect, ca
 
 
 class Guests:
-    """Two places: who says `wait` is being answered until the end, who says anything else is idle after its echo."""
+    """Two places: one that says `wait` is being answered until the end, another one is idle after its echo."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self._address = served(nursery, Visitors("a test", 2, self._answer))
@@ -130,7 +130,7 @@ async def test_who_waits_for_an_answer_does_not_give_way(guests: Guests, caplog)
 
 
 class Failing:
-    """A listening socket whose `accept` fails as often as it is told to, and then is cancelled."""
+    """A listening socket with an `accept` that fails as often as it is told to, and then is cancelled."""
 
     def __init__(self, *failures: int) -> None:
         self.failures = list(failures)

@@ -78,7 +78,7 @@ async def test_first_come_first_served_and_nobody_twice(connections):
     for served in (order[:COUNT], order[COUNT : 2 * COUNT], order[2 * COUNT :]):
         assert sorted(served) == list(range(COUNT))
         batches = [served[at : at + WOKEN_PER_TURN] for at in range(0, COUNT, WOKEN_PER_TURN)]
-        assert all(max(one) < min(after) for one, after in pairwise(batches))
+        assert all(max(before) < min(after) for before, after in pairwise(batches))
 
 
 async def test_a_wait_that_was_cancelled_can_be_begun_again(connections):

@@ -90,12 +90,12 @@ async def test_the_slowest_gives_way_where_too_much_waits(autojump_clock: object
 def test_a_visitor_and_all_have_so_many_streams() -> None:
     streams = Streams()
     opened = [streams.open("ann") for _ in range(OWNER_STREAMS_MAX)]
-    for one in opened:
-        one.__enter__()
+    for stream in opened:
+        stream.__enter__()
     assert refusal(streams, "ann") == 429
     others = [streams.open(f"user {n // OWNER_STREAMS_MAX}") for n in range(STREAMS_MAX - OWNER_STREAMS_MAX)]
-    for one in others:
-        one.__enter__()
+    for stream in others:
+        stream.__enter__()
     assert refusal(streams, "bob") == 503
     opened[0].__exit__(None, None, None)
     assert refusal(streams, "ann") == 0

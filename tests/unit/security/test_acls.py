@@ -41,7 +41,7 @@ def acl(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "binding", "expected"),
+    ("filter_", "binding", "expected"),
     [
         (AclFilter(), acl(), True),
         (AclFilter(resource_type=GROUP), acl(), False),
@@ -64,9 +64,9 @@ def acl(
         (AclFilter(operation=Operation.READ, permission=DENY), acl(), False),
     ],
 )
-def test_a_filter_matches_what_kafkas_would(wanted, binding, expected):
-    assert wanted.matches(binding) is expected
-    assert [one for piece in NO_ACLS.changed([binding]).matching(wanted) for one in piece] == (
+def test_a_filter_matches_what_kafkas_would(filter_, binding, expected):
+    assert filter_.matches(binding) is expected
+    assert [acl for piece in NO_ACLS.changed([binding]).matching(filter_) for acl in piece] == (
         [binding] if expected else []
     )
 
@@ -93,21 +93,21 @@ def test_acls_are_those_that_were_added_and_not_removed():
         draft = Draft(acls)
         before = set(acls)
         for _ in range(random.randrange(4)):
-            one = random_acl(random)
+            acl = random_acl(random)
             if random.random() < 0.5:
-                assert draft.add(one) is (one not in expected)
-                expected.add(one)
+                assert draft.add(acl) is (acl not in expected)
+                expected.add(acl)
             else:
-                assert draft.remove(one) is (one in expected)
-                expected.discard(one)
+                assert draft.remove(acl) is (acl in expected)
+                expected.discard(acl)
         assert set(acls) == before
         acls = draft.acls()
         assert sorted(acls) == sorted(expected)
         assert acls.count == len(expected)
-        assert all(one in acls for one in expected)
+        assert all(acl in acls for acl in expected)
         assert acls.principals == {
-            pattern: {one.entry.principal for one in expected if one.pattern == pattern}
-            for pattern in {one.pattern for one in expected}
+            pattern: {acl.entry.principal for acl in expected if acl.pattern == pattern}
+            for pattern in {acl.pattern for acl in expected}
         }
         for kind in (TOPIC, GROUP):
             for name in ("", "a", "abc", "abcd", "b", "c", "*"):
@@ -115,7 +115,7 @@ def test_acls_are_those_that_were_added_and_not_removed():
                     pattern for pattern in acls.patterns_for(kind, name) if pattern in acls.principals
                 }
                 applies = AclFilter(resource_type=kind, pattern_type=MATCH, name=name)
-                assert patterns == {one.pattern for one in expected if applies.matches(one)}
+                assert patterns == {acl.pattern for acl in expected if applies.matches(acl)}
 
 
 def test_nothing_changed_gives_the_same_object():

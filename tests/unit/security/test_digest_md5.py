@@ -31,7 +31,7 @@ def test_the_example_of_the_rfc():
 
 
 @pytest.mark.parametrize(
-    ("challenge", "said"),
+    ("challenge", "reason"),
     [
         (b"", "offers no login"),
         (b'realm="r"', "no nonce"),
@@ -40,8 +40,8 @@ def test_the_example_of_the_rfc():
         (b"\xff", "UTF-8"),
     ],
 )
-def test_a_challenge_that_cannot_be_answered(challenge, said):
-    with pytest.raises(DigestError, match=said):
+def test_a_challenge_that_cannot_be_answered(challenge, reason):
+    with pytest.raises(DigestError, match=reason):
         begun().send(challenge)
 
 
@@ -73,21 +73,21 @@ def test_the_server_of_the_rfcs_example():
 
 
 @pytest.mark.parametrize(
-    ("left_out", "said"),
+    ("left_out", "reason"),
     [
         (b"qop=auth,", ""), (b"nc=00000001,", "nc"), (b'realm="elwood.innosoft.com",', "realm"),
         (b'nonce="OA6MG9tEQGm2hh",', "nonce"), (b'username="chris",', "no username"),
     ],
 )  # fmt: skip
-def test_only_qop_may_be_omitted_from_an_answer(left_out, said):
+def test_only_qop_may_be_omitted_from_an_answer(left_out, reason):
     ours = server({"chris": "secret"})
     ours.answer(b"")
     answer = begun().send(CHALLENGE)
     assert answer.count(left_out) == 1
-    if not said:
+    if not reason:
         assert ours.answer(answer.replace(left_out, b"")) == PROOF
         return
-    with pytest.raises(DigestError, match=said):
+    with pytest.raises(DigestError, match=reason):
         ours.answer(answer.replace(left_out, b""))
 
 
@@ -105,19 +105,19 @@ def test_client_and_server_agree_on_names_and_passwords(username, password):
 
 
 def test_a_wrong_password_and_an_unknown_user_are_refused_alike():
-    said = set()
+    reasons = set()
     for users in ({"chris": "other"}, {"frida": "secret"}, {"chris": ""}, {}):
         ours = server(users)
         ours.answer(b"")
         with pytest.raises(DigestError) as refused:
             ours.answer(begun().send(CHALLENGE))
         assert ours.username is None
-        said.add(str(refused.value))
-    assert said == {"the user or the password is wrong"}
+        reasons.add(str(refused.value))
+    assert reasons == {"the user or the password is wrong"}
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "reason"),
     [
         (b'nonce="OA6MG9tEQGm2hh"', b'nonce="replayed"', "nonce"),
         (b"nc=00000001", b"nc=00000002", "nc"),
@@ -131,12 +131,12 @@ def test_a_wrong_password_and_an_unknown_user_are_refused_alike():
         (b"response=d388dad90d4bbd760a152321f2143af7", b"nothing", "malformed"),
     ],
 )
-def test_an_answer_that_does_not_fit_the_challenge_is_refused(old, new, said):
+def test_an_answer_that_does_not_fit_the_challenge_is_refused(old, new, reason):
     ours = server({"chris": "secret", "admin": "x"})
     ours.answer(b"")
     answer = begun().send(CHALLENGE)
     assert old in answer
-    with pytest.raises(DigestError, match=said):
+    with pytest.raises(DigestError, match=reason):
         ours.answer(answer.replace(old, new))
     assert ours.username is None
 

@@ -29,7 +29,7 @@ def test_quoted_values_have_escapes(written, meant):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "reason"),
     [
         ("", "it is empty"),
         ("  ", "it is empty"),
@@ -49,10 +49,10 @@ def test_quoted_values_have_escapes(written, meant):
         (f"{PLAIN} required user_x=secret{{;", "the name of an option, or ; at the end is expected"),
     ],
 )
-def test_what_is_no_entry_is_refused_without_its_values(text, said):
+def test_what_is_no_entry_is_refused_without_its_values(text, reason):
     with pytest.raises(JaasError) as refused:
         parse_jaas(text)
-    assert said in str(refused.value)
+    assert reason in str(refused.value)
     assert "secret" not in str(refused.value)
 
 
@@ -64,7 +64,7 @@ def test_a_section_of_a_file_is_found_by_its_name():
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "reason"),
     [
         ("", "no section Server"),
         (f"Client {{ {PLAIN} required; }};", "no section Server"),
@@ -75,6 +75,6 @@ def test_a_section_of_a_file_is_found_by_its_name():
         (f"Server {{ {PLAIN} required; {PLAIN} required; }};", "one login module"),
     ],
 )
-def test_a_file_without_the_section_says_what_is_missing(text, said):
-    with pytest.raises(JaasError, match=said):
+def test_a_file_without_the_section_says_what_is_missing(text, reason):
+    with pytest.raises(JaasError, match=reason):
         parse_jaas_section(text, "Server")

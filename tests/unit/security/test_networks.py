@@ -27,7 +27,7 @@ def taken(host):
 @pytest.mark.parametrize(("host", "marks"), ROWS, ids=[host for host, _ in ROWS])
 def test_a_host_is_a_network_of_the_clients_that_kafka_says(host, marks):
     assert (
-        "".join("+" if mark else "-" for mark in (taken(host), *(is_within(one, host) for one in CLIENTS)))
+        "".join("+" if mark else "-" for mark in (taken(host), *(is_within(net, host) for net in CLIENTS)))
         == marks
     )
 

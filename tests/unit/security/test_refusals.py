@@ -93,7 +93,7 @@ class World:
         return decode(response, version, answer, 9 if version in response.flexible else 8)
 
     async def allowed(self, api: str, version: int, **more: Any) -> dict[str, Any]:
-        """The answer to a request that nobody refuses."""
+        """The answer to a request that is not refused."""
         answer = await self.ask(api, version, AllowEverything(), **more)
         assert answer is not None, api
         assert not errors(answer), (api, answer)
@@ -101,8 +101,8 @@ class World:
 
     async def fill(self) -> None:
         """Make what the requests are about."""
-        made = await self.allowed("CreateTopics", 7, new_topic="t")
-        self.names = Names(topic_id=made["Topics"][0]["TopicId"], records=batch())
+        created = await self.allowed("CreateTopics", 7, new_topic="t")
+        self.names = Names(topic_id=created["Topics"][0]["TopicId"], records=batch())
         await self.allowed("Produce", 9)
         await self.allowed("OffsetCommit", 8)
         await self.allowed("ConsumerGroupHeartbeat", 1, group="c")
@@ -136,15 +136,15 @@ def batch(**options: Any) -> bytes:
 
 def errors(value: Any, path: str = "") -> dict[str, set[int]]:
     """The error codes in an answer, by the path of the field that has them."""
-    found: dict[str, set[int]] = {}
+    by_path: dict[str, set[int]] = {}
     for name, item in value.items():
         for part in item if isinstance(item, list) else [item]:
             if isinstance(part, dict):
                 for inner, codes in errors(part, f"{path}{name}.").items():
-                    found.setdefault(inner, set()).update(codes)
+                    by_path.setdefault(inner, set()).update(codes)
         if name.endswith("ErrorCode") and item:
-            found.setdefault(path + name, set()).add(item)
-    return found
+            by_path.setdefault(path + name, set()).add(item)
+    return by_path
 
 
 def groups_of(api: str) -> str:
@@ -286,8 +286,8 @@ def rows(table: Mapping[int, apis.Api] = apis.BY_KEY) -> list[apis.Api]:
 def test_every_operation_of_the_table_has_a_case() -> None:
     assert {api.name for api in rows()} == REFUSED.keys() == REQUESTS.keys()
     for api in rows():
-        wanted = {(access.operation, access.resource_type) for access in (*api.whole, *api.each)}
-        assert wanted == REFUSED[api.name].keys(), api.name
+        needed = {(access.operation, access.resource_type) for access in (*api.whole, *api.each)}
+        assert needed == REFUSED[api.name].keys(), api.name
 
 
 async def test_who_may_nothing_learns_and_changes_nothing(tmp_path: Path) -> None:
@@ -311,10 +311,10 @@ async def test_who_may_nothing_learns_and_changes_nothing(tmp_path: Path) -> Non
                     assert codes <= {int(code) for code in REFUSALS.values()}, (api.name, version, answer)
                 if api.name == "Metadata" and 8 <= version <= 10:
                     assert answer["ClusterAuthorizedOperations"] == 0
-                said = repr(answer)
-                assert "secret" not in said
+                text = repr(answer)
+                assert "secret" not in text
                 if "TopicId" not in repr(REQUESTS[api.name](world.names)):
-                    assert repr(world.names.topic_id) not in said, (api.name, version, answer)
+                    assert repr(world.names.topic_id) not in text, (api.name, version, answer)
                 assert world.state() == before, (api.name, version)
 
 

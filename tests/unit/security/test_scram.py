@@ -40,8 +40,8 @@ def test_client_salted_password_makes_the_same_credential():
     salt = b"sixteen bytes..."
     for mechanism in scram.MECHANISMS.values():
         salted = scram.salted_password(mechanism, "päss", salt, 5000)
-        made = scram.credential_of_salted(mechanism, salted, salt, 5000)
-        assert made == scram.credential(mechanism, "päss", salt, 5000)
+        credential = scram.credential_of_salted(mechanism, salted, salt, 5000)
+        assert credential == scram.credential(mechanism, "päss", salt, 5000)
 
 
 def test_text_of_a_credential_is_kafkas_and_is_read_again():
@@ -67,11 +67,11 @@ def test_nothing_of_a_credential_is_in_its_repr():
 
 
 def test_decoy_is_steady_differs_by_user_and_looks_real():
-    one, same, other = (scram.decoy(SCRAM_SHA_512, user, b"secret") for user in ("a", "a", "b"))
-    assert one == same != other
+    decoy, same, other = (scram.decoy(SCRAM_SHA_512, user, b"secret") for user in ("a", "a", "b"))
+    assert decoy == same != other
     real = scram.credential(SCRAM_SHA_512, "secret", b"x" * 24, 4096)
     for name in ("salt", "stored_key", "server_key"):
-        assert len(getattr(one, name)) == len(getattr(real, name))
+        assert len(getattr(decoy, name)) == len(getattr(real, name))
 
 
 @pytest.mark.parametrize("mechanism", [SCRAM_SHA_256, SCRAM_SHA_512])
@@ -81,7 +81,7 @@ def test_decoy_salt_reveals_nothing_of_its_keys(mechanism):
     assert kept.iterations == mechanism.iterations_min
     others = [scram.decoy(mechanism, "a", b"another"), scram.decoy(mechanism, "ab", b"secret")]
     for name in ("salt", "stored_key", "server_key"):
-        assert len({getattr(one, name) for one in (kept, *others)}) == 3
+        assert len({getattr(decoy, name) for decoy in (kept, *others)}) == 3
 
 
 def test_hmac_of_a_token_is_hmac_sha_512_of_its_id():

@@ -19,41 +19,41 @@ def text_of(data: bytes) -> str:
 
 @pytest.mark.parametrize("mechanism", [SCRAM_SHA_256, SCRAM_SHA_512])
 def test_password_is_salted_randomly_with_enough_iterations(mechanism):
-    found = parse_credential(f" {mechanism.name}=[name=alice,password=secret] ", RANDOM)
-    assert (found.user, found.mechanism) == ("alice", mechanism.name)
-    assert found.credential == scram.credential(mechanism, "secret", RANDOM, mechanism.iterations_min)
+    parsed = parse_credential(f" {mechanism.name}=[name=alice,password=secret] ", RANDOM)
+    assert (parsed.user, parsed.mechanism) == ("alice", mechanism.name)
+    assert parsed.credential == scram.credential(mechanism, "secret", RANDOM, mechanism.iterations_min)
 
 
 @pytest.mark.parametrize(
-    ("given", "password"),
+    ("quoted", "password"),
     [
         ("secret", "secret"), ('"secret"', "secret"), ("se=cret", "se=cret"), ('"secret', '"secret'),
         ('secret"', 'secret"'), ('"', '"'), ('""secret""', '"secret"'), ("'secret'", "'secret'"), ("asa", "asa"),
     ],
 )  # fmt: skip
-def test_quotes_around_a_value_do_not_belong_to_it(given, password):
-    found = parse_credential(f"SCRAM-SHA-256=[password={given}, name=alice]", RANDOM)
-    assert found.credential == scram.credential(SCRAM_SHA_256, password, RANDOM, 4096)
+def test_quotes_around_a_value_do_not_belong_to_it(quoted, password):
+    parsed = parse_credential(f"SCRAM-SHA-256=[password={quoted}, name=alice]", RANDOM)
+    assert parsed.credential == scram.credential(SCRAM_SHA_256, password, RANDOM, 4096)
 
 
 def test_a_salt_and_iterations_that_are_given_are_taken():
-    found = parse_credential(
+    parsed = parse_credential(
         f"SCRAM-SHA-256=[name=a,password=p,salt={text_of(SALT)},iterations=5000]", RANDOM
     )
-    assert found.credential == scram.credential(SCRAM_SHA_256, "p", SALT, 5000)
+    assert parsed.credential == scram.credential(SCRAM_SHA_256, "p", SALT, 5000)
 
 
 def test_a_salted_password_is_the_credential_of_its_password():
-    found = parse_credential(
+    parsed = parse_credential(
         f"SCRAM-SHA-256=[name=a,saltedpassword={text_of(SALTED)},salt={text_of(SALT)}]", RANDOM
     )
-    assert found.credential == scram.credential(SCRAM_SHA_256, "secret", SALT, 4096)
+    assert parsed.credential == scram.credential(SCRAM_SHA_256, "secret", SALT, 4096)
 
 
 @pytest.mark.parametrize("iterations", [4096, 16384])
 def test_the_bounds_of_iterations_are_allowed(iterations):
-    found = parse_credential(f"SCRAM-SHA-256=[name=a,password=p,iterations={iterations}]", RANDOM)
-    assert found.credential.iterations == iterations
+    parsed = parse_credential(f"SCRAM-SHA-256=[name=a,password=p,iterations={iterations}]", RANDOM)
+    assert parsed.credential.iterations == iterations
 
 
 @pytest.mark.parametrize(

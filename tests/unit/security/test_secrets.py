@@ -53,9 +53,9 @@ def test_a_start_that_fails_does_not_say_the_secret(tmp_path, capfd, wrong):
     listener = "listeners=SASL_PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0"
     options = "--set", listener, "--set", "sasl.enabled.mechanisms=PLAIN", "--set", wrong
     assert main(["serve", "--data", str(tmp_path), "--log-level", "debug", *options]) != 0
-    said = capfd.readouterr()
-    assert said.err
-    assert SECRET not in said.out + said.err
+    output = capfd.readouterr()
+    assert output.err
+    assert SECRET not in output.out + output.err
 
 
 async def test_a_broker_shows_its_secrets_to_nobody(tmp_path, caplog):
@@ -65,31 +65,31 @@ async def test_a_broker_shows_its_secrets_to_nobody(tmp_path, caplog):
         "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
     }  # fmt: skip
     async with broker_to_ask(tmp_path, settings) as asked:
-        said = [*await alter_password(asked), *await describe_all(asked), await add_user(asked)]
-        said += [asked.services.config, asked.services.metadata.image, asked.services.delegation_tokens]
-        assert SECRET not in repr(said)
+        shown = [*await alter_password(asked), *await describe_all(asked), await add_user(asked)]
+        shown += [asked.services.config, asked.services.metadata.image, asked.services.delegation_tokens]
+        assert SECRET not in repr(shown)
         salted = scram.salted_password(scram.SCRAM_SHA_256, SECRET, b"salt", 4096)
         kept = asked.services.metadata.image.scram["alice"]["SCRAM-SHA-256"]
         for secret in (salted, kept.stored_key, kept.server_key):
             for text in (repr(secret)[2:-1], b64encode(secret).decode(), secret.hex()):
-                assert text not in repr(said)
+                assert text not in repr(shown)
                 assert text not in caplog.text
     assert SECRET not in caplog.text
 
 
 async def describe_all(asked):
-    wanted = [
+    resources = [
         DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=BROKER, resource_name=name, configuration_keys=None
         )
         for name in ("1", "")
     ]
-    request = DescribeConfigsRequest(resources=wanted, include_synonyms=True, include_documentation=True)
+    request = DescribeConfigsRequest(resources=resources, include_synonyms=True, include_documentation=True)
     answer = await asked(request, 4)
-    found = {entry.name: entry for entry in answer.results[0].configs}
+    entries = {entry.name: entry for entry in answer.results[0].configs}
     for name in (OF_A_LISTENER, "delegation.token.secret.key"):
-        assert (found[name].value, found[name].is_sensitive) == (None, True)
-        assert all(synonym.value is None for synonym in found[name].synonyms)
+        assert (entries[name].value, entries[name].is_sensitive) == (None, True)
+        assert all(synonym.value is None for synonym in entries[name].synonyms)
     return answer.results
 
 
@@ -117,7 +117,7 @@ async def add_user(asked):
         for user, mechanism in (("alice", 1), ("bob", 9))
     ]
     answer = await asked(AlterUserScramCredentialsRequest(upsertions=upsertions), 0)
-    assert {one.error_code for one in answer.results} == {0, ErrorCode.UNSUPPORTED_SASL_MECHANISM}
+    assert {result.error_code for result in answer.results} == {0, ErrorCode.UNSUPPORTED_SASL_MECHANISM}
     return answer
 
 

@@ -1,4 +1,4 @@
-"""Delegation tokens: how long they can be used, and by whom they are renewed."""
+"""Delegation tokens: how long they can be used, and by which users they are renewed."""
 
 import pytest
 

@@ -48,7 +48,7 @@ class Rules:
         return (operation, resource_type, name) in self.allowed
 
     def allows_on_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
-        return any(one[:2] == (operation, resource_type) for one in self.allowed)
+        return any(access[:2] == (operation, resource_type) for access in self.allowed)
 
     def reason(self, *asked: object) -> str:
         return self.why
@@ -122,7 +122,7 @@ async def test_only_allowed_operations_pass_with_errors_by_type():
     context = context_of(rules)
     assert context.asks_authorizer
     assert [context.authorizes(READ, TOPIC, name) for name in "tu"] == [True, False]
-    assert [context.authorizes_on_any(one, TOPIC) for one in (READ, Operation.WRITE)] == [True, False]
+    assert [context.authorizes_on_any(needed, TOPIC) for needed in (READ, Operation.WRITE)] == [True, False]
     context.require(READ, TOPIC, "t")
     await context.require_each(READ, TOPIC, ["t", "t"], LoopBudget())
     assert context.authorized_operations(TOPIC, "t") == 1 << READ
@@ -132,7 +132,7 @@ async def test_only_allowed_operations_pass_with_errors_by_type():
         with pytest.raises(RequestError) as refused:
             await context.require_each(READ, kind, ["t", "u"][kind is TOPIC :], LoopBudget())
         assert refused.value.code == code
-    assert {one.principal for one in rules.asked} == {"User:alice"}
+    assert {requester.principal for requester in rules.asked} == {"User:alice"}
 
 
 @pytest.mark.parametrize("describes", [True, False])

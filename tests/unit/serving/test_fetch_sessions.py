@@ -1,4 +1,4 @@
-"""Fetch sessions: what is remembered, what is refused, who is evicted."""
+"""Fetch sessions: what is remembered, what is refused, which are evicted."""
 
 import itertools
 
@@ -71,7 +71,7 @@ class Watched:
 
 
 def watched_session(count: int = 3) -> tuple[FetchSessions, Session, list[Watched]]:
-    """A session whose partitions are all watched, and has looked at all of them in ms 1,000."""
+    """A session with partitions that are all watched, and has looked at all of them in ms 1,000."""
     sessions = make()
     session = sessions.create(partitions(*range(count)), uses_topic_ids=False, now_ms=0)
     assert session is not None
@@ -140,10 +140,10 @@ def test_fetcher_fields_are_kept_for_each_partition() -> None:
     assert said(SessionPartition("t", 11, 12, 13, 14, 15, 16)) == ("t", 11, 12, 13, 14, 15, 16)
     session = make().create(partitions(11), uses_topic_ids=False, now_ms=0)
     assert session is not None
-    known = session.partitions["t", 11]
+    partition = session.partitions["t", 11]
     session.update([SessionPartition("t", 11, 22, 23, 24, 25, 26)], [])
-    assert session.partitions["t", 11] is known
-    assert said(known) == ("t", 11, 22, 23, 24, 25, 26)
+    assert session.partitions["t", 11] is partition
+    assert said(partition) == ("t", 11, 22, 23, 24, 25, 26)
 
 
 @pytest.mark.parametrize(
@@ -170,8 +170,8 @@ def test_each_thing_that_is_new_and_each_error_is_told(
 def test_ids_that_are_taken_or_no_ids_are_not_given() -> None:
     ids = iter([7, 7, 0, -3, 9])
     sessions = FetchSessions(5, lambda: next(ids))
-    made = [sessions.create([], uses_topic_ids=False, now_ms=0) for _ in range(2)]
-    assert [session.id for session in made if session is not None] == [7, 9]
+    created = [sessions.create([], uses_topic_ids=False, now_ms=0) for _ in range(2)]
+    assert [session.id for session in created if session is not None] == [7, 9]
 
 
 @pytest.mark.parametrize(
@@ -213,14 +213,14 @@ def test_who_is_evicted_is_unused_for_long_or_smaller_and_old(
 ) -> None:
     """Times count from when a session may just not be evicted any more; of equals the least recently used goes."""
     sessions, now_ms = make(), 10 * EVICTION_MS_MIN
-    made: list[Session] = []
+    sessions_: list[Session] = []
     for number in range(2):
         session = sessions.create(partitions(*range(sizes[number])), uses_topic_ids=False, now_ms=0)
         assert session is not None
         session.created_ms = now_ms - EVICTION_MS_MIN + created_ms[number]
         session.used_ms = now_ms - EVICTION_MS_MIN + used_ms[number]
-        made.append(session)
+        sessions_.append(session)
     new = sessions.create(partitions(*range(size)), uses_topic_ids=False, now_ms=now_ms)
     assert (new is not None) is (evicted is not None)
-    left = [session.is_open for session in made]
-    assert left == [number != evicted for number in range(2)]
+    are_open = [session.is_open for session in sessions_]
+    assert are_open == [number != evicted for number in range(2)]

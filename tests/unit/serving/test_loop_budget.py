@@ -63,7 +63,7 @@ async def test_a_turn_that_has_used_up_its_budget_lets_others_run() -> None:
 
 
 async def test_all_tasks_share_one_turn() -> None:
-    """Whoever comes after the one that used up the budget gives way at once, so that a turn is no longer than it."""
+    """A task after the one that used up the budget yields at once, so that a turn is no longer than it."""
     clock = Clock()
     pieces: list[tuple[str, float]] = []
 
@@ -141,7 +141,7 @@ async def test_a_long_turn_is_told_with_its_longest_step() -> None:
 
 
 class UsedUp:
-    """A budget whose turns are used up from their beginning, and who was let through in which turn."""
+    """A budget with turns used up from their beginning, and which task was let through in which turn."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -219,7 +219,7 @@ async def test_long_work_and_requests_both_get_on_in_every_turn() -> None:
     for number in range(1, 100):  # each is served as often as the first, give or take one
         ahead = used_up.turns_of("work 0")
         mine = used_up.turns_of(f"work {number}")
-        assert all(one <= after for one, after in zip(mine, ahead[1:], strict=False))
+        assert all(before <= after for before, after in zip(mine, ahead[1:], strict=False))
 
 
 async def test_a_turn_that_took_too_long_lets_fewer_through() -> None:
@@ -275,7 +275,7 @@ async def test_used_up_turn_runs_one_of_the_long_requests() -> None:
                 await trio.lowlevel.checkpoint()
         trio.lowlevel.remove_instrument(watch)
     assert sorted(order) == list(range(60))
-    from_40_on = [len([one for one in order[a:b] if one >= 40]) for a, b in pairwise([*turns, 60])]
+    from_40_on = [len([number for number in order[a:b] if number >= 40]) for a, b in pairwise([*turns, 60])]
     assert max(from_40_on) == 1
 
 
@@ -346,7 +346,7 @@ async def test_long_work_leaves_the_rest_of_a_turn_to_requests() -> None:
 
 
 async def idle_once() -> None:
-    """Let the loop have nothing to do for once, after which it is known who can run."""
+    """Let the loop have nothing to do for once, after which it is known which tasks can run."""
     await trio.testing.wait_all_tasks_blocked(0.000_1)
 
 

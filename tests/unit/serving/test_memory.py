@@ -1,4 +1,4 @@
-"""Memory for requests and responses is bounded, nobody waits for ever, and whoever holds it up is closed."""
+"""Memory for requests and responses is bounded, no request waits for ever, and a client that holds it up is closed."""
 
 import pytest
 import trio
@@ -302,20 +302,20 @@ async def test_requests_lack_memory_when_a_pool_is_full() -> None:
 async def test_peak_of_requests_in_parts_is_recorded() -> None:
     now = 5.0
     memory = IncomingMemory(1_000, lambda: now)
-    one, other = Held(lambda why: None), Held(lambda why: None)
-    memory.begin(one, 100)
+    first, other = Held(lambda why: None), Held(lambda why: None)
+    memory.begin(first, 100)
     memory.begin(other, 50)
-    assert (memory.held_most, one.moved_s) == (0, 5.0)
+    assert (memory.held_most, first.moved_s) == (0, 5.0)
     now = 6.0
-    await memory.grow(one, 600)
-    assert (memory.held_most, memory.held, one.size, one.moved_s) == (750, 750, 700, 6.0)
-    memory.shrink(one, 200)
+    await memory.grow(first, 600)
+    assert (memory.held_most, memory.held, first.size, first.moved_s) == (750, 750, 700, 6.0)
+    memory.shrink(first, 200)
     await memory.grow(other, 10)
     assert (memory.held_most, memory.held) == (750, 560)
-    memory.end(one)
+    memory.end(first)
     memory.end(other)
-    assert (memory.held, one.size, other.size) == (0, 0, 0)
-    memory.end(one)
+    assert (memory.held, first.size, other.size) == (0, 0, 0)
+    memory.end(first)
     assert memory.held == 0
 
 
@@ -341,8 +341,8 @@ async def test_memory_may_be_used_up_to_its_last_byte() -> None:
     assert pool.try_acquire(60)
     assert pool.try_acquire(40)
     assert not pool.try_acquire(1)
-    one, other = Held(lambda why: None), Held(lambda why: None)
-    incoming.begin(one, 10)
+    first, other = Held(lambda why: None), Held(lambda why: None)
+    incoming.begin(first, 10)
     incoming.begin(other, 10)
     await incoming.grow(other, 80)
     assert (incoming.held, incoming.is_short) == (100, True)

@@ -75,7 +75,7 @@ def asked(acks: int = 1) -> Any:
 
 
 def over_ms(limit: float, per_second: float) -> int:
-    """Throttle time of a client whose rate, over the ten windows that count, is this."""
+    """Throttle time of a client with this rate over the ten windows that count."""
     return round((per_second - limit) / limit * 20_000)
 
 

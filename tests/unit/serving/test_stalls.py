@@ -1,4 +1,4 @@
-"""Long turns of the event loop: whose they are, and those for which the machine is to blame."""
+"""Long turns of the event loop: their origin, and those for which the machine is to blame."""
 
 from __future__ import annotations
 

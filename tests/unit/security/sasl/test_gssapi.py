@@ -1,4 +1,4 @@
-"""GSSAPI: the messages of RFC 4752 around a security context, whose tokens are the library's affair."""
+"""GSSAPI: the messages of RFC 4752 around a security context; its tokens are the library's affair."""
 
 import pytest
 

@@ -98,8 +98,8 @@ def token(key=EC, algorithm="ES256", **claims):
 
 @pytest.mark.parametrize(("key", "algorithm"), [(EC, "ES256"), (RSA, "RS256"), (RSA, "PS512")])
 async def test_a_signed_token_says_whose_it_is_and_until_when(jwks, key, algorithm):
-    found = await checker(jwks).check(token(key, algorithm))
-    assert found == Identity("alice", (NOW + 60) * 1000)
+    identity = await checker(jwks).check(token(key, algorithm))
+    assert identity == Identity("alice", (NOW + 60) * 1000)
 
 
 async def test_logins_at_the_same_time_have_the_keys_read_once(jwks, monkeypatch):
@@ -139,7 +139,7 @@ async def test_a_token_that_is_not_signed_by_the_key_lets_nobody_in(jwks):
 
 @pytest.mark.parametrize("kid", ["ec", "unknown"])
 async def test_no_url_is_fetched_that_a_client_has_chosen(jwks, kid):
-    """`jku` and `x5u` name where keys are; whoever obeys them lets in everybody, and asks whom it is told to ask."""
+    """`jku` and `x5u` name where keys are; a broker that obeys them lets in all, and asks any host it is told to."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}/keys"
         for header in ({"jku": url}, {"x5u": url}, {"jku": url, "jwk": OTHER.as_dict(private=False)}):
@@ -202,6 +202,6 @@ def encoded(text):
 
 
 def signed(text):
-    """A token whose claims are this text, with a signature that is right."""
+    """A token with this text as claims, with a signature that is right."""
     header = {"alg": "ES256", "kid": EC.kid}
     return jws.serialize_compact(header, text.encode(), EC, algorithms=["ES256"])

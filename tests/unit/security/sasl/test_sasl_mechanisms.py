@@ -84,8 +84,8 @@ class Known:
         return self.by_mechanism[mechanism] if token_id == "id1" else None
 
 
-def begun(mechanism="SCRAM-SHA-256", nonce="%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0", known=None):
-    return ScramExchange(mechanism, known or Known(), nonce=lambda: nonce, secret=b"s")
+def begun(mechanism="SCRAM-SHA-256", nonce="%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0", credentials=None):
+    return ScramExchange(mechanism, credentials or Known(), nonce=lambda: nonce, secret=b"s")
 
 
 NONCE = b"rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
@@ -107,7 +107,7 @@ async def test_scram_answers_the_example_of_rfc_7677():
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
 @pytest.mark.parametrize("user", ["user", "a,b=c", "zo\u00eb"])
 async def test_scram_and_our_client_agree(mechanism, user):
-    server = begun(mechanism, known=Known(user, "pass, word=\u00fc"))
+    server = begun(mechanism, credentials=Known(user, "pass, word=\u00fc"))
     client = exchange(SaslCredentials(mechanism, user, "pass, word=\u00fc"), b"0123456789abcdef")
     final = client.send(await server.step(next(client)))
     answer = await server.step(final)
@@ -193,6 +193,6 @@ async def test_a_token_lets_in_as_its_owner_until_it_expires():
     signature = hmac.digest(scram.stored_key(mechanism, key), signed, "sha256")
     proof = b64encode(bytes(a ^ b for a, b in zip(key, signature, strict=True)))
     await server.step(b"c=biws," + nonce + b",p=" + proof)
-    found = server.identity
-    assert found is not None
-    assert (found.name, found.expires_at_ms, found.is_by_token) == ("owner", 77, True)
+    identity = server.identity
+    assert identity is not None
+    assert (identity.name, identity.expires_at_ms, identity.is_by_token) == ("owner", 77, True)

@@ -209,7 +209,7 @@ async def test_the_mechanism_stays_what_it_is():
 
 
 class Known:
-    """A mechanism whose every message is a login by that name."""
+    """A mechanism with a login in every message by that name."""
 
     def __init__(self):
         self.identity = None

@@ -1,4 +1,4 @@
-"""Final messages of SCRAM by somebody who knows the password, so that nothing but their own fault can refuse them."""
+"""Final messages of SCRAM by a client that knows the password, so that nothing but their own fault can refuse them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def proved(mechanism: str, challenge: bytes, without_proof: bytes) -> bytes:
 
 async def challenged(mechanism: str, gs2: bytes = b"n,,") -> tuple[ScramExchange, bytes, bytes]:
     """An exchange after its first message, the challenge, and the nonce in it."""
-    server = begun(mechanism, known=Known())
+    server = begun(mechanism, credentials=Known())
     challenge = await server.step(gs2 + b"n=user,r=" + CLIENT_NONCE)
     return server, challenge, challenge.partition(b",")[0].removeprefix(b"r=")
 
@@ -94,7 +94,7 @@ async def test_a_proof_of_another_length_does_not(mechanism, change):
 
 
 async def test_a_user_who_does_not_exist_is_not_let_in_with_any_proof():
-    server = begun(known=Known("somebody else"))
+    server = begun(credentials=Known("somebody else"))
     challenge = await server.step(b"n,,n=user,r=" + CLIENT_NONCE)
     nonce = challenge.partition(b",")[0].removeprefix(b"r=")
     with pytest.raises(LoginFailedError, match="unknown user or token"):
@@ -109,7 +109,7 @@ async def test_a_token_whose_owner_is_no_user_lets_nobody_in(mechanism):
             token = super().token("id1")
             return token and replace(token, owner="Group:all")
 
-    server = begun(mechanism, known=Owned())
+    server = begun(mechanism, credentials=Owned())
     first = b"n,,n=user,r=" + CLIENT_NONCE + b",tokenauth=true"
     challenge = await server.step(first)
     nonce = challenge.partition(b",")[0].removeprefix(b"r=")

@@ -1,4 +1,4 @@
-"""To whom quotas apply: which entities and values there are, what a filter matches, and how connections are counted."""
+"""What quotas apply to: which entities and values there are, what a filter matches, and how connections are counted."""
 
 from __future__ import annotations
 
@@ -152,10 +152,10 @@ ENTITIES = [
     ],
 )  # fmt: skip
 def test_filter_matches_its_components_and_strictly_no_others(components, strict):
-    wanted = QuotaFilter(strict)
+    filter_ = QuotaFilter(strict)
     for component in components:
-        wanted.add(*component)
-    wanted.check()
+        filter_.add(*component)
+    filter_.check()
 
     def is_asked_for(entity: QuotaEntity) -> bool:
         parts = dict(entity.parts)
@@ -168,7 +168,7 @@ def test_filter_matches_its_components_and_strictly_no_others(components, strict
                 return False
         return not strict or len(parts) == len(components)
 
-    assert [wanted.matches(entity) for entity in ENTITIES] == [is_asked_for(entity) for entity in ENTITIES]
+    assert [filter_.matches(entity) for entity in ENTITIES] == [is_asked_for(entity) for entity in ENTITIES]
 
 
 @pytest.mark.parametrize(
@@ -192,21 +192,21 @@ def test_a_component_that_makes_no_sense_is_refused(component, code):
     list(product([(USER, EXACT, "u"), (USER, DEFAULT, None), (USER, ANY, None)], repeat=2)),
 )
 def test_two_components_about_one_type_are_refused(first, second):
-    wanted = QuotaFilter(strict=False)
-    wanted.add(*first)
-    assert code_of(wanted.add, *second) == INVALID
+    filter_ = QuotaFilter(strict=False)
+    filter_.add(*first)
+    assert code_of(filter_.add, *second) == INVALID
 
 
 @pytest.mark.parametrize(("first", "second"), [(EXACT, EXACT), (ANY, EXACT), (EXACT, ANY), (ANY, ANY)])
 @pytest.mark.parametrize("kind", [USER, CLIENT_ID, None])
 def test_addresses_are_not_asked_for_together_with_others(first, second, kind):
-    wanted = QuotaFilter(strict=False)
-    wanted.add(IP, first, "10.0.0.1" if first == EXACT else None)
+    filter_ = QuotaFilter(strict=False)
+    filter_.add(IP, first, "10.0.0.1" if first == EXACT else None)
     if kind is None:
-        wanted.check()
+        filter_.check()
     else:
-        wanted.add(kind, second, "x" if second == EXACT else None)
-        assert code_of(wanted.check) == INVALID
+        filter_.add(kind, second, "x" if second == EXACT else None)
+        assert code_of(filter_.check) == INVALID
 
 
 # --- connections --------------------------------------------------------------------------------------------------
@@ -218,39 +218,39 @@ def limits(**of: float) -> tuple[AddressLimits, Any]:
         QuotaEntity(ip="" if ip == "default" else ip): {"connection_creation_rate": rate}
         for ip, rate in of.items()
     }
-    found = AddressLimits()
-    assert found.follow(quotas, quotas) == []
-    return found, quotas
+    address_limits = AddressLimits()
+    assert address_limits.follow(quotas, quotas) == []
+    return address_limits, quotas
 
 
 def test_an_address_has_its_own_limit_or_the_default_one():
-    found, _ = limits(**{"10.0.0.1": 5.0, "::ffff:10.0.0.2": 6.0, "default": 7.0})
-    assert found.is_set
-    assert found.of("10.0.0.1") == found.of("::ffff:10.0.0.1") == ("10.0.0.1", 5.0)
-    assert found.of("10.0.0.2") == ("10.0.0.2", 6.0)
-    assert found.of("10.0.0.3") == ("10.0.0.3", 7.0)
-    assert found.of("/tmp/socket") == ("/tmp/socket", 7.0)
+    limited, _ = limits(**{"10.0.0.1": 5.0, "::ffff:10.0.0.2": 6.0, "default": 7.0})
+    assert limited.is_set
+    assert limited.of("10.0.0.1") == limited.of("::ffff:10.0.0.1") == ("10.0.0.1", 5.0)
+    assert limited.of("10.0.0.2") == ("10.0.0.2", 6.0)
+    assert limited.of("10.0.0.3") == ("10.0.0.3", 7.0)
+    assert limited.of("/tmp/socket") == ("/tmp/socket", 7.0)
 
 
 @pytest.mark.parametrize("which", ["10.0.0.1", "default"])
 def test_limits_are_set_as_long_as_there_is_one(which):
-    found, quotas = limits(**{which: 5.0})
-    assert found.is_set
+    limited, quotas = limits(**{which: 5.0})
+    assert limited.is_set
     other = "10.0.0.2" if which == "10.0.0.1" else "10.0.0.1"
-    assert found.of(other)[1] == (None if which == "10.0.0.1" else 5.0)
-    found.follow({}, quotas)
-    assert not found.is_set
-    assert found.of("10.0.0.1")[1] is None
+    assert limited.of(other)[1] == (None if which == "10.0.0.1" else 5.0)
+    limited.follow({}, quotas)
+    assert not limited.is_set
+    assert limited.of("10.0.0.1")[1] is None
 
 
 def test_infinite_limit_is_none_and_a_bad_address_has_no_effect():
-    found, _ = limits(**{"10.0.0.1": 2.0**31 - 1, "10.0.0.2": 2.0**31 - 2, "default": 1.0})
-    assert found.of("10.0.0.1")[1] is None
-    assert found.of("10.0.0.2")[1] == 2.0**31 - 2
+    limited, _ = limits(**{"10.0.0.1": 2.0**31 - 1, "10.0.0.2": 2.0**31 - 2, "default": 1.0})
+    assert limited.of("10.0.0.1")[1] is None
+    assert limited.of("10.0.0.2")[1] == 2.0**31 - 2
     other, user = QuotaEntity(ip="host"), QuotaEntity("u")
     changed = {other: {"connection_creation_rate": 9.0}, user: {"connection_creation_rate": 9.0}}
-    assert found.follow(changed, changed) == ["host"]
-    assert found.of("host")[1] == 1.0
+    assert limited.follow(changed, changed) == ["host"]
+    assert limited.of("host")[1] == 1.0
 
 
 def rates() -> ConnectionRates:
@@ -264,37 +264,37 @@ def rates() -> ConnectionRates:
      (None, 5.25, 0), (5.25, 5.25, 0), (None, 1.0, 2_000), (1.0, 100.0, 2_000)],
 )  # fmt: skip
 def test_connection_waits_for_broker_or_listener_up_to_a_window(broker, listener, wait_ms):
-    found = rates()
+    counted = rates()
     for _ in range(104):
-        found.record("A", broker, listener, 5_000)
-    waited = found.record("A", broker, listener, 5_000)
+        counted.record("A", broker, listener, 5_000)
+    waited = counted.record("A", broker, listener, 5_000)
     assert waited == wait_ms
 
 
 def test_listeners_are_counted_apart_and_the_broker_together():
-    found = rates()
+    counted = rates()
     for _ in range(105):
-        found.record("A", None, 5.0, 5_000)
-    assert found.record("B", 5.0, 5.0, 5_000) == 0
+        counted.record("A", None, 5.0, 5_000)
+    assert counted.record("B", 5.0, 5.0, 5_000) == 0
     for _ in range(104):
-        found.record("B", 5.0, 100.0, 5_000)
-    assert found.record("C", 5.0, 100.0, 5_000) == 1_200
-    found.take_back("C", 5_000, of_broker=True)
-    assert found.record("C", 5.0, 100.0, 5_000) == 1_200
-    found.take_back("C", 5_000, of_broker=False)
-    assert found.record("C", 5.0, 100.0, 5_000) == 1_400
-    found.take_back("A", 5_000, of_broker=False)
-    assert found.record("A", None, 5.0, 5_000) == 1_000
+        counted.record("B", 5.0, 100.0, 5_000)
+    assert counted.record("C", 5.0, 100.0, 5_000) == 1_200
+    counted.take_back("C", 5_000, of_broker=True)
+    assert counted.record("C", 5.0, 100.0, 5_000) == 1_200
+    counted.take_back("C", 5_000, of_broker=False)
+    assert counted.record("C", 5.0, 100.0, 5_000) == 1_400
+    counted.take_back("A", 5_000, of_broker=False)
+    assert counted.record("A", None, 5.0, 5_000) == 1_000
 
 
 def test_throttled_address_is_not_counted_and_others_are_free():
-    found = rates()
-    assert [found.record_address("a", 5.0, 5_000) for _ in range(100)] == [0] * 100
+    counted = rates()
+    assert [counted.record_address("a", 5.0, 5_000) for _ in range(100)] == [0] * 100
     for _ in range(3):
-        assert found.record_address("a", 5.0, 5_000) == 200
-    assert found.record_address("b", 5.0, 5_000) == 0
-    assert found.record_address("a", 0.01, 5_000) == 2_000
-    assert found.record_address("a", 5.0, 60_000) == 0
+        assert counted.record_address("a", 5.0, 5_000) == 200
+    assert counted.record_address("b", 5.0, 5_000) == 0
+    assert counted.record_address("a", 0.01, 5_000) == 2_000
+    assert counted.record_address("a", 5.0, 60_000) == 0
 
 
 # --- what is counted, and how long it is kept -----------------------------------------------------------------------
@@ -345,12 +345,12 @@ def test_least_recent_entries_go_and_debtors_keep_half_the_room(count):
 def test_each_client_quota_is_counted_in_its_own_windows():
     clients = ClientQuotas(samples=11, window_ms=2_000, mutation_samples=11, mutation_window_ms=1_000)
     names = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
-    assert [one.name for one in clients.every] == list(names)
+    assert [quota.name for quota in clients.every] == list(names)
     assert (clients.span_s, clients.window_ms) == (20.0, 2_000)
     everybody = QuotaEntity("")
     for name, of in zip(names, clients.every, strict=True):
         clients.follow({everybody: {name: 7.0}}, [everybody])
-        assert [one.is_set for one in clients.every] == [one is of for one in clients.every]
+        assert [quota.is_set for quota in clients.every] == [quota is of for quota in clients.every]
         assert clients.is_set
         meter: Any = of.of("u", "c", 0)
         assert meter.limit == 7.0

@@ -1,4 +1,4 @@
-"""The most precise limit applies, to all who share it, and idle clients are forgotten."""
+"""The most precise limit applies, to all clients that share it, and idle clients are forgotten."""
 
 import pytest
 
@@ -66,15 +66,15 @@ def test_limits_are_set_as_long_as_anybody_has_one():
 
 
 def client_quotas(quotas):
-    made = ClientQuotas(samples=11, window_ms=1000, mutation_samples=11, mutation_window_ms=1000)
-    made.follow(quotas, quotas)
-    return made
+    quotas_ = ClientQuotas(samples=11, window_ms=1000, mutation_samples=11, mutation_window_ms=1000)
+    quotas_.follow(quotas, quotas)
+    return quotas_
 
 
 def test_all_clients_of_a_user_are_counted_together():
     quotas = client_quotas({QuotaEntity("alice"): {RATE: 100.0}})
-    one, other = quotas.produce.of("alice", "a", 0), quotas.produce.of("alice", "b", 0)
-    assert one is other is not None
+    first, other = quotas.produce.of("alice", "a", 0), quotas.produce.of("alice", "b", 0)
+    assert first is other is not None
     assert quotas.produce.of("bob", "a", 0) is None
     assert quotas.fetch.of("alice", "a", 0) is None
 

@@ -251,7 +251,7 @@ async def test_nothing_is_counted_before_authentication(world):
 
 
 def codes(answer: Any) -> list[int]:
-    return [one.error_code for one in getattr(answer, "topics", None) or getattr(answer, "results", [])]
+    return [row.error_code for row in getattr(answer, "topics", None) or getattr(answer, "results", [])]
 
 
 async def test_topics_over_quota_are_refused_if_the_error_is_known(world):
@@ -279,7 +279,7 @@ async def test_deleted_and_added_partitions_count_too(world):
     await client(CREATE, 7, creation("a", partitions=20))
     world.set(controller_mutation_rate=1)
     answer = await client(DELETE, 5, DeleteTopicsRequest(topic_names=["a"], timeout_ms=60_000))
-    assert [one.error_code for one in answer.responses] == [0]
+    assert [response.error_code for response in answer.responses] == [0]
     assert answer.throttle_time_ms == 0
     grow = CreatePartitionsRequest(
         topics=[CreatePartitionsRequest.CreatePartitionsTopic(name="t", count=4, assignments=None)],
@@ -288,11 +288,11 @@ async def test_deleted_and_added_partitions_count_too(world):
     refused = await client(GROW, 3, grow)
     assert codes(refused) == [ErrorCode.THROTTLING_QUOTA_EXCEEDED]
     assert refused.throttle_time_ms == 9000
-    made = await client(GROW, 2, grow)
-    assert codes(made) == [0]
-    assert made.throttle_time_ms == 11_000
+    grown = await client(GROW, 2, grow)
+    assert codes(grown) == [0]
+    assert grown.throttle_time_ms == 11_000
     answer = await client(DELETE, 5, DeleteTopicsRequest(topic_names=["t"], timeout_ms=60_000))
-    assert [one.error_code for one in answer.responses] == [ErrorCode.THROTTLING_QUOTA_EXCEEDED]
+    assert [response.error_code for response in answer.responses] == [ErrorCode.THROTTLING_QUOTA_EXCEEDED]
 
 
 async def test_topics_that_metadata_makes_are_charged(world):
