@@ -18,18 +18,18 @@ def real_zookeeper(tmp_path_factory):
     """
     if shutil.which("java") is None:
         pytest.skip("no Java here, so no real ZooKeeper: apt-get install openjdk-17-jdk-headless")
-    found = release("3.9")
-    if not (found.jars / "done").exists() and not os.environ.get("CI"):
+    kafka = release("3.9")
+    if not (kafka.jars / "done").exists() and not os.environ.get("CI"):
         pytest.skip(
             "ZooKeeper's jars are not here; to fetch them: python -m compat.kafka fetch --version 3.9"
         )
     try:
-        fetch(found)
+        fetch(kafka)
     except KafkaError as error:
         if os.environ.get("CI"):
             raise
         pytest.skip(f"ZooKeeper's jars cannot be used: {error}")
-    server = ZooKeeperServer(found, tmp_path_factory.mktemp("zookeeper"))
+    server = ZooKeeperServer(kafka, tmp_path_factory.mktemp("zookeeper"))
     server.start()
     yield server.address
     server.stop()

@@ -17,8 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 def layers() -> list[set[str]]:
     """The layers of pyproject.toml, the highest first."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    (found,) = [one["layers"] for one in contracts if one.get("containers") == ["barnabas"]]
-    return [set(layer.split(" | ")) for layer in found if layer != "__main__"]
+    (rows,) = [contract["layers"] for contract in contracts if contract.get("containers") == ["barnabas"]]
+    return [set(layer.split(" | ")) for layer in rows if layer != "__main__"]
 
 
 def rows() -> list[list[str]]:

@@ -30,7 +30,7 @@ def test_nothing_is_awaited_while_an_exception_is_handled(module):
 
 @pytest.mark.parametrize("module", COMPILED)
 def test_no_inner_function_uses_an_outer_functions_import(module):
-    """With mypyc the module is None there, where nobody has imported it before."""
+    """With mypyc the module is None there, where it was not imported before."""
     source = (ROOT / "server" / Path(*module.split("."))).with_suffix(".py").read_text()
     lines = [
         name.lineno
@@ -48,9 +48,9 @@ def test_no_inner_function_uses_an_outer_functions_import(module):
 def imported_modules(function: ast.AST) -> set[str]:
     """Return the names under which a function imports modules of the broker."""
     return {
-        one.asname or one.name
+        alias.asname or alias.name
         for node in ast.walk(function)
         if isinstance(node, ast.ImportFrom) and node.module
-        for one in node.names
-        if (ROOT / "server" / Path(*node.module.split("."), f"{one.name}.py")).exists()
+        for alias in node.names
+        if (ROOT / "server" / Path(*node.module.split("."), f"{alias.name}.py")).exists()
     }

@@ -27,13 +27,13 @@ def cited_decisions(text: str) -> Iterator[int]:
 
 
 def test_decisions_named_anywhere_have_a_page() -> None:
-    known = decisions()
+    pages = decisions()
     dangling = [
         f"{named(path)}: decision {number}"
         for path in files(*TEXT)
         if path != Path(__file__)
         for number in cited_decisions(path.read_text())
-        if number not in known
+        if number not in pages
     ]
     assert dangling == []
 
@@ -51,7 +51,7 @@ def test_the_index_has_a_line_and_a_status_for_each_decision() -> None:
     )
     statuses = {status for _, _, status in rows}
     assert {
-        one for one in statuses if not re.fullmatch(r"accepted|superseded by \[\d{4}\]\(\S+\)", one)
+        text for text in statuses if not re.fullmatch(r"accepted|superseded by \[\d{4}\]\(\S+\)", text)
     } == set()
 
 

@@ -30,10 +30,10 @@ COMPOSE = (ROOT / "deploy/compose.yaml").read_text()
 def config_of(arguments: list[str]) -> BrokerConfig:
     parser = argparse.ArgumentParser()
     add_serve(parser.add_subparsers())
-    given = collect(parser.parse_args(arguments))
-    config = BrokerConfig(given.settings, given.origins)
+    collected = collect(parser.parse_args(arguments))
+    config = BrokerConfig(collected.settings, collected.origins)
     assert config.unknown == []
-    assert judge(config, given.origins).refusals == []
+    assert judge(config, collected.origins).refusals == []
     return config
 
 

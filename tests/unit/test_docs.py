@@ -50,8 +50,8 @@ PLACEHOLDER = re.compile(r"\b[A-Z]+\b(?!\.md)")
 def files(*suffixes: str) -> Iterator[Path]:
     """Our text files, those of the top level included."""
     for part in ("", *PARTS):
-        found = (ROOT / part).rglob("*") if part else ROOT.glob("*")
-        for path in found:
+        paths = (ROOT / part).rglob("*") if part else ROOT.glob("*")
+        for path in paths:
             if path.suffix in suffixes and path.is_file() and not _is_foreign(path):
                 yield path
 
@@ -86,8 +86,8 @@ def anchors(page: Path) -> frozenset[str]:
     """Anchors of a page's headings, as GitHub makes them."""
     text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.M | re.S)
     headings = re.findall(r"^#+ +(.*?) *$", text, re.M)
-    plain = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", one).lower() for one in headings]
-    return frozenset(re.sub(r"[^\w\- ]", "", one).replace(" ", "-") for one in plain)
+    plain = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings]
+    return frozenset(re.sub(r"[^\w\- ]", "", text).replace(" ", "-") for text in plain)
 
 
 def broken_links(page: Path) -> list[str]:
@@ -107,7 +107,7 @@ def broken_links(page: Path) -> list[str]:
 
 
 def test_links_between_pages_lead_somewhere() -> None:
-    assert [one for page in pages() for one in broken_links(page)] == []
+    assert [link for page in pages() for link in broken_links(page)] == []
 
 
 def test_paragraphs_of_pages_are_filled() -> None:
@@ -154,7 +154,7 @@ def test_make_targets_and_modules_that_pages_start_exist() -> None:
         )
         missing += [f"{named(page)}: make {target}" for target in lines if target not in targets]
         modules = re.findall(r"python -m ((?:bench|compat|codegen|tools|tests)(?:\.\w+)*)", text)
-        missing += [f"{named(page)}: {one}" for one in modules if not _is_module(one)]
+        missing += [f"{named(page)}: {module}" for module in modules if not _is_module(module)]
     assert missing == []
 
 
@@ -235,31 +235,31 @@ def quoted() -> frozenset[str]:
 @cache
 def members(path: Path) -> dict[str, frozenset[str]]:
     """Names that a module defines or imports, each class with the names in its body and the attributes that it sets."""
-    found: dict[str, frozenset[str]] = {}
+    names_: dict[str, frozenset[str]] = {}
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ClassDef):
             inside = {
-                one.name for one in ast.walk(node) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+                row.name for row in ast.walk(node) if isinstance(row, ast.FunctionDef | ast.AsyncFunctionDef)
             }
-            inside |= {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}
-            inside |= {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
-            found[node.name] = frozenset(inside)
+            inside |= {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
+            inside |= {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+            names_[node.name] = frozenset(inside)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            found.setdefault(node.name, frozenset())
+            names_.setdefault(node.name, frozenset())
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.setdefault(node.id, frozenset())
+            names_.setdefault(node.id, frozenset())
         elif isinstance(node, ast.ImportFrom):
             for alias in node.names:
-                found.setdefault(alias.asname or alias.name, frozenset())
-    return found
+                names_.setdefault(alias.asname or alias.name, frozenset())
+    return names_
 
 
 @cache
 def attributes(name: str) -> frozenset[str]:
     """Names in a class, in all classes of that name together."""
     pattern = re.compile(rf"^\s*class {name}\b", re.M)
-    found = [members(path).get(name, frozenset()) for path, text in sources().items() if pattern.search(text)]
-    return frozenset[str]().union(*found)
+    parts = [members(path).get(name, frozenset()) for path, text in sources().items() if pattern.search(text)]
+    return frozenset[str]().union(*parts)
 
 
 def exists(name: str, page: Path) -> bool:
@@ -315,10 +315,10 @@ def _is_dotted(parts: list[str]) -> bool:
     ]
     if tops:
         return any(_is_in(top, parts) for top in [*tops, PIPELINE])
-    found = list(SERVER.rglob(f"{parts[0]}.py"))
+    files_ = list(SERVER.rglob(f"{parts[0]}.py"))
     return (
-        not found
-        or any(_is_in(path.parent, parts) for path in found)
+        not files_
+        or any(_is_in(path.parent, parts) for path in files_)
         or (parts[-1].islower() and parts[-1] in words())
     )
 
@@ -343,7 +343,7 @@ def missing_names(page: Path) -> list[str]:
     """Names in the backticks of a page that do not exist."""
     text = re.sub(r"^( *)```.*?^\1```$", "", page.read_text(), flags=re.M | re.S)
     spans = sorted(set(re.findall(r"`([^`\n]+)`", text)))
-    return [f"{named(page)}: {one}" for one in spans if not exists(one, page)]
+    return [f"{named(page)}: {span}" for span in spans if not exists(span, page)]
 
 
 @pytest.mark.parametrize("page", pages_about_code(), ids=named)
@@ -457,13 +457,13 @@ def test_pages_use_the_words_of_the_field() -> None:
         and page.name != "glossary.md"
         and page.name != "CHANGELOG.md"
     ]
-    found = [
+    findings = [
         f"{named(page)}: {word!r}, say {better}"
         for page in own
         for word, better in DIALECT.items()
         if re.search(rf"\b{word}\b", " ".join(without_code(page.read_text()).split()), re.I)
     ]
-    assert found == []
+    assert findings == []
 
 
 # --- the changelog --------------------------------------------------------------------------------------------

@@ -44,10 +44,10 @@ def refused(source: str) -> list[int]:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_no_docstring_opens_with_a_question_word(part: str) -> None:
-    found = [
+    places = [
         f"{path.relative_to(ROOT)}:{line}" for path in modules(part) for line in refused(path.read_text())
     ]
-    assert found == []
+    assert places == []
 
 
 def test_docstrings_of_all_kinds_are_looked_at() -> None:

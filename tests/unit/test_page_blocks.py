@@ -263,7 +263,7 @@ def own_commands() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("page", "command"), sorted(set(own_commands())), ids=str)
 def test_a_command_of_a_page_is_understood_as_it_is_printed(page: str, command: str) -> None:
-    """Those of the pipeline, whose parsers need Spark, have options that test_docs looks for."""
+    """Those of the pipeline, with parsers that need Spark, have options that test_docs looks for."""
     parse([word for word in shlex.split(command)[1:] if word != "..."])
 
 
@@ -277,14 +277,14 @@ def parse(words: list[str]) -> None:
         while isinstance(group, click.Group) and not (
             group.invoke_without_command and arguments[0][0] == "-"
         ):
-            word, found, arguments = group.resolve_command(context, arguments)
-            assert found is not None
-            context, words = click.Context(found, parent=context, info_name=word), arguments
-            if not isinstance(found, click.Group):
+            word, command, arguments = group.resolve_command(context, arguments)
+            assert command is not None
+            context, words = click.Context(command, parent=context, info_name=word), arguments
+            if not isinstance(command, click.Group):
                 break
-            group = found
+            group = command
         try:
-            found.make_context(word, words, parent=context.parent)
+            command.make_context(word, words, parent=context.parent)
         except click.BadParameter as error:
             if "does not exist" not in error.message:  # which a file of the reader's does
                 raise

@@ -47,7 +47,7 @@ def test_each_release_serves_its_apis_and_versions(name):
 
 
 BEFORE_ANY_RELEASE = {76: {0}, 77: {0}, 78: {0}, 79: {0}}
-"""Served versions by API key that 4.0 had for its preview of share groups and advertised to nobody."""
+"""Served versions by API key that 4.0 had for its preview of share groups and did not advertise."""
 
 
 def test_every_served_version_is_one_of_a_kafka_release():
@@ -108,7 +108,7 @@ async def test_what_a_release_does_not_have_closes_the_connection(tmp_path):
 
 
 async def test_what_brokers_ask_each_other_is_advertised_and_refused(tmp_path):
-    """A client that looks for the keys of old releases finds them; nobody controls a broker that is alone."""
+    """A client that looks for the keys of old releases finds them; a broker that is alone has no controller."""
     config = BrokerConfig(
         {"kafka.version": "2.8", "log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"}
     )

@@ -18,19 +18,19 @@ LONGER = {
 
 
 def sources(*tops: str) -> list[Path]:
-    found = [path for top in tops for path in (ROOT / top).rglob("*.py")]
-    assert len(found) > 500
-    return [path for path in found if "generated" not in path.parts]
+    paths = [path for top in tops for path in (ROOT / top).rglob("*.py")]
+    assert len(paths) > 500
+    return [path for path in paths if "generated" not in path.parts]
 
 
 def long_functions(path: Path) -> list[str]:
     tree = ast.parse(path.read_text())
-    functions = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     place = path.relative_to(ROOT).as_posix().partition("/")[2]
     return [
-        f"{place}:{one.name}"
-        for one in functions
-        if (one.end_lineno or 0) - one.lineno + 1 > FUNCTION_LINES_MAX
+        f"{place}:{function.name}"
+        for function in functions
+        if (function.end_lineno or 0) - function.lineno + 1 > FUNCTION_LINES_MAX
     ]
 
 
@@ -42,5 +42,5 @@ def test_no_file_is_longer_than_a_reader_can_hold() -> None:
 
 
 def test_no_function_is_longer_except_tables_and_exceptions() -> None:
-    found = [name for path in sources(*CODE) for name in long_functions(path)]
-    assert {name for name in found if not any(table in name for table in TABLES)} == {*LONGER}
+    names = [name for path in sources(*CODE) for name in long_functions(path)]
+    assert {name for name in names if not any(table in name for table in TABLES)} == {*LONGER}

@@ -23,7 +23,7 @@ RESPONSE = {**REQUEST, "type": "response", "name": "PingResponse"}
 
 @pytest.fixture
 def project(tmp_path):
-    """Arguments for a small project whose generated code is up to date."""
+    """Arguments for a small project with generated code that is up to date."""
     schemas = write_schemas(tmp_path / "schemas", REQUEST, RESPONSE)
     arguments = ["--schemas", str(schemas), "--out", str(tmp_path / "out")]
     assert main.main([*arguments, "--extend-layouts"]) == 0

@@ -18,7 +18,7 @@ THEIRS, OURS = Side("Kafka", 9092, 9093), Side("Barnabas", 9192, 9193)
 
 def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> list[tuple[str, Any, Any]]:
     result = compared("step", (theirs, ours), (Forms(THEIRS.ports), Forms(OURS.ports)))
-    return [(one.path, one.theirs, one.ours) for one in result]
+    return [(difference.path, difference.theirs, difference.ours) for difference in result]
 
 
 def test_brokers_and_topics_are_compared_by_whose_they_are() -> None:
@@ -67,7 +67,7 @@ def _run(side: Side, **answers: Any) -> ScenarioRun:
 
 def _seen(theirs: dict[str, Any], ours: dict[str, Any]) -> list[tuple[str, str, Any, Any]]:
     result = _compare("scenario", _run(THEIRS, **theirs), _run(OURS, **ours))
-    return [(one.label, one.path, one.theirs, one.ours) for one in result]
+    return [(difference.label, difference.path, difference.theirs, difference.ours) for difference in result]
 
 
 def test_random_ids_are_compared_by_first_appearance() -> None:

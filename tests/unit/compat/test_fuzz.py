@@ -46,7 +46,7 @@ OFFERED = SaslHandshakeResponse(mechanisms=["PLAIN"])
 
 
 @pytest.mark.parametrize(
-    ("answers", "said"),
+    ("answers", "reason"),
     [
         ({HANDSHAKE: OFFERED, AUTHENTICATE: SaslAuthenticateResponse(auth_bytes=b"")}, "somebody is let in"),
         ({HANDSHAKE: OFFERED, AUTHENTICATE: SaslAuthenticateResponse(error_code=-1)}, "error -1"),
@@ -58,17 +58,17 @@ OFFERED = SaslHandshakeResponse(mechanisms=["PLAIN"])
         ),
     ],
 )
-async def test_a_broker_that_says_too_much_is_found_out(answers, said):
+async def test_a_broker_that_says_too_much_is_found_out(answers, reason):
     result = Round()
     for seed in range(3000):
         try:
             await Session(random.Random(seed), Answers(answers), result, Held(0)).run()
         except* (struct.error, IndexError, TypeError, ValueError, EncodeError):
             pass  # this broker cannot answer in a version that was never published
-        if any(said in finding.text for finding in result.findings):
+        if any(reason in finding.text for finding in result.findings):
             break
         result.findings.clear()
-    assert any(said in finding.text for finding in result.findings)
+    assert any(reason in finding.text for finding in result.findings)
 
 
 def test_a_broker_says_and_keeps_nothing_before_a_login():
@@ -93,7 +93,7 @@ def test_functions_that_take_the_bytes_of_strangers(name):
     ("rotation", "is_the_same"), [(0, True), (16, True), (4096, True), (1, False), (15, False)]
 )
 def test_wrap_token_rotated_by_its_length_is_unchanged(rotation, is_the_same):
-    """16 bytes follow the header; the count (RRC) is signed by nobody (RFC 4121, 4.2.5)."""
+    """16 bytes follow the header; the count (RRC) is not signed (RFC 4121, 4.2.5)."""
     wrapped = bytes.fromhex("050404ff000c0000") + bytes(8) + b"what is wrapped."
     damaged = wrapped[:6] + rotation.to_bytes(2, "big") + wrapped[8:]
     assert is_rotated(damaged, wrapped) is is_the_same

@@ -112,7 +112,7 @@ def test_what_a_predicate_accepts_and_refuses(accepts: Any, right: list[Any], wr
 
 
 def _answers(theirs: tuple[int, Any], ours: tuple[int, Any]) -> list[Difference]:
-    """Return where two answers differ whose only topic, of an odd name, has these codes and words."""
+    """Return where two answers differ if their only topic, of an odd name, has these codes and words."""
     whole = [
         {"Topics": {"a/b": {"ErrorCode": code, "ErrorMessage": words}}} for code, words in (theirs, ours)
     ]

@@ -37,8 +37,8 @@ LISTS = {
     "telemetry": TELEMETRY,
 }
 PLANTED: tuple[Any, ...] = (-77, "nothing", None, "planted", {"ErrorCode": 12345}, [])
-ROWS = [(name, one, reason, example) for name in LISTS for reason, example in kept(name) for one in LISTS[name]
-        if one.reason == reason and one.covers(example)]  # fmt: skip
+ROWS = [(name, row, reason, example) for name in LISTS for reason, example in kept(name) for row in LISTS[name]
+        if row.reason == reason and row.covers(example)]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", LISTS)
@@ -60,13 +60,13 @@ def test_each_alternative_of_a_pattern_is_looked_for_by_itself(name: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("name", "one", "reason", "example"), ROWS, ids=[f"{row[0]}: {row[2]}"[:90] for row in ROWS]
+    ("name", "row", "reason", "example"), ROWS, ids=[f"{row[0]}: {row[2]}"[:90] for row in ROWS]
 )
 def test_what_is_planted_in_its_place_is_refused(
-    name: str, one: KnownDifference, reason: str, example: Difference
+    name: str, row: KnownDifference, reason: str, example: Difference
 ) -> None:
     for planted in _planted(example):
-        assert not one.covers(planted), planted
+        assert not row.covers(planted), planted
 
 
 def _planted(example: Difference) -> Iterator[Difference]:

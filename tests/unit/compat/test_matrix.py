@@ -17,8 +17,8 @@ from compat.matrix.report import Matrix
 ERRORS = Path("client.err")
 
 
-def verdicts(output: str, code: int, *wanted: str) -> clients.Verdicts:
-    return clients._verdicts(list(wanted), output, code, ERRORS)
+def verdicts(output: str, code: int, *cases: str) -> clients.Verdicts:
+    return clients._verdicts(list(cases), output, code, ERRORS)
 
 
 def test_verdicts_are_read_with_detail_and_seconds() -> None:

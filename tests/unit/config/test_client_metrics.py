@@ -69,8 +69,8 @@ def test_a_value_of_the_wrong_kind_is_an_invalid_setting(own: dict[str, str], wo
     ],
 )
 def test_a_pattern_is_of_the_whole_value(item: str, key: str, taken: str, refused: str) -> None:
-    found, pattern = parse_match(item)
-    assert found == key
+    name, pattern = parse_match(item)
+    assert name == key
     assert pattern.fullmatch(taken)
     assert not pattern.fullmatch(refused)
 

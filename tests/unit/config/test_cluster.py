@@ -50,8 +50,8 @@ def test_the_address_is_written_as_zookeeper_reads_it():
 
 
 def test_the_first_connection_may_take_as_long_as_a_session():
-    found = zookeeper_settings(with_settings(zookeeper_session_timeout_ms="6000"))
-    assert (found.session_timeout_ms, found.connection_timeout_ms) == (6000, 6000)
+    settings = zookeeper_settings(with_settings(zookeeper_session_timeout_ms="6000"))
+    assert (settings.session_timeout_ms, settings.connection_timeout_ms) == (6000, 6000)
 
 
 def test_a_broker_without_zookeeper_is_alone():
@@ -64,8 +64,8 @@ def test_acls_need_somebody_whose_they_are():
         check_cluster(with_settings(zookeeper_set_acl="true"))
     certificate = {"zookeeper_ssl_client_enable": "true", "zookeeper_ssl_keystore_location": "/k.pem"}
     assert zookeeper_settings(with_settings(zookeeper_set_acl="true", **certificate)).has_acls
-    found = zookeeper_settings(with_settings(zookeeper_set_acl="true", zookeeper_digest_credentials="u:p:q"))
-    assert (found.has_acls, found.digest) == (True, ("u", "p:q"))
+    parsed = zookeeper_settings(with_settings(zookeeper_set_acl="true", zookeeper_digest_credentials="u:p:q"))
+    assert (parsed.has_acls, parsed.digest) == (True, ("u", "p:q"))
 
 
 @pytest.mark.parametrize(
@@ -76,10 +76,10 @@ def test_a_store_has_the_type_that_is_named_or_that_of_its_file(name, named, typ
     tls = {"zookeeper.ssl.client.enable": "true", "zookeeper.ssl.keystore.location": f"/{name}"}
     if named:
         tls["zookeeper.ssl.keystore.type"] = named
-    found = zookeeper_settings(BrokerConfig({**ZOOKEEPER, **tls})).tls
-    assert found is not None
-    assert found.key_store is not None
-    assert (found.key_store.type, found.trust_store, found.checks_host_name) == (type_, None, True)
+    store = zookeeper_settings(BrokerConfig({**ZOOKEEPER, **tls})).tls
+    assert store is not None
+    assert store.key_store is not None
+    assert (store.key_store.type, store.trust_store, store.checks_host_name) == (type_, None, True)
 
 
 @pytest.mark.parametrize(

@@ -35,9 +35,9 @@ def test_values_out_of_bounds_are_refused(name: str, value: str) -> None:
 
 
 def test_a_setting_of_groups_is_found_by_its_name() -> None:
-    found = group.find("share.auto.offset.reset")
-    assert found is not None
-    assert (found.name, found.default) == ("share.auto.offset.reset", "latest")
+    setting = group.find("share.auto.offset.reset")
+    assert setting is not None
+    assert (setting.name, setting.default) == ("share.auto.offset.reset", "latest")
     assert group.find("no.such.setting") is None
 
 

@@ -36,7 +36,7 @@ def settings_of(release: str) -> list[Kafkas]:
     return [Kafkas(*line.split("\t")) for line in (GOLDEN / f"{release}.tsv").read_text().splitlines()]
 
 
-EVERY = {one.name: one for release in ("kafka-3.9", CURRENT) for one in settings_of(release)}
+EVERY = {s.name: s for release in ("kafka-3.9", CURRENT) for s in settings_of(release)}
 
 
 def test_there_are_lists():
@@ -44,30 +44,30 @@ def test_there_are_lists():
     assert len(EVERY) > len(settings_of(CURRENT))
 
 
-@pytest.mark.parametrize("one", EVERY.values(), ids=lambda one: one.name)
-def test_each_setting_acts_or_warns_or_stops_the_start(one):
-    row = tables.find(one.name)
+@pytest.mark.parametrize("setting", EVERY.values(), ids=lambda setting: setting.name)
+def test_each_setting_acts_or_warns_or_stops_the_start(setting):
+    row = tables.find(setting.name)
     assert row is not None, "nobody here knows it"
     if (
-        not row.effect or one.name == "zookeeper.connect"
+        not row.effect or setting.name == "zookeeper.connect"
     ):  # with it the broker is one of a cluster, where it acts
         return
-    verdict = judged({one.name: other_value(row)})
-    (said,) = (*verdict.refusals, *verdict.ignored)
-    assert one.name in said
+    verdict = judged({setting.name: other_value(row)})
+    (line,) = (*verdict.refusals, *verdict.ignored)
+    assert setting.name in line
     assert bool(verdict.refusals) == row.stops
 
 
-@pytest.mark.parametrize("one", settings_of(CURRENT), ids=lambda one: one.name)
-def test_each_setting_has_kafkas_type_default_and_importance(one):
-    row = tables.setting(one.name)
-    assert (row.kind.name, row.importance) == (one.type, one.importance)
-    if one.name in OTHER_DEFAULTS:
+@pytest.mark.parametrize("setting", settings_of(CURRENT), ids=lambda setting: setting.name)
+def test_each_setting_has_kafkas_type_default_and_importance(setting):
+    row = tables.setting(setting.name)
+    assert (row.kind.name, row.importance) == (setting.type, setting.importance)
+    if setting.name in OTHER_DEFAULTS:
         return
-    if one.default in ("(null)", "(required)"):
+    if setting.default in ("(null)", "(required)"):
         assert row.default in (None, "", ()), row.default
     else:
-        assert row.format(row.default) == one.default
+        assert row.format(row.default) == setting.default
 
 
 def test_settings_that_kafka_lacks_stand_in_the_own_table():

@@ -13,22 +13,22 @@ FOR_ALL, OF_LISTENER, OF_MECHANISM = (
 )  # fmt: skip
 
 
-def users(**given: str):
+def users(**settings: str):
     return listener_settings(
-        BrokerConfig({"listener.security.protocol.map": "USERS:SASL_SSL,OPEN:PLAINTEXT", **given}), "USERS"
+        BrokerConfig({"listener.security.protocol.map": "USERS:SASL_SSL,OPEN:PLAINTEXT", **settings}), "USERS"
     )
 
 
 @pytest.mark.parametrize(
-    ("given", "counts"),
+    ("names", "counts"),
     [
         ((FOR_ALL, OF_LISTENER, OF_MECHANISM), OF_MECHANISM),
         ((FOR_ALL, OF_LISTENER), OF_LISTENER),
         ((FOR_ALL,), FOR_ALL),
     ],
 )
-def test_what_is_said_most_precisely_counts(given, counts):
-    listener = users(**{name: MODULE.format(name.replace(".", "_")) for name in given})
+def test_what_is_said_most_precisely_counts(names, counts):
+    listener = users(**{name: MODULE.format(name.replace(".", "_")) for name in names})
     assert listener.get(JAAS, "PLAIN") == MODULE.format(counts.replace(".", "_"))
     assert listener.name_of(JAAS, "PLAIN") == counts
 
@@ -39,12 +39,12 @@ def test_settings_of_other_listeners_and_mechanisms_do_not_count():
 
 
 def test_mechanisms_are_the_listeners_and_none_without_sasl():
-    given = {
+    rows = {
         "sasl.enabled.mechanisms": "PLAIN",
         "listener.name.users.sasl.enabled.mechanisms": "SCRAM-SHA-512",
     }
-    listener = users(**given)
+    listener = users(**rows)
     assert (mechanisms_of(listener), listener.has_tls) == (("SCRAM-SHA-512",), True)
-    config = BrokerConfig({"listener.security.protocol.map": "OPEN:PLAINTEXT,OTHER:SASL_PLAINTEXT", **given})
+    config = BrokerConfig({"listener.security.protocol.map": "OPEN:PLAINTEXT,OTHER:SASL_PLAINTEXT", **rows})
     assert mechanisms_of(listener_settings(config, "OPEN")) == ()
     assert mechanisms_of(listener_settings(config, "OTHER")) == ("PLAIN",)

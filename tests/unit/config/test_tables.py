@@ -80,10 +80,10 @@ def test_default_has_the_same_limits_as_its_topic_setting():
 
 
 def test_a_setting_of_one_listener_is_the_setting_unset():
-    found = tables.find("listener.name.internal.max.connections")
-    assert found.default is None
-    assert found.base == "max.connections"
-    assert found.parse("7") == 7
+    setting = tables.find("listener.name.internal.max.connections")
+    assert setting.default is None
+    assert setting.base == "max.connections"
+    assert setting.parse("7") == 7
     assert tables.find("listener.name.internal.plain.sasl.jaas.config").sensitive
     assert tables.find("listener.name.internal") is None
     assert tables.find("listener.name.internal.no.such") is None

@@ -66,22 +66,22 @@ def is_known(kind, row, value):
 @pytest.mark.parametrize(("release", "followed"), [*zip(RELEASES, RELEASES, strict=True), ("4.4", "")])
 def test_values_are_taken_and_refused_as_by_kafka(release, followed):
     assert len(marks_of(release)) > 200
-    found = [
+    differing = [
         (kind, row.name, value)
         for kind, row, value in differences(release, followed)
         if not is_known(kind, row, value)
     ]
-    assert found == []
+    assert differing == []
 
 
 def test_every_known_difference_is_one():
-    found = {
+    differing = {
         row.name
         for release in RELEASES
         for kind, row, _ in differences(release, release)
         if kind == "broker" and row.kind is not CLASS
     }
-    assert set(DIFFERENT) <= found
+    assert set(DIFFERENT) <= differing
 
 
 @pytest.mark.parametrize("name", releases.NAMES)

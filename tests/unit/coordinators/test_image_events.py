@@ -99,7 +99,7 @@ async def test_deleted_internal_topic_unloads_its_coordinator(topic, who, again)
     world = World(OFFSETS, TRANSACTIONS, SHARES)
     changes = [TopicDeleted(topic), *([created(topic, b"2")] if again else [])]
     told = await world.changed(*changes)
-    assert [one for one in told if one[1] == "unload"] == [(who, "unload")] * 2
+    assert [event for event in told if event[1] == "unload"] == [(who, "unload")] * 2
     first, last = told[0], told[-1]
     assert first == last == (who, "unload")
     state = "share state" if topic == SHARES else who

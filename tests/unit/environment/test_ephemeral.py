@@ -53,9 +53,9 @@ def test_early_signal_removes_the_directory(tmp_path: Path, signals, number: sig
 
 
 def test_only_what_nobody_uses_is_swept(tmp_path: Path, signals) -> None:
-    left = tmp_path / f"{PREFIX}left"
-    left.mkdir()
-    (left / "file").write_text("x")
+    unused = tmp_path / f"{PREFIX}left"
+    unused.mkdir()
+    (unused / "file").write_text("x")
     other = tmp_path / "other"
     other.mkdir()
     (tmp_path / f"{PREFIX}file").write_text("x")
@@ -63,7 +63,7 @@ def test_only_what_nobody_uses_is_swept(tmp_path: Path, signals) -> None:
     with ephemeral_directory(str(tmp_path)) as path:
         assert sweep(str(tmp_path)) == []
         assert os.path.isdir(path)
-    assert not left.exists()
+    assert not unused.exists()
     assert other.exists()
     assert {entry.name for entry in tmp_path.iterdir()} == {"other", f"{PREFIX}file", f"{PREFIX}link"}
 
@@ -96,8 +96,8 @@ def test_directory_is_in_memory_if_that_is_writable(make, tmp_path, signals) -> 
 
 
 def test_directory_leaves_signals_to_a_program_that_has_handlers(tmp_path, signals) -> None:
-    left = tmp_path / f"{PREFIX}left"
-    left.mkdir()
+    unused = tmp_path / f"{PREFIX}left"
+    unused.mkdir()
     with owned_directory(str(tmp_path)) as path:
         assert [signal.getsignal(number) for number in END_SIGNALS] == signals
         Path(path, "file").write_text("x")

@@ -66,8 +66,8 @@ def test_how_many_were_left_out_is_said_unless_none_were(output: Output, more: i
         output.log.warning("again")
     output.now = PERIOD_SECONDS
     output.log.warning("another place")
-    said = [line for line in output.lines if "has logged" in line]
-    assert [line.partition(" has logged ")[2] for line in said] == [f"{more} more lines"] * bool(more)
+    lines = [line for line in output.lines if "has logged" in line]
+    assert [line.partition(" has logged ")[2] for line in lines] == [f"{more} more lines"] * bool(more)
 
 
 def test_a_handler_that_is_closed_lets_others_close_theirs(output: Output) -> None:

@@ -1,4 +1,4 @@
-"""Answers for many readers: who shares one, and what stands between two of them."""
+"""Answers for many readers: which of them share one, and what stands between two of them."""
 
 import pytest
 import trio
@@ -36,7 +36,7 @@ class Nothing(Exposition):
 
 
 @pytest.fixture
-def made():
+def make():
     return Nothing
 
 
@@ -44,9 +44,9 @@ async def ask(exposition, answers, accept=""):
     answers.append(await exposition.text(accept))
 
 
-async def test_who_asks_while_an_answer_is_made_shares_the_next_one(made):
+async def test_who_asks_while_an_answer_is_made_shares_the_next_one(make):
     threads = Threads()
-    exposition, answers = made(threads), []
+    exposition, answers = make(threads), []
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ask, exposition, answers)
         await trio.testing.wait_all_tasks_blocked()
@@ -62,9 +62,9 @@ async def test_who_asks_while_an_answer_is_made_shares_the_next_one(made):
     assert len({id(text) for text in answers[1:] if not text.content_type.startswith(OPENMETRICS)}) == 1
 
 
-async def test_a_reader_that_goes_away_leaves_the_answer_to_the_others(made):
+async def test_a_reader_that_goes_away_leaves_the_answer_to_the_others(make):
     threads = Threads()
-    exposition, answers = made(threads), []
+    exposition, answers = make(threads), []
     async with trio.open_nursery() as nursery:
         async with trio.open_nursery() as leaving:
             leaving.start_soon(ask, exposition, answers)
@@ -77,10 +77,10 @@ async def test_a_reader_that_goes_away_leaves_the_answer_to_the_others(made):
 
 
 @pytest.mark.parametrize("seconds", [0.1, 10.0])
-async def test_an_answer_that_took_long_is_followed_by_a_pause(made, seconds, autojump_clock):
+async def test_an_answer_that_took_long_is_followed_by_a_pause(make, seconds, autojump_clock):
     threads = Threads(seconds)
     threads.may_end.set()
-    exposition, answers = made(threads), []
+    exposition, answers = make(threads), []
     began = trio.current_time()
     for _ in range(2):
         await ask(exposition, answers)

@@ -57,7 +57,7 @@ class Instances:
 
 def sources_of(asked: Asked, **more: Any) -> MetricsParts:
     services = asked.services
-    known = {
+    parts = {
         "broker_id": 1,
         "metadata": services.metadata,
         "logs": services.logs,
@@ -73,7 +73,7 @@ def sources_of(asked: Asked, **more: Any) -> MetricsParts:
         "log_limit": asked.log_limit,
         "memory": asked.broker.memory,
     }
-    return MetricsParts(**{**known, **more})
+    return MetricsParts(**{**parts, **more})
 
 
 async def shown(asked: Asked, meter: RequestMeter | None = None, **more: Any) -> dict[Any, float]:
@@ -84,13 +84,13 @@ async def shown(asked: Asked, meter: RequestMeter | None = None, **more: Any) ->
 
 
 def samples(families: Families) -> dict[Any, float]:
-    found: dict[Any, float] = {}
+    values: dict[Any, float] = {}
     for family in families:
         for name, labels, value in family.samples():
             key = (name, *(label for _, label in labels))
-            assert key not in found, key
-            found[key] = value
-    return found
+            assert key not in values, key
+            values[key] = value
+    return values
 
 
 @pytest.fixture

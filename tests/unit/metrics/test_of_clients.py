@@ -26,7 +26,7 @@ def shown(*points, client=ONE, resource=(), pushed=None):
     )
     return {
         (name, frozenset(labels) - set(ME.items()) - {("client_software_version", "")}): value
-        for family in client_families([one.copy() for one in pushed.clients.values()])
+        for family in client_families([client.copy() for client in pushed.clients.values()])
         for name, labels, value in family.samples()
     }
 

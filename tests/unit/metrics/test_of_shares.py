@@ -35,7 +35,7 @@ async def group(tmp_path):
 
 async def test_records_are_counted_by_what_members_say(group):
     await group.fetch(0, 0)
-    await group.say(1, 0, said=[(0, 0, ACCEPT), (1, 1, REJECT), (2, 2, RELEASE)])
+    await group.say(1, 0, acks=[(0, 0, ACCEPT), (1, 1, REJECT), (2, 2, RELEASE)])
     await letters(group.asked, 1)
     with trio.fail_after(5):
         while (await shown(group)).get(("deadletterqueuerecordcount_total", "s")) != 1:
@@ -65,7 +65,7 @@ async def test_records_in_flight_are_told_until_they_are_done(group):
     values = await shown(group)
     assert (values["inflightmessagecount", *SLOT], values["inflightbatchcount", *SLOT]) == (3, 1)
     assert values["acquisitionlocktimeout_total", *SLOT] == 0
-    await group.say(1, 0, said=[(0, 2, ACCEPT)])
+    await group.say(1, 0, acks=[(0, 2, ACCEPT)])
     await all_settled(group)
     assert (await shown(group))["inflightmessagecount", *SLOT] == 0
 
@@ -76,7 +76,7 @@ async def test_appends_that_fail_are_counted(tmp_path):
         await ask_for_topic(asked, "dlq.s", partitions=1, settings=own)
         group = await group_of(asked)
         await group.fetch(0, 0)
-        await group.say(1, 0, said=[(0, 2, REJECT)])
+        await group.say(1, 0, acks=[(0, 2, REJECT)])
         await all_settled(group)
         values = await shown(group)
         assert values["deadletterqueuetotalproducerequests_total", "s"] == 1

@@ -35,8 +35,8 @@ async def test_unreadable_push_is_refused_counted_and_the_next_taken(tmp_path, m
 
     monkeypatch.setattr(client_telemetry, "_read", read)
     async with broker_to_ask(tmp_path, {"telemetry.max.bytes": "777"}) as asked:
-        wanted = await ask(asked, "GetTelemetrySubscriptions", 0, {"ClientInstanceId": ME})
-        push = {"ClientInstanceId": ME, "SubscriptionId": wanted.subscription_id, "Metrics": b"metrics"}
+        subscription = await ask(asked, "GetTelemetrySubscriptions", 0, {"ClientInstanceId": ME})
+        push = {"ClientInstanceId": ME, "SubscriptionId": subscription.subscription_id, "Metrics": b"metrics"}
         assert (await ask(asked, "PushTelemetry", 0, push)).error_code == code
         telemetry = asked.services.telemetry
         assert (telemetry.unreadable, telemetry.taken) == (1, 0)

@@ -16,9 +16,9 @@ class Request:
 
 def quotas_of(quotas):
     clients = ClientQuotas(samples=11, window_ms=1000, mutation_samples=11, mutation_window_ms=1000)
-    made = BrokerQuotas(clients, LoopBudget(), lambda: 1000.0)
-    made.follow(quotas, quotas)
-    return made
+    broker_quotas = BrokerQuotas(clients, LoopBudget(), lambda: 1000.0)
+    broker_quotas.follow(quotas, quotas)
+    return broker_quotas
 
 
 def shown(quotas):

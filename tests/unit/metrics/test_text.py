@@ -17,20 +17,20 @@ ODD = 'a "quoted" \\ text\nof two lines, äöü €'
 
 
 def families(lines=3):
-    made = Families()
-    made.get("info", INFO, ODD).add(1, version="1", text=ODD)
-    counter = made.get("sent", COUNTER, "Sent")
+    families_ = Families()
+    families_.get("info", INFO, ODD).add(1, version="1", text=ODD)
+    counter = families_.get("sent", COUNTER, "Sent")
     for number in range(lines):
         counter.add(number * 1.5e9, z="last", a=number)
-    gauge = made.get("now", GAUGE, "Now")
+    gauge = families_.get("now", GAUGE, "Now")
     for value in (float("inf"), float("-inf"), float("nan"), -0.25, 1e-9, 12345678.0, 3):
         gauge.add(value, shown=value)
-    made.gauge("bare", "Without labels", 1)
-    made.get("empty", GAUGE, "Nothing")
+    families_.gauge("bare", "Without labels", 1)
+    families_.get("empty", GAUGE, "Nothing")
     steps = ((0.5, 1.0), (1.0, 2.0))
-    made.get("h", HISTOGRAM, "Histogram").add(Distribution(3, 4.5, steps), node="1")
-    made.get("s", SUMMARY, "Summary").add(Distribution(3, 4.5, steps), node="1")
-    return made
+    families_.get("h", HISTOGRAM, "Histogram").add(Distribution(3, 4.5, steps), node="1")
+    families_.get("s", SUMMARY, "Summary").add(Distribution(3, 4.5, steps), node="1")
+    return families_
 
 
 class Collector:

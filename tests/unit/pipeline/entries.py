@@ -14,8 +14,8 @@ def following(state: State, kind: str = "load", identity: tuple[str, str, str] =
 
 def covering(start: int, end: int, *, leader_epoch: int = 1, high_watermark: int = -1) -> PartitionCommit:
     """Return what became of offsets that were all loaded."""
-    known = end if high_watermark < 0 else high_watermark
-    return PartitionCommit(start, end, leader_epoch, known, end - start, 0, 0, 0, 0)
+    high = end if high_watermark < 0 else high_watermark
+    return PartitionCommit(start, end, leader_epoch, high, end - start, 0, 0, 0, 0)
 
 
 def data_file(path: str, *, hour: str = "2026-11-20T07", rows: int = 1) -> DataFile:
@@ -32,10 +32,10 @@ def applied(state: State, entry: Entry) -> State:
     return Entry.decode(data).state(f"ledger/{entry.version}", data)
 
 
-def folded(*made: Entry) -> State:
+def folded(*entries: Entry) -> State:
     """Return the state after these entries; the chain is made here, so that they need not know it."""
     state = State()
-    for entry in made:
+    for entry in entries:
         entry.version, entry.previous, entry.previous_path = state.version + 1, state.digest, state.path
         state = applied(state, entry)
     return state
@@ -43,15 +43,15 @@ def folded(*made: Entry) -> State:
 
 def load_of(start: int, end: int, *, partition: int = 0) -> Entry:
     """Return a load of a range of one partition."""
-    made = following(State())
-    made.partitions[str(partition)] = covering(start, end)
-    return made
+    entry = following(State())
+    entry.partitions[str(partition)] = covering(start, end)
+    return entry
 
 
 def of_kind(kind: str, **more: object) -> Entry:
     """Return an entry of a kind with some of its fields."""
-    made = following(State(), kind)
+    entry = following(State(), kind)
     for name, value in more.items():
-        assert hasattr(made, name), name
-        setattr(made, name, value)
-    return made
+        assert hasattr(entry, name), name
+        setattr(entry, name, value)
+    return entry

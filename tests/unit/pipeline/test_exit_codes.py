@@ -1,4 +1,4 @@
-"""Exit codes of `barnabas-pipeline`: each row of the reference, by processes whose job ends so; Spark is not needed."""
+"""Exit codes of `barnabas-pipeline`: each row of the reference, by processes of a job that ends so; Spark is not needed."""
 
 from __future__ import annotations
 
@@ -68,6 +68,6 @@ def test_a_job_ends_with_the_code_of_the_reference(
         if number is not None:
             assert process.stdout.readline() == "works\n"
             process.send_signal(number)
-        said = process.stderr.read()
-        assert process.wait(30) == expected, said
-    assert ("Traceback" in said) == (how == "a defect, with its traceback"), said
+        output = process.stderr.read()
+        assert process.wait(30) == expected, output
+    assert ("Traceback" in output) == (how == "a defect, with its traceback"), output

@@ -39,28 +39,28 @@ OTHERS = [("other", "logins", "id"), ("c", "other", "id"), ("c", "logins", "othe
 
 
 def test_an_entry_is_read_as_it_was_written():
-    made = of_kind("load", sealed=[HOUR], lost={"1": [3, None]}, redriven={"0": [1]}, note="n")
-    made.partitions = {"0": PartitionCommit(0, 15, 2, 99, 1, 2, 3, 4, 5, "digest")}
-    made.add, made.dead_add = [data_file("a")], [replace(data_file("d"), reasons={"json": 1}, offsets=2)]
-    made.remove, made.dead_remove = ["b"], ["e"]
-    again = Entry.decode(made.encode())
-    assert again == made
-    assert made.encode().endswith(b"}\n")
+    entry = of_kind("load", sealed=[HOUR], lost={"1": [3, None]}, redriven={"0": [1]}, note="n")
+    entry.partitions = {"0": PartitionCommit(0, 15, 2, 99, 1, 2, 3, 4, 5, "digest")}
+    entry.add, entry.dead_add = [data_file("a")], [replace(data_file("d"), reasons={"json": 1}, offsets=2)]
+    entry.remove, entry.dead_remove = ["b"], ["e"]
+    again = Entry.decode(entry.encode())
+    assert again == entry
+    assert entry.encode().endswith(b"}\n")
     assert type(again.partitions["0"]) is PartitionCommit
-    assert [type(one) for one in (*again.add, *again.dead_add)] == [DataFile, DataFile]
+    assert [type(file_) for file_ in (*again.add, *again.dead_add)] == [DataFile, DataFile]
 
 
 def test_stored_entry_is_the_same_bytes_in_each_release():
-    made = following(State(), "load")
-    made.partitions["7"] = PartitionCommit(100, 131, 3, 140, 1, 2, 4, 8, 16, "of the log")
-    made.add = [replace(data_file("a", rows=0), iceberg={"spec_id": 1})]
-    made.dead_add = [
+    entry = following(State(), "load")
+    entry.partitions["7"] = PartitionCommit(100, 131, 3, 140, 1, 2, 4, 8, 16, "of the log")
+    entry.add = [replace(data_file("a", rows=0), iceberg={"spec_id": 1})]
+    entry.dead_add = [
         DataFile("d", 2, 5, "s", "id", 7, offset_min=0, offset_max=9, offsets=3, reasons={"json": 2})
     ]
     state = State()
-    state.apply(made)
-    made.after = state.to_dict()
-    held = json.loads(made.encode())
+    state.apply(entry)
+    entry.after = state.to_dict()
+    held = json.loads(entry.encode())
     assert held["partitions"] == {
         "7": {
             "start": 100, "end": 131, "leader_epoch": 3, "high_watermark": 140, "loaded": 1, "dead": 2, "control": 4,
@@ -85,7 +85,7 @@ def test_stored_entry_is_the_same_bytes_in_each_release():
         "redriven": 0, "dead_version": 1,
     }  # fmt: skip
     assert (held["format"], held["version"], held["kind"]) == (2, 1, "load")
-    assert made.encode() == json.dumps(held, sort_keys=True, separators=(",", ":")).encode() + b"\n"
+    assert entry.encode() == json.dumps(held, sort_keys=True, separators=(",", ":")).encode() + b"\n"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -127,7 +127,7 @@ def test_what_is_no_json_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("file_partition", "offsets", "wanted", "may_have"),
+    ("file_partition", "offsets", "place", "may_have"),
     [
         (0, (10, 19), (0, 10, 20), True),
         (0, (10, 19), (0, 19, 30), True),  # the last offset of the file is the first that is wanted
@@ -145,9 +145,9 @@ def test_what_is_no_json_is_refused():
         (1, (-1, -1), (0, 10, 20), False),
     ],
 )
-def test_file_may_have_offsets_within_its_bounds(file_partition, offsets, wanted, may_have):
+def test_file_may_have_offsets_within_its_bounds(file_partition, offsets, place, may_have):
     file = replace(data_file("a"), partition=file_partition, offset_min=offsets[0], offset_max=offsets[1])
-    assert file.may_have(*wanted) is may_have
+    assert file.may_have(*place) is may_have
 
 
 # --- the chain ------------------------------------------------------------------------------------------------------
@@ -185,9 +185,9 @@ def test_hours_are_kept_as_ranges():
 
 
 def test_the_state_names_the_last_entry_and_its_schema():
-    made = load_of(0, 10)
-    made.schema = {"name": "newer"}
-    last = replace(made, partitions={"0": covering(10, 20)})
+    entry = load_of(0, 10)
+    entry.schema = {"name": "newer"}
+    last = replace(entry, partitions={"0": covering(10, 20)})
     state = folded(load_of(0, 10), last)
     assert (state.version, state.path, state.digest) == (2, "ledger/2", digest(last.encode()))
     assert state.schema == {"name": "newer"}
@@ -212,25 +212,25 @@ def test_restart_of_a_new_incarnation_resets_positions_only(
     first = load_of(5, 10)
     first.add = [data_file("a")]
     state = folded(first)
-    made = following(state, "restart", identity)
-    made.lost = {"0": [10, 99]}
-    state = applied(state, made)
+    entry = following(state, "restart", identity)
+    entry.lost = {"0": [10, 99]}
+    state = applied(state, entry)
     assert (state.starts, state.ends, state.high_watermarks, state.leader_epochs) == ({}, {}, {}, {})
     assert (state.cluster_id, state.topic, state.topic_id) == identity
     assert state.totals[0].loaded == 5
     assert state.hours == {SEVEN}
-    made = following(state, identity=identity)
-    made.partitions["0"] = covering(2, 4)
-    state = applied(state, made)
+    entry = following(state, identity=identity)
+    entry.partitions["0"] = covering(2, 4)
+    state = applied(state, entry)
     assert (state.starts, state.ends) == ({0: 2}, {0: 4})
     assert state.totals[0].loaded == 7
 
 
 def test_restart_of_an_incarnation_skips_lost_offsets():
     state = folded(load_of(0, 10), load_of(0, 10, partition=1), load_of(0, 10, partition=2))
-    made = following(state, "restart")
-    made.lost = {"0": [10, 25], "2": [10, None]}  # of the last nobody has seen an end
-    state = applied(state, made)
+    entry = following(state, "restart")
+    entry.lost = {"0": [10, 25], "2": [10, None]}  # of the last nobody has seen an end
+    state = applied(state, entry)
     assert state.ends == {0: 25, 1: 10, 2: 10}
     assert state.starts == {0: 0, 1: 0, 2: 0}
 
@@ -238,9 +238,9 @@ def test_restart_of_an_incarnation_skips_lost_offsets():
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "restart"])
 def test_what_was_lost_counts_in_a_restart_only(kind):
     state = folded(load_of(0, 10))
-    made = following(state, kind)
-    made.lost = {"0": [10, 25]}
-    assert applied(state, made).ends == {0: 10}
+    entry = following(state, kind)
+    entry.lost = {"0": [10, 25]}
+    assert applied(state, entry).ends == {0: 10}
 
 
 # --- ranges and counts ----------------------------------------------------------------------------------------------
@@ -249,10 +249,10 @@ def test_what_was_lost_counts_in_a_restart_only(kind):
 @pytest.mark.parametrize("start", [9, 11])
 def test_a_load_begins_exactly_where_the_partition_ended(start):
     state = folded(load_of(0, 10), load_of(30, 40, partition=1))
-    made = following(state)
-    made.partitions["0"] = covering(start, 20)
+    entry = following(state)
+    entry.partitions["0"] = covering(start, 20)
     with pytest.raises(BrokenLakeError, match=f"entry 3, partition 0: 10 is next, not {start}"):
-        applied(state, made)
+        applied(state, entry)
 
 
 @pytest.mark.parametrize("off", [-1, 1])
@@ -260,10 +260,10 @@ def test_a_load_begins_exactly_where_the_partition_ended(start):
 def test_counts_that_do_not_add_up_to_the_range_are_refused(wrong, off):
     right = PartitionCommit(100, 131, 0, 131, *(1, 2, 4, 8, 16))
     assert folded(replace(load_of(0, 1), partitions={"0": right})).ends == {0: 131}
-    made = load_of(0, 1)
-    made.partitions = {"0": replace(right, **{wrong: getattr(right, wrong) + off})}
+    entry = load_of(0, 1)
+    entry.partitions = {"0": replace(right, **{wrong: getattr(right, wrong) + off})}
     with pytest.raises(BrokenLakeError, match="entry 1, partition 0: its counts do not add up"):
-        folded(made)
+        folded(entry)
 
 
 def test_partition_totals_sum_commits_with_the_newest_bounds():
@@ -272,7 +272,7 @@ def test_partition_totals_sum_commits_with_the_newest_bounds():
         PartitionCommit(131, 193, 4, 250, 2, 4, 8, 16, 32, "two"),
     ]
     first = commits[0]
-    state = folded(*(replace(load_of(0, 1), partitions={"7": one, "8": one}) for one in commits))
+    state = folded(*(replace(load_of(0, 1), partitions={"7": commit, "8": commit}) for commit in commits))
     total = PartitionCommit(100, 193, 4, 250, 3, 6, 12, 24, 48)
     assert state.totals == {7: total, 8: total}
     assert state.starts == {7: 100, 8: 100}
@@ -287,12 +287,12 @@ def test_a_copy_is_changed_by_itself():
     state.sealed, state.reopened = {SEVEN}, {EIGHT}
     before = state.copy()
     assert before == state
-    made = following(state)
-    made.partitions = {"0": covering(10, 20), "1": covering(0, 5)}
-    made.add, made.dead_add = [data_file("a")], [data_file("d")]
-    made.sealed = [OTHER_HOUR]
+    entry = following(state)
+    entry.partitions = {"0": covering(10, 20), "1": covering(0, 5)}
+    entry.add, entry.dead_add = [data_file("a")], [data_file("d")]
+    entry.sealed = [OTHER_HOUR]
     copy = state.copy()
-    copy.apply(made)
+    copy.apply(entry)
     assert state == before
     assert copy.totals[0].loaded == 20
 
@@ -336,9 +336,9 @@ def test_the_state_names_the_last_change_of_the_dead_letters(change):
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_that_come_late_reopen_a_sealed_hour_and_no_other(kind):
     state = folded(of_kind("seal", sealed=[HOUR, OTHER_HOUR]))
-    made = following(state, kind)
-    made.add = [data_file("a", hour=HOUR), data_file("b", hour="2026-11-20T09")]
-    state = applied(state, made)
+    entry = following(state, kind)
+    entry.add = [data_file("a", hour=HOUR), data_file("b", hour="2026-11-20T09")]
+    state = applied(state, entry)
     is_late = kind in ("load", "redrive")
     assert state.sealed == ({EIGHT} if is_late else {SEVEN, EIGHT})
     assert state.reopened == ({SEVEN} if is_late else set())

@@ -25,14 +25,14 @@ Contents = dict[int, bytes]
 
 
 class ServedLog(WireLog):
-    """A log whose broker is a partition's log."""
+    """A log with a partition's log as its broker."""
 
     def __init__(self, partition_log: PartitionLog, size: int) -> None:
         super().__init__(LogOptions("t", bootstrap="b:1", fetch_bytes_max=size))
         self.partition_log = partition_log
         self.fetches = 0
 
-    def _fetch(self, wanted: OffsetRange, offset: int, bytes_max: int, *, is_behind: bool) -> Any:
+    def _fetch(self, range_: OffsetRange, offset: int, bytes_max: int, *, is_behind: bool) -> Any:
         self.fetches += 1
         assert self.fetches < 500, "it reads on for ever"
         end = self.partition_log.log_end_offset
@@ -46,11 +46,11 @@ class ServedLog(WireLog):
 
 @pytest.fixture
 def partition_log(tmp_path: Path) -> PartitionLog:
-    """A log of some segments whose batches have one, two or three records, and whose index knows every other batch."""
+    """A log of some segments, with one, two or three records a batch, and every other batch in the index."""
     broker = Broker(tmp_path, segment_bytes=500, index_interval_bytes=120)
     log = broker.log()
     for n in range(BATCHES):
-        append(log, batch(*(b"%d-%d" % (n, one) for one in range(1 + n % 3))))
+        append(log, batch(*(b"%d-%d" % (n, number) for number in range(1 + n % 3))))
     assert len(log.segments) > 2
     broker.manager.write_checkpoints()
     return log
@@ -70,7 +70,7 @@ def log(request: pytest.FixtureRequest, partition_log: PartitionLog, monkeypatch
 
 def read(log: Log, start: int, end: int) -> tuple[Contents, set[int]]:
     """The values of a range by their offsets, and the offsets that are damaged."""
-    found: Contents = {}
+    contents: Contents = {}
     damaged: set[int] = set()
     if isinstance(log, ServedLog):
         log.fetches = 0
@@ -83,9 +83,9 @@ def read(log: Log, start: int, end: int) -> tuple[Contents, set[int]]:
             continue
         for record in iter_records(item.data):
             if start <= record.offset < end:
-                assert record.offset not in found
-                found[record.offset] = record.value or b""
-    return found, damaged
+                assert record.offset not in contents
+                contents[record.offset] = record.value or b""
+    return contents, damaged
 
 
 def batches_of(segment: Any) -> Iterator[tuple[int, BatchHeader]]:
@@ -125,12 +125,12 @@ def test_a_batch_that_says_another_base_offset_is_damage(
             moved = (header.base_offset ^ 1 << bit) % (1 << 64)
             segment.file.write(moved.to_bytes(8, "big"), position)
             try:
-                found, damaged = read(log, start, stop)
+                contents, damaged = read(log, start, stop)
             except IncompleteError:
                 named += 1
                 continue
-            lost = set(range(start, stop)) - found.keys() - damaged
-            wrong = [offset for offset, value in found.items() if written.get(offset) != value]
+            lost = set(range(start, stop)) - contents.keys() - damaged
+            wrong = [offset for offset, value in contents.items() if written.get(offset) != value]
             if isinstance(log, ServedLog) and position == 0 and is_before(moved, header, segment.base_offset):
                 assert (lost, damaged) == (moved_offsets, set()), "a broker does not send it"
             elif lost or wrong or damaged - moved_offsets:
@@ -158,15 +158,15 @@ def test_repeated_damaged_batch_tells_transactions_the_same(
         return False
 
     order = Order(OffsetRange(0, 0, 20))
-    items = [(segment, *one) for segment in partition_log.segments[:1] for one in batches_of(segment)][:5]
+    items = [(segment, *raw) for segment in partition_log.segments[:1] for raw in batches_of(segment)][:5]
     stored = [StoredBatch(segment.file.read(header.size, at), header, hides) for segment, at, header in items]
     moved = stored[2].header.base_offset + 1000
     data = moved.to_bytes(8, "big") + bytes(stored[2].data[8:])
     stored[2] = StoredBatch(data, read_any_header(data), hides)
-    for one in stored:
-        assert not order.has_had(one)
-        list(order.take(one))
+    for item in stored:
+        assert not order.has_had(item)
+        list(order.take(item))
     assert shown == [(0, 0), (1, 2), (3, 3), (6, 6), (7, 8)]
     shown.clear()
-    assert [order.has_had(one) for one in stored] == [False, False, True, False, True]
+    assert [order.has_had(item) for item in stored] == [False, False, True, False, True]
     assert shown == [(3, 3), (7, 8)]

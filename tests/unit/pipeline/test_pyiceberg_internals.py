@@ -1,4 +1,4 @@
-"""Names of pyiceberg that nobody promises are in one module, and looked at before another release is installed."""
+"""Names of pyiceberg that are not promised are in one module, and looked at before another release is installed."""
 
 from __future__ import annotations
 

@@ -12,14 +12,14 @@ from barnabas_pipeline.errors import UsageError
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(add_help=False)
+    options = argparse.ArgumentParser(add_help=False)
     for name in ("schema", "format", "table", "partition-by", "event-time", "from-offsets", "record"):
-        made.add_argument(f"--{name}", default="of the command line")
-    made.add_argument("--tombstones", choices=("dead", "keep"), default="dead")
-    made.add_argument("--keep-snapshots", type=int)
-    made.add_argument("--lateness", type=float, default=0)
-    made.add_argument("--evolve", action="store_true")
-    return made
+        options.add_argument(f"--{name}", default="of the command line")
+    options.add_argument("--tombstones", choices=("dead", "keep"), default="dead")
+    options.add_argument("--keep-snapshots", type=int)
+    options.add_argument("--lateness", type=float, default=0)
+    options.add_argument("--evolve", action="store_true")
+    return options
 
 
 def read(tmp_path: Path, text: str, name: str = "topics.yaml") -> Settings:
@@ -72,7 +72,7 @@ def test_the_more_special_setting_wins(tmp_path: Path, text: str, name: str) -> 
     args = parser().parse_args(["--format", "json", "--record", "r"])
     args.topic = ["a", "b"]
     orders, web, db, shop, other = (
-        settings.of(one, args) for one in ("orders", "logs.web", "logs.db", "shop.web", "other")
+        settings.of(topic, args) for topic in ("orders", "logs.web", "logs.db", "shop.web", "other")
     )
     assert (orders.topic, orders.format, orders.event_time, orders.partition_by, orders.evolve) == (
         "orders", "avro", "at", "day(at)", True,
@@ -87,8 +87,8 @@ def test_the_more_special_setting_wins(tmp_path: Path, text: str, name: str) -> 
 
 def test_settings_without_an_option_are_skipped(tmp_path: Path) -> None:
     settings = read(tmp_path, YAML)
-    found = settings.of("orders", argparse.Namespace(topic="x", format="json"))
-    assert vars(found) == {"topic": "orders", "format": "avro"}
+    args = settings.of("orders", argparse.Namespace(topic="x", format="json"))
+    assert vars(args) == {"topic": "orders", "format": "avro"}
 
 
 def test_files_are_found_beside_the_settings(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_list_of_names_has_no_settings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "reason"),
     [
         ("topics:\n  orders:\n    tombstones: maybe", "line 3: topics.orders.tombstones 'maybe' is none of dead, keep"),
         ("topics:\n  orders: {keep-snapshots: many}", "line 2: topics.orders.keep-snapshots 'many' is no int"),
@@ -123,11 +123,11 @@ def test_list_of_names_has_no_settings(tmp_path: Path) -> None:
         ("topics: {", "line 1: "),
     ],
 )  # fmt: skip
-def test_mistakes_name_the_file_the_line_and_the_key(tmp_path: Path, text: str, said: str) -> None:
+def test_mistakes_name_the_file_the_line_and_the_key(tmp_path: Path, text: str, reason: str) -> None:
     with pytest.raises(UsageError) as caught:
         read(tmp_path, text)
     assert str(caught.value).startswith(str(tmp_path / "topics.yaml"))
-    assert said in str(caught.value)
+    assert reason in str(caught.value)
 
 
 def test_mistakes_in_toml_name_the_key(tmp_path: Path) -> None:

@@ -48,8 +48,8 @@ class Cluster(ScriptedCluster):
         assert isinstance(request, ListOffsetsRequest)
         timestamp = request.topics[0].partitions[0].timestamp
         offset = self.log_start if timestamp == -2 else max(3, self.log_start)
-        found = ListOffsetsResponse.ListOffsetsPartitionResponse(offset=offset)
-        return ListOffsetsResponse(topics=[ListOffsetsResponse.ListOffsetsTopicResponse("t", [found])])
+        row = ListOffsetsResponse.ListOffsetsPartitionResponse(offset=offset)
+        return ListOffsetsResponse(topics=[ListOffsetsResponse.ListOffsetsTopicResponse("t", [row])])
 
 
 OpenWire = Callable[..., WireLog]
@@ -75,9 +75,9 @@ def open_wire(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ope
         log.close()
 
 
-def read(log: WireLog, wanted: OffsetRange = WANTED) -> list[bytes]:
+def read(log: WireLog, span: OffsetRange = WANTED) -> list[bytes]:
     batches = []
-    for item in log.read(wanted):
+    for item in log.read(span):
         assert isinstance(item, RawBatch)
         batches.append(bytes(item.data))
     return batches

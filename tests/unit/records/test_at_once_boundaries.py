@@ -56,10 +56,10 @@ def outcome(validate, raw, rules, api_version):
 
 
 def is_taken(raw, rules=AppendRules(), api_version=9):  # noqa: B008 (it is frozen)
-    found = outcome(validate_at_once, raw, rules, api_version)
+    result = outcome(validate_at_once, raw, rules, api_version)
     by_steps = outcome(lambda *args, **how: run(validate_steps(*args, **how)), raw, rules, api_version)
-    assert found in (None, by_steps)
-    return found is not None
+    assert result in (None, by_steps)
+    return result is not None
 
 
 def sized(size):
@@ -91,8 +91,8 @@ SIZE = len(SMALL)
 @pytest.mark.parametrize("validation", ["full", "header"])
 def test_settings_of_the_topic(rules, taken, validation):
     settings = {name: getattr(rules, name) for name in rules.__dataclass_fields__}
-    for made in ("append_time", "is_age_bounded"):
-        del settings[made]
+    for name in ("append_time", "is_age_bounded"):
+        del settings[name]
     assert is_taken(SMALL, AppendRules(**(settings | {"record_validation": validation}))) is taken
 
 
@@ -136,10 +136,10 @@ def test_zstd_is_for_clients_that_know_it(api_version, taken):
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-@pytest.mark.parametrize("wanted", list(Codec))
-def test_a_topic_with_the_codec_of_the_batch_leaves_it_as_it_is(codec, wanted):
-    name = "uncompressed" if wanted is Codec.NONE else wanted.name.lower()
-    assert is_taken(encoded(codec=codec), AppendRules(compression_type=name)) is (codec is wanted)
+@pytest.mark.parametrize("other", list(Codec))
+def test_a_topic_with_the_codec_of_the_batch_leaves_it_as_it_is(codec, other):
+    name = "uncompressed" if other is Codec.NONE else other.name.lower()
+    assert is_taken(encoded(codec=codec), AppendRules(compression_type=name)) is (codec is other)
     assert is_taken(encoded(codec=codec))
 
 

@@ -98,14 +98,14 @@ def test_empty_batch_keeps_producer_state():
 
 
 def test_iteration_stops_before_a_partial_batch():
-    one = building.encode_batch(RECORDS)
+    first = building.encode_batch(RECORDS)
     two = building.encode_batch(RECORDS[:1])
     for cut in range(len(two)):
-        buf = one + two[:cut]
+        buf = first + two[:cut]
         assert [pos for pos, _ in b.iter_batches(buf)] == [0]
-        assert b.whole_size(buf) == len(one)
-    assert [pos for pos, _ in b.iter_batches(one + two)] == [0, len(one)]
-    assert b.whole_size(one + two) == len(one + two)
+        assert b.whole_size(buf) == len(first)
+    assert [pos for pos, _ in b.iter_batches(first + two)] == [0, len(first)]
+    assert b.whole_size(first + two) == len(first + two)
 
 
 @pytest.mark.parametrize("length", [-1, 0, 13, -(2**31)])

@@ -20,7 +20,7 @@ SOURCE = Path(__file__).resolve().parents[3] / "server" / "barnabas" / "records"
 
 
 def test_a_machine_that_can_compile_runs_compiled_code():
-    """`make test` builds the wheel first; who runs pytest otherwise runs the sources."""
+    """`make test` builds the wheel first; pytest run otherwise runs the sources."""
     if not os.environ.get("CI") or hatch_build.switched(os.environ.get(hatch_build.SWITCH, "")) is False:
         pytest.skip("only where make has set up everything")
     if lack := hatch_build.missing():

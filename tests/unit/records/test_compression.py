@@ -173,13 +173,13 @@ def test_bytes_after_a_gzip_or_lz4_stream_are_no_part_of_it(name):
 
 
 def test_of_a_gzip_stream_all_members_are_read_that_java_reads():
-    one, other = gzip.compress(TEXT[:500], mtime=0), gzip.compress(TEXT[500:], mtime=0)
-    assert unpack(Codec.GZIP, one + other) == TEXT
+    first, other = gzip.compress(TEXT[:500], mtime=0), gzip.compress(TEXT[500:], mtime=0)
+    assert unpack(Codec.GZIP, first + other) == TEXT
     for begun in (other[:10], other[:18], b"\x1f\x8b\x08\xff" + b"q" * 40, b"\0" * 8 + other):
-        assert unpack(Codec.GZIP, one + begun) == TEXT[:500]
+        assert unpack(Codec.GZIP, first + begun) == TEXT[:500]
     for cut in (other[:60], other[:-1], other[:10] + b"\0" * 20):
         with pytest.raises(CompressedStreamError):
-            unpack(Codec.GZIP, one + cut)
+            unpack(Codec.GZIP, first + cut)
 
 
 @pytest.mark.parametrize("size", [0, 1, 300_000])
@@ -390,14 +390,14 @@ def test_gzip_members_of_any_size_are_read_whole(seed):
         rng.choice([rng.randbytes, bytes])(rng.choice([0, 1, 5_000, 70_000, 300_000, 3_000_000]))
         for _ in range(rng.randrange(1, 6))
     ]
-    wanted, data = b"".join(parts), b"".join(gzip.compress(part, 1) for part in parts)
-    assert decompress(Codec.GZIP, data, magic=2, bytes_max=len(wanted)) == wanted
-    assert decompress(Codec.GZIP, data + b"zz", magic=2, bytes_max=len(wanted)) == wanted
+    whole, data = b"".join(parts), b"".join(gzip.compress(part, 1) for part in parts)
+    assert decompress(Codec.GZIP, data, magic=2, bytes_max=len(whole)) == whole
+    assert decompress(Codec.GZIP, data + b"zz", magic=2, bytes_max=len(whole)) == whole
     last_is_tiny = len(parts) > 1 and len(parts[-1]) <= 1
     for cut in 1, 9:
         try:
-            found = decompress(Codec.GZIP, data[:-cut], magic=2, bytes_max=len(wanted))
+            unpacked = decompress(Codec.GZIP, data[:-cut], magic=2, bytes_max=len(whole))
         except CompressedStreamError:
             continue
         assert last_is_tiny  # what is left of it is too short for a member
-        assert found == b"".join(parts[:-1])
+        assert unpacked == b"".join(parts[:-1])

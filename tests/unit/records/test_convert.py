@@ -114,10 +114,10 @@ def test_corrupt_batches_are_not_laundered():
 
 def test_size_is_limited_after_the_first_batch():
     raw = building.encode_batch(RECORDS, codec=Codec.GZIP)
-    one = down_convert(raw, 1, bytes_max=0)
-    assert len(read_all(one)) == 3
-    assert down_convert(raw * 3, 1, bytes_max=2 * len(one)) == one * 2
-    assert down_convert(raw * 3, 1, bytes_max=2 * len(one) - 1) == one
+    first = down_convert(raw, 1, bytes_max=0)
+    assert len(read_all(first)) == 3
+    assert down_convert(raw * 3, 1, bytes_max=2 * len(first)) == first * 2
+    assert down_convert(raw * 3, 1, bytes_max=2 * len(first) - 1) == first
 
 
 def test_down_conversion_ends_where_it_has_enough():

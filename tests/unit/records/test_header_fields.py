@@ -22,14 +22,14 @@ FIELDS = (
 
 def fields_of(raw):
     """The header as the layout in the protocol guide has it, and its checksum left out."""
-    found = dict(zip(FIELDS, struct.unpack_from(">qiibIhiqqqhii", raw), strict=True))
+    fields = dict(zip(FIELDS, struct.unpack_from(">qiibIhiqqqhii", raw), strict=True))
     header = read_header(raw)
-    assert {name: getattr(header, name) for name in FIELDS} == found
-    assert found.pop("batch_length") == len(raw) - 12
+    assert {name: getattr(header, name) for name in FIELDS} == fields
+    assert fields.pop("batch_length") == len(raw) - 12
     assert batch.check_crc(raw, 0, header)
-    assert found.pop("crc") == header.crc
-    assert found.pop("magic") == 2
-    return tuple(found.values())
+    assert fields.pop("crc") == header.crc
+    assert fields.pop("magic") == 2
+    return tuple(fields.values())
 
 
 ALL_DIFFER = {
@@ -81,13 +81,13 @@ def test_what_a_cleaner_keeps_has_all_other_fields_of_the_batch(append_time, bit
 
 
 @pytest.mark.parametrize(
-    ("bits", "size", "magic", "found"),
+    ("bits", "size", "magic", "is_read"),
     [(16, 61, 2, True), (16, 62, 2, True), (16, 60, 2, False), (0, 61, 2, False), (16, 61, 1, False)],
 )
-def test_producer_of_a_transaction_is_in_the_first_header(bits, size, magic, found):
+def test_producer_of_a_transaction_is_in_the_first_header(bits, size, magic, is_read):
     raw = bytearray(building.encode_batch(RECORDS, transactional=bool(bits), **ALL_DIFFER))[:size]
     raw[batch.MAGIC_OFFSET] = magic
     assert batch.transactional_producer(memoryview(raw)) == (
-        (1 << 40, 300, ALL_DIFFER["base_sequence"]) if found else None
+        (1 << 40, 300, ALL_DIFFER["base_sequence"]) if is_read else None
     )
     assert batch.transactional_producer(raw) is None  # no memory of a request

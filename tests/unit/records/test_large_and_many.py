@@ -129,10 +129,10 @@ BODY = bytes(encode_body([Record(at, NOW + at, r.key, r.value) for at, r in enum
 
 def places(body, count):
     cursor = RecordCursor(body, count)
-    found = []
+    rows = []
     while cursor.advance():
-        found.append((cursor.start, cursor.end, cursor.read_key(), cursor.read_value()))
-    return found
+        rows.append((cursor.start, cursor.end, cursor.read_key(), cursor.read_value()))
+    return rows
 
 
 def fields(*parts):

@@ -1,4 +1,4 @@
-"""Large memory is given back piece by piece, and never while somebody still has it."""
+"""Large memory is given back piece by piece, and never while it is still referenced."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ def given_back(monkeypatch):
 
 
 def filled() -> Pieces:
-    made = Pieces("gzip", SIZE)
+    pieces = Pieces("gzip", SIZE)
     for _ in range(SIZE // PIECE_BYTES):
-        made.add(bytes(PIECE_BYTES))
-    return made
+        pieces.add(bytes(PIECE_BYTES))
+    return pieces
 
 
 def test_output_that_is_too_large_is_given_back(given_back):
-    made = filled()
+    pieces = filled()
     with pytest.raises(DecompressedTooLargeError):
-        made.add(b"x")
-    del made
+        pieces.add(b"x")
+    del pieces
     gc.collect()
     assert given_back == [SIZE]
 

@@ -234,7 +234,7 @@ def test_fields_of_another_broker_are_cleared_in_a_batch(rules, codec, bits):
     assert header.attributes == codec
     assert batch.check_crc(result.records, 0, header)
     assert bytes(result.records[batch.HEADER_SIZE :]) == bytes(raw[batch.HEADER_SIZE :])
-    assert [one.timestamp for one in read_records(result.records, 0)] == [one.timestamp for one in RECORDS]
+    assert [r.timestamp for r in read_records(result.records, 0)] == [r.timestamp for r in RECORDS]
     with_horizon = as_another_broker_has_it(codec, batch.DELETE_HORIZON_BIT)
     assert validate(with_horizon, replace(rules, timestamp_type="LogAppendTime")).batches[0].attributes == (
         codec | batch.TIMESTAMP_TYPE_BIT
@@ -254,7 +254,7 @@ def test_old_messages_with_a_time_of_append_have_that_time(rules, codec):
     old = legacy.encode_message_set(RECORDS, magic=1, codec=codec, **OLD_WITH_APPEND_TIME)
     result = validate(old, rules, 2)
     assert result.batches[0].attributes == codec
-    assert {one.timestamp for one in read_records(result.records, 0)} == {NOW}
+    assert {record.timestamp for record in read_records(result.records, 0)} == {NOW}
 
 
 @MODES
@@ -460,7 +460,7 @@ def test_old_message_sets_become_one_batch(magic, codec, target, timestamp_type)
 
 
 def test_old_message_sets_that_kafka_refuses():
-    one = legacy.encode_message_set(RECORDS, magic=1, codec=Codec.GZIP)
+    first = legacy.encode_message_set(RECORDS, magic=1, codec=Codec.GZIP)
     plain = legacy.encode_message_set(RECORDS[:1], magic=1)
     older = legacy.encode_message_set(RECORDS[:1], magic=0)
     inner = legacy.encode_message_set(RECORDS[:1], magic=0)
@@ -469,9 +469,9 @@ def test_old_message_sets_that_kafka_refuses():
     )
     new = building.encode_batch(RECORDS)
     for buf in (
-        one + one,
-        one + plain,
-        plain + one,
+        first + first,
+        first + plain,
+        plain + first,
         plain + older,
         mixed_inside,
         new + new,

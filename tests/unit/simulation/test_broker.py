@@ -1,4 +1,4 @@
-"""A simulated machine: who starts the next broker on it never finds the one before it."""
+"""A simulated machine: the next broker on it never finds the one before it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole simulated broker whose wall clock is set while a member is in a group."""
+"""A whole simulated broker with a wall clock that is set while a member is in a group."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ async def joined(client: Client, group: str) -> Beat:
     )
     member = await client.ask_coordinator(group, join, version_max=BEFORE_KNOWN_IDS)
     identity = {"group_id": group, "generation_id": member.generation_id, "member_id": member.member_id}
-    given = SyncGroupRequest.SyncGroupRequestAssignment(member_id=member.member_id, assignment=b"")
-    sync = SyncGroupRequest(**identity, assignments=[given])
+    assignment = SyncGroupRequest.SyncGroupRequestAssignment(member_id=member.member_id, assignment=b"")
+    sync = SyncGroupRequest(**identity, assignments=[assignment])
     assert (await client.ask_coordinator(group, sync, version_max=BEFORE_KNOWN_IDS)).error_code == 0
 
     async def beat() -> int:

@@ -168,14 +168,14 @@ def test_crashed_host_breaks_connections_and_frees_addresses() -> None:
 
 def test_each_host_has_its_clock_and_its_entropy() -> None:
     async def program(world: World) -> tuple[bytes, bytes]:
-        one, other = (world.environment(name, MemoryDisk()) for name in ("one", "other"))
-        before = one.wall_clock_ms()
+        first, other = (world.environment(name, MemoryDisk()) for name in ("one", "other"))
+        before = first.wall_clock_ms()
         await trio.sleep(2)
-        assert one.wall_clock_ms() == before + 2000
-        one.wall_clock_ms.step(-500)  # type: ignore[attr-defined]
-        assert one.wall_clock_ms() == other.wall_clock_ms() - 500
-        assert await one.threads.run(lambda: 7) == 7
-        return one.entropy.token_bytes(8), other.entropy.token_bytes(8)
+        assert first.wall_clock_ms() == before + 2000
+        first.wall_clock_ms.step(-500)  # type: ignore[attr-defined]
+        assert first.wall_clock_ms() == other.wall_clock_ms() - 500
+        assert await first.threads.run(lambda: 7) == 7
+        return first.entropy.token_bytes(8), other.entropy.token_bytes(8)
 
     first, second = run_world(3, program)
     assert first != second

@@ -12,19 +12,19 @@ from barnabas.system.readiness import READABLE, new_readable_set
 
 @pytest.fixture
 def pairs():
-    made = [socket.socketpair() for _ in range(4)]
-    yield made
-    for pair in made:
-        for one in pair:
-            one.close()
+    pairs_ = [socket.socketpair() for _ in range(4)]
+    yield pairs_
+    for pair in pairs_:
+        for sock in pair:
+            sock.close()
 
 
 @pytest.fixture
 def watched(pairs):
-    found = new_readable_set()
+    readable = new_readable_set()
     for ours, _ in pairs:
-        found.register(ours.fileno(), READABLE)
-    return found
+        readable.register(ours.fileno(), READABLE)
+    return readable
 
 
 def ready(watched, at_once=10):

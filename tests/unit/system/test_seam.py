@@ -1,4 +1,4 @@
-"""Names that only one system has are in `barnabas.system` alone, whose tests run with the names of the other too."""
+"""Names that only one system has are in `barnabas.system` alone; its tests run with the names of the other too."""
 
 import ast
 import os
@@ -29,14 +29,14 @@ ITSELF_OPTIONAL = {"tools/tap/splicing.py"}
 
 
 def uses(tree: ast.AST) -> list[str]:
-    found = []
+    lines = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             if node.attr in NAMES.get(node.value.id, ()):
-                found.append(f"{node.lineno}: {node.value.id}.{node.attr}")
+                lines.append(f"{node.lineno}: {node.value.id}.{node.attr}")
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(PATHS):
-            found.append(f"{node.lineno}: {node.value!r}")
-    return found
+            lines.append(f"{node.lineno}: {node.value!r}")
+    return lines
 
 
 def test_one_package_names_what_only_one_system_has():

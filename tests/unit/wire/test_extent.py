@@ -63,14 +63,14 @@ def test_message_with_too_many_entries_is_not_decoded(key: int) -> None:
         api = registry.name_of(key)
         body = encode(message(f"{api}Request"), version, filled(api, version))
         entries = entries_of(codec.decode_whole(body, version))
-        needed = next(left for left in count() if _fits(codec, body, version, left))
+        needed = next(most for most in count() if _fits(codec, body, version, most))
         tags = sum(version in field.tagged for _, field in message(f"{api}Request").all_fields())
         assert entries <= needed <= entries + tags, f"{api} v{version}"
 
 
-def _fits(codec: MessageCodec[Any], body: bytes, version: int, left: int) -> bool:
+def _fits(codec: MessageCodec[Any], body: bytes, version: int, entries: int) -> bool:
     try:
-        codec.decode_whole(body, version, entries_max=left)
+        codec.decode_whole(body, version, entries_max=entries)
     except TooManyEntriesError:
         return False
     return True

@@ -13,11 +13,11 @@ GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "wire" / "kafka.jsonl"
 
 def golden():
     """Message name -> (version, bytes, values)."""
-    found = defaultdict(list)
+    rows = defaultdict(list)
     for line in GOLDEN.read_text(encoding="utf-8").splitlines():
         name, version, data, values = json.loads(line)
-        found[name].append((version, bytes.fromhex(data), values))
-    return found
+        rows[name].append((version, bytes.fromhex(data), values))
+    return rows
 
 
 @pytest.mark.parametrize(("name", "rows"), golden().items(), ids=golden())

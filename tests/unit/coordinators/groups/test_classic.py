@@ -218,7 +218,7 @@ def test_first_generation_without_delay_waits_a_few_ms(monkeypatch) -> None:
     h.expire("join", "g", now=2 * TOGETHER_MS)
     assert h.answers == {}
     h.expire("join", "g", now=3 * TOGETHER_MS)
-    assert {h.answers[one].generation_id for one in (first, second, third)} == {1}
+    assert {h.answers[member].generation_id for member in (first, second, third)} == {1}
 
 
 def test_errors_of_members() -> None:

@@ -70,7 +70,7 @@ def test_takeover_discards_the_target_being_computed(monkeypatch, topics):
     assert aside.group().assignment_epoch < aside.group().epoch
     come_to_rest(aside, b, c)
     subscribed = all_of(t, 3) | (all_of(u, 2) if "u" in topics else set())
-    assert sorted(one for part in target(aside).values() for one in part) == sorted(subscribed)
+    assert sorted(topic for part in target(aside).values() for topic in part) == sorted(subscribed)
     assert b.owned | c.owned == subscribed
     assert aside.state() == "Stable"
 

@@ -90,7 +90,7 @@ async def test_what_is_not_committed_yet_comes_later(autojump_clock: trio.testin
             await trio.testing.wait_all_tasks_blocked()
             assert not seen
             journal.commits.set()
-        assert {str(one) for one in seen} == {str(SMALL), str(REFUSAL)}
+        assert {str(value) for value in seen} == {str(SMALL), str(REFUSAL)}
         assert len(journal.records) == SMALL + 1
 
 

@@ -88,7 +88,7 @@ async def init(ask: Asked, name: str) -> int:
 def of_share_state(request: Any, ask: Asked, **values: int) -> Any:
     topic_id = ask.services.metadata.image.topics["t"].id
     partition = request.PartitionData(partition=0, **values)
-    topics = [next(getattr(request, one) for one in dir(request) if one.endswith("StateData"))]
+    topics = [next(getattr(request, field) for field in dir(request) if field.endswith("StateData"))]
     return request(group_id="s", topics=[topics[0](topic_id=topic_id, partitions=[partition])])
 
 
@@ -137,7 +137,7 @@ def warnings(disk: MemoryDisk, topic: str) -> list[str]:
     """The warnings of `barnabas log verify`."""
     findings: list[Finding] = []
     Verifier(disk, findings.append).partition(open_partition(disk, f"/data/logs/{topic}-0"))
-    return [one.text for one in findings if one.severity is Severity.WARNING]
+    return [finding.text for finding in findings if finding.severity is Severity.WARNING]
 
 
 def salvage(disk: MemoryDisk, topic: str) -> None:
@@ -159,12 +159,12 @@ async def test_damage_hides_offsets_until_it_is_repaired(which, is_killed, caplo
                 assert await commit(ask, group, 9) == OUT_OF_SERVICE
                 assert await join(ask, group) == OUT_OF_SERVICE
             assert await init(ask, "x") == 0  # others go on
-        (line,) = [one.getMessage() for one in caplog.records if "out of service" in one.getMessage()]
+        (line,) = [line_.getMessage() for line_ in caplog.records if "out of service" in line_.getMessage()]
         assert f"offset {offset}" in line or f"offsets {offset} to" in line
         assert f"barnabas log repair --salvage /data/logs/{OFFSETS_TOPIC}-0" in line
-        assert not [one for one in caplog.records if one.exc_info]
-        assert sum("shards" in one.name for one in caplog.records) == 1
-    assert ["out of service" in one for one in warnings(disk, OFFSETS_TOPIC)] == [True] * is_killed
+        assert not [record for record in caplog.records if record.exc_info]
+        assert sum("shards" in record.name for record in caplog.records) == 1
+    assert ["out of service" in warning for warning in warnings(disk, OFFSETS_TOPIC)] == [True] * is_killed
     salvage(disk, OFFSETS_TOPIC)
     assert not warnings(disk, OFFSETS_TOPIC)
     async with broker_to_ask(DATA, SETTINGS, disk=disk) as ask:

@@ -48,7 +48,7 @@ def asking(metadata, answer):
 
 
 def told(results):
-    return {one: end.code if isinstance(end, RequestError) else end for one, end in results.items()}
+    return {place: end.code if isinstance(end, RequestError) else end for place, end in results.items()}
 
 
 async def test_each_leader_is_asked_once_for_all_of_its_partitions(autojump_clock) -> None:
@@ -58,7 +58,7 @@ async def test_each_leader_is_asked_once_for_all_of_its_partitions(autojump_cloc
     assert told(results) == {("t", 0): 5, **ENDS}
     asked = dict(peers.asked)
     assert len(peers.asked) == 2
-    assert [(one.name, len(one.partitions)) for one in asked[TWO].topics] == [("t", 2), ("u", 1)]
+    assert [(topic.name, len(topic.partitions)) for topic in asked[TWO].topics] == [("t", 2), ("u", 1)]
     assert {request.replica_id for request in asked.values()} == {-1}
 
 

@@ -151,10 +151,10 @@ class Told:
     """Stands for `Peers`: answers all with the same results, given by field."""
 
     def __init__(self, *results) -> None:
-        self.results = [SimpleNamespace(**{"error_code": 0, "error_message": None} | one) for one in results]
+        self.results = [SimpleNamespace(**{"error_code": 0, "error_message": None} | row) for row in results]
 
     async def ask(self, broker_id, request, **options):
-        return SimpleNamespace(results=[SimpleNamespace(partitions=[one]) for one in self.results])
+        return SimpleNamespace(results=[SimpleNamespace(partitions=[result]) for result in self.results])
 
 
 def told(*results):

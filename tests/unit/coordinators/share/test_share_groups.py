@@ -93,7 +93,7 @@ async def test_first_subscriber_gets_its_assignment_immediately():
     world = World()
     answer = await world.beat(0, "t")
     assert answer.assignment is not None
-    assert [(one.topic_id, one.partitions) for one in answer.assignment.topic_partitions] == [(T, [0, 1])]
+    assert [(row.topic_id, row.partitions) for row in answer.assignment.topic_partitions] == [(T, [0, 1])]
     assert world.shard.share_group("g").members["m"].assigned == frozenset(), "nothing is decided yet"
 
 

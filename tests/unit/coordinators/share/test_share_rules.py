@@ -56,11 +56,11 @@ def test_what_fails_again_and_again_comes_with_nothing_else(deliveries, is_fragi
     )
     first = shared.acquire(acquire_request("a"), [(0, 19)], 0)
     if not is_fragile:
-        assert [(one.first, one.last) for one in first] == [(0, 3), (4, 7), (8, 11), (12, 19)]
+        assert [(batch.first, batch.last) for batch in first] == [(0, 3), (4, 7), (8, 11), (12, 19)]
         return
-    assert [(one.first, one.last) for one in first] == [(0, 3)]
+    assert [(batch.first, batch.last) for batch in first] == [(0, 3)]
     second = shared.acquire(acquire_request("b"), [(4, 19)], 0)
-    assert [(one.first, one.last) for one in second] == [(4, 5 if deliveries == 3 else 4)]
+    assert [(batch.first, batch.last) for batch in second] == [(4, 5 if deliveries == 3 else 4)]
 
 
 # --- deciding -----------------------------------------------------------------------------------------------------

@@ -301,11 +301,11 @@ async def test_transactions_are_verified_by_their_coordinator_together(autojump_
         ((broker_id, request),) = peers.asked
         assert broker_id == TWO
         verified = {name for number, name in enumerate([*ids[ME], *ids[TWO]]) if number % 2}
-        assert {one.transactional_id: one.verify_only for one in request.transactions} == {
+        assert {txn.transactional_id: txn.verify_only for txn in request.transactions} == {
             name: name in verified for name in ids[TWO]
         }
-        assert {(one.producer_id, one.producer_epoch) for one in request.transactions} == {PRODUCER}
-        assert [[(part.name, part.partitions) for part in one.topics] for one in request.transactions] == [
+        assert {(txn.producer_id, txn.producer_epoch) for txn in request.transactions} == {PRODUCER}
+        assert [[(part.name, part.partitions) for part in txn.topics] for txn in request.transactions] == [
             [("a", [0, 1])]
         ] * len(ids[TWO])
 

@@ -296,7 +296,7 @@ def test_listing_filters(harness):
     now = harness.now + 5_000
 
     def found(*args: object) -> bool:
-        return any(one.matches(*args, now) for one in harness.shard.transactions.values())  # type: ignore[arg-type]
+        return any(txn.matches(*args, now) for txn in harness.shard.transactions.values())  # type: ignore[arg-type]
 
     assert found(set(), set(), -1)
     assert found({"Ongoing"}, {producer.id}, 4_999)

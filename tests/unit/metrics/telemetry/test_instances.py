@@ -1,4 +1,4 @@
-"""Client instances: who may ask and push when, each error, and how they are forgotten."""
+"""Client instances: which may ask and push when, each error, and how they are forgotten."""
 
 import pytest
 
@@ -33,9 +33,9 @@ class Clients:
         return self.machine.get(instance_id, {"client_id": "c"}, connection, NOW_MS + at_ms)
 
     def push(self, at_ms, instance_id=ONE, connection=7, **changed):
-        known = self.machine.by_id.get(instance_id)
+        client = self.machine.by_id.get(instance_id)
         request = {
-            "subscription_id": known.subscription_id if known else 0,
+            "subscription_id": client.subscription_id if client else 0,
             "terminating": False,
             "compression": ZSTD,
             "size": 10,
@@ -105,11 +105,11 @@ def test_push_to_another_subscription_is_refused_and_may_ask(clients):
 
 
 def test_a_push_after_the_subscription_has_changed_is_refused(clients):
-    known = clients.get(0)
+    client = clients.get(0)
     clients.subscribe(None)
     with refused(ErrorCode.UNKNOWN_SUBSCRIPTION_ID):
-        clients.push(1, subscription_id=known.subscription_id)
-    assert clients.get(2).selection == (known.selection.__class__)((), INTERVAL_MS_DEFAULT)
+        clients.push(1, subscription_id=client.subscription_id)
+    assert clients.get(2).selection == (client.selection.__class__)((), INTERVAL_MS_DEFAULT)
 
 
 @pytest.mark.parametrize("compression", [-1, 5, 127])

@@ -224,11 +224,11 @@ def test_parsed_payload_has_no_more_elements_than_counted():
         for _ in range(random.randrange(3)):
             message[random.randrange(len(message))] = random.choice((0x7B, 0x7C, random.randrange(256)))
         try:
-            found = elements(otlp.MetricsData.FromString(message))
+            count = elements(otlp.MetricsData.FromString(message))
         except DecodeError:
             continue
         taken += 1
-        assert has_more_elements(message, otlp.MetricsData.DESCRIPTOR, found - 1), message.hex()
+        assert has_more_elements(message, otlp.MetricsData.DESCRIPTOR, count - 1), message.hex()
     assert taken > 100
 
 

@@ -100,7 +100,7 @@ def test_what_is_counted_is_what_there_is():
             Point("h", HISTOGRAM, (), Distribution(1, 1.0, ((2.0, 1.0),)), delta=True),
             client=client,
         )
-        assert pushed.series_count == sum(len(one.series) for one in pushed.clients.values())
-        assert pushed.size_bytes == sum(one.size_bytes for one in pushed.clients.values())
+        assert pushed.series_count == sum(len(client.series) for client in pushed.clients.values())
+        assert pushed.size_bytes == sum(client.size_bytes for client in pushed.clients.values())
     pushed.expire(NOW_MS + 60_000)
     assert (pushed.series_count, pushed.size_bytes) == (0, 0)

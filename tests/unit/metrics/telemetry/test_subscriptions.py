@@ -20,7 +20,7 @@ CLIENT = {
 
 def wanted(*resources, client=CLIENT):
     subscriptions = Subscriptions()
-    subscriptions.take({(CLIENT_METRICS, str(number)): one for number, one in enumerate(resources)})
+    subscriptions.take({(CLIENT_METRICS, str(number)): resource for number, resource in enumerate(resources)})
     return subscriptions.selection_for(client)
 
 
