@@ -129,21 +129,21 @@ def check_new(acl: Acl) -> None:
     refuse_unless(is_whole and is_name and ":" in acl.principal, "INVALID_REQUEST")
 
 
-def describe(acls: Iterable[Acl], wanted: Filter) -> set[Acl]:
+def describe(acls: Iterable[Acl], filter_: Filter) -> set[Acl]:
     """Answer DescribeAcls. The number 0 says UNKNOWN; numbers without any meaning match nothing."""
     refuse_unless(
-        0 not in (wanted.kind, wanted.pattern, wanted.operation, wanted.permission), "INVALID_REQUEST"
+        0 not in (filter_.kind, filter_.pattern, filter_.operation, filter_.permission), "INVALID_REQUEST"
     )
-    return {acl for acl in acls if wanted.matches(acl)}
+    return {acl for acl in acls if filter_.matches(acl)}
 
 
-def delete(acls: Iterable[Acl], wanted: Filter) -> set[Acl]:
+def delete(acls: Iterable[Acl], filter_: Filter) -> set[Acl]:
     """Return what one filter of DeleteAcls deletes; it refuses numbers without any meaning, too."""
     is_known = (
-        wanted.kind in (ANY, *KINDS)
-        and wanted.pattern in (ANY, MATCH, *PATTERNS)
-        and wanted.operation in (ANY, *OPERATIONS)
-        and wanted.permission in (ANY, *PERMISSIONS)
+        filter_.kind in (ANY, *KINDS)
+        and filter_.pattern in (ANY, MATCH, *PATTERNS)
+        and filter_.operation in (ANY, *OPERATIONS)
+        and filter_.permission in (ANY, *PERMISSIONS)
     )
     refuse_unless(is_known, "INVALID_REQUEST")
-    return describe(acls, wanted)
+    return describe(acls, filter_)

@@ -140,7 +140,7 @@ class ClassicGroup:
     def commit(
         self, member_id: str, instance: str | None, generation: int, now_ms: int, *, in_transaction: bool
     ) -> None:
-        """See that offsets may be committed by this member, or by nobody in particular."""
+        """See that offsets may be committed by this member, or by no member in particular."""
         if generation < 0 and self.state == "Empty":
             return
         if generation >= 0 or member_id or instance is not None:
@@ -186,7 +186,7 @@ class ClassicGroup:
         self.rebalance(now_ms)
 
     def replace(self, former: Member, new: Member, waiter: int, now_ms: int) -> None:
-        """A static member that has lost its id gets a new one, and fences whoever has the old one (KIP-345)."""
+        """A static member that has lost its id gets a new one, and fences the holder of the old one (KIP-345)."""
         if former.join_waiter is not None:
             self.answers[former.join_waiter] = ("join", "FENCED_INSTANCE_ID", -1, "", former.id, ())
         if former.sync_waiter is not None:
@@ -259,7 +259,7 @@ class ClassicGroup:
             self.complete_join(now_ms)
 
     def complete_join(self, now_ms: int) -> None:
-        """Begin a generation with who has joined; static members stay without."""
+        """Begin a generation with the joined members; static members stay without."""
         self.is_initial, self.join_due_ms = False, None
         for member in list(self.members.values()):
             if member.join_waiter is None and member.instance is None:
@@ -308,12 +308,12 @@ class ClassicGroup:
         return ("join", "NONE", self.generation, self.leader, member.id, told)
 
     def shared_protocols(self) -> set[str]:
-        return set.intersection(*({name for name, _ in one.protocols} for one in self.members.values()))
+        return set.intersection(*({name for name, _ in member.protocols} for member in self.members.values()))
 
     def choices(self) -> set[str]:
         """Of the protocols that all know, those with the most votes; each member votes for the first in its list."""
         shared = self.shared_protocols()
-        votes = [next(name for name, _ in one.protocols if name in shared) for one in self.members.values()]
+        votes = [next(name for name, _ in m.protocols if name in shared) for m in self.members.values()]
         return {name for name in votes if votes.count(name) == max(map(votes.count, votes))}
 
     def longest_ms(self) -> int:
@@ -340,7 +340,7 @@ class ClassicGroup:
                 due.append((self.join_due_ms, self.joining_is_over))
             if self.sync_due_ms is not None:
                 due.append((self.sync_due_ms, self.syncing_is_over))
-            due = [one for one in due if one[0] <= now_ms]
+            due = [entry for entry in due if entry[0] <= now_ms]
             if not due:
                 return
             at_ms, happens = min(due, key=lambda entry: entry[0])
@@ -367,7 +367,7 @@ class ClassicGroup:
         self.written.members = copy.deepcopy(self.members)
 
     def restarted(self, now_ms: int) -> ClassicGroup | None:
-        """The group as another coordinator finds it, or None: nobody waits, each member has a whole session."""
+        """The group as another coordinator finds it, or None: no member waits, each member has a whole session."""
         if self.written is None:
             return None
         group = ClassicGroup(

@@ -1,7 +1,7 @@
 """A group of the consumer protocol by the rules of KIP-848 (with KIP-1251 for commits), as short as they can be said.
 
 Written from those rules, and without any code of the broker's. The assignment itself is not predicted: when the group
-assigns, `assign` gives what the broker has chosen, and the model says if it may be (each partition to one who wants it).
+assigns, `assign` gives what the broker has chosen, and the model says if it may be (each partition to a subscriber).
 Left out: regular expressions, racks, members of the classic protocol, changes of topics.
 """
 
@@ -147,7 +147,7 @@ class ConsumerGroup:
     def reconcile(
         self, member: Member, owned: frozenset[Partition] | None, had: frozenset[Partition], now_ms: int
     ) -> None:
-        """One step towards the target: first gives up what is not in it, then takes what nobody else has.
+        """One step towards the target: first gives up what is not in it, then takes what no other member has.
 
         `had` is what a member had until now that replaces a static one: it is free from its next step on.
         """
@@ -181,7 +181,7 @@ class ConsumerGroup:
             return
         member.previous_epoch = member.epoch
         member.epoch, member.assigned, member.revoking, member.is_reconciled = after
-        member.since = {one: since for one, since in member.since.items() if one in assigned | revoking}
+        member.since = {part: since for part, since in member.since.items() if part in assigned | revoking}
         member.revocation_due_ms = now_ms + member.rebalance_ms if revoking else None
 
     def remove(self, member: Member) -> None:
@@ -192,13 +192,13 @@ class ConsumerGroup:
             self.assignment_epoch = self.epoch
 
     def checked(self, target: dict[str, frozenset[Partition]]) -> dict[str, frozenset[Partition]]:
-        """Return a target after a look at it: all that is wanted is given, once, to one who wants it."""
-        assigned = [(member_id, one) for member_id, part in target.items() for one in part]
+        """Return a target after a look at it: all that is wanted is given, once, to a subscriber."""
+        assigned = [(member_id, partition) for member_id, part in target.items() for partition in part]
         assert target.keys() == self.members.keys()
-        assert len({one for _, one in assigned}) == len(assigned)
-        assert all(one[0] in self.members[member_id].topics for member_id, one in assigned)
+        assert len({partition for _, partition in assigned}) == len(assigned)
+        assert all(partition[0] in self.members[member_id].topics for member_id, partition in assigned)
         subscribed = frozenset[str]().union(*(member.topics for member in self.members.values()))
-        assert {one for _, one in assigned} == {one for one in self.partitions if one[0] in subscribed}
+        assert {part for _, part in assigned} == {part for part in self.partitions if part[0] in subscribed}
         return target
 
     # --- time -----------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ class ConsumerGroup:
     # --- questions ------------------------------------------------------------------------------------------
 
     def static(self, instance: str | None) -> Member | None:
-        return next((one for one in self.members.values() if instance and one.instance == instance), None)
+        return next((own for own in self.members.values() if instance and own.instance == instance), None)
 
     def known(self, member_id: str, instance: str | None) -> Member:
         if instance is not None:
@@ -238,7 +238,7 @@ class ConsumerGroup:
         return (
             self.epoch,
             self.assignment_epoch,
-            {one.id: seen_of(one) for one in self.members.values()},
+            {member.id: seen_of(member) for member in self.members.values()},
         )
 
 

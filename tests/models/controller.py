@@ -23,7 +23,7 @@ class Controller:
     stopping: set[int] = field(default_factory=set)
     refusing: set[int] = field(default_factory=set)
     lost: set[tuple[int, Partition]] = field(default_factory=set)
-    """Replicas whose log dirs are offline."""
+    """Replicas in offline log dirs."""
     unclean: set[str] = field(default_factory=set)
     """Topics that allow unclean elections."""
     deleting: set[str] = field(default_factory=set)
@@ -41,7 +41,7 @@ class Controller:
     @property
     def replicas(self) -> dict[Partition, tuple[int, ...]]:
         """All replicas by partition."""
-        return {one: move.replicas for one, move in self.moves.items()}
+        return {partition: move.replicas for partition, move in self.moves.items()}
 
     def __post_init__(self) -> None:
         self._begin_request()
@@ -56,15 +56,15 @@ class Controller:
 
     def _send(self) -> None:
         leads = {
-            broker: {one: (self.states[one], new) for one, new in found.items() if one in self.states}
-            for broker, found in self._leads.items()
+            broker: {part: (self.states[part], new) for part, new in of_broker.items() if part in self.states}
+            for broker, of_broker in self._leads.items()
             if broker in self.brokers
         }
-        news = {one: self._as_metadata(one) for one in self._news if one in self.states}
+        news = {part: self._as_metadata(part) for part in self._news if part in self.states}
         sent = Sent(
-            {broker: found for broker, found in leads.items() if found},
+            {broker: of_broker for broker, of_broker in leads.items() if of_broker},
             dict.fromkeys(self._hear & self.brokers.keys(), news),
-            {broker: found for broker, found in self._stops.items() if broker in self.brokers},
+            {broker: of_broker for broker, of_broker in self._stops.items() if broker in self.brokers},
         )
         if sent != Sent():
             self.sent.append(replace(sent, brokers=dict(self.brokers), moves=dict(self.moves)))
@@ -75,24 +75,24 @@ class Controller:
         return replace(now, leader=DELETES, epoch=0) if partition[0] in self.deleting else now
 
     def _tell(self, brokers: Iterable[int], partition: Partition, *, new: bool = False) -> None:
-        """Tell replicas of a state, and everybody as metadata."""
-        for one in brokers:
-            found = self._leads.setdefault(one, {})
-            found[partition] = found.get(partition, False) or new
+        """Tell replicas of a state, and all brokers as metadata."""
+        for id_ in brokers:
+            leads = self._leads.setdefault(id_, {})
+            leads[partition] = leads.get(partition, False) or new
         self._hear |= self.brokers.keys()
         self._news.add(partition)
 
     def _tell_all_of(self, brokers: Collection[int]) -> None:
         """Tell brokers all that there is, and their own replicas."""
         self._hear.update(brokers)
-        for one in self._kept():
-            for broker in set(self.replicas[one]) & set(brokers):
-                self._leads.setdefault(broker, {}).setdefault(one, False)
-            self._news.add(one)
+        for partition in self._kept():
+            for broker in set(self.replicas[partition]) & set(brokers):
+                self._leads.setdefault(broker, {}).setdefault(partition, False)
+            self._news.add(partition)
 
     def _kept(self) -> list[Partition]:
         """Partitions with a state of topics that are not being deleted."""
-        return [one for one in self.replicas if one in self.states and one[0] not in self.deleting]
+        return [part for part in self.replicas if part in self.states and part[0] not in self.deleting]
 
     # --- who can do what ------------------------------------------------------------------------------------
 
@@ -103,7 +103,7 @@ class Controller:
         return self._is_here(broker, partition) and broker not in self.stopping
 
     def _usable(self, brokers: Iterable[int], partition: Partition) -> tuple[int, ...]:
-        return tuple(one for one in brokers if self._is_usable(one, partition))
+        return tuple(id_ for id_ in brokers if self._is_usable(id_, partition))
 
     def _is_led(self, partition: Partition) -> bool:
         return partition in self.states and self._is_here(self.states[partition].leader, partition)
@@ -118,47 +118,47 @@ class Controller:
     def _elect(
         self, partitions: Iterable[Partition], is_unclean: Callable[[Partition], bool]
     ) -> dict[Partition, bool]:
-        """Elect where nobody leads: the first replica in sync, or out of sync where that is allowed."""
+        """Elect where there is no leader: the first replica in sync, or out of sync where that is allowed."""
         results = {}
-        for one in partitions:
-            if self._is_led(one):
+        for partition in partitions:
+            if self._is_led(partition):
                 continue
-            usable = self._usable(self.replicas[one], one)
-            if one not in self.states:
+            usable = self._usable(self.replicas[partition], partition)
+            if partition not in self.states:
                 if usable:
-                    self.states[one] = State(usable[0], usable)
-                    self._tell(usable, one, new=True)
+                    self.states[partition] = State(usable[0], usable)
+                    self._tell(usable, partition, new=True)
                 continue
-            isr = self.states[one].isr
+            isr = self.states[partition].isr
             in_sync = [broker for broker in usable if broker in isr]
             if in_sync:
-                self._next(one, in_sync[0], self._usable(isr, one))
-            elif usable and is_unclean(one):
+                self._next(partition, in_sync[0], self._usable(isr, partition))
+            elif usable and is_unclean(partition):
                 recovers = {"recovering": True} if self.marks_recovery else {}
-                self._next(one, usable[0], usable[:1], **recovers)
-            results[one] = self._is_led(one) and self.states[one].leader in usable
-            self._tell(usable, one)
+                self._next(partition, usable[0], usable[:1], **recovers)
+            results[partition] = self._is_led(partition) and self.states[partition].leader in usable
+            self._tell(usable, partition)
         return results
 
     def _elect_offline(
         self, partitions: Iterable[Partition] | None = None, returning: Collection[int] = ()
     ) -> None:
-        """Elect as topics allow it; what those who return have is not given up."""
-        wanted = self.replicas if partitions is None else partitions
+        """Elect as topics allow it; what returning brokers have is not given up."""
+        asked = self.replicas if partitions is None else partitions
         self._elect(
-            [one for one in wanted if one[0] not in self.deleting],
-            lambda one: one[0] in self.unclean and not set(returning) & set(self.states[one].isr),
+            [partition for partition in asked if partition[0] not in self.deleting],
+            lambda part: part[0] in self.unclean and not set(returning) & set(self.states[part].isr),
         )
 
     def _shrink(self) -> None:
-        """Take who is lost out of the ISRs where others are; a lost leader is none."""
-        for one in self._kept():
-            now = self.states[one]
-            isr = tuple(broker for broker in now.isr if self._is_here(broker, one)) or now.isr
-            leader = now.leader if self._is_here(now.leader, one) else NOBODY
+        """Take lost brokers out of the ISRs where others are; a lost leader is none."""
+        for partition in self._kept():
+            now = self.states[partition]
+            isr = tuple(broker for broker in now.isr if self._is_here(broker, partition)) or now.isr
+            leader = now.leader if self._is_here(now.leader, partition) else NOBODY
             if (leader, isr) != (now.leader, now.isr):
-                self._next(one, leader, isr)
-                self._tell(self._usable(self.replicas[one], one), one)
+                self._next(partition, leader, isr)
+                self._tell(self._usable(self.replicas[partition], partition), partition)
 
     def _replicas_lost(self, returning: Collection[int] = ()) -> None:
         self._elect_offline(returning=returning)
@@ -172,17 +172,17 @@ class Controller:
         """This broker has become the controller, and has read everything."""
         self._hear |= self.brokers.keys()
         self._send()
-        for one in self._kept():
-            now = self.states[one]
+        for partition in self._kept():
+            now = self.states[partition]
             away = {broker for broker in now.isr if self.brokers.get(broker, 0) > now.written > 0}
             if not away:
                 continue
-            usable = self._usable(now.isr, one)
+            usable = self._usable(now.isr, partition)
             able = [broker for broker in usable if broker not in away] or usable
-            order = [broker for broker in (now.leader, *self.replicas[one]) if broker in able]
+            order = [broker for broker in (now.leader, *self.replicas[partition]) if broker in able]
             if order:
-                self._next(one, order[0], able)
-                self._tell(self.replicas[one], one)
+                self._next(partition, order[0], able)
+                self._tell(self.replicas[partition], partition)
         self._elect_offline()
         self._shrink()
         self._tell_all_of(self.brokers)
@@ -190,40 +190,40 @@ class Controller:
 
     def brokers_are(self, registered: dict[int, int]) -> None:
         """Other brokers are registered than before, or with newer epochs."""
-        back = {one for one in registered if self.brokers.get(one, registered[one]) < registered[one]}
-        left = self.brokers.keys() - registered.keys() | back
+        back = {id_ for id_ in registered if self.brokers.get(id_, registered[id_]) < registered[id_]}
+        gone = self.brokers.keys() - registered.keys() | back
         new = registered.keys() - self.brokers.keys() | back
-        if left:
-            for one in left:
-                del self.brokers[one]
-            self.stopping -= left
-            self.refusing -= left
-            self.lost = {one for one in self.lost if one[0] not in left}
-            self.asked = {one for one in self.asked if one[0] not in left}
+        if gone:
+            for id_ in gone:
+                del self.brokers[id_]
+            self.stopping -= gone
+            self.refusing -= gone
+            self.lost = {partition for partition in self.lost if partition[0] not in gone}
+            self.asked = {partition for partition in self.asked if partition[0] not in gone}
             self._replicas_lost(back)
         if new:
-            self.brokers |= {one: registered[one] for one in new}
-            self.lost = {one for one in self.lost if one[0] not in new}
-            self.asked = {one for one in self.asked if one[0] not in new}
+            self.brokers |= {id_: registered[id_] for id_ in new}
+            self.lost = {partition for partition in self.lost if partition[0] not in new}
+            self.asked = {partition for partition in self.asked if partition[0] not in new}
             self._hear |= self.brokers.keys()
             self._send()
             self._tell_all_of(new)
             self._send()
             self._elect_offline()
             self._send()
-            for one in list(self.moving):
-                if new & {*self.moves[one].target}:
-                    self._move(one, self.moves[one])
+            for partition in list(self.moving):
+                if new & {*self.moves[partition].target}:
+                    self._move(partition, self.moves[partition])
             self._send()
             self._go_on_deleting()
 
     def _go_on_deleting(self) -> None:
-        for one, replicas in self.replicas.items():
+        for partition, replicas in self.replicas.items():
             for broker in replicas:
-                is_due = one[0] in self.deleting and (broker, one) not in self.asked
-                if is_due and self._is_here(broker, one):
-                    self.asked.add((broker, one))
-                    self._stops.setdefault(broker, {})[one] = DELETES, True
+                is_due = partition[0] in self.deleting and (broker, partition) not in self.asked
+                if is_due and self._is_here(broker, partition):
+                    self.asked.add((broker, partition))
+                    self._stops.setdefault(broker, {})[partition] = DELETES, True
         self._send()
 
     def log_dirs_fail(self, brokers: Collection[int]) -> None:
@@ -235,15 +235,15 @@ class Controller:
         """A broker has said of replicas that their log dirs are offline, and of others that they are not."""
         if self.brokers.get(broker) != epoch:
             return
-        new = {one for one in broken if (broker, one) not in self.lost}
-        self.lost -= {(broker, one) for one in fine}
+        new = {partition for partition in broken if (broker, partition) not in self.lost}
+        self.lost -= {(broker, partition) for partition in fine}
         if not new:
             return
-        self.lost |= {(broker, one) for one in new}
-        stopped = {one for one in new if one[0] not in self.deleting}
-        for one in stopped:
-            epoch = self.states[one].epoch if one in self.states else -1
-            self._stops.setdefault(broker, {})[one] = epoch, False
+        self.lost |= {(broker, partition) for partition in new}
+        stopped = {partition for partition in new if partition[0] not in self.deleting}
+        for partition in stopped:
+            epoch = self.states[partition].epoch if partition in self.states else -1
+            self._stops.setdefault(broker, {})[partition] = epoch, False
         self._replicas_lost()
 
     def shuts_down(self, broker: int, *, stops: bool = True) -> set[Partition]:
@@ -251,30 +251,30 @@ class Controller:
         self.stopping.add(broker)
         if stops:
             self.refusing.discard(broker)
-        left = set()
-        for one in self._kept():
-            now, replicas = self.states[one], self.replicas[one]
+        remaining = set()
+        for partition in self._kept():
+            now, replicas = self.states[partition], self.replicas[partition]
             if broker not in replicas or len(replicas) == 1:
                 continue
             if now.leader == broker:
-                able = [other for other in replicas if other in now.isr and self._is_usable(other, one)]
+                able = [other for other in replicas if other in now.isr and self._is_usable(other, partition)]
                 if able:
-                    self._next(one, able[0], [other for other in now.isr if other not in self.stopping])
-                    self._tell(replicas, one)
+                    self._next(partition, able[0], [other for other in now.isr if other not in self.stopping])
+                    self._tell(replicas, partition)
                 else:
-                    left.add(one)
+                    remaining.add(partition)
                 continue
             isr = tuple(other for other in now.isr if other != broker)
             if isr and isr != now.isr:
-                self._next(one, now.leader, isr)
-                self._tell([other for other in replicas if other != broker], one)
+                self._next(partition, now.leader, isr)
+                self._tell([other for other in replicas if other != broker], partition)
             if stops:
-                self._stops.setdefault(broker, {})[one] = self.states[one].epoch, False
+                self._stops.setdefault(broker, {})[partition] = self.states[partition].epoch, False
         self._send()
-        return left
+        return remaining
 
     def refuses(self, broker: int, epoch: int) -> None:
-        """Nobody listens any more where a broker is registered."""
+        """A registered broker does not listen any more."""
         if self.brokers.get(broker) == epoch and broker not in self.stopping:
             self.refusing.add(broker)
             self.shuts_down(broker, stops=False)
@@ -290,33 +290,33 @@ class Controller:
 
     def unclean_is_allowed(self, topic: str | None) -> None:
         """Unclean elections are allowed from now on, in a topic or in all."""
-        self._elect_offline([one for one in self.replicas if topic in (None, one[0])])
+        self._elect_offline([partition for partition in self.replicas if topic in (None, partition[0])])
         self._send()
 
     def elects_unclean(self, partitions: Collection[Partition]) -> dict[Partition, str]:
-        """Somebody asks for elections, also of who is out of sync; returns refusals by name."""
+        """Elections are requested, also of replicas out of sync; returns refusals by name."""
         results: dict[Partition, str] = {}
-        for one in partitions:
-            results[one] = self._refusal(one) or ("ELECTION_NOT_NEEDED" if self._is_led(one) else "")
-        found = self._elect([one for one in partitions if not results[one]], lambda _: True)
+        for part in partitions:
+            results[part] = self._refusal(part) or ("ELECTION_NOT_NEEDED" if self._is_led(part) else "")
+        elected = self._elect([part for part in partitions if not results[part]], lambda _: True)
         results |= {
-            one: "ELIGIBLE_LEADERS_NOT_AVAILABLE" for one, is_elected in found.items() if not is_elected
+            part: "ELIGIBLE_LEADERS_NOT_AVAILABLE" for part, is_elected in elected.items() if not is_elected
         }
-        for one, why in results.items():
-            if not why and one not in self.states:
-                results[one] = "ELIGIBLE_LEADERS_NOT_AVAILABLE"
+        for partition, why in results.items():
+            if not why and partition not in self.states:
+                results[partition] = "ELIGIBLE_LEADERS_NOT_AVAILABLE"
         self._send()
         return results
 
     def elects_preferred(self, partitions: Collection[Partition]) -> dict[Partition, str]:
-        """Somebody asks for preferred leaders; returns refusals by name."""
+        """Preferred leaders are requested; returns refusals by name."""
         results: dict[Partition, str] = {}
-        for one in partitions:
-            leader = self.states[one].leader if one in self.states else NOBODY
-            is_led = not self._refusal(one) and leader == self.replicas[one][0]
-            results[one] = self._refusal(one) or ("ELECTION_NOT_NEEDED" if is_led else "")
-            if not results[one] and not self._elect_first(one):
-                results[one] = "PREFERRED_LEADER_NOT_AVAILABLE"
+        for partition in partitions:
+            leader = self.states[partition].leader if partition in self.states else NOBODY
+            is_led = not self._refusal(partition) and leader == self.replicas[partition][0]
+            results[partition] = self._refusal(partition) or ("ELECTION_NOT_NEEDED" if is_led else "")
+            if not results[partition] and not self._elect_first(partition):
+                results[partition] = "PREFERRED_LEADER_NOT_AVAILABLE"
         self._send()
         return results
 
@@ -340,16 +340,16 @@ class Controller:
         moved = 0
         for broker in sorted({replicas[0] for replicas in self.replicas.values()}):
             prefer = [
-                one
-                for one, replicas in self.replicas.items()
-                if replicas[0] == broker and one[0] not in self.deleting
+                partition
+                for partition, replicas in self.replicas.items()
+                if replicas[0] == broker and partition[0] not in self.deleting
             ]
-            away = [one for one in prefer if one in self.states and self.states[one].leader != broker]
+            away = [part for part in prefer if part in self.states and self.states[part].leader != broker]
             if len(away) * 100 <= len(prefer) * self.imbalance_percent:
                 continue
-            for one in away:
-                if broker in self.states[one].isr and self._is_usable(broker, one):
-                    moved += self._elect_first(one)
+            for partition in away:
+                if broker in self.states[partition].isr and self._is_usable(broker, partition):
+                    moved += self._elect_first(partition)
         self._send()
         return moved
 
@@ -358,17 +358,17 @@ class Controller:
     def reassigns(
         self, targets: dict[Partition, tuple[int, ...] | None], *, keeps_factor: bool
     ) -> dict[Partition, str]:
-        """Somebody asks for replicas, or for none (None); returns refusals by name."""
+        """Replicas are requested, or for none (None); returns refusals by name."""
         results, accepted = {}, {}
-        for one, target in targets.items():
-            results[one] = self._move_refusal(one, target, keeps_factor=keeps_factor)
-            if not results[one]:
-                move = self.moves[one]
-                accepted[one] = move.to(move.origin if target is None else target)
+        for partition, target in targets.items():
+            results[partition] = self._move_refusal(partition, target, keeps_factor=keeps_factor)
+            if not results[partition]:
+                move = self.moves[partition]
+                accepted[partition] = move.to(move.origin if target is None else target)
         if accepted:
             self._leave_order(set(accepted))
-            for one, move in accepted.items():
-                results[one] = self._move(one, move)
+            for partition, move in accepted.items():
+                results[partition] = self._move(partition, move)
             self._send()
         return results
 
@@ -385,28 +385,28 @@ class Controller:
             return "INVALID_REPLICA_ASSIGNMENT"
         return "INVALID_REPLICATION_FACTOR" if keeps_factor and len(target) != len(move.target) else ""
 
-    def _move(self, partition: Partition, wanted: Move) -> str:
+    def _move(self, partition: Partition, move: Move) -> str:
         """Begin a move, take its next step, or end it; returns why not."""
         before = self.moves[partition]
         if partition not in self.states:
             self._elect([partition], lambda _: False)
-        dropped = [one for one in before.replicas if one not in wanted.replicas]
+        dropped = [id_ for id_ in before.replicas if id_ not in move.replicas]
         if partition not in self.moving:
             self.moving.append(partition)
-        if not wanted.goes_on or self._is_complete(partition, wanted):
-            if self._complete(partition, wanted, dropped):
+        if not move.goes_on or self._is_complete(partition, move):
+            if self._complete(partition, move, dropped):
                 return ""
-            if not wanted.goes_on:
-                return self._not_begun(partition) if wanted != before else ""
-        if dropped and partition in self.states and not self._restrict(partition, wanted.replicas):
+            if not move.goes_on:
+                return self._not_begun(partition) if move != before else ""
+        if dropped and partition in self.states and not self._restrict(partition, move.replicas):
             return self._not_begun(partition)
-        self.moves[partition] = wanted
+        self.moves[partition] = move
         if partition in self.states:
             if not dropped:
                 now = self.states[partition]
                 self._next(partition, now.leader, now.isr)
-            self._tell(wanted.origin, partition)
-            self._tell([one for one in wanted.replicas if one in wanted.adding], partition, new=True)
+            self._tell(move.origin, partition)
+            self._tell([id_ for id_ in move.replicas if id_ in move.adding], partition, new=True)
         elif dropped:
             self._tell((), partition)
         self._delete(dropped, partition)
@@ -422,12 +422,12 @@ class Controller:
         return is_in_sync and bool(self._usable(move.target, partition))
 
     def _complete(self, partition: Partition, move: Move, dropped: Iterable[int] = ()) -> bool:
-        """Let the target alone be in sync, delete the other replicas, and write that; False if nobody could lead."""
+        """Let the target alone be in sync, delete the other replicas, and write that; False if no replica could lead."""
         target = move.target
         if partition in self.states and not self._restrict(partition, target):
             return False
         self.moves[partition] = Move(target)
-        self._delete([*(one for one in move.replicas if one in move.removing), *dropped], partition)
+        self._delete([*(id_ for id_ in move.replicas if id_ in move.removing), *dropped], partition)
         self._send()
         if self.order is not None and self.order.get(partition) == target:
             self._leave_order({partition})
@@ -439,10 +439,10 @@ class Controller:
         return True
 
     def _restrict(self, partition: Partition, replicas: tuple[int, ...]) -> bool:
-        """Let only these be in sync; who leads stays if it may."""
+        """Let only these be in sync; the leader stays if it may."""
         now = self.states[partition]
-        isr = tuple(one for one in now.isr if one in replicas)
-        able = [one for one in self._usable(replicas, partition) if one in isr]
+        isr = tuple(id_ for id_ in now.isr if id_ in replicas)
+        able = [id_ for id_ in self._usable(replicas, partition) if id_ in isr]
         if isr:
             leader = now.leader if now.leader in able else [*able, NOBODY][0]
             self._next(partition, leader, isr)
@@ -451,8 +451,8 @@ class Controller:
 
     def _delete(self, brokers: Iterable[int], partition: Partition) -> None:
         epoch = self.states[partition].epoch if partition in self.states else -1
-        for one in brokers:
-            self._stops.setdefault(one, {})[partition] = epoch, True
+        for id_ in brokers:
+            self._stops.setdefault(id_, {})[partition] = epoch, True
 
     def isr_grows(self, partition: Partition, isr: tuple[int, ...]) -> None:
         """A leader has put replicas into the ISR, which may end a move."""
@@ -463,20 +463,20 @@ class Controller:
 
     def _leave_order(self, partitions: set[Partition]) -> None:
         if self.order is not None:
-            left = {one: target for one, target in self.order.items() if one not in partitions}
-            self.order = left or None
+            remaining = {part: target for part, target in self.order.items() if part not in partitions}
+            self.order = remaining or None
 
     def is_ordered(self) -> list[Partition]:
         """The znode asks for reassignments: what cannot be done is taken out of it; returns what has begun."""
         begun, refused = [], set()
-        for one, target in dict(self.order or {}).items():
-            move = self.moves.get(one)
-            if move is None or one[0] in self.deleting or not target:
-                refused.add(one)
-            elif (move.goes_on and move.to(target) == move) or not self._move(one, move.to(target)):
-                begun.append(one)
+        for partition, target in dict(self.order or {}).items():
+            move = self.moves.get(partition)
+            if move is None or partition[0] in self.deleting or not target:
+                refused.add(partition)
+            elif (move.goes_on and move.to(target) == move) or not self._move(partition, move.to(target)):
+                begun.append(partition)
             else:
-                refused.add(one)
+                refused.add(partition)
         self._send()
         if refused or not self.order:
             self._leave_order(refused)

@@ -31,11 +31,11 @@ class Move:
 
     @property
     def origin(self) -> tuple[int, ...]:
-        return tuple(one for one in self.replicas if one not in self.adding)
+        return tuple(id_ for id_ in self.replicas if id_ not in self.adding)
 
     @property
     def target(self) -> tuple[int, ...]:
-        return tuple(one for one in self.replicas if one not in self.removing)
+        return tuple(id_ for id_ in self.replicas if id_ not in self.removing)
 
     @property
     def goes_on(self) -> bool:
@@ -43,7 +43,7 @@ class Move:
 
     def to(self, target: tuple[int, ...]) -> Move:
         """A move to these, by whatever way; it begins where the last one began."""
-        leaving = tuple(one for one in self.origin if one not in target)
+        leaving = tuple(id_ for id_ in self.origin if id_ not in target)
         return Move(target + leaving, frozenset(target) - {*self.origin}, frozenset(leaving))
 
 

@@ -121,8 +121,8 @@ class PartitionLog:
     def epoch_end(self, epoch: int, current_epoch: int = -1) -> tuple[int, int]:
         """Answer OffsetForLeaderEpoch: the largest epoch up to this one, and where the next one begins."""
         self.check(current_epoch)
-        later = [start for known, start in self.epochs if known > epoch]
-        earlier = [known for known, _ in self.epochs if known <= epoch]
+        later = [start for started, start in self.epochs if started > epoch]
+        earlier = [started for started, _ in self.epochs if started <= epoch]
         if epoch == self.leader_epoch:
             return epoch, self.end
         if epoch < 0 or not later:
@@ -168,15 +168,15 @@ class PartitionLog:
 
     def note_transactional(self, producer: int, base: int, count: int) -> None:
         """Note that the batch at `base` is part of the producer's transaction, which it may have begun."""
-        known = self.transactions.setdefault(producer, Transaction([], [], []))
-        known.bases.append(base)
-        known.counts.append(count)
-        known.held.append(base)
+        txn = self.transactions.setdefault(producer, Transaction([], [], []))
+        txn.bases.append(base)
+        txn.counts.append(count)
+        txn.held.append(base)
 
     def note_end(self, producer: int, base: int, *, is_commit: bool) -> None:
         """Note that the batch at `base` is the marker that ends the producer's transaction."""
-        known = self.transactions[producer]
-        known.end, known.is_commit = base, is_commit
+        txn = self.transactions[producer]
+        txn.end, txn.is_commit = base, is_commit
 
     def roll(self) -> None:
         if self.segments[-1].batches:
@@ -189,11 +189,11 @@ class PartitionLog:
         self.high_watermark = max(self.high_watermark, min(offset, self.end))
 
     def first_unstable(self) -> list[int]:
-        """Return the first offset of each transaction that is open, or whose end is not committed."""
+        """Return the first offset of each transaction that is open, or has an end that is not committed."""
         return [
-            max(min(one.held), self.start)
-            for one in self.transactions.values()
-            if one.held and (one.end is None or one.end >= self.high_watermark)
+            max(min(txn.held), self.start)
+            for txn in self.transactions.values()
+            if txn.held and (txn.end is None or txn.end >= self.high_watermark)
         ]
 
     @property
@@ -202,23 +202,23 @@ class PartitionLog:
 
     def resolve(self, last_stable_offset: int) -> None:
         """Let the log say what it knows of doubtful transactions: none holds back what is stable."""
-        for one in self.transactions.values():
-            if one.is_doubtful:
-                one.held = [base for base in one.held if max(base, self.start) >= last_stable_offset]
+        for txn in self.transactions.values():
+            if txn.is_doubtful:
+                txn.held = [base for base in txn.held if max(base, self.start) >= last_stable_offset]
 
     def aborted(self, offset: int, upper: int) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
         """Return the aborted transactions that a reader from `offset` up to `upper` must be told, and those it may be."""
         ended = {
-            producer: one
-            for producer, one in self.transactions.items()
-            if one.end is not None and not one.is_commit and one.end >= offset
+            producer: txn
+            for producer, txn in self.transactions.items()
+            if txn.end is not None and not txn.is_commit and txn.end >= offset
         }
         must = {
-            (producer, one.bases[0])
-            for producer, one in ended.items()
-            if one.bases[0] < upper and not one.is_cut
+            (producer, txn.bases[0])
+            for producer, txn in ended.items()
+            if txn.bases[0] < upper and not txn.is_cut
         }
-        return must, {(producer, base) for producer, one in ended.items() for base in one.bases}
+        return must, {(producer, base) for producer, txn in ended.items() for base in txn.bases}
 
     def read(
         self, offset: int, max_bytes: int, level: str, *, is_first_whole: bool
@@ -236,12 +236,12 @@ class PartitionLog:
             "all": self.end,
         }[level]
         for segment in self.segments:
-            found = [batch for batch in segment.batches if batch.next_offset > offset]
-            if offset < upper and found:
-                found = [batch for batch in found if batch.base < upper]
-                size = sum(batch.size for batch in found)
-                least = found[0].size if found and is_first_whole else 0
-                return found, min(size, max(max_bytes, least))
+            batches = [batch for batch in segment.batches if batch.next_offset > offset]
+            if offset < upper and batches:
+                batches = [batch for batch in batches if batch.base < upper]
+                size = sum(batch.size for batch in batches)
+                least = batches[0].size if batches and is_first_whole else 0
+                return batches, min(size, max(max_bytes, least))
         return [], 0
 
     def list_offset(
@@ -256,11 +256,11 @@ class PartitionLog:
         if timestamp == LATEST:
             refuse_unless(not is_behind, "OFFSET_NOT_AVAILABLE")
             return -1, upper, self.leader_epoch
-        found = self.find_max() if timestamp == MAX_TIMESTAMP else self.find(timestamp)
-        if found[1] < 0 or found[1] >= upper:
+        place = self.find_max() if timestamp == MAX_TIMESTAMP else self.find(timestamp)
+        if place[1] < 0 or place[1] >= upper:
             refuse_unless(not is_behind, "OFFSET_NOT_AVAILABLE")
             return NOWHERE
-        return found
+        return place
 
     def find(self, timestamp: int) -> tuple[int, int, int]:
         """Find the first record that is not deleted and not older than this."""
@@ -332,7 +332,7 @@ class PartitionLog:
         self.segments = [segment for segment in self.segments if segment.base < offset] or self.segments[:1]
         for segment in self.segments:
             segment.batches = [batch for batch in segment.batches if batch.base < offset]
-        self.noted_epochs = [one for one in self.noted_epochs if one[1] < offset]
+        self.noted_epochs = [entry for entry in self.noted_epochs if entry[1] < offset]
         self.end_at(offset)
         self.reload()
 
@@ -372,7 +372,7 @@ class PartitionLog:
         self.recovery_point = min(recovery_point, self.end)
         if not clean:
             self.note_epochs_again(recovery_point)
-        self.noted_epochs = epochs_from([one for one in self.noted_epochs if one[1] < self.end], self.start)
+        self.noted_epochs = epochs_from([row for row in self.noted_epochs if row[1] < self.end], self.start)
         self.reload()
 
     def note_epochs_again(self, recovery_point: int) -> None:
@@ -384,16 +384,16 @@ class PartitionLog:
                     self.noted_epochs = with_epoch(self.noted_epochs, batch.epoch, batch.base)
 
     def reload(self) -> None:
-        """Read again what producers wrote: of what is deleted nobody may know, nor that an end is not committed."""
-        for producer, one in [*self.transactions.items()]:
-            one.bases = [base for base in one.bases if base < self.end]
-            one.counts = one.counts[: len(one.bases)]
-            one.held = one.bases[:]
-            if one.end is not None and one.end >= self.end:
-                one.end = None
-            one.is_cut |= any(base < self.start for base in one.bases)
-            one.is_doubtful |= one.is_cut or (one.end is not None and one.end >= self.high_watermark)
-            if not one.bases:
+        """Read again what producers wrote: of what is deleted nothing may be known, nor that an end is not committed."""
+        for producer, txn in [*self.transactions.items()]:
+            txn.bases = [base for base in txn.bases if base < self.end]
+            txn.counts = txn.counts[: len(txn.bases)]
+            txn.held = txn.bases[:]
+            if txn.end is not None and txn.end >= self.end:
+                txn.end = None
+            txn.is_cut |= any(base < self.start for base in txn.bases)
+            txn.is_doubtful |= txn.is_cut or (txn.end is not None and txn.end >= self.high_watermark)
+            if not txn.bases:
                 del self.transactions[producer]
 
 
@@ -401,10 +401,10 @@ def with_epoch(epochs: list[tuple[int, int]], epoch: int, start: int) -> list[tu
     """Add an epoch; those that contradict it go: newer ones, and those that begin where it does or later."""
     if epochs and epochs[-1][0] == epoch:
         return epochs
-    return [*(one for one in epochs if one[0] < epoch and one[1] < start), (epoch, start)]
+    return [*(entry for entry in epochs if entry[0] < epoch and entry[1] < start), (epoch, start)]
 
 
 def epochs_from(epochs: list[tuple[int, int]], start: int) -> list[tuple[int, int]]:
     """Forget the epochs before `start`, where the one of that offset begins now."""
     before = [epoch for epoch, at in epochs if at <= start]
-    return [(epoch, start) for epoch in before[-1:]] + [one for one in epochs if one[1] > start]
+    return [(epoch, start) for epoch in before[-1:]] + [entry for entry in epochs if entry[1] > start]

@@ -49,7 +49,7 @@ class Known:
 
 
 class Awaited(NamedTuple):
-    """The first sequence of a batch whose producer was to be verified; `from_zero`: by version 2 of transactions."""
+    """The first sequence of a batch of a producer to verify; `from_zero`: by version 2 of transactions."""
 
     epoch: int
     sequence: int
@@ -73,81 +73,81 @@ class Log:
 
     def known(self, producer: int) -> Known | None:
         """Return what the batches say of a producer."""
-        found: Known | None = None
+        state: Known | None = None
         for batch in self.batches:
             if batch.producer != producer:
                 continue
-            if found is None or found.epoch != batch.epoch:
-                found = Known(
-                    batch.epoch, [], found and found.open_since, found.coordinator_epoch if found else -1
+            if state is None or state.epoch != batch.epoch:
+                state = Known(
+                    batch.epoch, [], state and state.open_since, state.coordinator_epoch if state else -1
                 )
             if batch.is_commit is not None:
-                found.open_since, found.coordinator_epoch = None, batch.coordinator_epoch
+                state.open_since, state.coordinator_epoch = None, batch.coordinator_epoch
             else:
-                found.batches.append(batch)
-                if batch.in_transaction and found.open_since is None:
-                    found.open_since = batch.base
-        return found
+                state.batches.append(batch)
+                if batch.in_transaction and state.open_since is None:
+                    state.open_since = batch.base
+        return state
 
     # --- requests -------------------------------------------------------------------------------------------
 
     def expect(self, batch: Batch, *, from_zero: bool) -> None:
         """A producer's batch comes that may begin a transaction; whether it does is found out before it is appended."""
-        known = self.known(batch.producer)
-        has_begun = known is not None and known.open_since is not None and known.epoch == batch.epoch
-        if not has_begun and (known is None or batch.epoch >= known.epoch):
+        state = self.known(batch.producer)
+        has_begun = state is not None and state.open_since is not None and state.epoch == batch.epoch
+        if not has_begun and (state is None or batch.epoch >= state.epoch):
             expected = Awaited(batch.epoch, batch.sequence, from_zero)
             self.awaited.setdefault(batch.producer, []).append(expected)
 
-    def refuse_ahead(self, batch: Batch, known: Known | None) -> None:
+    def refuse_ahead(self, batch: Batch, state: Known | None) -> None:
         """Refuse what would come before the lowest sequence of the newest epoch that is awaited."""
         awaited = self.awaited.get(batch.producer)
         if awaited:
             newest = max(expected.epoch for expected in awaited)
             lowest = min(expected.sequence for expected in awaited if expected.epoch == newest)
             refuse_unless(batch.sequence <= lowest, OUT_OF_ORDER)
-            if awaited[0].from_zero and (known is None or not known.batches):
+            if awaited[0].from_zero and (state is None or not state.batches):
                 refuse_unless(batch.sequence == 0, OUT_OF_ORDER)
 
     def append(self, batch: Batch) -> set[object]:
         """Append a producer's batch and return its offset; for a repeated one the outcomes that there may be."""
-        known = self.known(batch.producer)
-        if known is None:
-            self.refuse_ahead(batch, known)
+        state = self.known(batch.producer)
+        if state is None:
+            self.refuse_ahead(batch, state)
             return self.add(batch)
-        if batch.epoch == known.epoch:
-            repeated = self.repeated(batch, known)
+        if batch.epoch == state.epoch:
+            repeated = self.repeated(batch, state)
             if repeated is not None:
                 return repeated
-        refuse_unless(batch.epoch >= known.epoch, "INVALID_PRODUCER_EPOCH")
-        self.refuse_ahead(batch, known)
-        if batch.epoch != known.epoch or not known.batches:
+        refuse_unless(batch.epoch >= state.epoch, "INVALID_PRODUCER_EPOCH")
+        self.refuse_ahead(batch, state)
+        if batch.epoch != state.epoch or not state.batches:
             refuse_unless(batch.sequence == 0, OUT_OF_ORDER)
         else:
-            refuse_unless(batch.sequence == known.batches[-1].next_sequence, OUT_OF_ORDER)
-        refuse_unless(known.open_since is None or batch.in_transaction, "INVALID_TXN_STATE")
+            refuse_unless(batch.sequence == state.batches[-1].next_sequence, OUT_OF_ORDER)
+        refuse_unless(state.open_since is None or batch.in_transaction, "INVALID_TXN_STATE")
         return self.add(batch)
 
-    def repeated(self, batch: Batch, known: Known) -> set[object] | None:
+    def repeated(self, batch: Batch, state: Known) -> set[object] | None:
         """Return how a batch that is there already is answered; None if it is not there."""
-        recent, older = known.batches[-REMEMBERED:], known.batches[:-REMEMBERED]
-        for one in reversed(recent):
-            if (one.sequence, one.count) == (batch.sequence, batch.count):
-                is_sure = one.base >= self.sure_from or one is recent[-1]
-                return {one.base} if is_sure else {one.base, DUPLICATE, OUT_OF_ORDER}
+        recent, older = state.batches[-REMEMBERED:], state.batches[:-REMEMBERED]
+        for batch_ in reversed(recent):
+            if (batch_.sequence, batch_.count) == (batch.sequence, batch.count):
+                is_sure = batch_.base >= self.sure_from or batch_ is recent[-1]
+                return {batch_.base} if is_sure else {batch_.base, DUPLICATE, OUT_OF_ORDER}
         there = contiguous(older, recent)
-        wanted = {(batch.sequence + number) % SEQUENCES for number in range(batch.count)}
-        if wanted <= there and recent[0].base <= self.high_watermark:
+        numbers = {(batch.sequence + number) % SEQUENCES for number in range(batch.count)}
+        if numbers <= there and recent[0].base <= self.high_watermark:
             return {DUPLICATE, OUT_OF_ORDER} if self.sure_from else {DUPLICATE}
         return None
 
     def end_transaction(self, marker: Batch) -> set[object]:
         """Append the marker that ends a producer's transaction."""
-        known = self.known(marker.producer)
-        if known is not None:
-            refuse_unless(marker.epoch >= known.epoch, "INVALID_PRODUCER_EPOCH")
+        state = self.known(marker.producer)
+        if state is not None:
+            refuse_unless(marker.epoch >= state.epoch, "INVALID_PRODUCER_EPOCH")
             refuse_unless(
-                marker.coordinator_epoch >= known.coordinator_epoch, "TRANSACTION_COORDINATOR_FENCED"
+                marker.coordinator_epoch >= state.coordinator_epoch, "TRANSACTION_COORDINATOR_FENCED"
             )
         return self.add(marker)
 
@@ -169,20 +169,20 @@ class Log:
 
     def transactions(self) -> list[tuple[int, int, int | None, bool]]:
         """Producer, first offset, offset of the marker (None while it is open), committed or not."""
-        found: list[tuple[int, int, int | None, bool]] = []
+        ended_: list[tuple[int, int, int | None, bool]] = []
         open_since: dict[int, int] = {}
         for batch in self.batches:
             if batch.is_commit is None and batch.in_transaction:
                 open_since.setdefault(batch.producer, batch.base)
             elif batch.is_commit is not None and batch.producer in open_since:
-                found.append(
+                ended_.append(
                     (batch.producer, open_since.pop(batch.producer), batch.base, bool(batch.is_commit))
                 )
-        return found + [(producer, first, None, False) for producer, first in open_since.items()]
+        return ended_ + [(producer, first, None, False) for producer, first in open_since.items()]
 
     @property
     def last_stable_offset(self) -> int:
-        """The first offset of a transaction that is open, or whose end is not committed; else the high watermark."""
+        """The first offset of a transaction that is open, or has an uncommitted end; else the high watermark."""
         unstable = [
             first for _, first, last, _ in self.transactions() if last is None or last >= self.high_watermark
         ]
@@ -192,7 +192,7 @@ class Log:
         """Producer, first offset and marker of the aborted transactions, in the order of their markers."""
         ended = [(producer, first, last) for producer, first, last, is_commit in self.transactions()
                  if last is not None and not is_commit]  # fmt: skip
-        return sorted(ended, key=lambda one: one[2])
+        return sorted(ended, key=lambda txn: txn[2])
 
 
 def contiguous(older: list[Batch], recent: list[Batch]) -> set[int]:

@@ -109,16 +109,16 @@ class Replica:
 
     def epoch_end(self, epoch: int) -> EpochEnd:
         """Return where the largest epoch up to `epoch` ends; a leader's own begins at the end, before anything is in it."""
-        known: dict[int, int] = {}
+        starts: dict[int, int] = {}
         at = 0
         for batch in self.log:
-            known.setdefault(batch.epoch, at)
+            starts.setdefault(batch.epoch, at)
             at += batch.count
         if self.leads:
-            known.setdefault(self.leader_epoch, at)
-        later = [start for one, start in known.items() if one > epoch]
-        earlier = [one for one in known if one <= epoch]
-        if epoch < 0 or not (later or epoch in known):
+            starts.setdefault(self.leader_epoch, at)
+        later = [start for other, start in starts.items() if other > epoch]
+        earlier = [other for other in starts if other <= epoch]
+        if epoch < 0 or not (later or epoch in starts):
             return EpochEnd(-1, -1)
         return EpochEnd(max(earlier, default=epoch), min(later, default=at))
 
@@ -133,9 +133,9 @@ class Replica:
         if before is None or state.leader_epoch > before.leader_epoch:
             self.epoch_start, self.pending = self.end, None
             self.followers = {
-                one: Follower(now_ms if one in state.isr else LONG_AGO)
-                for one in BROKERS
-                if one != self.broker_id
+                id_: Follower(now_ms if id_ in state.isr else LONG_AGO)
+                for id_ in BROKERS
+                if id_ != self.broker_id
             }
         if (
             before is None
@@ -149,12 +149,12 @@ class Replica:
 
     def take_isr(self, state: State, now_ms: int) -> None:
         """Have the replicas of a state in sync: those that join have the whole time from now on in which to catch up."""
-        for one in state.isr - self.isr - {self.broker_id}:
-            self.followers[one].caught_up_ms = max(self.followers[one].caught_up_ms, now_ms)
+        for id_ in state.isr - self.isr - {self.broker_id}:
+            self.followers[id_].caught_up_ms = max(self.followers[id_].caught_up_ms, now_ms)
         self.isr, self.partition_epoch = state.isr, state.partition_epoch
 
     def check(self, current_epoch: int, *, must_lead: bool = True) -> None:
-        """Refuse who believes in another epoch, or that this is the leader where it is not."""
+        """Refuse a request in another epoch, or that this is the leader where it is not."""
         is_old = -1 < current_epoch < self.leader_epoch
         refuse_unless(not is_old, "FENCED_LEADER_EPOCH")
         refuse_unless(current_epoch <= self.leader_epoch, "UNKNOWN_LEADER_EPOCH")
@@ -177,9 +177,9 @@ class Replica:
         if len(self.isr) < self.enough:
             return
         counted = [
-            one.end
-            for broker, one in self.followers.items()
-            if broker in self.maximal_isr or (broker in self.live and not one.is_late(self.end, now_ms))
+            follower.end
+            for broker, follower in self.followers.items()
+            if broker in self.maximal_isr or (broker in self.live and not follower.is_late(self.end, now_ms))
         ]
         self.high_watermark = max(self.high_watermark, min([self.end, *counted]))
 
@@ -192,7 +192,7 @@ class Replica:
         return self.end - count
 
     def acknowledged(self, end: int) -> bool:
-        """Say whether who waits with acks=all for what is before `end` is answered now."""
+        """Say whether a wait with acks=all for what is before `end` is answered now."""
         refuse_unless(self.leads or self.high_watermark >= end, NO_LEADER_KNOWS)
         if self.high_watermark < end:
             return False
@@ -215,33 +215,33 @@ class Replica:
                 return Fetched({before}, diverging=parting)
         refuse_unless(offset <= self.end, "OFFSET_OUT_OF_RANGE")
         self.note(self.followers[broker], offset, broker_epoch, now_ms)
-        known = self.followers[broker]
+        follower = self.followers[broker]
         if (
             self.pending is None
             and broker in self.live - self.isr
-            and known.end >= max(self.high_watermark, self.epoch_start)
+            and follower.end >= max(self.high_watermark, self.epoch_start)
         ):
             self.propose(self.isr | {broker})
         self.advance(now_ms)
         batches = self.log_from(offset)
         return Fetched({before, self.high_watermark}, batches[:1] if one_batch else batches)
 
-    def note(self, known: Follower, offset: int, broker_epoch: int, now_ms: int) -> None:
+    def note(self, follower: Follower, offset: int, broker_epoch: int, now_ms: int) -> None:
         """It has caught up if it has all there is, or all that there was at its last fetch: then, at that time."""
         if offset >= self.end:
-            known.caught_up_ms = max(known.caught_up_ms, now_ms)
-        elif offset >= known.leader_end >= 0:
-            known.caught_up_ms = max(known.caught_up_ms, known.fetched_ms)
-        known.end, known.fetched_ms, known.leader_end = offset, now_ms, self.end
-        known.broker_epoch = broker_epoch
+            follower.caught_up_ms = max(follower.caught_up_ms, now_ms)
+        elif offset >= follower.leader_end >= 0:
+            follower.caught_up_ms = max(follower.caught_up_ms, follower.fetched_ms)
+        follower.end, follower.fetched_ms, follower.leader_end = offset, now_ms, self.end
+        follower.broker_epoch = broker_epoch
 
     def log_from(self, offset: int) -> list[Batch]:
-        at, found = 0, []
+        at, batches = 0, []
         for batch in self.log:
             at += batch.count
             if at > offset:
-                found.append(batch)
-        return found
+                batches.append(batch)
+        return batches
 
     @property
     def committed(self) -> list[Batch]:
@@ -259,7 +259,7 @@ class Replica:
 
     def shrink(self, now_ms: int) -> None:
         """Propose that followers leave that have not caught up for too long."""
-        late = {one for one in self.isr - {self.broker_id} if self.followers[one].is_late(self.end, now_ms)}
+        late = {id_ for id_ in self.isr - {self.broker_id} if self.followers[id_].is_late(self.end, now_ms)}
         if self.leads and self.pending is None and late:
             self.propose(self.isr - late)
 
@@ -346,9 +346,9 @@ class Controller:
             return now
         refuse_unless(proposal.partition_epoch == now.partition_epoch, "INVALID_UPDATE_VERSION")
         refuse_unless(broker in proposal.isr <= frozenset(BROKERS), "INVALID_REQUEST")
-        for one in proposal.isr:
-            is_same = epochs[one] in (-1, self.epochs.get(one))
-            refuse_unless(one in self.live and is_same, "INELIGIBLE_REPLICA")
+        for id_ in proposal.isr:
+            is_same = epochs[id_] in (-1, self.epochs.get(id_))
+            refuse_unless(id_ in self.live and is_same, "INELIGIBLE_REPLICA")
         self.state = replace(now, isr=proposal.isr, partition_epoch=now.partition_epoch + 1)
         return self.state
 

@@ -1,8 +1,8 @@
-"""A share group by the rules of KIP-932, as short as they can be said: members, epochs and who may read what.
+"""A share group by the rules of KIP-932, as short as they can be said: members, epochs and which member may read what.
 
 Written from those rules, and without any code of the broker's. The assignment itself is not predicted: when the group
 assigns, `assign` gives what the broker has chosen, and the model says if it may be (each partition that has a state to
-somebody who wants it). States of partitions are begun with the heartbeat that misses them. Left out: topics that go, racks,
+a subscriber). States of partitions are begun with the heartbeat that misses them. Left out: topics that go, racks,
 sizes.
 """
 
@@ -78,7 +78,7 @@ class ShareGroup:
             )
         if member.epoch != self.assignment_epoch or is_new:
             target = self.target.get(member_id, frozenset())
-            member.assigned = frozenset(one for one in target if one[0] in member.topics)
+            member.assigned = frozenset(part for part in target if part[0] in member.topics)
         if member.epoch != self.assignment_epoch:
             member.epoch, member.previous_epoch = self.assignment_epoch, member.epoch
         member.due_ms = now_ms + SESSION_MS
@@ -102,18 +102,18 @@ class ShareGroup:
         return {name: count for name, count in self.topics.items() if name in subscribed}
 
     def lacks(self) -> bool:
-        """Tell if a partition that somebody wants has got a state since the target was made."""
+        """Tell if a subscribed partition has got a state since the target was made."""
         assigned = frozenset[Partition]().union(*self.target.values())
-        return bool({one for one in self.begun if one[0] in self.wanted_topics()} - assigned)
+        return bool({part for part in self.begun if part[0] in self.wanted_topics()} - assigned)
 
     def checked(self, target: dict[str, frozenset[Partition]]) -> dict[str, frozenset[Partition]]:
-        """Return a target after a look at it: all that has a state and is wanted is given to one who wants it."""
+        """Return a target after a look at it: all that has a state and is wanted is given to a subscriber."""
         assert target.keys() == self.members.keys()
         for member_id, assigned in target.items():
-            assert all(one[0] in self.members[member_id].topics and one in self.begun for one in assigned)
+            assert all(part[0] in self.members[member_id].topics and part in self.begun for part in assigned)
         topics = self.wanted_topics()
         assigned = frozenset[Partition]().union(*target.values())
-        assert assigned == {one for one in self.begun if one[0] in topics}
+        assert assigned == {part for part in self.begun if part[0] in topics}
         return target
 
     # --- time and questions ---------------------------------------------------------------------------------

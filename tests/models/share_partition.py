@@ -39,7 +39,7 @@ class Write(NamedTuple):
     complete: int
     changed: Saved
     are_decided: bool = True
-    """True if the records wait for it; those whose locks have ended do not."""
+    """True if the records wait for it; those with ended locks do not."""
 
 
 @dataclass
@@ -117,7 +117,7 @@ class SharePartition:
     ) -> dict[int, int]:  # fmt: skip
         """Give records of these batches of the log, read from the next offset on, to a member; returns the deliveries.
 
-        A whole batch of the log may go beyond `records_max`, unless `is_strict`. Of `aborted` batches nobody gets anything.
+        A whole batch of the log may go beyond `records_max`, unless `is_strict`. Of `aborted` batches nothing is acquired.
         """
         room = self.window - (self.end - self.start)
         last = batches[-1][1] if room > 0 else min(batches[-1][1], self.end - 1)
@@ -316,10 +316,10 @@ class SharePartition:
         self.advance()
 
     def log_starts_at(self, offset: int) -> None:
-        """Remove all records before the offset, whoever has acquired them."""
-        before = {one: record for one, record in self.records.items() if one < offset}
-        self.lost |= {one: record for one, record in before.items() if record.state == ACQUIRED}
-        self.records = {one: record for one, record in self.records.items() if one >= offset}
+        """Remove all records before the offset, acquired or not."""
+        before = {at: record for at, record in self.records.items() if at < offset}
+        self.lost |= {at: record for at, record in before.items() if record.state == ACQUIRED}
+        self.records = {at: record for at, record in self.records.items() if at >= offset}
         self.start = max(self.start, offset)
         self.advance()
 

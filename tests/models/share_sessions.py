@@ -50,7 +50,7 @@ class ShareSessions:
         else:
             session = self.sessions[group, member]
             every = dict.fromkeys(session.partitions + named)
-            session.partitions = [one for one in every if one not in forgotten]
+            session.partitions = [partition for partition in every if partition not in forgotten]
         return []
 
     def acknowledge(self, group: str, member: str, epoch: int) -> None:
@@ -72,4 +72,4 @@ class ShareSessions:
 
     def disconnect(self, connection: int) -> None:
         """Sessions end with the connection on which they began."""
-        self.sessions = {key: one for key, one in self.sessions.items() if one.connection != connection}
+        self.sessions = {key: open_ for key, open_ in self.sessions.items() if open_.connection != connection}

@@ -85,7 +85,7 @@ class ShareStates:
                 before = state.records.get(offset, (0, -1))
                 new = batch.state, batch.deliveries
                 state.records[offset] = max(before, new, key=lambda entry: (entry[1], entry[0]))
-        state.records = {offset: one for offset, one in state.records.items() if offset >= state.start}
+        state.records = {offset: record for offset, record in state.records.items() if offset >= state.start}
 
     def summary(self, key: object, partition: int) -> Known | None:
         refuse_unless(partition >= 0, "INVALID_REQUEST")

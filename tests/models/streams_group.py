@@ -89,7 +89,7 @@ class StreamsGroup:
     """Of what the epoch was made: topics, whether they fit, number of standby tasks."""
     delay_due_ms: int | None = None
     has_looked: bool = False
-    """Since the group was made somebody has seen how its topology fits: the very first look is not kept."""
+    """Since the group was made a member has seen how its topology fits: the very first look is not kept."""
     stopped_by: str | None = None
 
     # --- requests -------------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ class StreamsGroup:
     # --- members --------------------------------------------------------------------------------------------
 
     def fits_together(self, beat: Beat) -> bool:
-        """A topology and a timeout come with joining; who joins has no tasks; who leaves for a while has an instance."""
+        """A topology and a timeout come with joining; a new member has no tasks; one away for a while has an instance."""
         if beat.epoch == 0 and (beat.rebalance_ms == -1 or beat.owned != NOTHING):
             return False
         if beat.epoch == AWAY and beat.instance is None:
@@ -213,7 +213,7 @@ class StreamsGroup:
         return after.id not in self.members or before != after
 
     def static(self, instance: str | None) -> Member | None:
-        return next((one for one in self.members.values() if instance and one.instance == instance), None)
+        return next((own for own in self.members.values() if instance and own.instance == instance), None)
 
     def known(self, member_id: str, instance: str | None) -> Member:
         if instance is not None:
@@ -281,7 +281,7 @@ class StreamsGroup:
         assert sorted(task[1:] for _, task in assigned if task[0] == "active") == sorted(every)
         copies = Counter((self.members[member_id].process, task[1:]) for member_id, task in assigned)
         assert max(copies.values(), default=1) == 1
-        others = len({one.process for one in self.members.values()}) - 1
+        others = len({member.process for member in self.members.values()}) - 1
         stateful = {part.id for part in self.topology.parts if part.changelog}
         standby = Counter(task[1:] for _, task in assigned if task[0] == "standby")
         expected = {task: min(standbys, others) for task in every if task[0] in stateful}
@@ -351,7 +351,7 @@ class StreamsGroup:
             return
         member.previous_epoch = member.epoch
         member.epoch, member.assigned, member.revoking, member.is_reconciled = after
-        member.since = {one: since for one, since in member.since.items() if one in assigned | revoking}
+        member.since = {task: since for task, since in member.since.items() if task in assigned | revoking}
         member.revocation_due_ms = now_ms + member.rebalance_ms if revoking else None
 
     # --- time -----------------------------------------------------------------------------------------------
@@ -396,12 +396,12 @@ class StreamsGroup:
             return "NotReady"
         if self.epoch > self.assignment_epoch:
             return "Assigning"
-        moved = (one.is_reconciled and one.epoch == self.assignment_epoch for one in self.members.values())
+        moved = (m.is_reconciled and m.epoch == self.assignment_epoch for m in self.members.values())
         return "Stable" if all(moved) else "Reconciling"
 
     def seen(self) -> Any:
         """The comparable state of the group."""
-        members = {one.id: seen_of(one) for one in self.members.values()}
+        members = {member.id: seen_of(member) for member in self.members.values()}
         return self.state, self.epoch, self.assignment_epoch, self.target, members
 
 

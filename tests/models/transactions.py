@@ -1,7 +1,7 @@
 """A transactional id by Kafka's rules (KIP-98, KIP-360, KIP-890), as short as they can be said.
 
 Written from those rules, and without any code of the broker's: each request changes the state or names the error that
-refuses it. Two rules are ours, and stricter: nobody is given, or goes on with, the epoch that is kept for fencing. What may
+refuses it. Two rules are ours, and stricter: no producer gets, or keeps, the epoch that is kept for fencing. What may
 change the state is told to wait while an end is prepared, before its producer is judged; EndTxn without bumps after that.
 """
 
@@ -46,7 +46,7 @@ def refuse_unless(condition: bool, code: str) -> None:
 
 @dataclass
 class TransactionalId:
-    """State of one transactional id; `new_id` gives a producer id that nobody had before. Times in ms."""
+    """State of one transactional id; `new_id` gives a producer id that no producer had before. Times in ms."""
 
     new_id: Callable[[], int]
     state: str = "none"
@@ -167,7 +167,7 @@ class TransactionalId:
             self.fence(now_ms)
 
     def forget_if_idle(self, now_ms: int) -> None:
-        """An id that nobody has used for seven days, with nothing open, is forgotten."""
+        """An id that was not used for seven days, with nothing open, is forgotten."""
         if (
             self.state == "Empty" or self.state.startswith("Complete")
         ) and now_ms - self.update_ms >= IDLE_MS:
@@ -183,7 +183,7 @@ class TransactionalId:
 
     @property
     def is_prepared(self) -> bool:
-        """Tell if the end is decided and not everybody knows of it."""
+        """Tell if the end is decided and not all brokers know of it."""
         return self.state.startswith("Prepare")
 
     @property

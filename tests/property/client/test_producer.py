@@ -1,4 +1,4 @@
-"""A producer whose brokers fail in any way: what it says is acknowledged is in the log once, in the order of `send`."""
+"""A producer with brokers that fail in any way: what it says is acknowledged is in the log once, in the order of `send`."""
 
 from __future__ import annotations
 

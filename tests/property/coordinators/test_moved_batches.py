@@ -22,13 +22,13 @@ OFFSET_BITS = 64
 
 @pytest.fixture(params=[1, 300, 1 << 20], ids=lambda size: f"{size} bytes at once")
 def log(request, monkeypatch) -> PartitionLog:
-    """A log of some segments whose batches have one, two or three records, and whose index knows every other batch."""
+    """A log of some segments, with one, two or three records a batch, and every other batch in the index."""
     monkeypatch.setattr(entries, "READ_BYTES", request.param)
     disk = MemoryDisk()
     disk.make_dirs("/data")
     log = Broker(Path("/data"), disk=disk, segment_bytes=700, index_interval_bytes=120).log()
     for n in range(BATCHES):
-        records = [(b"%d-%d" % (n, one), b"v") for one in range(1 + n % 3)]
+        records = [(b"%d-%d" % (n, number), b"v") for number in range(1 + n % 3)]
         append(log, batch_of(records, NOW_MS, None), origin=Origin.COORDINATOR)
     assert len(log.segments) > 2
     return log

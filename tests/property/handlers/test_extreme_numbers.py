@@ -46,7 +46,7 @@ PATIENCE_SECONDS = 5
 
 
 class ExtremeBuilder(Builder):
-    """Messages whose numbers are small, except for some that are as large or as small as they can be."""
+    """Messages with small numbers, except for some that are as large or as small as they can be."""
 
     def __init__(self, message, version, random, topic_id):
         super().__init__(message, version, random, unknown_tags=False)
@@ -54,13 +54,13 @@ class ExtremeBuilder(Builder):
         self.share_of_extremes = random.choice((0.05, 0.2, 0.6))
 
     def struct(self, cls, fields):
-        made = super().struct(cls, fields)
+        filled = super().struct(cls, fields)
         for field in fields:
             likely = next((text for part, text in NAMES.items() if part in field.attribute), None)
             is_text = field.type.name == "string" and not field.type.array and self.version in field.versions
             if is_text and self.random.random() < 0.8:
-                setattr(made, field.attribute, likely or "")
-        return made
+                setattr(filled, field.attribute, likely or "")
+        return filled
 
     def one(self, kind):
         random, name = self.random, kind.name
@@ -97,9 +97,9 @@ def error_codes(message):
         value = getattr(message, field.name)
         if field.name.endswith("error_code"):
             yield value
-        for one in value if isinstance(value, list) else [value]:
-            if is_dataclass(one):
-                yield from error_codes(one)
+        for item in value if isinstance(value, list) else [value]:
+            if is_dataclass(item):
+                yield from error_codes(item)
 
 
 def is_no_request_of_kafkas(key, version, request):

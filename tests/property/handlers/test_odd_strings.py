@@ -1,6 +1,6 @@
 """Strings that are null where they may be, and as long as they may be: each request is answered, and never fails here.
 
-Each field by itself and all together, to a broker whose authorizer refuses everything, and to one where it allows it.
+Each field by itself and all together, to a broker with an authorizer that refuses everything, and to one that allows it.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class ChangedLogs(RuleBasedStateMachine):
         self.set_aside_count = 0
         self.removed_count = 0  # what is left of these may have been set aside too
         self.orphans: set[str] = set()
-        """Copies whose log may have gone while nobody could remove them: a start leaves them alone."""
+        """Copies of logs that may have gone while the copies could not be removed: a start leaves them alone."""
         # What was there before the last start, which leaves stray directories alone.
         self.kept: set[str] = set()
         self.values = 0
@@ -197,8 +197,8 @@ class ChangedLogs(RuleBasedStateMachine):
             self.orphans |= self.copies(topic, LOST_DIR)
 
     def copies(self, topic: str, path: str) -> set[str]:
-        found = {entry.name: names.parse_dir_name(entry.name) for entry in self.disk.list(path)}
-        return {name for name, one in found.items() if one == (topic, 0, DirKind.FUTURE)}
+        parsed = {entry.name: names.parse_dir_name(entry.name) for entry in self.disk.list(path)}
+        return {name for name, dir_ in parsed.items() if dir_ == (topic, 0, DirKind.FUTURE)}
 
     @rule(topic=TOPICS)
     def create_again(self, topic: str) -> None:
@@ -300,7 +300,7 @@ class ChangedLogs(RuleBasedStateMachine):
 
     @rule(topic=TOPICS, only_file=st.booleans())
     def remove_from_under_it(self, topic: str, only_file: bool) -> None:
-        """Somebody removes a partition's directory, or its active segment."""
+        """A partition's directory is removed, or its active segment."""
         log = self.log(topic)
         if log is not None and not self.tasks:
             self.models[topic].is_removed = True
@@ -315,9 +315,9 @@ class ChangedLogs(RuleBasedStateMachine):
         """Take a log dir offline; what is in it is there again after the next start."""
         self.manager.take_offline(LOST_DIR, StorageError(LOST_DIR, OSError(EIO, "the test says so")))
         # Also of logs that somebody removed a file of.
-        left = {entry.name for entry in self.disk.list(LOST_DIR)}
+        remaining = {entry.name for entry in self.disk.list(LOST_DIR)}
         for topic in list(self.models):
             if self.log(topic) is None and (
-                not self.models[topic].is_removed or names.dir_name(topic, 0) in left
+                not self.models[topic].is_removed or names.dir_name(topic, 0) in remaining
             ):
                 self.offline[topic] = self.models.pop(topic)

@@ -18,19 +18,19 @@ def _read_as_leader(self, offset, **named):
 
 
 def _one_segment_too_many(candidates, retention_ms, now_ms):
-    too_old = [one for one in candidates if now_ms - one.largest_timestamp_ms() > retention_ms >= 0]
+    too_old = [old for old in candidates if now_ms - old.largest_timestamp_ms() > retention_ms >= 0]
     return len(too_old)
 
 
 def _down_to_the_limit_or_below(candidates, segments, retention_bytes):
-    excess = sum(one.size for one in segments) - retention_bytes
+    excess = sum(segment.size for segment in segments) - retention_bytes
     return 0 if retention_bytes < 0 else sum(excess > 0 for excess in _excesses(candidates, excess))
 
 
 def _excesses(candidates, excess):
-    for one in candidates:
+    for candidate in candidates:
         yield excess
-        excess -= one.size
+        excess -= candidate.size
 
 
 def _whole_log(segments, *, high_watermark, **arguments):
@@ -60,15 +60,15 @@ def _epoch_one_too_late(self, end_offset):
 
 
 def _forgets_the_epoch_of_the_start(self, start_offset):
-    kept = [one for one in self.entries if one[1] >= start_offset]
+    kept = [entry for entry in self.entries if entry[1] >= start_offset]
     changed = kept != self.entries
     self._epochs, self._starts = [epoch for epoch, _ in kept], [start for _, start in kept]
     return changed
 
 
 def _next_epoch_below(self, epoch, log_end_offset):
-    found, end = _end_offset_for(self, epoch, log_end_offset)
-    return (epoch if found >= 0 else found), end
+    epoch_, end = _end_offset_for(self, epoch, log_end_offset)
+    return (epoch if epoch_ >= 0 else epoch_), end
 
 
 _read = PartitionLog.read

@@ -143,14 +143,14 @@ class DeferredTasks(ChangedLogs):
 
     @rule()
     def plan_search_for_missing_files(self) -> None:
-        found: list[StorageError] = []
+        errors: list[StorageError] = []
 
         def finish() -> None:
-            for error in found:
+            for error in errors:
                 with self.served():
                     raise error
 
-        self.plan("search", lambda: found.extend(self.manager.find_missing(also_logs=True)), finish)
+        self.plan("search", lambda: errors.extend(self.manager.find_missing(also_logs=True)), finish)
 
     def plan(self, name: str, run: Callable[[], object], finish: Callable[[], object]) -> None:
         def finish_or_fail(error: Exception | None) -> None:
@@ -179,14 +179,14 @@ class DeferredTasks(ChangedLogs):
             lambda topic: self.plan_deletion([topic, "u", "v"]),
         )  # fmt: skip
         change, topic = data.draw(st.sampled_from(changes)), data.draw(TOPICS)
-        left = data.draw(st.integers(0, 30))
+        steps_left = data.draw(st.integers(0, 30))
         task.has_run = True
 
         def fault(_operation: str, _path: str) -> None:
-            nonlocal left
-            left -= 1
+            nonlocal steps_left
+            steps_left -= 1
             # For checkpoints that are written the owner of the logs would wait.
-            if left < 0 and not self.manager.checkpoints._writing.locked():
+            if steps_left < 0 and not self.manager.checkpoints._writing.locked():
                 self.disk.fault = None
                 change(topic)
 
@@ -231,15 +231,15 @@ class DeferredTasks(ChangedLogs):
                 continue
             assert log is not None, f"{topic} is not there"
             assert log.missing_file(all_segments=True) is None
-            found = {record.offset: (record.key, record.value) for record in read_all(log)}
-            wanted = {at: record for at, record in model.records.items() if at >= log.log_start_offset}
+            actual = {record.offset: (record.key, record.value) for record in read_all(log)}
+            expected = {at: record for at, record in model.records.items() if at >= log.log_start_offset}
             if self.compacted:
-                assert found.items() <= wanted.items()
-                wanted = dict({key: at for at, (key, _) in wanted.items()}.items())
-                wanted = {at: model.records[at] for at in wanted.values()}
-                assert found.items() >= wanted.items()
+                assert actual.items() <= expected.items()
+                expected = dict({key: at for at, (key, _) in expected.items()}.items())
+                expected = {at: model.records[at] for at in expected.values()}
+                assert actual.items() >= expected.items()
             else:
-                assert found == wanted
+                assert actual == expected
 
     def teardown(self) -> None:
         if hasattr(self, "manager"):
@@ -277,28 +277,28 @@ class DeferredTasks(ChangedLogs):
         strays = 0
         for path in self.manager.online:
             for entry in self.disk.list(path):
-                found = names.parse_dir_name(entry.name) if entry.is_dir else None
-                if found is None:
+                parsed = names.parse_dir_name(entry.name) if entry.is_dir else None
+                if parsed is None:
                     continue
-                strays += found.kind is DirKind.STRAY
-                log = self.log(found.topic)
-                if found.kind is DirKind.CURRENT and log is None:
-                    assert (found.topic, 0) in self.manager.missing or self.models[found.topic].is_removed
+                strays += parsed.kind is DirKind.STRAY
+                log = self.log(parsed.topic)
+                if parsed.kind is DirKind.CURRENT and log is None:
+                    assert (parsed.topic, 0) in self.manager.missing or self.models[parsed.topic].is_removed
                     continue
-                if found.kind is DirKind.FUTURE and log is None and entry.name in self.orphans:
+                if parsed.kind is DirKind.FUTURE and log is None and entry.name in self.orphans:
                     assert f"{path}/{entry.name}" in self.manager.cut_off.left_alone  # and named
                     assert entry.name in self.kept
                     continue
-                if found.kind is DirKind.FUTURE and log is None and self.manager.offline:
+                if parsed.kind is DirKind.FUTURE and log is None and self.manager.offline:
                     # The log itself was in the lost dir: the next start decides about its copy.
-                    assert found.topic in self.offline or self.models[found.topic].is_removed
+                    assert parsed.topic in self.offline or self.models[parsed.topic].is_removed
                     continue
-                assert found.kind is DirKind.STRAY or (log is not None and log.dir == f"{path}/{entry.name}")
-                if found.kind is DirKind.STRAY and entry.name in self.kept:
+                assert parsed.kind is DirKind.STRAY or (log is not None and log.dir == f"{path}/{entry.name}")
+                if parsed.kind is DirKind.STRAY and entry.name in self.kept:
                     continue
                 files = [file.name for file in self.disk.list(f"{path}/{entry.name}")]
                 assert not [name for name in files if name.endswith((names.DELETED, names.SWAP, ".tmp"))]
-                assert found.kind is DirKind.STRAY or not [
+                assert parsed.kind is DirKind.STRAY or not [
                     name for name in files if name.endswith(names.CLEANED)
                 ]
         if not self.manager.offline:
@@ -322,8 +322,8 @@ def test_copy_of_a_log_in_a_lost_dir_goes_with_the_next_start(starts: int) -> No
     for _ in range(starts):
         state.kill()
     state.teardown()
-    found = [names.parse_dir_name(entry.name) for entry in state.disk.list("/a") if entry.is_dir]
-    assert [one.topic for one in found if one and one.kind is DirKind.FUTURE] == [topic][starts:]
+    parsed = [names.parse_dir_name(entry.name) for entry in state.disk.list("/a") if entry.is_dir]
+    assert [dir_.topic for dir_ in parsed if dir_ and dir_.kind is DirKind.FUTURE] == [topic][starts:]
 
 
 @pytest.mark.parametrize("starts", [1, 2])
@@ -350,6 +350,6 @@ def test_copy_in_a_lost_dir_of_a_deleted_log_is_skipped(ending: str, is_made_ane
     if is_made_anew:
         state.create(topic="s")
     state.teardown()
-    found = [names.parse_dir_name(entry.name) for entry in state.disk.list("/b") if entry.is_dir]
-    kinds = [one.kind for one in found if one and one.kind is not DirKind.CURRENT]
+    parsed = [names.parse_dir_name(entry.name) for entry in state.disk.list("/b") if entry.is_dir]
+    kinds = [dir_.kind for dir_ in parsed if dir_ and dir_.kind is not DirKind.CURRENT]
     assert kinds == [DirKind.STRAY if is_made_anew else DirKind.FUTURE]

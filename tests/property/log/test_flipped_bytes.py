@@ -54,10 +54,10 @@ def written(*, clean: bool) -> MemoryDisk:
 
 
 def files(inode: Inode, path: str = "") -> dict[str, Inode]:
-    found: dict[str, Inode] = {}
+    inodes: dict[str, Inode] = {}
     for name, child in inode.names.items():
-        found |= files(child, f"{path}/{name}") if child.is_dir else {f"{path}/{name}": child}
-    return found
+        inodes |= files(child, f"{path}/{name}") if child.is_dir else {f"{path}/{name}": child}
+    return inodes
 
 
 def places(disk: MemoryDisk, rng: random.Random) -> list[tuple[str, int]]:
@@ -122,6 +122,6 @@ def test_one_damaged_byte_costs_one_batch_or_a_rebuilt_file(clean, caplog):
 
 def check(log, before, where: str, path: str) -> None:
     """All is there but one batch at most."""
-    known = {(record.offset, record.value) for record in read_all(log)}
-    missing = [record for record in before if (record.offset, record.value) not in known]
+    kept = {(record.offset, record.value) for record in read_all(log)}
+    missing = [record for record in before if (record.offset, record.value) not in kept]
     assert len(missing) <= (2 if path.endswith(names.LOG) else 0), (where, missing)

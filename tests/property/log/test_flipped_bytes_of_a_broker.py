@@ -131,13 +131,13 @@ async def judge(ask: Asked, where: str, path: str, *, may_forget: bool) -> None:
         assert log is not None, where
         log.advance_high_watermark(log.log_end_offset)
         assert log.topic_id == image.topics[TOPIC].id, where
-        found = {(record.offset, record.value) for record in read_all(log)}
+        actual = {(record.offset, record.value) for record in read_all(log)}
         expected = {(n, b"%d-%d" % (partition, n)) for n in range(BATCHES)}
         # No checksum covers a base offset: the last batch after a crash, with no batch after it, may have another one.
-        moved = found - expected
+        moved = actual - expected
         assert len(moved) <= (1 if path.endswith(names.LOG) else 0), (where, moved)
         assert {value for _, value in moved} <= {value for _, value in expected}, (where, moved)
-        missing += sorted(expected - found)
+        missing += sorted(expected - actual)
     for group in GROUPS:
         offset = await committed(ask, group)
         assert offset in ((2, 1, -1) if may_forget else (2,)), where
@@ -145,7 +145,7 @@ async def judge(ask: Asked, where: str, path: str, *, may_forget: bool) -> None:
             missing.append((group, offset))
     ids = [await init(ask, name) for name in TRANSACTIONAL_IDS]
     assert len({producer_id for producer_id, _ in ids}) == len(ids), where
-    forgotten = [one for one in ids if one[1] == 0]  # it begins with another producer id
+    forgotten = [id_ for id_ in ids if id_[1] == 0]  # it begins with another producer id
     assert may_forget or not forgotten, where
     missing += forgotten
     assert len(missing) <= (1 if path.endswith(names.LOG) else 0), (where, missing)

@@ -60,15 +60,15 @@ EPOCHS = st.sampled_from([None, None, None, 0, -1, 1])
 """The leader epoch that a client believes in: none, or so many above the real one."""
 
 
-def config_of(wanted: model.Settings, interval: int, index_bytes: int) -> LogConfig:
+def config_of(config: model.Settings, interval: int, index_bytes: int) -> LogConfig:
     return LogConfig(
-        segment_bytes=wanted.segment_bytes,
-        segment_ms=wanted.segment_ms,
-        retention_bytes=wanted.retention_bytes,
-        retention_ms=wanted.retention_ms,
-        max_message_bytes=wanted.max_message_bytes,
-        message_timestamp_type="LogAppendTime" if wanted.is_append_time else "CreateTime",
-        cleanup_policy=frozenset({"delete" if wanted.is_deleted else "compact"}),
+        segment_bytes=config.segment_bytes,
+        segment_ms=config.segment_ms,
+        retention_bytes=config.retention_bytes,
+        retention_ms=config.retention_ms,
+        max_message_bytes=config.max_message_bytes,
+        message_timestamp_type="LogAppendTime" if config.is_append_time else "CreateTime",
+        cleanup_policy=frozenset({"delete" if config.is_deleted else "compact"}),
         index_interval_bytes=interval,
         segment_index_bytes=index_bytes,
     )
@@ -78,9 +78,9 @@ class Histories(RuleBasedStateMachine):
     """One of two brokers that are in sync; of the other one the test says how far it has come."""
 
     @initialize(
-        wanted=CONFIGS, interval=st.sampled_from([0, 200, 4096]), index_bytes=st.sampled_from([10 << 20, 10 << 20, 48]),
+        values=CONFIGS, interval=st.sampled_from([0, 200, 4096]), index_bytes=st.sampled_from([10 << 20, 10 << 20, 48]),
     )  # fmt: skip
-    def begin(self, wanted: model.Settings, interval: int, index_bytes: int) -> None:
+    def begin(self, values: model.Settings, interval: int, index_bytes: int) -> None:
         """With small index files segments are rolled also where these are full, which is not predicted."""
         self.has_small_indexes = index_bytes < 100
         self.now = NOW_MS
@@ -88,9 +88,9 @@ class Histories(RuleBasedStateMachine):
         self.step_runner = StepRunner(self.budget, NoThreads())
         self.node = Node(ME, threads=NoThreads(), budget=self.budget)
         self.node.logs.pool.count_max = 3
-        self.node.config = config_of(wanted, interval, index_bytes)
+        self.node.config = config_of(values, interval, index_bytes)
         self.node.live = frozenset({ME})
-        self.model = model.PartitionLog(wanted)
+        self.model = model.PartitionLog(values)
         self.values: dict[int, bytes] = {}
         self.number = 0
         self.producer = 0
@@ -119,14 +119,14 @@ class Histories(RuleBasedStateMachine):
         return got
 
     def same(self) -> None:
-        log, known = self.log, self.model
-        known.resolve(log.last_stable_offset)
+        log, model_ = self.log, self.model
+        model_.resolve(log.last_stable_offset)
         assert (log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset) == (
-            known.start, known.last_stable_offset, known.high_watermark, known.end,
+            model_.start, model_.last_stable_offset, model_.high_watermark, model_.end,
         )  # fmt: skip
-        assert log.recovery_point == known.recovery_point
-        assert log.epochs.entries == known.noted_epochs
-        filled = [segment.base for segment in known.segments if segment.batches]
+        assert log.recovery_point == model_.recovery_point
+        assert log.epochs.entries == model_.noted_epochs
+        filled = [segment.base for segment in model_.segments if segment.batches]
         assert [segment.base_offset for segment in log.segments if segment.size] == filled
 
     def is_index_full(self) -> bool:
@@ -167,13 +167,13 @@ class Histories(RuleBasedStateMachine):
 
     @rule(times=TIMES, begins=st.booleans())
     def produce_in_a_transaction(self, times: list[int], begins: bool) -> None:
-        open_ones = [key for key, one in self.model.transactions.items() if one.end is None]
+        open_ones = [key for key, txn in self.model.transactions.items() if txn.end is None]
         if begins or not open_ones:
             self.producer += 1
             open_ones = [self.producer]
         producer = open_ones[0]
-        known = self.model.transactions.get(producer)
-        sequence = 0 if known is None else known.count
+        txn = self.model.transactions.get(producer)
+        sequence = 0 if txn is None else txn.count
         base = self.append(
             self.records(times, 0),
             producer_id=producer, producer_epoch=0, base_sequence=sequence, transactional=True,
@@ -208,7 +208,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.model.leads)
     @rule(is_commit=st.booleans())
     def end_transaction(self, is_commit: bool) -> None:
-        open_ones = [key for key, one in self.model.transactions.items() if one.end is None]
+        open_ones = [key for key, txn in self.model.transactions.items() if txn.end is None]
         if not open_ones:
             return
         producer = open_ones[0]
@@ -228,7 +228,7 @@ class Histories(RuleBasedStateMachine):
     )
     def replicate(self, batches: list[tuple[list[int], int]], data: st.DataObject) -> None:
         """Append what the leader sends: several batches, and where it compacts also with gaps between them."""
-        end, sent, wanted = self.model.end, b"", []
+        end, sent, batches_ = self.model.end, b"", []
         latest = self.model.noted_epochs[-1][0] if self.model.noted_epochs else 0
         for times, gap in batches:
             base = end if self.model.settings.is_deleted else end + gap
@@ -236,12 +236,12 @@ class Histories(RuleBasedStateMachine):
             records = self.records(times, 0)
             self.keep(base, records)
             moved = [replace(record, offset=base + record.offset) for record in records]
-            one = encode_batch(moved, leader_epoch=latest)
-            wanted.append(model.Batch(base, tuple(times), latest, len(one)))
-            sent += one
+            encoded = encode_batch(moved, leader_epoch=latest)
+            batches_.append(model.Batch(base, tuple(times), latest, len(encoded)))
+            sent += encoded
             end = base + len(times)
         self.log.append_as_follower(sent, now_ms=self.now)
-        self.model.append(wanted, is_index_full=self.is_index_full())
+        self.model.append(batches_, is_index_full=self.is_index_full())
         self.same()
 
     @rule()
@@ -277,12 +277,12 @@ class Histories(RuleBasedStateMachine):
             log = self.node.replicas.leader(TOPIC, 0).log
             uppers = {"read_committed": log.last_stable_offset, "read_uncommitted": log.high_watermark}
             upper = uppers.get(level, log.log_end_offset)
-            found = log.read(offset, max_bytes=max_bytes, upper_offset=upper, min_one_batch=is_first_whole)
+            sliced = log.read(offset, max_bytes=max_bytes, upper_offset=upper, min_one_batch=is_first_whole)
             told = [
-                (one.producer_id, one.first_offset)
-                for one in log.aborted_transactions(offset, found.next_offset)
+                (transaction.producer_id, transaction.first_offset)
+                for transaction in log.aborted_transactions(offset, sliced.next_offset)
             ]
-            return found.to_bytes(), told
+            return sliced.to_bytes(), told
 
         got, expected = (
             outcome(event),
@@ -295,24 +295,24 @@ class Histories(RuleBasedStateMachine):
         whole = [(header, [*read_records(content, at)]) for at, header in iter_batches(content)]
         for (header, records), batch in zip(whole, batches, strict=False):
             assert (header.base_offset, header.leader_epoch) == (batch.base, batch.epoch)
-            assert [(one.offset, one.timestamp) for one in records] == [
+            assert [(record.offset, record.timestamp) for record in records] == [
                 (batch.base + n, time) for n, time in enumerate(batch.timestamps)
             ]
             if batch.base in self.values:
-                assert [one.value for one in records] == [self.values[one.offset] for one in records]
+                assert [row.value for row in records] == [self.values[row.offset] for row in records]
         must, may = self.model.aborted(offset, whole[-1][0].next_offset if whole else offset)
         assert must <= set(told) <= may
         assert len(told) == len(set(told))
 
     @rule(
-        wanted=st.sampled_from([model.LATEST, model.EARLIEST, model.MAX_TIMESTAMP, None, None, None]),
+        asked=st.sampled_from([model.LATEST, model.EARLIEST, model.MAX_TIMESTAMP, None, None, None]),
         more=st.integers(-500, 500),
         reads_committed=st.booleans(),
         epoch=EPOCHS,
     )
-    def list_offsets(self, wanted: int | None, more: int, reads_committed: bool, epoch: int | None) -> None:
+    def list_offsets(self, asked: int | None, more: int, reads_committed: bool, epoch: int | None) -> None:
         current = -1 if epoch is None else self.model.leader_epoch + epoch
-        for timestamp in [NOW_MS + more, NOW_MS - 500] if wanted is None else [wanted]:
+        for timestamp in [NOW_MS + more, NOW_MS - 500] if asked is None else [asked]:
             self.list_offset(timestamp, current, reads_committed)
 
     def list_offset(self, timestamp: int, current: int, reads_committed: bool) -> None:
@@ -364,9 +364,9 @@ class Histories(RuleBasedStateMachine):
 
     @rule(offset=st.none() | st.sampled_from([-1, -2]), share=st.floats(0, 1.2))
     def delete_records(self, offset: int | None, share: float) -> None:
-        wanted = round(self.model.high_watermark * share) if offset is None else offset
+        upto = round(self.model.high_watermark * share) if offset is None else offset
         request = DeleteRecordsRequest(
-            [DeleteRecordsRequest.DeleteRecordsTopic(TOPIC, [DeleteRecordsRequest.DeleteRecordsPartition(0, wanted)])]
+            [DeleteRecordsRequest.DeleteRecordsTopic(TOPIC, [DeleteRecordsRequest.DeleteRecordsPartition(0, upto)])]
         )  # fmt: skip
         metadata = SimpleNamespace(image=ClusterImage("c"))
 
@@ -378,7 +378,7 @@ class Histories(RuleBasedStateMachine):
             )
             return told(response.topics[0].partitions[0], response.topics[0].partitions[0].low_watermark)
 
-        self.compare(event, lambda: (self.model.delete_records(wanted),))
+        self.compare(event, lambda: (self.model.delete_records(upto),))
 
     @rule(later_ms=st.sampled_from([0, 0, 100, 300]))
     def retain(self, later_ms: int) -> None:

@@ -33,10 +33,10 @@ def test_a_lookup_finds_what_bisect_finds() -> None:
         index, offsets, positions = drawn(random)
         end_offset = (offsets or [index.base_offset])[-1] + 5
         end_position = (positions or [0])[-1] + 5
-        near = [one + by for one in random.sample(offsets, min(len(offsets), 5)) for by in (-1, 0, 1)]
+        near = [at + by for at in random.sample(offsets, min(len(offsets), 5)) for by in (-1, 0, 1)]
         for offset in [*near, *(random.randint(index.base_offset - 5, end_offset) for _ in range(10))]:
             assert index.slots_up_to(offset) == bisect_right(offsets, offset), offset
-        near = [one + by for one in random.sample(positions, min(len(positions), 5)) for by in (-1, 0, 1)]
+        near = [at + by for at in random.sample(positions, min(len(positions), 5)) for by in (-1, 0, 1)]
         for position in [*near, *(random.randint(-5, end_position) for _ in range(10))]:
             assert index.slots_before(position) == bisect_right(positions, position - 1), position
 

@@ -107,15 +107,15 @@ class PowerCutMachine(RuleBasedStateMachine):
         end = self.log.log_end_offset
         assert self.safe <= end <= end_before
         if self.compacted:  # there, a gap looks like one that a cleaner has made
-            left = {record.offset for record in read_all(self.log)}
-            self.written = [r for r in self.written if r.offset < self.safe or r.offset in left]
+            remaining = {record.offset for record in read_all(self.log)}
+            self.written = [r for r in self.written if r.offset < self.safe or r.offset in remaining]
         self.written = [record for record in self.written if record.offset < end]
-        known = [entry for entry in self.epochs if entry[1] < end]
+        before_end = [entry for entry in self.epochs if entry[1] < end]
         if not self.compacted:  # of an epoch whose file is lost, compaction leaves no beginning
             assert [entry for entry in self.log.epochs.entries if entry[1] < self.safe] == [
-                entry for entry in known if entry[1] < self.safe
+                entry for entry in before_end if entry[1] < self.safe
             ]
-        self.epochs = known
+        self.epochs = before_end
         producer = self.log.producers.get(1)
         self.sequence = producer.last_sequence + 1 if producer else 0
         assert self.compacted or self.sequence == len(self.written)

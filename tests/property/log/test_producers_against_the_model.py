@@ -57,8 +57,8 @@ class Appends(RuleBasedStateMachine):
         assert (log.log_end_offset, log.high_watermark) == (model.end, model.high_watermark)
         assert log.last_stable_offset == model.last_stable_offset
         aborted = [
-            (one.producer_id, one.first_offset, one.last_offset)
-            for one in log.aborted_transactions(0, log.log_end_offset)
+            (transaction.producer_id, transaction.first_offset, transaction.last_offset)
+            for transaction in log.aborted_transactions(0, log.log_end_offset)
         ]
         assert aborted == model.aborted()
 
@@ -70,48 +70,48 @@ class Appends(RuleBasedStateMachine):
         is_refused=st.booleans(),
     )  # fmt: skip
     def produce(self, data, producer, step, count, in_transaction, follows_open, version, is_refused) -> None:
-        known = self.model.known(producer)
-        epoch = max((0 if known is None else known.epoch) + step, 0)
-        if known is not None and known.open_since is not None and follows_open:
+        state = self.model.known(producer)
+        epoch = max((0 if state is None else state.epoch) + step, 0)
+        if state is not None and state.open_since is not None and follows_open:
             in_transaction = True
-        sequences = [0, SEQUENCES - 2] if known is None else [0]
-        if known is not None and known.batches:
-            follows = known.batches[-1].next_sequence
+        sequences = [0, SEQUENCES - 2] if state is None else [0]
+        if state is not None and state.batches:
+            follows = state.batches[-1].next_sequence
             sequences = [follows] * 6 + [0, (follows + 1) % SEQUENCES, (follows - 1) % SEQUENCES]
-        wanted = Batch(producer, epoch, data.draw(st.sampled_from(sequences)), count, in_transaction)
+        new = Batch(producer, epoch, data.draw(st.sampled_from(sequences)), count, in_transaction)
         if in_transaction and version:
-            self.expect(wanted, from_zero=version == 2)
+            self.expect(new, from_zero=version == 2)
             if is_refused:  # the coordinator is not there, or too few replicas are in sync
                 return
-        self.append(wanted)
+        self.append(new)
 
     @rule(data=st.data(), producer=PRODUCERS, more=st.sampled_from([0, 0, 0, 1]))
     def repeat(self, data, producer, more) -> None:
-        known = self.model.known(producer)
-        if known is not None and known.batches:
-            one = data.draw(st.sampled_from(known.batches[-7:]))
-            self.append(one._replace(base=-1, count=one.count + more))
+        state = self.model.known(producer)
+        if state is not None and state.batches:
+            earlier = data.draw(st.sampled_from(state.batches[-7:]))
+            self.append(earlier._replace(base=-1, count=earlier.count + more))
 
-    def expect(self, wanted: Batch, *, from_zero: bool) -> None:
-        """As a request does whose producer is to be verified."""
-        producer = self.log.producers.get(wanted.producer)
+    def expect(self, new: Batch, *, from_zero: bool) -> None:
+        """As a request of a producer to verify does."""
+        producer = self.log.producers.get(new.producer)
         if producer is None or (
-            producer.producer_epoch <= wanted.epoch
-            and (producer.current_txn_first_offset < 0 or producer.producer_epoch != wanted.epoch)
+            producer.producer_epoch <= new.epoch
+            and (producer.current_txn_first_offset < 0 or producer.producer_epoch != new.epoch)
         ):
             self.log.producers.expect(
-                wanted.producer, wanted.epoch, wanted.sequence, from_zero=from_zero, now_ms=NOW_MS
+                new.producer, new.epoch, new.sequence, from_zero=from_zero, now_ms=NOW_MS
             )
-        self.model.expect(wanted, from_zero=from_zero)
+        self.model.expect(new, from_zero=from_zero)
 
-    def append(self, wanted: Batch) -> None:
+    def append(self, new: Batch) -> None:
         records = batch(
-            *[b"v"] * wanted.count, producer_id=wanted.producer, producer_epoch=wanted.epoch,
-            base_sequence=wanted.sequence, transactional=wanted.in_transaction,
+            *[b"v"] * new.count, producer_id=new.producer, producer_epoch=new.epoch,
+            base_sequence=new.sequence, transactional=new.in_transaction,
         )  # fmt: skip
         self.compare(
             lambda: self.log.append_as_leader(records, leader_epoch=0, now_ms=NOW_MS),
-            lambda: self.model.append(wanted),
+            lambda: self.model.append(new),
         )
 
     @rule(
@@ -121,23 +121,23 @@ class Appends(RuleBasedStateMachine):
         coordinator_epoch=st.sampled_from([1, 1, 1, 0, 2]),
     )
     def end_transaction(self, producer, step, is_commit, coordinator_epoch) -> None:
-        known = self.model.known(producer)
-        epoch = max((0 if known is None else known.epoch) + step, 0)
+        state = self.model.known(producer)
+        epoch = max((0 if state is None else state.epoch) + step, 0)
         records = marker(
             commit=is_commit, producer_id=producer, producer_epoch=epoch, coordinator_epoch=coordinator_epoch
         )
-        wanted = Batch(producer, epoch, is_commit=is_commit, coordinator_epoch=coordinator_epoch)
+        end = Batch(producer, epoch, is_commit=is_commit, coordinator_epoch=coordinator_epoch)
         self.compare(
             lambda: self.log.append_as_leader(
                 records, leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR
             ),
-            lambda: self.model.end_transaction(wanted),
+            lambda: self.model.end_transaction(end),
         )
 
     # --- what happens to a log ------------------------------------------------------------------------------
 
     def place(self, data) -> int:
-        return data.draw(st.sampled_from([0, *(one.next_offset for one in self.model.batches[-12:])]))
+        return data.draw(st.sampled_from([0, *(batch.next_offset for batch in self.model.batches[-12:])]))
 
     @rule(data=st.data())
     def commit(self, data) -> None:
@@ -181,11 +181,11 @@ _check_awaited, _expect = ProducerState._check_awaited, ProducerState.expect
 
 
 def _only_the_last(self, first_sequence, last_sequence):
-    return next((one for one in self.batches[-1:] if one.last_sequence == last_sequence), None)
+    return next((batch for batch in self.batches[-1:] if batch.last_sequence == last_sequence), None)
 
 
 def _by_the_end_alone(self, first_sequence, last_sequence):
-    return next((one for one in self.batches if one.last_sequence == last_sequence), None)
+    return next((batch for batch in self.batches if batch.last_sequence == last_sequence), None)
 
 
 def _zero_begins_anew(self, producer, header, high_watermark):

@@ -206,7 +206,7 @@ def resealed(raw):
 @given(st.data(), record_lists(gaps=False), st.integers(0, 2), CODECS, st.booleans())
 @settings(max_examples=300)
 def test_damaged_produce_requests(mode, data, records, magic, codec, is_resealed):
-    """Damage is refused with a code, or harmless: what was taken can be read by everybody."""
+    """Damage is refused with a code, or harmless: what was taken can be read by all readers."""
     if magic == 2:
         raw = bytearray(building.encode_batch(records, codec=codec))
     else:

@@ -61,16 +61,16 @@ def avro_types(draw: Any, depth: int = 2) -> Any:
 def named(given_type: Any, numbers: Iterator[int]) -> Any:
     """Return a type in which each type of its own has a name of its own."""
     if isinstance(given_type, list):
-        return [named(one, numbers) for one in given_type]
+        return [named(branch, numbers) for branch in given_type]
     if not isinstance(given_type, dict):
         return given_type
-    found = {
-        name: named(one, numbers) if name in ("items", "values", "type") else one
-        for name, one in given_type.items()
+    renamed = {
+        name: named(value, numbers) if name in ("items", "values", "type") else value
+        for name, value in given_type.items()
     }
-    if "fields" in found:
-        found["fields"] = [{**one, "type": named(one["type"], numbers)} for one in found["fields"]]
-    return {**found, "name": f"{found['name']}{next(numbers)}"} if "name" in found else found
+    if "fields" in renamed:
+        renamed["fields"] = [{**field, "type": named(field["type"], numbers)} for field in renamed["fields"]]
+    return {**renamed, "name": f"{renamed['name']}{next(numbers)}"} if "name" in renamed else renamed
 
 
 @st.composite
@@ -119,7 +119,7 @@ def values_of(draw: Any, given_type: Any) -> Any:
 def test_avro_that_is_compatible_is_read(data: st.DataObject) -> None:
     old = named(data.draw(avro_types()), count())
     new = data.draw(evolved(old))
-    writer, reader = (parse(Schema("AVRO", json.dumps(one)), is_new=True) for one in (old, new))
+    writer, reader = (parse(Schema("AVRO", json.dumps(text)), is_new=True) for text in (old, new))
     assume(not reader.breaks(writer))
     value = data.draw(values_of(old))
     target = io.BytesIO()
@@ -135,8 +135,8 @@ def test_avro_goes_through_json_and_back(data: st.DataObject) -> None:
     schema = parse(Schema("AVRO", json.dumps(old)), is_new=True)
     assert parse(Schema("AVRO", schema.text)).text == schema.text
     first = schema.encode(data.draw(values_of(old)))
-    found = json.loads(json.dumps(schema.decode(first)))
-    assert schema.decode(schema.encode(found)) == found
+    value = json.loads(json.dumps(schema.decode(first)))
+    assert schema.decode(schema.encode(value)) == value
 
 
 # --- JSON Schema: what fits the old schema fits the new one ---------------------------------------------------------
@@ -196,13 +196,13 @@ def documents(draw: Any, schema: Any) -> Any:
         return draw(documents(draw(st.sampled_from(schema["anyOf"]))))
     kind = schema["type"]
     if kind == "object":
-        found = {
-            name: draw(documents(one))
-            for name, one in schema["properties"].items()
+        document = {
+            name: draw(documents(inner))
+            for name, inner in schema["properties"].items()
             if draw(st.integers(0, 3))
         }
         extra = draw(st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["x", 1]), max_size=1))
-        return {**extra, **found}
+        return {**extra, **document}
     if kind == "array":
         size = draw(st.sampled_from([schema.get("minItems", 0), schema.get("maxItems", 3)]))
         return draw(st.lists(documents(schema["items"]), min_size=size, max_size=size))
@@ -220,32 +220,32 @@ def documents(draw: Any, schema: Any) -> Any:
 @st.composite
 def changed(draw: Any, schema: Any) -> Any:
     """A schema that another one may have become."""
-    found = {
-        name: one for name, one in schema.items()
+    new = {
+        name: value for name, value in schema.items()
         if name in ("type", "properties", "items", "anyOf", "enum", "required") or draw(st.integers(0, 2))
     }  # fmt: skip
     for name in ("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "multipleOf"):
-        if name in found and found[name] > 0 and draw(st.booleans()):
+        if name in new and new[name] > 0 and draw(st.booleans()):
             step = draw(st.sampled_from([-1, 1]))
-            found[name] = max(found[name] + step, 1)
-    if "properties" in found:
-        found["properties"] = {
-            name: draw(changed(one)) for name, one in found["properties"].items() if draw(st.integers(0, 4))
+            new[name] = max(new[name] + step, 1)
+    if "properties" in new:
+        new["properties"] = {
+            name: draw(changed(inner)) for name, inner in new["properties"].items() if draw(st.integers(0, 4))
         }
         if draw(st.booleans()):
-            found["properties"]["d"] = draw(json_schemas(0))
-        found["required"] = [one for one in found["required"] if draw(st.booleans())]
-    if "items" in found:
-        found["items"] = draw(changed(found["items"]))
-    if "anyOf" in found:
-        found["anyOf"] = [draw(changed(one)) for one in found["anyOf"]]
+            new["properties"]["d"] = draw(json_schemas(0))
+        new["required"] = [name_ for name_ in new["required"] if draw(st.booleans())]
+    if "items" in new:
+        new["items"] = draw(changed(new["items"]))
+    if "anyOf" in new:
+        new["anyOf"] = [draw(changed(inner)) for inner in new["anyOf"]]
         if draw(st.booleans()):
-            found["anyOf"].append(draw(json_schemas(0)))
-    if found.get("type") == "integer" and draw(st.booleans()):
-        found["type"] = "number"
+            new["anyOf"].append(draw(json_schemas(0)))
+    if new.get("type") == "integer" and draw(st.booleans()):
+        new["type"] = "number"
     if draw(st.integers(0, 9)) == 0:
         return draw(json_schemas(1))
-    return found
+    return new
 
 
 @settings(max_examples=examples(300), suppress_health_check=[HealthCheck.filter_too_much])
@@ -253,7 +253,7 @@ def changed(draw: Any, schema: Any) -> Any:
 def test_json_that_fitted_fits_after_a_harmless_change(data: st.DataObject) -> None:
     old = data.draw(json_schemas())
     new = data.draw(changed(old))
-    before, after = (parse(Schema("JSON", json.dumps(one)), is_new=True) for one in (old, new))
+    before, after = (parse(Schema("JSON", json.dumps(text)), is_new=True) for text in (old, new))
     assert json_compatibility.changes(before.node(), before.node()) == []  # type: ignore[attr-defined]
     assume(not after.breaks(before))
     document = data.draw(documents(old))

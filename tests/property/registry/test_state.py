@@ -56,17 +56,17 @@ async def test_compaction_changes_nothing(given_steps: list[Any]) -> None:
     for what, subject, value in given_steps:
         try:
             if what == "register":
-                found = await registering.register(subject, SchemaRequest(Schema("JSON", value)))
-                text = found.schema.text
+                registered = await registering.register(subject, SchemaRequest(Schema("JSON", value)))
+                text = registered.schema.text
                 place = subject.startswith(":"), text
-                is_there = any(one.schema.text == text for one in _others(store.state, subject, found))
-                assert not is_there or given_ids[place] == found.id
+                is_there = any(row.schema.text == text for row in _others(store.state, subject, registered))
+                assert not is_there or given_ids[place] == registered.id
                 assert all(
-                    number != found.id or key == place
+                    number != registered.id or key == place
                     for key, number in given_ids.items()
                     if key[0] == place[0]
                 )
-                given_ids[place] = found.id
+                given_ids[place] = registered.id
             elif what == "delete":
                 await removing.version(subject, value[0], permanent=value[1])
             elif what == "remove":
@@ -93,12 +93,12 @@ async def test_compaction_changes_nothing(given_steps: list[Any]) -> None:
     assert seen(again) == seen(store.state)
 
 
-def _others(state: State, subject: str, found: Any) -> list[Any]:
+def _others(state: State, subject: str, own: Any) -> list[Any]:
     """Versions in the same context, without the one that was found."""
     is_elsewhere = subject.startswith(":")
     return [
-        one
+        version
         for name, versions in state.subjects.items()
-        for one in versions.values()
-        if name.startswith(":") == is_elsewhere and one != found
+        for version in versions.values()
+        if name.startswith(":") == is_elsewhere and version != own
     ]

@@ -70,7 +70,7 @@ NONSENSE = {"kind": [0, 1, 99], "pattern": [0, 1, 2, 99], "operation": [0, 1, 99
 def acls(draw: st.DrawFn) -> Acl:
     """Draw an ACL, now and then with one thing in it that cannot be."""
     kind = draw(KINDS)
-    made = Acl(
+    acl = Acl(
         kind,
         draw(st.sampled_from([LITERAL, PREFIXED])),
         draw(st.sampled_from([CLUSTER_NAME] * 5 + NAMES[:1] if kind == CLUSTER else NAMES)),
@@ -81,14 +81,14 @@ def acls(draw: st.DrawFn) -> Acl:
     )
     if draw(st.sampled_from(HARDLY_EVER)):
         what = draw(st.sampled_from([*NONSENSE]))
-        made = made._replace(**{what: draw(st.sampled_from(NONSENSE[what]))})
-    return made
+        acl = acl._replace(**{what: draw(st.sampled_from(NONSENSE[what]))})
+    return acl
 
 
 @st.composite
 def filters(draw: st.DrawFn) -> Filter:
     """Draw a filter, now and then with a number that says nothing."""
-    made = Filter(
+    filter_ = Filter(
         draw(st.sampled_from([ANY, ANY, TOPIC, TOPIC, CLUSTER])),
         draw(st.sampled_from([ANY, MATCH, MATCH, LITERAL, PREFIXED])),
         draw(st.sampled_from([None, *NAMES, "abcd"])),
@@ -99,8 +99,8 @@ def filters(draw: st.DrawFn) -> Filter:
     )
     if draw(st.sampled_from(HARDLY_EVER)):
         what = draw(st.sampled_from(["kind", "pattern", "operation", "permission"]))
-        made = made._replace(**{what: draw(st.sampled_from([0, 99]))})
-    return made
+        filter_ = filter_._replace(**{what: draw(st.sampled_from([0, 99]))})
+    return filter_
 
 
 class Requests(RuleBasedStateMachine):
@@ -126,71 +126,71 @@ class Requests(RuleBasedStateMachine):
 
     def ask(self, handler, request, **services):
         context = SimpleNamespace(asks_authorizer=True, reserve=self.reserve)
-        made = handler(metadata=self.metadata, budget=no_turns(), **services)
-        return at_once(made.handle(context, request))
+        handling = handler(metadata=self.metadata, budget=no_turns(), **services)
+        return at_once(handling.handle(context, request))
 
     # --- requests -------------------------------------------------------------------------------------------
 
-    @rule(wanted=st.lists(acls(), min_size=1, max_size=5))
-    def create(self, wanted: list[Acl]) -> None:
+    @rule(new=st.lists(acls(), min_size=1, max_size=5))
+    def create(self, new: list[Acl]) -> None:
         creations = [
             CreateAclsRequest.AclCreation(
                 acl.kind, acl.name, acl.pattern, acl.principal, acl.host, acl.operation, acl.permission
             )
-            for acl in wanted
+            for acl in new
         ]
         response = self.ask(create_acls.CreateAcls, CreateAclsRequest(creations), config=BrokerConfig({}))
-        expected = [outcome(lambda acl=acl: check_new(acl)) or "NONE" for acl in wanted]
-        self.acls |= {acl for acl, code in zip(wanted, expected, strict=True) if code == "NONE"}
-        assert [ErrorCode(one.error_code).name for one in response.results] == expected
+        expected = [outcome(lambda acl=acl: check_new(acl)) or "NONE" for acl in new]
+        self.acls |= {acl for acl, code in zip(new, expected, strict=True) if code == "NONE"}
+        assert [ErrorCode(result.error_code).name for result in response.results] == expected
         assert self.metadata.image.acls.count == len(self.acls)
 
-    @rule(wanted=st.lists(filters(), min_size=1, max_size=3))
-    def delete(self, wanted: list[Filter]) -> None:
+    @rule(filters_=st.lists(filters(), min_size=1, max_size=3))
+    def delete(self, filters_: list[Filter]) -> None:
         asked = [
             DeleteAclsRequest.DeleteAclsFilter(
-                one.kind, one.name, one.pattern, one.principal, one.host, one.operation, one.permission
+                row.kind, row.name, row.pattern, row.principal, row.host, row.operation, row.permission
             )
-            for one in wanted
+            for row in filters_
         ]
         response = self.ask(delete_acls.DeleteAcls, DeleteAclsRequest(asked))
         deleted: set[Acl] = set()
-        for one, result in zip(wanted, response.filter_results, strict=True):
-            found = [
+        for row, result in zip(filters_, response.filter_results, strict=True):
+            removed = [
                 Acl(
                     acl.resource_type, acl.pattern_type, acl.resource_name, acl.principal, acl.host, acl.operation,
                     acl.permission_type,
                 )
                 for acl in result.matching_acls
             ]  # fmt: skip
-            expected = outcome(lambda one=one: sorted(delete(self.acls, one)))
+            expected = outcome(lambda row=row: sorted(delete(self.acls, row)))
             code = ErrorCode(result.error_code)
-            assert (code.name if code else sorted(found)) == expected
+            assert (code.name if code else sorted(removed)) == expected
             if not code:
-                deleted.update(found)
+                deleted.update(removed)
         self.acls -= deleted
         assert self.metadata.image.acls.count == len(self.acls)
 
-    @rule(wanted=filters())
-    def describe(self, wanted: Filter) -> None:
+    @rule(filter_=filters())
+    def describe(self, filter_: Filter) -> None:
         request = DescribeAclsRequest(
-            wanted.kind, wanted.name, wanted.pattern, wanted.principal, wanted.host, wanted.operation,
-            wanted.permission,
+            filter_.kind, filter_.name, filter_.pattern, filter_.principal, filter_.host, filter_.operation,
+            filter_.permission,
         )  # fmt: skip
         response = outcome(lambda: self.ask(describe_acls.DescribeAcls, request))
-        expected = outcome(lambda: sorted(describe(self.acls, wanted)))
+        expected = outcome(lambda: sorted(describe(self.acls, filter_)))
         if isinstance(response, str):
             assert response == expected
             return
         assert expected == sorted(
             Acl(
-                one.resource_type, one.pattern_type, one.resource_name, acl.principal, acl.host, acl.operation,
+                row.resource_type, row.pattern_type, row.resource_name, acl.principal, acl.host, acl.operation,
                 acl.permission_type,
             )
-            for one in response.resources
-            for acl in one.acls
+            for row in response.resources
+            for acl in row.acls
         )  # fmt: skip
-        patterns = [(one.resource_type, one.pattern_type, one.resource_name) for one in response.resources]
+        patterns = [(row.resource_type, row.pattern_type, row.resource_name) for row in response.resources]
         assert len(patterns) == len(set(patterns))
 
     # --- decisions ------------------------------------------------------------------------------------------
@@ -206,8 +206,8 @@ class Requests(RuleBasedStateMachine):
                     for operation in (3, WRITE, 6, ALTER, DESCRIBE, 10, 11)
                 }
                 for operation, expected in [*may.items(), *may.items()]:
-                    found = self.authorizer.allows(who, Operation(operation), ResourceType(kind), name)
-                    assert found is expected
+                    allowed = self.authorizer.allows(who, Operation(operation), ResourceType(kind), name)
+                    assert allowed is expected
                 bits = authorized_operations(self.authorizer, who, ResourceType(kind), name)
                 assert bits == sum(
                     1 << operation
@@ -220,10 +220,10 @@ class Requests(RuleBasedStateMachine):
         """As InitProducerId asks for the right to write to some topic (KIP-679)."""
         expected = allows_somewhere(self.acls, user, host, operation, TOPIC, **self.rules)
         for _ in range(2):
-            found = self.authorizer.allows_on_any(
+            allowed = self.authorizer.allows_on_any(
                 Requester(user, host), Operation(operation), ResourceType(TOPIC)
             )
-            assert found is expected
+            assert allowed is expected
 
 
 Requests.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=15, deadline=None)
@@ -234,15 +234,15 @@ TestRequests = Requests.TestCase
 
 
 def _without_prefixes(self, resource_type, name):
-    return [one for one in _patterns_for(self, resource_type, name) if one[1] == LITERAL]
+    return [row for row in _patterns_for(self, resource_type, name) if row[1] == LITERAL]
 
 
 def _without_wildcard(self, resource_type, name):
-    return [one for one in _patterns_for(self, resource_type, name) if one[2] != "*" or name == "*"]
+    return [row for row in _patterns_for(self, resource_type, name) if row[2] != "*" or name == "*"]
 
 
 def _prefixes_below(self, resource_type, name):
-    return [one for one in _patterns_for(self, resource_type, name) if one[1] == LITERAL or one[2] != name]
+    return [row for row in _patterns_for(self, resource_type, name) if row[1] == LITERAL or row[2] != name]
 
 
 def _keeps_decisions(self):

@@ -80,8 +80,8 @@ class Attempts:
 
     async def make_topics(self, *names: str) -> None:
         topics = [CreateTopicsRequest.CreatableTopic(name, 1, 1) for name in names]
-        made = await self.as_admin(CreateTopicsRequest(topics), 7)
-        assert not any(one.error_code for one in made.topics)
+        created = await self.as_admin(CreateTopicsRequest(topics), 7)
+        assert not any(topic.error_code for topic in created.topics)
         for name in names:
             assert not self.code_of(await self.write(name, "User:admin"))
 
@@ -96,8 +96,8 @@ class Attempts:
             )
             for acl in self.acls
         ]
-        made = await self.as_admin(CreateAclsRequest(creations), 3)
-        assert not any(one.error_code for one in made.results)
+        created = await self.as_admin(CreateAclsRequest(creations), 3)
+        assert not any(result.error_code for result in created.results)
 
     def random_acl(self) -> Acl:
         random = self.random
@@ -140,33 +140,33 @@ class Attempts:
 
     async def fetch(self, topic: str, _group: str):
         partition = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-        wanted = FetchRequest.FetchTopic(topic=topic, partitions=[partition])
-        answer = await self.ask(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[wanted]), 11)
-        found = answer.responses[0].partitions[0]
+        row = FetchRequest.FetchTopic(topic=topic, partitions=[partition])
+        answer = await self.ask(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[row]), 11)
+        part = answer.responses[0].partitions[0]
         may = self.may(READ, TOPIC, topic)
-        assert may or not found.records
-        return found.error_code, 0 if may else NO_TOPIC
+        assert may or not part.records
+        return part.error_code, 0 if may else NO_TOPIC
 
     async def list_offsets(self, topic: str, _group: str):
         partition = ListOffsetsRequest.ListOffsetsPartition(0, timestamp=-1)
-        wanted = ListOffsetsRequest.ListOffsetsTopic(topic, [partition])
-        found = (await self.ask(ListOffsetsRequest(-1, topics=[wanted]), 5)).topics[0].partitions[0]
+        row = ListOffsetsRequest.ListOffsetsTopic(topic, [partition])
+        part = (await self.ask(ListOffsetsRequest(-1, topics=[row]), 5)).topics[0].partitions[0]
         may = self.may(DESCRIBE, TOPIC, topic)
-        assert may or found.offset == -1
-        return found.error_code, 0 if may else NO_TOPIC
+        assert may or part.offset == -1
+        return part.error_code, 0 if may else NO_TOPIC
 
     async def metadata(self, topic: str, _group: str):
-        wanted = MetadataRequest.MetadataRequestTopic(name=topic)
-        found = (await self.ask(MetadataRequest([wanted], allow_auto_topic_creation=False), 12)).topics[0]
+        row = MetadataRequest.MetadataRequestTopic(name=topic)
+        told = (await self.ask(MetadataRequest([row], allow_auto_topic_creation=False), 12)).topics[0]
         may = self.may(DESCRIBE, TOPIC, topic)
-        assert may or (found.topic_id == bytes(16) and not found.partitions)
-        return found.error_code, 0 if may else NO_TOPIC
+        assert may or (told.topic_id == bytes(16) and not told.partitions)
+        return told.error_code, 0 if may else NO_TOPIC
 
     async def all_topics(self, _topic: str, _group: str):
         answer = await self.ask(MetadataRequest(None, include_topic_authorized_operations=True), 12)
-        bits = {one.name: one.topic_authorized_operations for one in answer.topics if one.name in TOPICS}
+        bits = {row.name: row.topic_authorized_operations for row in answer.topics if row.name in TOPICS}
         assert bits == {
-            name: sum(1 << one for one in (3, 4, 5, 6, 7, 8, 10, 11) if self.may(one, TOPIC, name))
+            name: sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11) if self.may(bit, TOPIC, name))
             for name in TOPICS
             if self.may(DESCRIBE, TOPIC, name)
         }
@@ -174,32 +174,32 @@ class Attempts:
 
     async def cluster(self, _topic: str, _group: str):
         answer = await self.ask(DescribeClusterRequest(include_cluster_authorized_operations=True), 1)
-        may = sum(1 << one for one in (5, 7, 8, 9, 10, 11, 12) if self.may(one, *THE_CLUSTER))
+        may = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12) if self.may(bit, *THE_CLUSTER))
         assert answer.cluster_authorized_operations == (may if self.may(DESCRIBE, *THE_CLUSTER) else 0)
         return 0, 0
 
     async def commit(self, topic: str, group: str):
         partition = OffsetCommitRequest.OffsetCommitRequestPartition(0, committed_offset=1)
-        wanted = OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=[partition])
-        answer = await self.ask(OffsetCommitRequest(group, -1, topics=[wanted]), 8)
+        row = OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=[partition])
+        answer = await self.ask(OffsetCommitRequest(group, -1, topics=[row]), 8)
         expected = (
             NO_GROUP if not self.may(READ, GROUP, group) else 0 if self.may(READ, TOPIC, topic) else NO_TOPIC
         )
         return answer.topics[0].partitions[0].error_code, expected
 
     async def committed(self, topic: str, group: str):
-        wanted = OffsetFetchRequest.OffsetFetchRequestTopic(topic, [0])
-        answer = await self.ask(OffsetFetchRequest(group, [wanted]), 7)
+        row = OffsetFetchRequest.OffsetFetchRequestTopic(topic, [0])
+        answer = await self.ask(OffsetFetchRequest(group, [row]), 7)
         if not self.may(DESCRIBE, GROUP, group):
             return answer.error_code, NO_GROUP
-        found = answer.topics[0].partitions[0]
+        part = answer.topics[0].partitions[0]
         may = self.may(DESCRIBE, TOPIC, topic)
-        assert may or found.committed_offset == -1
-        return found.error_code, 0 if may else NO_TOPIC
+        assert may or part.committed_offset == -1
+        return part.error_code, 0 if may else NO_TOPIC
 
     async def all_committed(self, _topic: str, group: str):
         answer = await self.ask(OffsetFetchRequest(group, None), 7)
-        assert all(self.may(DESCRIBE, TOPIC, one.name) for one in answer.topics)
+        assert all(self.may(DESCRIBE, TOPIC, topic.name) for topic in answer.topics)
         return answer.error_code, 0 if self.may(DESCRIBE, GROUP, group) else NO_GROUP
 
     async def join(self, _topic: str, group: str):
@@ -209,8 +209,8 @@ class Attempts:
         return code, ErrorCode.MEMBER_ID_REQUIRED if self.may(READ, GROUP, group) else NO_GROUP
 
     async def list_groups(self, _topic: str, _group: str):
-        seen = {one.group_id for one in (await self.ask(ListGroupsRequest(), 4)).groups}
-        all_of_them = {one.group_id for one in (await self.as_admin(ListGroupsRequest(), 4)).groups}
+        seen = {group.group_id for group in (await self.ask(ListGroupsRequest(), 4)).groups}
+        all_of_them = {group.group_id for group in (await self.as_admin(ListGroupsRequest(), 4)).groups}
         is_open = self.may(DESCRIBE, *THE_CLUSTER)
         assert seen == {name for name in all_of_them if is_open or self.may(DESCRIBE, GROUP, name)}
         return 0, 0
@@ -228,9 +228,9 @@ class Attempts:
         return answer.coordinators[0].error_code, 0 if self.may(DESCRIBE, GROUP, group) else NO_GROUP
 
     async def create_topic(self, topic: str, _group: str):
-        wanted = CreateTopicsRequest.CreatableTopic(f"{topic}-new", 1, 1)
-        answer = await self.ask(CreateTopicsRequest([wanted], validate_only=True), 7)
-        may = self.may(CREATE, *THE_CLUSTER) or self.may(CREATE, TOPIC, wanted.name)
+        new = CreateTopicsRequest.CreatableTopic(f"{topic}-new", 1, 1)
+        answer = await self.ask(CreateTopicsRequest([new], validate_only=True), 7)
+        may = self.may(CREATE, *THE_CLUSTER) or self.may(CREATE, TOPIC, new.name)
         return answer.topics[0].error_code, 0 if may else NO_TOPIC
 
     async def delete_topic(self, topic: str, _group: str):
@@ -246,25 +246,25 @@ class Attempts:
 
     async def delete_records(self, topic: str, _group: str):
         partition = DeleteRecordsRequest.DeleteRecordsPartition(0, 0)
-        wanted = DeleteRecordsRequest.DeleteRecordsTopic(topic, [partition])
-        answer = await self.ask(DeleteRecordsRequest([wanted], 1000), 2)
+        row = DeleteRecordsRequest.DeleteRecordsTopic(topic, [partition])
+        answer = await self.ask(DeleteRecordsRequest([row], 1000), 2)
         return answer.topics[0].partitions[0].error_code, 0 if self.may(DELETE, TOPIC, topic) else NO_TOPIC
 
     async def grow_topic(self, topic: str, _group: str):
-        wanted = CreatePartitionsRequest.CreatePartitionsTopic(topic, 1)
-        code = (await self.ask(CreatePartitionsRequest([wanted], 1000), 3)).results[0].error_code
+        row = CreatePartitionsRequest.CreatePartitionsTopic(topic, 1)
+        code = (await self.ask(CreatePartitionsRequest([row], 1000), 3)).results[0].error_code
         return code, ErrorCode.INVALID_PARTITIONS if self.may(ALTER, TOPIC, topic) else NO_TOPIC
 
     async def describe_configs(self, topic: str, _group: str):
-        wanted = DescribeConfigsRequest.DescribeConfigsResource(TOPIC, topic, ["retention.ms"])
-        code = (await self.ask(DescribeConfigsRequest([wanted]), 4)).results[0].error_code
+        resource = DescribeConfigsRequest.DescribeConfigsResource(TOPIC, topic, ["retention.ms"])
+        code = (await self.ask(DescribeConfigsRequest([resource]), 4)).results[0].error_code
         return code, 0 if self.may(DESCRIBE_CONFIGS, TOPIC, topic) else NO_TOPIC
 
     async def alter_configs(self, topic: str, _group: str):
         config = IncrementalAlterConfigsRequest.AlterableConfig("retention.ms", 0, "100000000")
-        wanted = IncrementalAlterConfigsRequest.AlterConfigsResource(TOPIC, topic, [config])
+        resource = IncrementalAlterConfigsRequest.AlterConfigsResource(TOPIC, topic, [config])
         code = (
-            (await self.ask(IncrementalAlterConfigsRequest([wanted], validate_only=True), 1))
+            (await self.ask(IncrementalAlterConfigsRequest([resource], validate_only=True), 1))
             .responses[0]
             .error_code
         )
@@ -276,14 +276,14 @@ class Attempts:
         return code, 0 if self.may(IDEMPOTENT_WRITE, *THE_CLUSTER) or somewhere else NO_CLUSTER
 
     async def transaction(self, _topic: str, _group: str):
-        wanted = self.random.choice(IDS)
-        code = (await self.ask(InitProducerIdRequest(wanted, 60_000), 4)).error_code
-        return code, 0 if self.may(WRITE, TRANSACTIONAL_ID, wanted) else NO_TRANSACTION
+        id_ = self.random.choice(IDS)
+        code = (await self.ask(InitProducerIdRequest(id_, 60_000), 4)).error_code
+        return code, 0 if self.may(WRITE, TRANSACTIONAL_ID, id_) else NO_TRANSACTION
 
     async def describe_acls(self, _topic: str, _group: str):
         answer = await self.ask(DescribeAclsRequest(1, None, 1, None, None, 1, 1), 3)
         may = self.may(DESCRIBE, *THE_CLUSTER)
-        assert sum(len(one.acls) for one in answer.resources) == (len(set(self.acls)) if may else 0)
+        assert sum(len(resource.acls) for resource in answer.resources) == (len(set(self.acls)) if may else 0)
         return answer.error_code, 0 if may else NO_CLUSTER
 
     async def create_acls(self, topic: str, _group: str):
@@ -317,10 +317,10 @@ async def test_neither_user_gets_more_or_less_than_the_acls_say(tmp_path):
             attempt = random.choice(ATTEMPTS)
             topic, group = random.choice(TOPICS), random.choice(GROUPS)
             got, expected = await attempt(attempts, topic, group)
-            said = (number, attempt.__name__, attempts.user, topic, group, attempts.acls)
+            about = (number, attempt.__name__, attempts.user, topic, group, attempts.acls)
             if attempt.__name__ == "delete_group" and not expected:
-                assert got == 0 or got in NO_GROUP_THERE, said
+                assert got == 0 or got in NO_GROUP_THERE, about
             else:
-                assert got == expected, said
+                assert got == expected, about
             outcomes[expected in REFUSALS] += 1
     assert min(outcomes.values()) > 50

@@ -36,33 +36,33 @@ class Both:
 
     def __init__(self, random: Random) -> None:
         self.random = random
-        registered = {one: 100 + one for one in BROKERS if random.random() < 0.75}
+        registered = {id_: 100 + id_ for id_ in BROKERS if random.random() < 0.75}
         partitions = [(topic, index) for topic, count in TOPICS.items() for index in range(count)]
-        replicas = {one: tuple(random.sample(BROKERS, random.choice((1, 2, 3, 3)))) for one in partitions}
+        replicas = {part: tuple(random.sample(BROKERS, random.choice((1, 2, 3, 3)))) for part in partitions}
         deleting = {"going"} if random.random() < 0.6 else set()
         targets = {
-            one: self._target() for one in partitions if one[0] not in deleting and random.random() < 0.3
+            part: self._target() for part in partitions if part[0] not in deleting and random.random() < 0.3
         }
-        targets = {one: target for one, target in targets.items() if target}
-        moves = {one: Move(of) for one, of in replicas.items()}
-        moves |= {one: moves[one].to(target) for one, target in targets.items()}
-        replicas = {one: move.replicas for one, move in moves.items()}
-        moving = [one for one in partitions if moves[one].goes_on]
-        states = {one: self._state(replicas[one]) for one in partitions if random.random() < 0.85}
+        targets = {part: target for part, target in targets.items() if target}
+        moves = {part: Move(of) for part, of in replicas.items()}
+        moves |= {part: moves[part].to(target) for part, target in targets.items()}
+        replicas = {part: move.replicas for part, move in moves.items()}
+        moving = [partition for partition in partitions if moves[partition].goes_on]
+        states = {part: self._state(replicas[part]) for part in partitions if random.random() < 0.85}
         lost = {
-            (broker, one)
-            for one in partitions
-            for broker in replicas[one]
+            (broker, partition)
+            for partition in partitions
+            for broker in replicas[partition]
             if broker in registered and random.random() < 0.1
         }
-        stopping = {one for one in registered if random.random() < 0.15}
-        refusing = {one for one in stopping if random.random() < 0.5}
+        stopping = {id_ for id_ in registered if random.random() < 0.15}
+        refusing = {id_ for id_ in stopping if random.random() < 0.5}
         unclean = {topic for topic in TOPICS if random.random() < 0.4}
         asked = {
-            (broker, one)
-            for one in partitions
-            for broker in replicas[one]
-            if one[0] in deleting and broker in registered
+            (broker, partition)
+            for partition in partitions
+            for broker in replicas[partition]
+            if partition[0] in deleting and broker in registered
         }
         percent = random.choice((0, 10, 33, 34, 50, 100))
         self.protocol = random.choice((V3_1, V3_9_IV0))
@@ -70,26 +70,26 @@ class Both:
             registered, moves, states, stopping, refusing, lost, unclean, deleting, asked,
             imbalance_percent=percent, marks_recovery=self.protocol is V3_9_IV0, moving=moving,
         )  # fmt: skip
-        known = ControllerState(CONTROLLER_EPOCH)
-        known.brokers = {one: broker_of(one, epoch) for one, epoch in registered.items()}
+        state_ = ControllerState(CONTROLLER_EPOCH)
+        state_.brokers = {id_: broker_of(id_, epoch) for id_, epoch in registered.items()}
         for topic, count in TOPICS.items():
             assignments = {index: assignment_of(moves[topic, index]) for index in range(count)}
-            known.add_topic(topic, topic.encode().ljust(16), assignments)
-        known.states = {
-            one: PartitionState(state.leader, state.isr, state.epoch, 3, 9, state.recovering, state.written)
-            for one, state in states.items()
+            state_.add_topic(topic, topic.encode().ljust(16), assignments)
+        state_.states = {
+            part: PartitionState(state.leader, state.isr, state.epoch, 3, 9, state.recovering, state.written)
+            for part, state in states.items()
         }
-        known.shutting_down, known.refusing = set(stopping), set(refusing)
-        for broker, one in lost:
-            known.offline_dirs.setdefault(broker, set()).add(one)
+        state_.shutting_down, state_.refusing = set(stopping), set(refusing)
+        for broker, partition in lost:
+            state_.offline_dirs.setdefault(broker, set()).add(partition)
         for topic in deleting:
-            of_topic = {(one[1], broker) for broker, one in asked if one[0] == topic}
-            known.deletions[topic] = Deletion(begun=True, asked=of_topic)
+            of_topic = {(part[1], broker) for broker, part in asked if part[0] == topic}
+            state_.deletions[topic] = Deletion(begun=True, asked=of_topic)
         self.core = Core(
             ControllerSettings(
                 broker_id=1, protocol=self.protocol, leader_imbalance_per_broker_percentage=percent
             ),
-            known,
+            state_,
         )
         self.shell = Shell(self.core)
         self.shell.unclean = unclean
@@ -108,18 +108,18 @@ class Both:
         self.shell.steps.clear()
         self.model.sent.clear()
         before = dict(self.core.state.states)
-        found, expected = getattr(self, f"_{event}")()
-        assert found == expected, event
+        actual, expected = getattr(self, f"_{event}")()
+        assert actual == expected, event
         states = {
-            one: State(now.leader, now.isr, now.leader_epoch, now.recovering)
-            for one, now in self.core.state.states.items()
+            partition: State(now.leader, now.isr, now.leader_epoch, now.recovering)
+            for partition, now in self.core.state.states.items()
         }
         for now in self.model.states:
             self.model.states[now] = State(*_without_zxid(self.model.states[now]), self._written(now))
-        assert states == {one: State(*_without_zxid(now)) for one, now in self.model.states.items()}, event
-        for one, now in self.core.state.states.items():
-            is_elected = one not in before or now.leader_epoch != before[one].leader_epoch
-            assert now.controller_epoch == (CONTROLLER_EPOCH if is_elected else before[one].controller_epoch)
+        assert states == {part: State(*_without_zxid(now)) for part, now in self.model.states.items()}, event
+        for part, now in self.core.state.states.items():
+            is_elected = part not in before or now.leader_epoch != before[part].leader_epoch
+            assert now.controller_epoch == (CONTROLLER_EPOCH if is_elected else before[part].controller_epoch)
         sends = [step for step in self.shell.steps if isinstance(step, Send)]
         assert len(sends) == len(self.model.sent), event
         for step, expected_sent in zip(sends, self.model.sent, strict=True):
@@ -132,15 +132,15 @@ class Both:
 
     def _agree(self) -> None:
         state, model = self.core.state, self.model
-        assert {one: broker.epoch for one, broker in state.brokers.items()} == model.brokers
+        assert {id_: broker.epoch for id_, broker in state.brokers.items()} == model.brokers
         assert (state.shutting_down, state.refusing) == (model.stopping, model.refusing)
-        lost = {(broker, one) for broker, found in state.offline_dirs.items() for one in found}
+        lost = {(broker, part) for broker, lost_parts in state.offline_dirs.items() for part in lost_parts}
         assert lost == model.lost
         assert list(state.reassigning) == model.moving
         assert self.shell.order == model.order
         assert {
-            one: Move(found.replicas, frozenset(found.adding), frozenset(found.removing))
-            for one, found in state.partitions()
+            partition: Move(assignment.replicas, frozenset(assignment.adding), frozenset(assignment.removing))
+            for partition, assignment in state.partitions()
         } == model.moves
 
     def _one(self) -> int:
@@ -158,14 +158,14 @@ class Both:
 
     def _brokers_change(self) -> tuple[Any, Any]:
         registered = dict(self.model.brokers)
-        for one in self.random.sample(BROKERS, self.random.randint(1, 2)):
-            if one not in registered:
-                registered[one] = 200 + one
+        for id_ in self.random.sample(BROKERS, self.random.randint(1, 2)):
+            if id_ not in registered:
+                registered[id_] = 200 + id_
             elif self.random.random() < 0.5:
-                registered[one] += self.random.choice((-1, 0, 100))
+                registered[id_] += self.random.choice((-1, 0, 100))
             else:
-                del registered[one]
-        changed = {one: broker_of(one, epoch) for one, epoch in registered.items()}
+                del registered[id_]
+        changed = {id_: broker_of(id_, epoch) for id_, epoch in registered.items()}
         return self._run(brokers.changed(self.core, changed)), self.model.brokers_are(registered)
 
     def _log_dirs_fail(self) -> tuple[Any, Any]:
@@ -173,33 +173,33 @@ class Both:
         return self._run(brokers.log_dirs_failed(self.core, which)), self.model.log_dirs_fail(which)
 
     def _broker_answers(self) -> tuple[Any, Any]:
-        one = self._one()
-        epoch = self.model.brokers.get(one, 0) - self.random.choice((0, 0, 0, 1))
-        own = [partition for partition, replicas in self.model.replicas.items() if one in replicas]
+        id_ = self._one()
+        epoch = self.model.brokers.get(id_, 0) - self.random.choice((0, 0, 0, 1))
+        own = [partition for partition, replicas in self.model.replicas.items() if id_ in replicas]
         broken = {partition for partition in own if self.random.random() < 0.4}
         fine = {partition for partition in own if self.random.random() < 0.4} - broken
         codes = dict.fromkeys(sorted(broken), ErrorCode.KAFKA_STORAGE_ERROR)
         codes |= dict.fromkeys(sorted(fine), ErrorCode.NONE)
         codes |= dict.fromkeys(sorted({*own} - broken - fine), ErrorCode.STALE_BROKER_EPOCH)
-        steps = brokers.replicas_answered(self.core, broker_of(one, epoch), codes)
-        return self._run(steps), self.model.answers(one, epoch, broken, fine)
+        steps = brokers.replicas_answered(self.core, broker_of(id_, epoch), codes)
+        return self._run(steps), self.model.answers(id_, epoch, broken, fine)
 
     def _shuts_down(self) -> tuple[Any, Any]:
-        one = self._one()
-        if one not in self.model.brokers:
+        id_ = self._one()
+        if id_ not in self.model.brokers:
             return None, None
-        return set(self._run(brokers.shut_down(self.core, one, -1))), self.model.shuts_down(one)
+        return set(self._run(brokers.shut_down(self.core, id_, -1))), self.model.shuts_down(id_)
 
     def _refuses(self) -> tuple[Any, Any]:
-        one = self._one()
-        epoch = self.model.brokers.get(one, 0) - self.random.choice((0, 0, 0, 1))
-        return self._run(brokers.refused(self.core, broker_of(one, epoch))), self.model.refuses(one, epoch)
+        id_ = self._one()
+        epoch = self.model.brokers.get(id_, 0) - self.random.choice((0, 0, 0, 1))
+        return self._run(brokers.refused(self.core, broker_of(id_, epoch))), self.model.refuses(id_, epoch)
 
     def _is_reached(self) -> tuple[Any, Any]:
-        one = self._one()
-        epoch = self.model.brokers.get(one, 0) - self.random.choice((0, 0, 0, 1))
-        steps = brokers.reached(self.core, broker_of(one, epoch))
-        return self._run(steps), self.model.is_reached(one, epoch)
+        id_ = self._one()
+        epoch = self.model.brokers.get(id_, 0) - self.random.choice((0, 0, 0, 1))
+        steps = brokers.reached(self.core, broker_of(id_, epoch))
+        return self._run(steps), self.model.is_reached(id_, epoch)
 
     def _unclean_is_allowed(self) -> tuple[Any, Any]:
         topic = self.random.choice((None, *TOPICS))
@@ -209,9 +209,9 @@ class Both:
     def _elects(self) -> tuple[Any, Any]:
         asked = self.random.choice((None, self._some()))
         kind = self.random.choice((ElectionType.PREFERRED, ElectionType.UNCLEAN))
-        found = self._run(leaders.elect(self.core, kind, asked))
+        errors = self._run(leaders.elect(self.core, kind, asked))
         elect = self.model.elects_preferred if kind is ElectionType.PREFERRED else self.model.elects_unclean
-        return {one: _name(error) for one, error in found.items()}, elect(asked or list(self.model.replicas))
+        return {row: _name(error) for row, error in errors.items()}, elect(asked or list(self.model.replicas))
 
     def _rebalances(self) -> tuple[Any, Any]:
         return self._run(leaders.rebalance(self.core)), self.model.rebalances()
@@ -220,23 +220,23 @@ class Both:
         return tuple(self.random.sample((*BROKERS, 5), self.random.choice((0, 1, 1, 2, 2, 3))))
 
     def _reassigns(self) -> tuple[Any, Any]:
-        wanted = {one: self.random.choice((None, self._target(), self._target())) for one in self._some()}
+        targets = {part: self.random.choice((None, self._target(), self._target())) for part in self._some()}
         keeps_factor = self.random.random() < 0.3
-        found = self._run(reassignment.alter(self.core, wanted, keeps_factor=keeps_factor))
-        expected = self.model.reassigns(wanted, keeps_factor=keeps_factor)
-        return {one: _name(error) for one, error in found.items()}, expected
+        errors = self._run(reassignment.alter(self.core, targets, keeps_factor=keeps_factor))
+        expected = self.model.reassigns(targets, keeps_factor=keeps_factor)
+        return {part: _name(error) for part, error in errors.items()}, expected
 
     def _isr_grows(self) -> tuple[Any, Any]:
-        one = self.random.choice([*self.model.moving, *self.model.replicas])
-        if one not in self.model.states:
+        part = self.random.choice([*self.model.moving, *self.model.replicas])
+        if part not in self.model.states:
             return None, None
-        others = [each for each in self.model.replicas[one] if each not in self.model.states[one].isr]
-        isr = (*self.model.states[one].isr, *others[: self.random.randint(1, 3)])
-        self.core.state.states[one] = replace(self.core.state.states[one], isr=isr)
-        return self._run(reassignment.isr_changed(self.core, [one])), self.model.isr_grows(one, isr)
+        others = [each for each in self.model.replicas[part] if each not in self.model.states[part].isr]
+        isr = (*self.model.states[part].isr, *others[: self.random.randint(1, 3)])
+        self.core.state.states[part] = replace(self.core.state.states[part], isr=isr)
+        return self._run(reassignment.isr_changed(self.core, [part])), self.model.isr_grows(part, isr)
 
     def _is_ordered(self) -> tuple[Any, Any]:
-        order = {one: self._target() for one in self._some()} if self.random.random() < 0.9 else None
+        order = {part: self._target() for part in self._some()} if self.random.random() < 0.9 else None
         self.shell.order = self.model.order = order
         return self._run(reassignment.from_znode(self.core)), self.model.is_ordered()
 
@@ -244,26 +244,26 @@ class Both:
 
     def _read(self, step: Send, expected: Sent) -> tuple[Any, ...]:
         registered = expected.brokers
-        sent, order = Sent(), [type(one.request) for one in step.requests]
+        sent, order = Sent(), [type(out.request) for out in step.requests]
         assert order == sorted(order, key=KINDS.index), "leaders first, then metadata, then stops"
-        for one in step.requests:
-            request = one.request
-            epoch = registered[one.broker_id]
-            assert (one.broker_epoch, request.broker_epoch) == (epoch, epoch)
+        for out in step.requests:
+            request = out.request
+            epoch = registered[out.broker_id]
+            assert (out.broker_epoch, request.broker_epoch) == (epoch, epoch)
             assert (request.controller_id, request.controller_epoch) == (1, CONTROLLER_EPOCH)
             for topic in request.topic_states:
                 for item in topic.partition_states:
                     partition = topic.topic_name, item.partition_index
-                    self._note(sent, one.broker_id, partition, item, expected.moves.get(partition))
+                    self._note(sent, out.broker_id, partition, item, expected.moves.get(partition))
             if isinstance(request, UpdateMetadataRequest):
-                sent.metadata.setdefault(one.broker_id, {})
+                sent.metadata.setdefault(out.broker_id, {})
                 assert {live.id for live in request.live_brokers} == registered.keys()
             if isinstance(request, LeaderAndIsrRequest):
                 led = {state.leader for topic in request.topic_states for state in topic.partition_states}
                 assert [live.broker_id for live in request.live_leaders] == sorted(led & registered.keys())
             if isinstance(request, StopReplicaRequest):
-                stops = sent.stops[one.broker_id]
-                assert one.deleting == {partition for partition, (_, deletes) in stops.items() if deletes}
+                stops = sent.stops[out.broker_id]
+                assert out.deleting == {partition for partition, (_, deletes) in stops.items() if deletes}
         return _comparable(sent)
 
     def _note(self, sent: Sent, broker: int, partition: Partition, item: Any, move: Move | None) -> None:
@@ -294,7 +294,7 @@ EVENTS = (
 
 def assignment_of(move: Move) -> Assignment:
     adding, removing = (
-        tuple(one for one in move.replicas if one in some) for some in (move.adding, move.removing)
+        tuple(id_ for id_ in move.replicas if id_ in some) for some in (move.adding, move.removing)
     )
     return Assignment(move.replicas, adding, removing)
 
@@ -312,20 +312,20 @@ def _without_zxid(state: State) -> tuple[Any, ...]:
 
 
 def _comparable(sent: Sent, tells_recovery: bool = True) -> tuple[Any, ...]:
-    """As requests tell it: without zxids; metadata say of nobody that he recovers."""
+    """As requests tell it: without zxids; metadata do not tell of recovery."""
 
     def plain(state: State) -> tuple[Any, ...]:
         return state.leader, state.isr, state.epoch
 
     leads = {
         broker: {
-            one: (plain(state), state.recovering and tells_recovery, new)
-            for one, (state, new) in found.items()
+            part: (plain(state), state.recovering and tells_recovery, new)
+            for part, (state, new) in states.items()
         }
-        for broker, found in sent.leads.items()
+        for broker, states in sent.leads.items()
     }
     metadata = {
-        broker: {one: plain(state) for one, state in found.items()} for broker, found in sent.metadata.items()
+        broker: {row: plain(state) for row, state in parts.items()} for broker, parts in sent.metadata.items()
     }
     return leads, metadata, sent.stops
 

@@ -25,9 +25,9 @@ class History:
         self.world = World(self.random)
         self.world.trouble = self.random.choice((0.0, 0.1, 0.3))
         self.made = 0
-        for one in BROKERS:
+        for id_ in BROKERS:
             if self.random.random() < 0.8:
-                self.world.register(one)
+                self.world.register(id_)
         self.world.elect_controller()
 
     def run(self) -> None:
@@ -55,7 +55,7 @@ class History:
             self.world.brokers_changed()
 
     def broker_comes(self) -> None:
-        absent = [one for one in BROKERS if one not in self.world.brokers]
+        absent = [id_ for id_ in BROKERS if id_ not in self.world.brokers]
         if absent:
             self.world.register(self.random.choice(absent))
             self.world.brokers_changed()
@@ -72,10 +72,10 @@ class History:
         self.made += 1
         name = f"t{self.made}"
         topic_id = self.made.to_bytes(16, "big")
-        found = {index: Assignment(self.replicas()) for index in range(self.random.randint(1, 3))}
-        self.world.assignments[name], self.world.topic_ids[name] = dict(found), topic_id
+        assigned = {index: Assignment(self.replicas()) for index in range(self.random.randint(1, 3))}
+        self.world.assignments[name], self.world.topic_ids[name] = dict(assigned), topic_id
         self.world.run(
-            topics.changed(self.world.core, list(self.world.assignments), {name: (topic_id, found)})
+            topics.changed(self.world.core, list(self.world.assignments), {name: (topic_id, assigned)})
         )
 
     def topic(self) -> str | None:
@@ -140,17 +140,17 @@ class History:
         model = self.world.brokers[broker_id]
         _, leader_epoch, version = model.believes[partition]
         replicas = self.world.assignments[partition[0]][partition[1]].replicas
-        isr = [one for one in replicas if all_join or one == broker_id or self.random.random() < 0.7]
-        epochs = {one: self.world.brokers[one].info.epoch for one in isr if one in self.world.brokers}
+        isr = [id_ for id_ in replicas if all_join or id_ == broker_id or self.random.random() < 0.7]
+        epochs = {id_: self.world.brokers[id_].info.epoch for id_ in isr if id_ in self.world.brokers}
         if all_join:
-            isr = [one for one in isr if one in epochs and partition not in self.world.brokers[one].broken]
+            isr = [id_ for id_ in isr if id_ in epochs and partition not in self.world.brokers[id_].broken]
         proposal = ProposedState(
             partition[0],
             None,
             partition[1],
             leader_epoch,
             version,
-            tuple((one, epochs.get(one, -1)) for one in isr),
+            tuple((id_, epochs.get(id_, -1)) for id_ in isr),
         )
         self.world.joins = True
         before = self.world.states.get(partition)
@@ -163,7 +163,7 @@ class History:
             self.world.joins = False
         if isinstance(answers[0], AcceptedState):
             check(before is not None and before.leader == broker_id, "only the leader may change the ISR")
-            lives = all(one in self.world.brokers for one in answers[0].isr)
+            lives = all(id_ in self.world.brokers for id_ in answers[0].isr)
             check(lives or partition[0] in self.world.deletions, "only who lives is in sync")
             if leader_epoch == answers[0].leader_epoch:
                 model.believes[partition] = (broker_id, leader_epoch, answers[0].partition_epoch)
@@ -173,7 +173,7 @@ class History:
         if self.world.brokers:
             broker_id = self.random.choice(sorted(self.world.brokers))
             model = self.world.brokers[broker_id]
-            model.broken |= {one for one in model.believes if self.random.random() < 0.3}
+            model.broken |= {part for part in model.believes if self.random.random() < 0.3}
             self.world.run(brokers.log_dirs_failed(self.world.core, [broker_id]))
 
     def shut_down(self) -> None:
@@ -210,9 +210,9 @@ class History:
         world.trouble = world.crashes = 0.0
         all_start = self.random.random() < 0.5
         stopping = world.core.state.shutting_down
-        for one in BROKERS:
-            if all_start or one not in world.brokers or world.brokers[one].broken or one in stopping:
-                world.register(one)
+        for id_ in BROKERS:
+            if all_start or id_ not in world.brokers or world.brokers[id_].broken or id_ in stopping:
+                world.register(id_)
         world.brokers_changed()
         world.settle()
         state = world.core.state
@@ -239,22 +239,22 @@ class History:
                     f"{name}-{index}: all are in sync: {now} {assignment}",
                 )
                 check(now.leader != -1, f"{name}-{index} is led")
-                for one in BROKERS:
-                    believes = world.brokers[one].believes.get((name, index))
-                    if one in assignment.replicas:
+                for id_ in BROKERS:
+                    believes = world.brokers[id_].believes.get((name, index))
+                    if id_ in assignment.replicas:
                         check(believes is not None and believes[:2] == (now.leader, now.leader_epoch),
-                              f"broker {one} knows who leads {name}-{index}: {believes}, {now}")  # fmt: skip
+                              f"broker {id_} knows who leads {name}-{index}: {believes}, {now}")  # fmt: skip
                     elif all_start:
                         # A request to delete may be lost with the controller that sent it; as in Apache Kafka, the
                         # replica then stays until its broker starts again.
-                        check(believes is None, f"broker {one} has no replica of {name}-{index} any more")
-                    check(world.brokers[one].metadata[name, index] == now.leader, "all know who leads")
-        for one in BROKERS:
-            known = {(name, index) for name, of_topic in world.assignments.items() for index in of_topic}
-            told = world.brokers[one].metadata.keys()
-            check(told >= known, f"broker {one} knows of all partitions")
-            check(told == known or not all_start, f"broker {one} knows of no other partitions")
-            check(world.brokers[one].known_brokers == set(BROKERS), f"broker {one} knows who lives")
+                        check(believes is None, f"broker {id_} has no replica of {name}-{index} any more")
+                    check(world.brokers[id_].metadata[name, index] == now.leader, "all know who leads")
+        for id_ in BROKERS:
+            expected = {(name, index) for name, of_topic in world.assignments.items() for index in of_topic}
+            told = world.brokers[id_].metadata.keys()
+            check(told >= expected, f"broker {id_} knows of all partitions")
+            check(told == expected or not all_start, f"broker {id_} knows of no other partitions")
+            check(world.brokers[id_].known_brokers == set(BROKERS), f"broker {id_} knows who lives")
 
 
 @pytest.mark.parametrize("seed", [10005])

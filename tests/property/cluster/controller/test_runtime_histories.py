@@ -116,7 +116,7 @@ class History:
             broker.stop()
 
     async def started(self) -> None:
-        absent = [one for one in BROKERS if one not in self.cluster.brokers]
+        absent = [id_ for id_ in BROKERS if id_ not in self.cluster.brokers]
         if absent:
             self.cluster.start(self.random.choice(absent))
 
@@ -174,17 +174,17 @@ class History:
     async def reassigned(self) -> None:
         partition = self.partition()
         if partition is not None:
-            wanted = {partition: self.replicas()}
-            await self.cluster.ask(lambda one: one.alter_reassignments(wanted, keeps_factor=False))
+            targets = {partition: self.replicas()}
+            await self.cluster.ask(lambda ctl: ctl.alter_reassignments(targets, keeps_factor=False))
 
     async def cancelled(self) -> None:
-        moving = await self.cluster.ask(lambda one: one.reassignments(None))
-        wanted = dict.fromkeys(moving)
-        await self.cluster.ask(lambda one: one.alter_reassignments(wanted, keeps_factor=False))
+        moving = await self.cluster.ask(lambda controller: controller.reassignments(None))
+        targets = dict.fromkeys(moving)
+        await self.cluster.ask(lambda controller: controller.alter_reassignments(targets, keeps_factor=False))
 
     async def elected(self) -> None:
         kind = self.random.choice(list(ElectionType))
-        await self.cluster.ask(lambda one: one.elect_leaders(kind, None, 1000))
+        await self.cluster.ask(lambda controller: controller.elect_leaders(kind, None, 1000))
 
     async def proposed(self) -> None:
         leading = [
@@ -203,28 +203,28 @@ class History:
             replicas = self.cluster.assignment(*partition).replicas
         except KeyError:
             return
-        isr = [one for one in replicas if one == broker.id or all_join or self.random.random() < 0.6]
+        isr = [id_ for id_ in replicas if id_ == broker.id or all_join or self.random.random() < 0.6]
         if all_join:
-            isr = [one for one in isr if partition not in self.cluster.brokers[one].broken]
+            isr = [id_ for id_ in isr if partition not in self.cluster.brokers[id_].broken]
         proposal = ProposedState(
-            partition[0], None, partition[1], leader_epoch, version, tuple((one, -1) for one in isr)
+            partition[0], None, partition[1], leader_epoch, version, tuple((id_, -1) for id_ in isr)
         )
         if broker.id not in replicas:
             return
         try:
             (answer,) = await self.cluster.ask(
-                lambda one: one.alter_partitions(broker.id, broker.epoch, [proposal])
+                lambda controller: controller.alter_partitions(broker.id, broker.epoch, [proposal])
             )
         except RequestError:
             return
-        known = broker.believes.get(partition)
-        if isinstance(answer, AcceptedState) and known is not None and known[1] == answer.leader_epoch:
-            broker.believes[partition] = (known[0], known[1], max(known[2], answer.partition_epoch))
+        before = broker.believes.get(partition)
+        if isinstance(answer, AcceptedState) and before is not None and before[1] == answer.leader_epoch:
+            broker.believes[partition] = (before[0], before[1], max(before[2], answer.partition_epoch))
 
     async def log_dir_failed(self) -> None:
         broker = self.broker()
         if broker is not None:
-            broker.broken |= {one for one in broker.believes if self.random.random() < 0.3}
+            broker.broken |= {part for part in broker.believes if self.random.random() < 0.3}
             path = f"{znodes.LOG_DIR_EVENTS}/{znodes.LOG_DIR_EVENT_PREFIX}"
             data = znodes.encode_log_dir_event(broker.id)
             await self.by_admin(lambda: self.cluster.admin.create(path, data, sequence=True))
@@ -233,7 +233,7 @@ class History:
         broker = self.broker()
         if broker is not None:
             try:
-                await self.cluster.ask(lambda one: one.controlled_shutdown(broker.id, broker.epoch))
+                await self.cluster.ask(lambda ctl: ctl.controlled_shutdown(broker.id, broker.epoch))
             except RequestError:
                 return
             if broker.id in self.cluster.brokers:
@@ -246,10 +246,10 @@ class History:
         cluster = self.cluster
         weather = cluster.zookeeper.weather
         weather.lost_answer_probability = weather.lost_request_probability = 0
-        for one in list(cluster.brokers.values()):
-            one.stop()
-        for one in BROKERS:
-            cluster.start(one)
+        for node in list(cluster.brokers.values()):
+            node.stop()
+        for id_ in BROKERS:
+            cluster.start(id_)
         for _ in range(200):
             await trio.sleep(1)
             assert not self.log.broken
@@ -264,11 +264,9 @@ class History:
 
     def wrong(self) -> list[str]:
         """The faults in the final state."""
-        cluster, nodes, found = self.cluster, self.cluster.zookeeper.dump(), []
-        found += [f"{path} is left" for path in nodes if path.startswith(f"{znodes.DELETE_TOPICS}/")]
-        found += [
-            f"{one.id} knows {one.brokers}" for one in cluster.brokers.values() if one.brokers != set(BROKERS)
-        ]
+        cluster, nodes, wrong = self.cluster, self.cluster.zookeeper.dump(), []
+        wrong += [f"{path} is left" for path in nodes if path.startswith(f"{znodes.DELETE_TOPICS}/")]
+        wrong += [f"{b.id} knows {b.brokers}" for b in cluster.brokers.values() if b.brokers != set(BROKERS)]
         partitions = set()
         for topic in self.topics():
             for index, assignment in znodes.decode_topic(
@@ -283,7 +281,7 @@ class History:
                     or assignment.removing
                     or set(state.isr) != set(assignment.replicas)
                 ):
-                    found.append(f"{partition}: {state} {assignment}")
+                    wrong.append(f"{partition}: {state} {assignment}")
                     continue
                 for broker in cluster.brokers.values():
                     believes = broker.believes.get(partition)
@@ -291,15 +289,15 @@ class History:
                         (state.leader, state.leader_epoch) if broker.id in assignment.replicas else None
                     )
                     if (believes and believes[:2]) != expected:
-                        found.append(f"broker {broker.id} believes {believes} of {partition}: {state}")
+                        wrong.append(f"broker {broker.id} believes {believes} of {partition}: {state}")
                     if broker.metadata.get(partition) != state.leader:
-                        found.append(f"broker {broker.id} has other metadata of {partition}")
-        found += [
-            f"broker {one.id} knows of others"
-            for one in cluster.brokers.values()
-            if set(one.metadata) != partitions
+                        wrong.append(f"broker {broker.id} has other metadata of {partition}")
+        wrong += [
+            f"broker {b.id} knows of others"
+            for b in cluster.brokers.values()
+            if set(b.metadata) != partitions
         ]
-        return found
+        return wrong
 
 
 async def one_history(seed: int) -> None:

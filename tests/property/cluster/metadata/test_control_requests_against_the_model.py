@@ -63,19 +63,19 @@ class Model:
         self.errors, self.new, self.unnamed, self.deleted = {}, [], [], []
 
     def is_other(self, name: str, topic_id: bytes) -> bool:
-        known = self.topics.get(name, (NO_TOPIC_ID, []))[0]
-        return NO_TOPIC_ID not in (known, topic_id) and known != topic_id
+        own_id = self.topics.get(name, (NO_TOPIC_ID, []))[0]
+        return NO_TOPIC_ID not in (own_id, topic_id) and own_id != topic_id
 
     def part(self, name: str, index: int) -> Part | None:
         parts = self.topics.get(name, (b"", []))[1]
         return parts[index] if index < len(parts) else None
 
-    def learn(self, name: str, topic_id: bytes, found: dict[int, Part], *, afresh: bool) -> None:
-        if not found:
+    def learn(self, name: str, topic_id: bytes, told: dict[int, Part], *, afresh: bool) -> None:
+        if not told:
             return
         known_id, parts = (NO_TOPIC_ID, []) if afresh else self.topics.get(name, (NO_TOPIC_ID, []))
-        parts = [*parts, *[Part()] * (max(found) + 1 - len(parts))]
-        for index, part in found.items():
+        parts = [*parts, *[Part()] * (max(told) + 1 - len(parts))]
+        for index, part in told.items():
             parts[index] = part
         self.topics[name] = (topic_id if topic_id != NO_TOPIC_ID else known_id), parts
 
@@ -84,7 +84,7 @@ class Model:
             self.unnamed.append(name)
         is_other = self.is_other(name, topic_id)
         afresh = is_other and any(new for _, new in states.values())
-        found = {}
+        told = {}
         for index, (part, new) in states.items():
             before = None if afresh else self.part(name, index)
             if is_other and not afresh:
@@ -96,8 +96,8 @@ class Model:
             elif before is None or part.epochs >= before.epochs:
                 if new:
                     self.new.append((name, index))
-                found[index] = replace(part, offline=before.offline if before is not None else ())
-        self.learn(name, topic_id, found, afresh=afresh)
+                told[index] = replace(part, offline=before.offline if before is not None else ())
+        self.learn(name, topic_id, told, afresh=afresh)
 
     def metadata(self, name: str, topic_id: bytes, states: dict[int, Part]) -> None:
         if any(part.leader == -2 for part in states.values()):
@@ -105,13 +105,13 @@ class Model:
             if not self.is_other(name, topic_id):
                 self.topics.pop(name, None)
             return
-        afresh, found = self.is_other(name, topic_id), {}
+        afresh, told = self.is_other(name, topic_id), {}
         for index, part in states.items():
             before = None if afresh else self.part(name, index)
             if before is None or part.epochs >= before.epochs:
                 moves = before if before is not None and before.replicas == part.replicas else Part()
-                found[index] = replace(part, adding=moves.adding, removing=moves.removing)
-        self.learn(name, topic_id, found, afresh=afresh)
+                told[index] = replace(part, adding=moves.adding, removing=moves.removing)
+        self.learn(name, topic_id, told, afresh=afresh)
 
     def stop(self, key: Key, epoch: int, *, deletes: bool) -> None:
         part = self.part(*key)
@@ -120,7 +120,7 @@ class Model:
         if 0 <= epoch < part.epochs[0]:
             self.errors[key] = "FENCED_LEADER_EPOCH"
         elif deletes:
-            without = [tuple(one for one in some if one != HERE) for some in (part.replicas, part.isr)]
+            without = [tuple(id_ for id_ in some if id_ != HERE) for some in (part.replicas, part.isr)]
             leader = -1 if part.leader == HERE else part.leader
             self.topics[key[0]][1][key[1]] = replace(part, leader=leader, replicas=without[0], isr=without[1])
 
@@ -134,22 +134,22 @@ class Both:
         self.model = Model()
 
     def _states(self) -> dict[str, tuple[bytes, dict[int, Part]]]:
-        random, found = self.random, {}
+        random, by_name = self.random, {}
         for name in random.sample(("t", "u"), random.choice((1, 1, 2))):
             states = {}
             for index in random.sample(range(4), random.randint(1, 3)):
                 replicas = tuple(random.sample((1, 2, 3), random.choice((1, 2, 3, 3))))
-                isr = tuple(one for one in replicas if random.random() < 0.7)
+                isr = tuple(id_ for id_ in replicas if random.random() < 0.7)
                 epochs = random.randint(0, 3), random.randint(0, 3)
-                some = [tuple(one for one in replicas if random.random() < 0.2) for _ in range(3)]
+                some = [tuple(id_ for id_ in replicas if random.random() < 0.2) for _ in range(3)]
                 states[index] = Part(random.choice((*replicas, -1)), replicas, isr, epochs, *some)
-            found[name] = random.choice((IDS[name][0], *IDS[name])), states
-        return found
+            by_name[name] = random.choice((IDS[name][0], *IDS[name])), states
+        return by_name
 
     def _controller(self) -> dict[str, int]:
-        found = {"controller_id": self.random.randint(1, 2), "controller_epoch": self.random.randint(1, 2)}
-        self.model.begin((found["controller_id"], found["controller_epoch"]))
-        return found
+        fields = {"controller_id": self.random.randint(1, 2), "controller_epoch": self.random.randint(1, 2)}
+        self.model.begin((fields["controller_id"], fields["controller_epoch"]))
+        return fields
 
     def leader_and_isr(self) -> Translate:
         request = LeaderAndIsrRequest(**self._controller())
@@ -176,17 +176,17 @@ class Both:
     def metadata(self) -> Translate:
         random = self.random
         request = UpdateMetadataRequest(**self._controller())
-        live = {one: random.randint(1, 2) for one in (1, 2, 3) if random.random() < 0.6}
-        for one, port in live.items():
+        live = {id_: random.randint(1, 2) for id_ in (1, 2, 3) if random.random() < 0.6}
+        for id_, port in live.items():
             endpoint = UpdateMetadataRequest.UpdateMetadataEndpoint(port=port, host="h", listener="in")
             broker = UpdateMetadataRequest.UpdateMetadataBroker(
-                id=one, endpoints=[endpoint], rack=f"r{one % 2 or ''}"
+                id=id_, endpoints=[endpoint], rack=f"r{id_ % 2 or ''}"
             )
             request.live_brokers.append(broker)
         if live:
             self.model.brokers = {
-                one: (f"r{one % 2 or ''}", {"IN": ("h", port)}, BROKER_EPOCH if one == HERE else -1)
-                for one, port in live.items()
+                id_: (f"r{id_ % 2 or ''}", {"IN": ("h", port)}, BROKER_EPOCH if id_ == HERE else -1)
+                for id_, port in live.items()
             }
         is_grouped = random.random() < 0.7
         for name, (topic_id, states) in self._states().items():
@@ -239,10 +239,10 @@ class Both:
         assert (learned.new, learned.unnamed, learned.deleted) == (model.new, model.unnamed, model.deleted)
         assert (self.image.controller_id, self.image.controller_epoch) == model.controller
         assert {
-            one.id: (one.rack, dict(one.endpoints), one.epoch) for one in self.image.brokers.values()
+            node.id: (node.rack, dict(node.endpoints), node.epoch) for node in self.image.brokers.values()
         } == model.brokers
         topics = self.image.topics.values()
-        assert {one.name: (one.id, list(map(_part, one.partitions))) for one in topics} == model.topics
+        assert {row.name: (row.id, list(map(_part, row.partitions))) for row in topics} == model.topics
         assert translate(self.image).changes == [], "what is known is no change"
 
 

@@ -44,20 +44,20 @@ def test_it_holds_what_a_dict_holds(size: int, steps: list[tuple[str, int, int]]
         else:
             with pytest.raises(KeyError):
                 del mapping[key]
-    for found, wanted in [*before, (mapping, expected)]:
-        assert found == wanted
-        assert isinstance(found, dict | LayeredMap)
-        assert len(found) == len(wanted)
-        assert sorted(found) == sorted(wanted)
-        assert sorted(found.items()) == sorted(wanted.items())
-        assert sorted(found.values()) == sorted(wanted.values())
+    for layered, plain in [*before, (mapping, expected)]:
+        assert layered == plain
+        assert isinstance(layered, dict | LayeredMap)
+        assert len(layered) == len(plain)
+        assert sorted(layered) == sorted(plain)
+        assert sorted(layered.items()) == sorted(plain.items())
+        assert sorted(layered.values()) == sorted(plain.values())
         for key in range(14):
-            assert (key in found) == (key in wanted)
-            assert found.get(key) == wanted.get(key)
-            assert found.get(key, -1) == wanted.get(key, -1)
-            if key not in wanted:
+            assert (key in layered) == (key in plain)
+            assert layered.get(key) == plain.get(key)
+            assert layered.get(key, -1) == plain.get(key, -1)
+            if key not in plain:
                 with pytest.raises(KeyError):
-                    found[key]
+                    layered[key]
 
 
 def test_order_is_that_of_first_insertion() -> None:

@@ -18,17 +18,17 @@ KEY = (TOPIC, 0)
 
 def _whoever_is_slow(self, leader_end_offset, now_ms, lag_max_ms):
     return frozenset(
-        one
-        for one, known in self._followers.items()
-        if one in self.isr and now_ms - known.last_caught_up_ms > lag_max_ms
+        id_
+        for id_, follower in self._followers.items()
+        if id_ in self.isr and now_ms - follower.last_caught_up_ms > lag_max_ms
     )
 
 
 def _joins_with_what_is_committed(self, replica_id):
-    known = self._followers.get(replica_id)
-    if self._pending is not None or known is None or replica_id in self.isr:
+    follower = self._followers.get(replica_id)
+    if self._pending is not None or follower is None or replica_id in self.isr:
         return None
-    return self._propose(self.isr | {replica_id}) if known.end_offset >= self.high_watermark else None
+    return self._propose(self.isr | {replica_id}) if follower.end_offset >= self.high_watermark else None
 
 
 def _waits_for_nobody_outside(self, leader_end_offset, **named):
@@ -36,11 +36,11 @@ def _waits_for_nobody_outside(self, leader_end_offset, **named):
 
 
 def _has_caught_up_now(self, replica_id, fetch_offset, *, now_ms, **named):
-    known = self._followers.get(replica_id)
-    before = known is not None and fetch_offset >= known.last_fetch_leader_end_offset >= 0
+    follower = self._followers.get(replica_id)
+    before = follower is not None and fetch_offset >= follower.last_fetch_leader_end_offset >= 0
     done = _fetched(self, replica_id, fetch_offset, now_ms=now_ms, **named)
     if before:
-        known.last_caught_up_ms = now_ms
+        follower.last_caught_up_ms = now_ms
     return done
 
 
@@ -73,12 +73,12 @@ def _any_error_takes_it_back(self, proposal, answers):
 
 
 def _whoever_was_in_sync(core, partition, proposal, now):
-    joining = [one for one in proposal.isr if one[0] not in now.isr]
+    joining = [entry for entry in proposal.isr if entry[0] not in now.isr]
     _check_eligible(core, partition, SimpleNamespace(isr=joining), now)
 
 
 def _whatever_epoch(core, partition, proposal, now):
-    _check_eligible(core, partition, SimpleNamespace(isr=[(one, -1) for one, _ in proposal.isr]), now)
+    _check_eligible(core, partition, SimpleNamespace(isr=[(id_, -1) for id_, _ in proposal.isr]), now)
 
 
 def _up_to_the_high_watermark(leader, own_end_for_epoch, *, log_end_offset, high_watermark):
@@ -131,7 +131,7 @@ SLIPS = {
     "the high watermark says where to truncate": (following, "truncation", _up_to_the_high_watermark),
     "the leader alone says where to truncate": (following, "truncation", _up_to_what_the_leader_says),
     "a follower believes that it has committed all": (
-        following, "follower_high_watermark", lambda leader, end, known: end,
+        following, "follower_high_watermark", lambda leader, end, follower: end,
     ),
     "epochs of logs are not compared": (fetch_passes, "diverging_epoch", lambda *_: None),
     "the epoch of a fetch is not checked": (Replica, "check_leader_epoch", lambda self, epoch: None),

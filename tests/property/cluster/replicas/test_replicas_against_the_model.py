@@ -41,7 +41,7 @@ from .replica_slips import SLIPS
 KEY = (TOPIC, 0)
 BROKER = st.sampled_from(BROKERS)
 LEADER = 0
-"""Whoever leads by the controller's state."""
+"""The leader by the controller's state."""
 MOSTLY_LEADER = st.sampled_from([*BROKERS, *[LEADER] * 6])
 LATER_MS = st.sampled_from([0, 1, 60, LAG_MAX_MS, LAG_MAX_MS + 1])
 RATHER, RARELY = st.sampled_from([True, True, True, False]), st.sampled_from([False, False, True])
@@ -65,7 +65,7 @@ class Histories(RuleBasedStateMachine):
         segment_bytes=st.sampled_from([200, 1 << 20, 1 << 20]), is_local=RARELY,
     )  # fmt: skip
     def begin(self, min_isr: int, is_fair: bool, segment_bytes: int, is_local: bool) -> None:
-        """`is_fair`: nobody lies, and only who is in sync is elected; `is_local`: decided as a single broker does."""
+        """`is_fair`: no request lies, only replicas in sync are elected; `is_local`: decided as a single broker does."""
         self.is_local, self.is_fair = is_local, is_fair
         self.has_small_segments = segment_bytes < 1 << 20
         self.committed: list[model.Batch] = []
@@ -74,10 +74,10 @@ class Histories(RuleBasedStateMachine):
         self.controller = Controller()
         self.world = world_with_one_partition(TOPIC, TOPIC_ID, BROKERS)
         self.world.joins, self.world.is_clean = True, False
-        self.controller.epochs = {one: it.info.epoch for one, it in self.world.brokers.items()}
-        self.replicas = {one: model.Replica(one, min_isr) for one in BROKERS}
+        self.controller.epochs = {id_: it.info.epoch for id_, it in self.world.brokers.items()}
+        self.replicas = {id_: model.Replica(id_, min_isr) for id_ in BROKERS}
         options = {"min_insync_replicas": min_isr, "segment_bytes": segment_bytes}
-        self.nodes = {one: Node(one, threads=NoThreads(), budget=self.budget, **options) for one in BROKERS}
+        self.nodes = {id_: Node(id_, threads=NoThreads(), budget=self.budget, **options) for id_ in BROKERS}
         self.wait(0)
         self.followers: dict[int, FollowerLog] = {}
         self.sent: list[Sent] = []
@@ -105,26 +105,26 @@ class Histories(RuleBasedStateMachine):
 
     def same(self, broker: int) -> None:
         """Compare what a broker knows, and take what it proposes."""
-        known, node = self.replicas[broker], self.nodes[broker]
+        own, node = self.replicas[broker], self.nodes[broker]
         log, replica = node.replica.log, node.replica
-        assert (log.log_end_offset, log.high_watermark) == (known.end, known.high_watermark)
-        assert [epoch for epoch, _ in log.epochs.entries] == sorted({batch.epoch for batch in known.log})
-        assert (replica.is_leader, replica.leader_epoch) == (known.leads, known.leader_epoch)
-        if known.leads:
+        assert (log.log_end_offset, log.high_watermark) == (own.end, own.high_watermark)
+        assert [epoch for epoch, _ in log.epochs.entries] == sorted({batch.epoch for batch in own.log})
+        assert (replica.is_leader, replica.leader_epoch) == (own.leads, own.leader_epoch)
+        if own.leads:
             now = replica._state
             assert now is not None
             assert (now.isr, now._pending, now.partition_epoch) == (
-                known.isr, known.pending and IsrChange(*known.pending), known.partition_epoch,
+                own.isr, own.pending and IsrChange(*own.pending), own.partition_epoch,
             )  # fmt: skip
-            if self.is_fair and known.leader_epoch == self.controller.state.leader_epoch:
-                seen = known.committed
+            if self.is_fair and own.leader_epoch == self.controller.state.leader_epoch:
+                seen = own.committed
                 assert seen[: len(self.committed)] == self.committed[: len(seen)]
-                assert known.log[: len(self.committed)] == self.committed
+                assert own.log[: len(self.committed)] == self.committed
                 self.committed = max(seen, self.committed, key=len)
         for replica_, change in node.proposals:
-            assert known.pending == Proposal(*change)
-            assert known.pending is not None
-            self.sent.append(Sent(broker, replica_, change, known.pending))
+            assert own.pending == Proposal(*change)
+            assert own.pending is not None
+            self.sent.append(Sent(broker, replica_, change, own.pending))
         node.proposals.clear()
 
     # --- metadata -------------------------------------------------------------------------------------------
@@ -142,8 +142,8 @@ class Histories(RuleBasedStateMachine):
     def learn(self, broker: int, skips: bool) -> None:
         """Hear of the newest state, or of the one after that which was heard of last."""
         self.set_live(broker)
-        known = self.replicas[broker].state
-        later = self.history[self.history.index(known) + 1 :]
+        own = self.replicas[broker].state
+        later = self.history[self.history.index(own) + 1 :]
         if later:
             state = later[-1] if skips else later[0]
             at_once(self.nodes[broker].change(self.info(state)))
@@ -191,15 +191,15 @@ class Histories(RuleBasedStateMachine):
     @rule(broker=BROKER, clean=st.booleans(), tells=st.booleans())
     def restart(self, broker: int, clean: bool, tells: bool) -> None:
         """A broker is started again, and registers anew."""
-        node, known = self.nodes[broker], self.replicas[broker]
+        node, own = self.nodes[broker], self.replicas[broker]
         if clean:
             node.logs.close()
         else:
             node.replica.log.abandon()
             node.logs.ownership.release()
-        known.restart(clean=clean)
-        self.sent = [one for one in self.sent if one.broker != broker]
-        self.waiting = [one for one in self.waiting if one[0] != broker]
+        own.restart(clean=clean)
+        self.sent = [sent for sent in self.sent if sent.broker != broker]
+        self.waiting = [wait for wait in self.waiting if wait[0] != broker]
         self.followers.pop(broker, None)
         self.register(broker)
         node.image = ClusterImage("c")
@@ -228,8 +228,8 @@ class Histories(RuleBasedStateMachine):
         self.number += 1
         values = [b"%d" % self.number] * count
         end = outcome(lambda: self.nodes[broker].produce(*values, acks=-1 if acks_all else 1))
-        known = self.replicas[broker]
-        expected = outcome(lambda: known.produce(self.number, count, self.now, acks_all=acks_all))
+        own = self.replicas[broker]
+        expected = outcome(lambda: own.produce(self.number, count, self.now, acks_all=acks_all))
         assert end == (expected + count if isinstance(expected, int) else expected)
         if acks_all and isinstance(end, int):
             self.waiting.append((broker, end))
@@ -252,23 +252,23 @@ class Histories(RuleBasedStateMachine):
 
     def matched(self, data, expected: list[model.Batch]) -> list[model.Batch]:
         """Compare batches; where a segment ends, so does what is read at once."""
-        found = [model.Batch(*one) for one in batches_in(data)]
-        assert found == (expected[: max(len(found), 1)] if self.has_small_segments else expected)
-        return found
+        batches = [model.Batch(*values) for values in batches_in(data)]
+        assert batches == (expected[: max(len(batches), 1)] if self.has_small_segments else expected)
+        return batches
 
     @rule(broker=BROKER, offset=st.integers(-1, 1), share=st.sampled_from([0.0, 0.5, 1.0]), off_by=OFF_BY)
     def consume(self, broker: int, offset: int, share: float, off_by: int) -> None:
-        known = self.replicas[broker]
-        at = max(round(known.end * share) + offset, 0)
-        epoch = known.leader_epoch + off_by if off_by else -1
-        wanted = FetchRequest.FetchPartition(
+        own = self.replicas[broker]
+        at = max(round(own.end * share) + offset, 0)
+        epoch = own.leader_epoch + off_by if off_by else -1
+        part = FetchRequest.FetchPartition(
             partition=0, current_leader_epoch=epoch, fetch_offset=at, partition_max_bytes=1 << 20
         )
-        got = outcome(lambda: fetch_at_once(self.nodes[broker], wanted))
-        expected = outcome(lambda: known.read(at, epoch))
+        got = outcome(lambda: fetch_at_once(self.nodes[broker], part))
+        expected = outcome(lambda: own.read(at, epoch))
         if are_answers(got, expected):
             self.matched(got.records, expected)
-            assert got.high_watermark == known.high_watermark
+            assert got.high_watermark == own.high_watermark
 
     # --- followers ------------------------------------------------------------------------------------------
 
@@ -278,16 +278,16 @@ class Histories(RuleBasedStateMachine):
         is_lost=st.sampled_from([False] * 5 + [True]),
     )
     def fetch(self, broker: int, one_batch: bool, is_lost: bool) -> None:
-        """A follower fetches from whom it takes for the leader, which may be another one by now, or know less."""
-        known, replica = self.replicas[broker], self.nodes[broker].replica
-        if known.leads:
+        """A follower fetches from what it takes for the leader, which may be another one by now, or know less."""
+        own, replica = self.replicas[broker], self.nodes[broker].replica
+        if own.leads:
             return
-        leader = known.state.leader
+        leader = own.state.leader
         follower = self.followers.get(broker)
         if follower is None or not follower.is_current or follower.replica is not replica:
             follower = self.followers[broker] = FollowerLog(replica, lambda: NOW_MS)
         asked = follower.position
-        assert asked[:3] == (known.end, known.last_epoch, known.leader_epoch)
+        assert asked[:3] == (own.end, own.last_epoch, own.leader_epoch)
         got, expected = self.fetched(
             leader,
             broker,
@@ -301,7 +301,7 @@ class Histories(RuleBasedStateMachine):
         parting = got.diverging_epoch
         diverging = None if parting.epoch < 0 else EpochEnd(parting.epoch, parting.end_offset)
         assert follower.fetched(asked, Fetched(got.records, got.high_watermark, 0, diverging))
-        known.take(expected, got.high_watermark)
+        own.take(expected, got.high_watermark)
         self.same(broker)
 
     def teardown(self) -> None:
@@ -310,7 +310,7 @@ class Histories(RuleBasedStateMachine):
             return
         for _ in range(8 if not self.has_small_segments else 30):
             self.catch_up(LEADER, 1, 0, leader_hears=True)
-        assert len({tuple(one.log) for one in self.replicas.values()}) == 1
+        assert len({tuple(replica.log) for replica in self.replicas.values()}) == 1
         assert len({content_of(node.replica.log) for node in self.nodes.values()}) == 1
 
     @rule(
@@ -338,24 +338,22 @@ class Histories(RuleBasedStateMachine):
     def fetch_anything(self, leader: int, broker: int, off_by: int, more: int, last: int) -> None:
         """A fetch from a broker that believes something else, and does nothing with the answer."""
         leader = leader or self.controller.state.leader
-        known = self.replicas[leader]
-        if broker == leader or (known.leads and more == off_by == 0):
+        leading = self.replicas[leader]
+        if broker == leader or (leading.leads and more == off_by == 0):
             return
-        last_epoch = max(known.last_epoch + last, -1)
-        self.fetched(leader, broker, max(known.end + more, 0), last_epoch, known.leader_epoch + off_by)
+        last_epoch = max(leading.last_epoch + last, -1)
+        self.fetched(leader, broker, max(leading.end + more, 0), last_epoch, leading.leader_epoch + off_by)
 
     def fetched(
         self, leader: int, broker: int, offset: int, last_epoch: int, current: int, *, one_batch: bool = False
     ):
         """Compare the leader's answer; return it, and the model's."""
-        wanted = FetchRequest.FetchPartition(
+        part = FetchRequest.FetchPartition(
             partition=0, current_leader_epoch=current, fetch_offset=offset, last_fetched_epoch=last_epoch,
             log_start_offset=0, partition_max_bytes=1 if one_batch else 1 << 20,
         )  # fmt: skip
         epoch = self.broker_epochs[broker]
-        got = outcome(
-            lambda: fetch_at_once(self.nodes[leader], wanted, replica_id=broker, broker_epoch=epoch)
-        )
+        got = outcome(lambda: fetch_at_once(self.nodes[leader], part, replica_id=broker, broker_epoch=epoch))
         expected = outcome(
             lambda: self.replicas[leader].fetch(
                 broker, offset, last_epoch, current, epoch, self.now, one_batch=one_batch
@@ -380,7 +378,7 @@ class Histories(RuleBasedStateMachine):
         self.same(broker)
         if later_ms and self.sent:
             self.carry(self.sent[-1], 3, is_answered=True)
-        for end in [end for one, end in self.waiting if one == broker]:
+        for end in [end for id_, end in self.waiting if id_ == broker]:
             self.look(broker, end)
 
     @precondition(lambda self: self.sent)
@@ -399,18 +397,18 @@ class Histories(RuleBasedStateMachine):
             self.decide_locally(sent)
             return
         remote = RemoteAlterPartition(sent.broker, None, lambda: self.broker_epochs[sent.broker])  # type: ignore[arg-type]
-        known = self.replicas[sent.broker]
-        if not known.leads or known.leader_epoch != sent.proposal.leader_epoch:
+        own = self.replicas[sent.broker]
+        if not own.leads or own.leader_epoch != sent.proposal.leader_epoch:
             self.sent.remove(sent)
             return
         request = remote._request([(sent.replica, sent.change)], version)
         epochs = {
-            one: -1
+            id_: -1
             if version < 3
             else request.broker_epoch
-            if one == sent.broker
-            else known.followers[one].broker_epoch
-            for one in sent.proposal.isr
+            if id_ == sent.broker
+            else own.followers[id_].broker_epoch
+            for id_ in sent.proposal.isr
         }
         (topic,) = request.topics
         proposed = alter_partition._proposal(topic, topic.partitions[0], version)
@@ -421,7 +419,7 @@ class Histories(RuleBasedStateMachine):
 
     def decide_locally(self, sent: Sent) -> None:
         """Have a proposal decided on and answered, as a broker does that is its own controller."""
-        registered = [BrokerRegistered(BrokerInfo(one, None, {})) for one in sorted(self.controller.live)]
+        registered = [BrokerRegistered(BrokerInfo(id_, None, {})) for id_ in sorted(self.controller.live)]
         created = TopicCreated(TopicInfo(TOPIC, TOPIC_ID, (self.info(),)))
         store = LocalMetadata(ClusterImage("c").apply([*registered, created]))
         local = LocalAlterPartition(sent.broker, store)  # type: ignore[arg-type]
@@ -438,11 +436,11 @@ class Histories(RuleBasedStateMachine):
         """Compare the controller's answer; return it as it is sent, and as the model says it."""
 
         def decided():
-            (found,) = self.world.run(in_sync.alter(self.world.core, broker, broker_epoch, [proposed]))
-            answer = alter_partition._answer(0, found, 3)
+            (result,) = self.world.run(in_sync.alter(self.world.core, broker, broker_epoch, [proposed]))
+            answer = alter_partition._answer(0, result, 3)
             if answer.error_code:
                 raise RequestError(ErrorCode(answer.error_code))
-            assert isinstance(found, AcceptedState)
+            assert isinstance(result, AcceptedState)
             return answer
 
         got = outcome(decided)
@@ -455,10 +453,10 @@ class Histories(RuleBasedStateMachine):
         self.state_of_world()
         return got, expected
 
-    @precondition(lambda self: any(one.answer for one in self.sent))
+    @precondition(lambda self: any(sent.answer for sent in self.sent))
     @rule(data=st.data())
     def answer(self, data) -> None:
-        self.hear(data.draw(st.sampled_from([one for one in self.sent if one.answer is not None])))
+        self.hear(data.draw(st.sampled_from([sent for sent in self.sent if sent.answer is not None])))
 
     def hear(self, sent: Sent) -> None:
         remote = RemoteAlterPartition(sent.broker, None, lambda: self.broker_epochs[sent.broker])  # type: ignore[arg-type]
@@ -482,7 +480,7 @@ class Histories(RuleBasedStateMachine):
         now = self.controller.state
         broker = broker or now.leader
         proposal = Proposal(isr, now.leader_epoch + leader_epoch, now.partition_epoch + partition_epoch)
-        epochs = {one: -1 if seen is None else self.controller.epochs.get(one, 0) + seen for one in isr}
+        epochs = {id_: -1 if seen is None else self.controller.epochs.get(id_, 0) + seen for id_ in isr}
         proposed = in_sync.ProposedState(
             TOPIC, None, 0, proposal.leader_epoch, proposal.partition_epoch, tuple(epochs.items())
         )

@@ -1,4 +1,4 @@
-"""The assignors: everything is given to somebody who wants it; evenly, and without moving what may stay."""
+"""The assignors: everything is given to a subscriber; evenly, and without moving what may stay."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ def check_complete(
 
 @given(st.sampled_from(sorted(ASSIGNORS)), st.lists(WANTED, min_size=1, max_size=8), COUNTS)
 def test_everything_is_given_to_one_who_wants_it(
-    name: str, wanted: list[set[bytes]], counts: dict[bytes, int]
+    name: str, topics: list[set[bytes]], counts: dict[bytes, int]
 ) -> None:
-    members = subscribers(wanted, counts)
+    members = subscribers(topics, counts)
     check_complete(ASSIGNORS[name](members, counts), members, counts)
 
 
 @given(WANTED, st.integers(1, 8), st.integers(1, 8), COUNTS)
 def test_uniform_is_even_and_moves_only_what_it_must(
-    wanted: set[bytes], before: int, after: int, counts: dict[bytes, int]
+    topics: set[bytes], before: int, after: int, counts: dict[bytes, int]
 ) -> None:
-    first = ASSIGNORS["uniform"](subscribers([wanted] * before, counts), counts)
+    first = ASSIGNORS["uniform"](subscribers([topics] * before, counts), counts)
     members = [
         Subscriber(member.id, member.topic_ids, assigned=first.get(member.id, frozenset()))
-        for member in subscribers([wanted] * after, counts)
+        for member in subscribers([topics] * after, counts)
     ]
     second = ASSIGNORS["uniform"](members, counts)
     check_complete(second, members, counts)
@@ -61,8 +61,8 @@ def test_uniform_is_even_and_moves_only_what_it_must(
 
 
 @given(st.lists(WANTED, min_size=2, max_size=6), COUNTS)
-def test_uniform_leaves_no_move_that_would_help(wanted: list[set[bytes]], counts: dict[bytes, int]) -> None:
-    members = subscribers(wanted, counts)
+def test_uniform_leaves_no_move_that_would_help(topics: list[set[bytes]], counts: dict[bytes, int]) -> None:
+    members = subscribers(topics, counts)
     target = ASSIGNORS["uniform"](members, counts)
     for taker in members:
         for giver in members:
@@ -75,8 +75,8 @@ def test_uniform_leaves_no_move_that_would_help(wanted: list[set[bytes]], counts
 
 
 @given(st.lists(WANTED, min_size=1, max_size=6), COUNTS)
-def test_uniform_keeps_what_is_even_already(wanted: list[set[bytes]], counts: dict[bytes, int]) -> None:
-    members = subscribers(wanted, counts)
+def test_uniform_keeps_what_is_even_already(topics: list[set[bytes]], counts: dict[bytes, int]) -> None:
+    members = subscribers(topics, counts)
     first = ASSIGNORS["uniform"](members, counts)
     again = [Subscriber(member.id, member.topic_ids, assigned=first[member.id]) for member in members]
     assert ASSIGNORS["uniform"](again, counts) == first

@@ -36,7 +36,7 @@ NO_TOPICS = SimpleNamespace(image=ClusterImage(""))
 INSTANCES = st.sampled_from([None, None, None, "i", "j"])
 KINDS = st.sampled_from(["consumer"] * 9 + ["connect", ""])
 PROTOCOLS = st.builds(
-    lambda names, said: [(name, said) for name in names.split()],
+    lambda names, blob: [(name, blob) for name in names.split()],
     st.sampled_from(
         ["range uniform", "uniform range", "sticky uniform range", "range", "uniform range sticky"]
     ),
@@ -45,7 +45,7 @@ PROTOCOLS = st.builds(
 SPLIT_VOTE = st.permutations(
     [[("range", b"1"), ("uniform", b"1")], *2 * [[("uniform", b"1"), ("range", b"1")]]]
 )
-"""Three members of whom two prefer another protocol."""
+"""Three members, two of which prefer another protocol."""
 SESSIONS = st.sampled_from([6_000, 45_000, 45_000, 1_800_000])
 REBALANCES = st.sampled_from([5_000, 20_000, 400_000])
 
@@ -123,7 +123,7 @@ class Requests(RuleBasedStateMachine):
             model.state, model.generation, model.protocol, model.leader, sorted(model.members), sorted(model.pending),
         )  # fmt: skip
         if group.state is State.STABLE:
-            assignments = {one.id: one.assignment for one in model.members.values()}
+            assignments = {member.id: member.assignment for member in model.members.values()}
             assert {
                 member_id: group.assignments.get(member_id, b"") for member_id in assignments
             } == assignments
@@ -167,7 +167,7 @@ class Requests(RuleBasedStateMachine):
             group_id="g", session_timeout_ms=session_ms, rebalance_timeout_ms=rebalance_ms, member_id=member_id,
             group_instance_id=instance, protocol_type=kind,
             protocols=[
-                JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=said) for name, said in protocols
+                JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=blob) for name, blob in protocols
             ],
         )  # fmt: skip
         joining = Joining(
@@ -252,7 +252,7 @@ class Requests(RuleBasedStateMachine):
 
     @rule()
     def all_join(self) -> None:
-        """Everybody who is known joins again, so that generations begin often."""
+        """All known members join again, so that generations begin often."""
         for member in list(self.model.members.values()):
             if member.id in self.model.members and member.join_waiter is None:
                 self.join_again(member)
@@ -268,8 +268,8 @@ class Requests(RuleBasedStateMachine):
             group_id="g", session_timeout_ms=member.session_ms, rebalance_timeout_ms=member.rebalance_ms,
             member_id=member_id, group_instance_id=member.instance, protocol_type=kind,
             protocols=[
-                JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=said)
-                for name, said in member.protocols
+                JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=blob)
+                for name, blob in member.protocols
             ],
         )  # fmt: skip
         joining = Joining(
@@ -286,7 +286,7 @@ class Requests(RuleBasedStateMachine):
     @precondition(lambda self: self.model.state == "CompletingRebalance")
     @rule()
     def all_sync(self) -> None:
-        """Everybody syncs, the leader last, so that groups are stable often."""
+        """All members sync, the leader last, so that groups are stable often."""
         for member_id in sorted(self.model.members, key=lambda member: (member == self.model.leader, member)):
             self.sync_again(self.model.members[member_id])
 
@@ -401,7 +401,7 @@ def _assignments_stay(self, code, out):
 
 def _first_known_to_all(self, current=None):
     first, *others = list(self._by_id.values())
-    return next(name for name in first.protocol_names if all(name in one.protocol_names for one in others))
+    return next(name for name in first.protocol_names if all(name in m.protocol_names for m in others))
 
 
 _restored = getattr(ClassicState.restored, "__func__", None)  # not there where it is compiled

@@ -163,7 +163,7 @@ class Requests(RuleBasedStateMachine):
 
     @rule()
     def all_beat(self) -> None:
-        """Everybody gives up what it must, and says so, so that members move often."""
+        """Each member gives up what it must, and says so, so that members move often."""
         for member in list(self.model.members.values()):
             self.send(member.id, max(member.epoch, 1), member.instance, None, -1, member.assigned)
 
@@ -174,11 +174,11 @@ class Requests(RuleBasedStateMachine):
         instance = member.instance if instance == "its own" else instance
         self.send(member.id, 0, instance, tuple(member.topics), 10_000, frozenset())
 
-    @precondition(lambda self: any(one.epoch == consumer_group.AWAY for one in self.model.members.values()))
+    @precondition(lambda self: any(m.epoch == consumer_group.AWAY for m in self.model.members.values()))
     @rule(data=st.data(), topics=SUBSCRIPTIONS)
     def take_over(self, data, topics) -> None:
         """A member that is in the group takes over the instance id of one that has left for a while."""
-        away = next(one for one in self.model.members.values() if one.epoch == consumer_group.AWAY)
+        away = next(m for m in self.model.members.values() if m.epoch == consumer_group.AWAY)
         self.send(self.member(data).id, 0, away.instance, topics, 10_000, frozenset())
 
     @precondition(lambda self: self.model.members)
@@ -190,11 +190,11 @@ class Requests(RuleBasedStateMachine):
         elif len(self.model.members) > 1 or not for_a_while:
             self.send(member.id, -1, member.instance if says_instance else None, None, -1, None)
 
-    @precondition(lambda self: any(one.instance and one.revoking for one in self.model.members.values()))
+    @precondition(lambda self: any(m.instance and m.revoking for m in self.model.members.values()))
     @rule()
     def leave_for_a_while_in_time(self) -> None:
         """A static member leaves before it has given up what it must, and stays away for longer than it had for that."""
-        member = next(one for one in self.model.members.values() if one.instance and one.revoking)
+        member = next(m for m in self.model.members.values() if m.instance and m.revoking)
         self.send(member.id, consumer_group.AWAY, member.instance, None, -1, None)
         self.wait(12_000)
 
@@ -277,11 +277,11 @@ _check_committer = commits.check_committer
 
 
 def _any_time_since(member_epoch, committer, sinces):
-    _check_committer(member_epoch, committer, [None if one is None else 0 for one in sinces])
+    _check_committer(member_epoch, committer, [None if since is None else 0 for since in sinces])
 
 
 def _any_place(member_epoch, committer, sinces):
-    _check_committer(member_epoch, committer, [one for one in sinces if one is not None])
+    _check_committer(member_epoch, committer, [since for since in sinces if since is not None])
 
 
 _step = reconciliation._step

@@ -1,7 +1,7 @@
 """Consumer groups under members that come, go, dawdle, crash and lose answers, while topics and brokers change.
 
 Whatever happens, no slot has two owners among the members that the group knows, the journal tells the whole state, and
-once everybody has time the group comes to agree.
+once all members have time the group comes to agree.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     def what_members_want_is_counted(self) -> None:
         group = self.coordinator.shard.groups.get("g")
         if isinstance(group, ConsumerGroup):
-            assert group.subscriptions == Counter(one.subscription for one in group.members.values())
+            assert group.subscriptions == Counter(member.subscription for member in group.members.values())
 
     @invariant()
     def no_slot_has_two_owners(self) -> None:

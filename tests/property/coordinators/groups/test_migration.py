@@ -98,7 +98,7 @@ class MigrationMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.clients)
     @rule()
     def agree(self) -> None:
-        """Everybody has time: who is gone is found out, and the others share all there is."""
+        """All members have time: gone ones are found out, and the others share all there is."""
         for _ in range(ROUNDS):
             self.coordinator.advance(500)
             for client in self.clients:

@@ -88,7 +88,7 @@ class Requests(RuleBasedStateMachine):
                 member.id: (member.topics, member.epoch, member.previous_epoch, self.named(member.assigned))
                 for member in group.members.values()
             }
-            target = {member_id: self.named(given) for member_id, given in group.target.items()}
+            target = {member_id: self.named(assigned) for member_id, assigned in group.target.items()}
             seen = group.state_name, group.epoch, group.assignment_epoch, target, members
             assert seen == self.model.seen()
 

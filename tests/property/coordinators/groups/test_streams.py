@@ -1,7 +1,7 @@
 """Streams groups under members that come, go, dawdle, crash and lose answers, while topics and brokers change.
 
 Whatever happens, no active task runs twice among the members that the group knows, no process has two copies of one
-task, the journal tells the whole state, and once everybody has time the group comes to agree. An assignment moves no more
+task, the journal tells the whole state, and once members have time the group comes to agree. An assignment moves no more
 than it must.
 """
 

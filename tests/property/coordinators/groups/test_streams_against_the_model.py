@@ -119,7 +119,7 @@ class Requests(RuleBasedStateMachine):
             lambda shard, out: shard.streams_heartbeat(event, self.coordinator.now_ms, out)
         )
         response = answer.response
-        statuses = [one.status_code for one in response.status or ()]
+        statuses = [status.status_code for status in response.status or ()]
         assert bool(answer.to_create) is (MISSING_INTERNAL in statuses)
         tasks = response.active_tasks, response.standby_tasks, response.warmup_tasks
         told = None if tasks[0] is None else read_tasks(*tasks)
@@ -187,7 +187,7 @@ class Requests(RuleBasedStateMachine):
 
     @rule(says_owned=st.sampled_from([True, True, False]))
     def all_beat(self, says_owned) -> None:
-        """Everybody gives up what it must, and often says so, so that members move often."""
+        """Each member gives up what it must, and often says so, so that members move often."""
         for member in list(self.model.members.values()):
             owned = member.assigned if says_owned else None
             self.send(Beat(member.id, max(member.epoch, 1), member.instance, owned=owned))
@@ -213,11 +213,11 @@ class Requests(RuleBasedStateMachine):
         instance = member.instance if says_instance or epoch == AWAY else None
         self.send(Beat(member.id, epoch, instance, stops_all=stops_all))
 
-    @precondition(lambda self: any(one.epoch == AWAY for one in self.model.members.values()))
+    @precondition(lambda self: any(m.epoch == AWAY for m in self.model.members.values()))
     @rule(data=st.data(), process=st.none() | PROCESSES)
     def take_over(self, data, process) -> None:
         """A member that is known takes over the instance id of one that has left for a while."""
-        away = next(one for one in self.model.members.values() if one.epoch == AWAY)
+        away = next(m for m in self.model.members.values() if m.epoch == AWAY)
         self.has_moved = True
         self.send(
             Beat(
@@ -231,16 +231,16 @@ class Requests(RuleBasedStateMachine):
             )
         )
 
-    @precondition(lambda self: any(one.revoking for one in self.model.members.values()))
+    @precondition(lambda self: any(m.revoking for m in self.model.members.values()))
     @rule()
     def give_up_nothing(self) -> None:
         self.wait(12_000)
 
-    @precondition(lambda self: any(one.instance and one.revoking for one in self.model.members.values()))
+    @precondition(lambda self: any(m.instance and m.revoking for m in self.model.members.values()))
     @rule()
     def leave_for_a_while_in_time(self) -> None:
         """A static member leaves before it has given up what it must, and stays away for longer than it had for that."""
-        member = next(one for one in self.model.members.values() if one.instance and one.revoking)
+        member = next(m for m in self.model.members.values() if m.instance and m.revoking)
         self.send(Beat(member.id, AWAY, member.instance))
         self.wait(12_000)
 
@@ -381,7 +381,7 @@ def _run_or_not(self, epoch, reported):
 
 
 def _any_time_since(member_epoch, committer, sinces):
-    _check_committer(member_epoch, committer, [None if one is None else 0 for one in sinces])
+    _check_committer(member_epoch, committer, [None if since is None else 0 for since in sinces])
 
 
 def _where_a_copy_is(self, task):

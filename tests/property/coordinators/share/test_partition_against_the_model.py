@@ -168,13 +168,13 @@ class Requests(RuleBasedStateMachine):
             if acknowledgement.is_locked and acknowledgement.member == member
         ]
 
-    def say(self, member, said, *, knows_renew, is_renew) -> None:
+    def say(self, member, acks, *, knows_renew, is_renew) -> None:
         def event():
-            every = [acknowledgement.Acknowledgement(*one) for one in said]
+            every = [acknowledgement.Acknowledgement(*ack) for ack in acks]
             acknowledgement.check_acknowledgements(every, knows_renew=knows_renew, is_renew=is_renew)
             return self.shared.acknowledge(member, every, self.now_ms)
 
-        every = [Acknowledgement(first, last, tuple(types)) for first, last, types in said]
+        every = [Acknowledgement(first, last, tuple(types)) for first, last, types in acks]
         self.decide(
             event,
             lambda: self.model.acknowledge(
@@ -200,7 +200,7 @@ class Requests(RuleBasedStateMachine):
             for offset, what in write.changed.items():
                 before = self.saved.get(offset, (0, 0))
                 self.saved[offset] = max(before, what, key=lambda state: (state[1], state[0]))
-            self.saved = {one: what for one, what in self.saved.items() if one >= self.saved_start}
+            self.saved = {offset: what for offset, what in self.saved.items() if offset >= self.saved_start}
         self.same()
 
     @rule(passed_ms=st.integers(1, LOCK_MS))
@@ -239,7 +239,7 @@ class Requests(RuleBasedStateMachine):
                 return
             self.wait(LOCK_MS)
             self.fetch("a", 100, 100, is_strict=False, batches_read=100, aborts=False)
-            held = model.runs({offset: (0, 0) for offset, one in self.model.records.items() if one.is_locked})
+            held = model.runs({offset: (0, 0) for offset, r in self.model.records.items() if r.is_locked})
             for first, last in held:
                 self.say("a", [(first, last, [ACCEPT])], knows_renew=True, is_renew=False)
         raise AssertionError("something is never finished")
@@ -312,8 +312,8 @@ def _always(self, run, verdict, now_ms, decided):
         _decide(self, run, verdict, now_ms, decided)
 
 
-def _whole_batches(batches, first, last, acquire_request, left):
-    return _fresh(batches, first, last, replace(acquire_request, strict=False), left)
+def _whole_batches(batches, first, last, acquire_request, remaining):
+    return _fresh(batches, first, last, replace(acquire_request, strict=False), remaining)
 
 
 def _past_what_is_being_written(self):

@@ -150,7 +150,7 @@ async def awaited(answering):
 
 
 async def at_once() -> None:
-    """Give way to nobody."""
+    """Do not yield."""
 
 
 def context(connection: int):

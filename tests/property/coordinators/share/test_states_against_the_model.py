@@ -108,7 +108,7 @@ class Requests(RuleBasedStateMachine):
     def write(self, partition, state_step, leader_step, start, complete, batches) -> None:
         key = "g", TOPIC, partition
         state_epoch, leader_epoch = self.epochs(partition, state_step, leader_step)
-        write = StateWrite(state_epoch, leader_epoch, start, complete, [StateBatch(*one) for one in batches])
+        write = StateWrite(state_epoch, leader_epoch, start, complete, [StateBatch(*row) for row in batches])
         self.compare(
             lambda out: self.shard.write(key, write, self.now_ms, out),
             lambda: self.model.write(key, partition, state_epoch, leader_epoch, start, complete, batches),
@@ -148,8 +148,8 @@ class Requests(RuleBasedStateMachine):
     @invariant()
     def same(self) -> None:
         if hasattr(self, "shard"):
-            states = {key: one.seen() for key, one in self.model.states.items()}
-            assert {key: seen(one) for key, one in self.shard.states.items()} == states
+            states = {key: state.seen() for key, state in self.model.states.items()}
+            assert {key: seen(state) for key, state in self.shard.states.items()} == states
 
 
 def seen(state):
@@ -173,12 +173,12 @@ TestRequests = Requests.TestCase
 _combine, _write, _replay_snapshot = states.combine, ShareStateShard._write, ShareStateShard._replay_snapshot
 
 
-def _newest_alone(known, news, start_offset):
-    return _combine((), news, start_offset) or _combine(known, (), start_offset)
+def _newest_alone(before, news, start_offset):
+    return _combine((), news, start_offset) or _combine(before, (), start_offset)
 
 
-def _all_of_before(known, news, start_offset):
-    return _combine(known, news, min(start_offset, 0))
+def _all_of_before(before, news, start_offset):
+    return _combine(before, news, min(start_offset, 0))
 
 
 def _start_as_said(self, key, state, news, now_ms, out):

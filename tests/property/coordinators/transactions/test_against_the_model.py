@@ -122,7 +122,7 @@ class Requests(RuleBasedStateMachine):
         )  # fmt: skip
         due = [] if model.deadline_ms is None else [max(model.deadline_ms, self.earliest_ms)]
         assert list(self.timers.values()) == due
-        told = [(Named(*one.producer), one.commit, one.partitions) for one in self.told]
+        told = [(Named(*txn.producer), txn.commit, txn.partitions) for txn in self.told]
         assert told == [tuple(marker) for marker in model.markers]
 
     # --- requests -------------------------------------------------------------------------------------------
